@@ -116,7 +116,7 @@ def _write(images: int) -> tuple[list[Read], list[Read], dict[str, str]]:
     fs.pipe_file(f"{_BUCKET}/copy/all.tar", packed.getvalue())
     tar = as_path(f"{root}/all.tar")
     alone = [(f"{root}/{number}.jpg", 0, _SIZE) for number in range(images)]
-    inside = [(str(tar), member.offset, member.size) for member in members(tar)]
+    inside = [(str(tar), member.start, member.size) for member in members(tar)]
     draw.shuffle(alone)
     draw.shuffle(inside)
     return alone, inside, {str(tar): current_version(tar)}  # type: ignore[arg-type]

@@ -18,7 +18,6 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +40,8 @@ from builders.declare.benchmark import (
 from builders.executors.local import LocalExecutor
 from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, Unsearched, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
+from builders.sources.readers.layouts import Search, alike
 from unknown_detection.terminal.progress import TerminalMeter
 
 CLASSES = tuple(f"n{1440764 + 97 * number:08d}" for number in range(1000))
@@ -79,10 +79,6 @@ class Generated:
         """The images of a class in a partition, at least 1."""
         return max(1, self.names // self.partitions // len(CLASSES))
 
-    def scan(self, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        """Return the index of some partitions."""
-        return [self._piece(partition) for partition in partitions]
-
     def _piece(self, partition: str) -> PartitionIndex:
         ids = pa.chunked_array([self._names(partition, class_id) for class_id in CLASSES])
         codes = np.repeat(np.arange(len(CLASSES), dtype=np.int32), self.per_class)
@@ -115,7 +111,7 @@ class Generated:
             obtain=None,
             classes=_classes,
             expected=lambda: expected,
-            search=Unsearched((), self.scan),
+            search=Search(alike(self.keys, ("nothing is needed", lambda key, root, home: self._piece(key)))),
         )
 
     def benchmark(self) -> Benchmark:

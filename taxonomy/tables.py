@@ -20,12 +20,14 @@ class ImageNetClass:
         wnid: WordNet 3.0 id; also the name of the class's folder.
         name: The synset's first lemma. Two names occur twice (crane, maillot), so it identifies no class.
         train_images: Images in the training set, 732 to 1300.
+        kit_number: Class number in the development kit and its ground truth, 1 to 1000.
     """
 
     index: int
     wnid: str
     name: str
     train_images: int
+    kit_number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +203,11 @@ def imagenet1k() -> tuple[ImageNetClass, ...]:
     """Return ILSVRC 2012's 1,000 classes by index.
 
     The image counts come from a public listing by label number, taken to be the place in wnid order: plausible (the
-    smallest classes are rare dog breeds), but the listing does not say so.
+    smallest classes are rare dog breeds), but the listing does not say so. The kit's numbers are those of
+    `map_clsloc.txt` in later development kits; the first and last ground truths that people quote fit them.
     """
     return tuple(
-        ImageNetClass(index, row["wnid"], row["name"], int(row["train_images"]))
+        ImageNetClass(index, row["wnid"], row["name"], int(row["train_images"]), int(row["kit_number"]))
         for index, row in enumerate(read_csv_rows("imagenet1k.csv"))
     )
 

@@ -22,7 +22,7 @@ from builders.hub.place import HubPlace, parse_place
 from builders.hub.repository import RemoteFile, Repository
 from builders.hub.retry import Log
 from builders.sources.base import Source
-from builders.sources.readers.nesting import DEPTH
+from builders.sources.readers.layouts import DEPTH
 from builders.sources.readers.parquet_files import split_names
 from builders.storage.paths import inside
 from builders.storage.store import file_lock

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +25,11 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.release.schema import Column
 from builders.sources.obtain import Obtain
-from builders.sources.repeated import repeated_text
 from builders.storage.parquet import LARGE, spilled
 from builders.storage.paths import store_of
+
+if TYPE_CHECKING:
+    from builders.sources.readers.layouts import Search
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
 """The container from which an image's bytes are read.
@@ -54,6 +57,9 @@ RGB32_BYTES = 32 * 32 * 3
 _IN_MEMORY = 1 << 28
 """Bytes of a source's index that are held in memory (ours); what is beyond is spilled. ImageNet's index takes half of
 it, and writing it to a file would take a fifth of the time in which all of ImageNet is planned."""
+
+_BLOCK = 1 << 16
+"""Texts that are Python's at a time (ours): of ten million at once, 900 MB would be."""
 
 LARGEST_IMAGE = 1 << 28
 """Bytes of an image file at most (ours). The largest picture of a source, of Caltech-256, has 63 MB decoded."""
@@ -111,12 +117,10 @@ class Expected:
 class PixelSizes:
     """Known image sizes of a source of photographs, whose original images have many sizes.
 
-    `shared` are shorter sides that all images of an owner's edition may share. `editions` names resized editions by
-    the one size (width, height) of all their images.
+    `shared` are shorter sides that all images of an owner's edition may share.
     """
 
     shared: tuple[int, ...] = ()
-    editions: Mapping[tuple[int, int], str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -163,29 +167,6 @@ class PartitionIndex:
         return table
 
 
-class PartitionSearch(Protocol):
-    """Finds a source's partitions in the user's folder (`builders.sources.readers.layouts.Search`)."""
-
-    @property
-    def descriptions(self) -> tuple[str, ...]:
-        """One line for each accepted layout."""
-
-    def scan(self, source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        """Return one piece for each partition, or raise `BuildError`."""
-
-
-@dataclass(frozen=True)
-class Unsearched:
-    """Makes the pieces of a source that no folder is searched for; `descriptions` as in `PartitionSearch`."""
-
-    descriptions: tuple[str, ...]
-    make: Callable[[Path, Sequence[str]], list[PartitionIndex]]
-
-    def scan(self, source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        """Return one piece for each partition."""
-        return self.make(root, partitions)
-
-
 @dataclass(frozen=True)
 class Source:
     """An upstream dataset: its facts, its licence, and how a copy of it is read.
@@ -210,7 +191,7 @@ class Source:
     obtain: Obtain | None
     classes: Callable[[], Mapping[str, str]]
     expected: Callable[[], Mapping[str, Expected]]
-    search: PartitionSearch
+    search: Search
     arrays: bool = False
     pixel_sizes: PixelSizes | None = None
     columns: tuple[Column, ...] = ()
@@ -283,12 +264,7 @@ class SourceIndex:
 
 
 def open_source(source: Source, root: Path, partitions: Sequence[str]) -> SourceIndex:
-    """Index the given partitions of a source.
-
-    Args:
-        source: the declaration.
-        root: the folder that the user gave.
-        partitions: names that `source.expected()` has, for instance `("train", "val")`.
+    """Index the given partitions of a source (keys of `source.expected()`) in the folder that the user gave.
 
     Raises:
         BuildError: `root` is not a folder, holds no known layout of a partition, or has an image twice.
@@ -308,6 +284,27 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
         places = " and ".join(duplicates["file"][:2].to_pylist())
         raise BuildError(f"{source.title}: {root} has the image {source_id} twice ({places}). Remove one of the two.")
     return index
+
+
+def repeated_text(columns: Sequence[pa.ChunkedArray]) -> str | None:
+    """Return the least text that occurs twice in some columns together, None if none does.
+
+    Columns whose texts ascend from chunk to chunk have none twice, which is so for most sources. Others are compared
+    by 64-bit hashes, 8 bytes a row, where Arrow's distinct count would take 500.
+    """
+    chunks = sorted((chunk for column in columns for chunk in column.chunks if len(chunk)), key=lambda c: c[0].as_py())
+    if all(a[-1].as_py() < b[0].as_py() for a, b in itertools.pairwise(chunks)) and all(
+        pc.all(pc.less(chunk[:-1], chunk[1:]), min_count=0).as_py() for chunk in chunks
+    ):
+        return None
+    texts = pa.chunked_array(chunks, pa.string())
+    blocks = (texts.slice(start, _BLOCK).to_pylist() for start in range(0, len(texts), _BLOCK))
+    hashes = np.sort(np.concatenate([np.array(list(map(hash, block)), np.int64) for block in blocks]))
+    if not (hashes[1:] == hashes[:-1]).any():
+        return None
+    counts = pc.value_counts(texts)
+    repeated: str | None = pc.min(counts.field("values").filter(pc.greater(counts.field("counts"), 1))).as_py()
+    return repeated  # None where two texts share a hash
 
 
 def take_rows(table: pa.Table, rows: Int64) -> pa.Table:

@@ -115,14 +115,14 @@ def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     if not path.is_file():
         return None
     inside = PurePosixPath(_FOLDER)
-    files = tars.read_files(_TITLE, path, {inside / partition, inside / _META})
+    files = tars.read_files(path, {inside / partition, inside / _META})
     if inside / partition not in files:
         raise BuildError(f"{_TITLE}: {path} lacks {inside / partition}. {_AGAIN}.")
     if inside / _META in files:
         _check_meta(io.BytesIO(files[inside / _META]), path / inside / _META)
     table, _ = _pickled(partition, root, path / inside / partition, io.BytesIO(files[inside / partition]))
     layout = f"pickle {inside / partition} in {relative(path, root)}"
-    return PartitionIndex(partition, layout, "pickle", table, form="rgb32", hint=_PUBLISHED.difference(path))
+    return PartitionIndex(partition, layout, "pickle", table, form="rgb32")
 
 
 def _pickled(partition: str, root: Path, place: Path, file: IO[bytes]) -> tuple[pa.Table, npt.NDArray[np.uint8]]:
@@ -209,7 +209,7 @@ def unpack_pickle(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
             pixels = _pixels(_batch(file, path), path)
     else:
         archive = path.parents[1]
-        files = tars.read_files(_TITLE, archive, {PurePosixPath(_FOLDER) / path.name})
+        files = tars.read_files(archive, {PurePosixPath(_FOLDER) / path.name})
         if not files:
             raise BuildError(f"{_TITLE}: {path} is no longer there. {_AGAIN}.")
         (content,) = files.values()

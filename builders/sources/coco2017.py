@@ -135,7 +135,9 @@ def _folder(inner: str, root: Path, home: Path) -> PartitionIndex | None:
 
 def _mirrored(path: Path) -> pa.Array:
     """Read COCO's numbers of a mirror's images, which detection-datasets/coco has in `image_id`, as file names."""
-    return pa.array([image_name(number) for number in parquet.read_numbers(TITLE, path, "image_id")], pa.string())
+    shard = parquet.read_shard(TITLE, path, label="image_id", named=False)
+    parquet.refuse_rows(TITLE, path, pc.is_null(shard.labels), "image_id has no number", shard)
+    return pa.array([image_name(number) for number in shard.labels.to_pylist()], pa.string())
 
 
 def _zipped(root: Path, home: Path) -> PartitionIndex | None:

@@ -32,9 +32,6 @@ _PUBLISHED = OwnerFile(
     sha256="e42855a52a4950a3b59612834602aa253914755c95b0cff9ead6d07395f8e205",
 )
 
-# The first of the ten splits; each of the ten lists all images.
-_LISTS = ("labels/train1.txt", "labels/val1.txt", "labels/test1.txt")
-
 # Mirrors divide the images into two or three splits, or not at all; the division does not matter here. bitmind/dtd has
 # the columns image and filename; GATE-engine/describable_textures has label numbers and, according to its card, no
 # file names.
@@ -69,7 +66,6 @@ _IMAGES = ClassFolders(
     classes,
     name_form=lambda texture: f"{texture}_<4 digits>.jpg",
     child="a texture's folder",
-    lists=_LISTS,
     ending=".jpg",
 )
 

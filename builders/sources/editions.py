@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -52,7 +51,7 @@ def refuse_resized(index: SourceIndex) -> None:
         sizes = list(sampled_sizes(index.root, piece))
         problem = _size_problem(pixel_sizes, sizes) if len(sizes) >= _FEWEST else ""
         if problem:
-            source, edition = index.source, _edition(index, pixel_sizes, sizes)
+            source, edition = index.source, _edition(index, sizes)
             raise BuildError(
                 f"{source.title}, {piece.partition}: {problem}. {index.root} looks like {edition}, not like the full "
                 f"edition ({source.edition}). Give the original images with --{source.key}."
@@ -72,11 +71,11 @@ def _size_problem(pixel_sizes: PixelSizes, sizes: Sequence[Size]) -> str:
     return ""
 
 
-def _edition(index: SourceIndex, pixel_sizes: PixelSizes, sizes: Sequence[Size]) -> str:
-    """Name the edition with such sizes, or describe it if it has no name."""
+def _edition(index: SourceIndex, sizes: Sequence[Size]) -> str:
+    """Describe the edition with such sizes."""
     name = index.source.title.partition(" (")[0]
     if len(set(sizes)) == 1:
-        return pixel_sizes.editions.get(sizes[0], f"{name} resized to {_by(sizes[0])}")
+        return f"{name} resized to {_by(sizes[0])}"
     sides = {min(size) for size in sizes}
     return f"{name} resized to a shorter side of {sides.pop()}" if len(sides) == 1 else f"a smaller edition of {name}"
 
@@ -118,13 +117,5 @@ def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
 
 
 def _sample(total: int, size: int) -> npt.NDArray[np.int64]:
-    """Draw `wanted` of the numbers below `count`, by SHA-256 of a counter; ascending, all if there are no more."""
-    if total <= size:
-        return np.arange(total)
-    numbers: dict[int, None] = {}
-    counter = 0
-    while len(numbers) < size:
-        digest = hashlib.sha256(f"sizes {counter}".encode()).digest()
-        numbers[int.from_bytes(digest[:8], "big") % total] = None
-        counter += 1
-    return np.array(sorted(numbers), dtype=np.int64)
+    """Return ascending numbers below `total` at equal distances, all of them if there are no more than `size`."""
+    return np.linspace(0, total - 1, min(total, size)).astype(np.int64)

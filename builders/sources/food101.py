@@ -49,7 +49,6 @@ _IMAGES = ClassFolders(
     _PARTITION,
     classes,
     name_form=lambda _: "<number>.jpg",
-    lists=("meta/train.txt", "meta/test.txt"),
     ending=".jpg",
 )
 

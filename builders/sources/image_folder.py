@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.release.images import UnreadableImageError, check_image
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, Unsearched, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
-from builders.sources.readers.folders import child_names, class_codes, class_column, escape_name
+from builders.sources.readers.folders import child_names, class_column, escape_name
+from builders.sources.readers.layouts import Search, alike
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
 from taxonomy import tables
@@ -162,16 +163,18 @@ def image_folder(key: str, title: str, images: FolderImages) -> Source:
         obtain=Obtain("", "a folder of your own"),
         classes=lambda: names,
         expected=lambda: expected,
-        search=Unsearched(
-            ("class folders, or images without classes",),
-            lambda root, partitions: [_index(images, partition) for partition in partitions],
+        search=Search(
+            alike(
+                tuple(images.files),
+                ("class folders, or images without classes", lambda partition, root, home: _index(images, partition)),
+            )
         ),
     )
 
 
 def _index(images: FolderImages, partition: str) -> PartitionIndex:
     files = images.files[partition]
-    code_of = class_codes(images.classes)
+    code_of = {class_id: code for code, class_id in enumerate(images.classes)}
     codes = np.array([code_of[class_id] for _, class_id in files], np.int32)
     paths = pa.array([path for path, _ in files], pa.string())
     table = partition_table(class_column(images.classes, codes), paths, paths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -12,34 +13,21 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.sources import ilsvrc_devkit
-from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source, Stray
-from builders.sources.imagenet_names import (
-    BLURRED,
-    CLASS_TAR,
-    FLAG,
-    PLACES,
-    TITLE,
-    WNID,
-    classes,
-    images,
-    is_image_name,
-    refuse_unknown_wnids,
-    with_classes,
-)
+from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source, Stray
+from builders.sources.formats.tar_headers import File
+from builders.sources.imagenet_names import TITLE, classes, images, with_classes
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, parquet_files, tars, trees
 from builders.sources.readers.folders import child_names, escape_name, relative
-from builders.sources.readers.layouts import CopyLayout, Search
-from builders.sources.readers.patterns import MatchedFiles, match
+from builders.sources.readers.layouts import Search, alike
+from builders.sources.readers.patterns import MatchedFiles, match, match_names
 from taxonomy import tables
 
 # Names of splits in mirrors, in the order in which they are tried. mrm8488/ImageNet1K-val calls its only split, which
 # holds validation images, train.
 _SPLITS = {"train": ("train",), "val": ("validation", "val", "train")}
-
-_DOWNSAMPLED = (8, 16, 32, 64)
-# The edition with blurred faces (Yang et al., "A Study of Face Obfuscation in ImageNet", ICML 2022).
-_BLURRED = {"train": "train_blurred", "val": "val_blurred"}
+_FOLDERS = {"train": ("train", "ILSVRC2012_img_train"), "val": ("val", "validation", "ILSVRC2012_img_val")}
+_CLASS_TAR = re.compile(r"n\d{8}\.tar", re.ASCII)
 
 # Sizes and SHA-256 are those of tensorflow/datasets (url_checksums/imagenet2012.txt), MD5 those that torchvision
 # (datasets/imagenet.py) checks. Of the development kit the MD5 alone is published.
@@ -70,102 +58,69 @@ def expected() -> Mapping[str, Expected]:
     }
 
 
+def _places(partition: str, home: Path) -> Iterator[Path]:
+    return (home / name for name in _FOLDERS[partition] if (home / name).is_dir())
+
+
 def _class_folders(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    for name in PLACES[partition]:
-        folder = home / name
-        wnids = [name for name in _listed(folder) if WNID.fullmatch(name)]
-        if wnids:
-            refuse_unknown_wnids(wnids, folder)
-            return images(partition).in_folders(root, folder, wnids)
-    if (home / _BLURRED[partition]).is_dir():
-        raise OtherDataError(
-            f"{TITLE}: {home / _BLURRED[partition]} is of {BLURRED}. Give a copy with the original images with "
-            "--imagenet."
-        )
-    return None
-
-
-def _listed(folder: Path) -> list[str]:
-    return child_names(folder) if folder.is_dir() else []
+    pieces = (images(partition).below(root, place) for place in _places(partition, home))
+    return next((piece for piece in pieces if piece is not None), None)
 
 
 def _flat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    for folder in (home / name for name in PLACES[partition]):
-        if not folder.is_dir():
-            continue
-        files = images(partition, bare=True).pattern.in_folders(root, folder, description="flat")
-        for name in files.other_names:
-            images(partition).pattern.refuse(name, str(folder))
+    for place in _places(partition, home):
+        files = images(partition, bare=True).pattern.in_folders(root, place, description="flat")
         if files.rows.num_rows:
-            return _with_classes(partition, home, files, f"flat {relative(folder, root)}")
+            return _with_classes(partition, home, files, f"flat {relative(place, root)}")
     return None
 
 
-def _with_classes(partition: str, home: Path, files: MatchedFiles, layout: str, hint: str = "") -> PartitionIndex:
+def _with_classes(partition: str, home: Path, files: MatchedFiles, layout: str) -> PartitionIndex:
     """Index images that are in no class folders."""
     files, truth = with_classes(files, home)
-    return dataclasses.replace(images(partition, bare=True).index(files), layout=f"{layout} with {truth}", hint=hint)
+    return dataclasses.replace(images(partition, bare=True).index(files), layout=f"{layout} with {truth}")
 
 
 def _train_tar(root: Path, home: Path) -> PartitionIndex | None:
-    path = home / "ILSVRC2012_img_train.tar"
+    path = home / _PUBLISHED["train"].name
     if not path.is_file():
         return None
-    hint = _PUBLISHED["train"].difference(path)
-    return _class_tars(root, path, f"original archive {relative(path, root)}", tars.nested_members(path), hint)
+    return _class_tars(root, path, f"original archive {relative(path, root)}", tars.nested_members(path))
 
 
 def _folder_of_tars(root: Path, home: Path) -> PartitionIndex | None:
     """Index the unpacked archive: a tar for each class, read in place."""
-    for folder in (home / name for name in PLACES["train"]):
-        listed = _listed(folder)
-        if any(CLASS_TAR.fullmatch(name) for name in listed):
-            inner = ((name, tars.members(folder / name) if CLASS_TAR.fullmatch(name) else []) for name in listed)
-            return _class_tars(root, folder, f"class archives in {relative(folder, root)}", inner)
+    for place in _places("train", home):
+        names = child_names(place)
+        if any(map(_CLASS_TAR.fullmatch, names)):
+            inner = ((name, tars.members(place / name) if _CLASS_TAR.fullmatch(name) else []) for name in names)
+            return _class_tars(root, place, f"class archives in {relative(place, root)}", inner)
     return None
 
 
-def _class_tars(
-    root: Path, place: Path, layout: str, inner: Iterable[tuple[str, list[tars.Member]]], hint: str = ""
-) -> PartitionIndex:
-    """Index tars that hold one class each.
+def _class_tars(root: Path, place: Path, layout: str, inner: Iterable[tuple[str, list[File]]]) -> PartitionIndex:
+    """Index tars that hold one class each, given by name and files, in a folder or archive."""
+    others: list[str] = []
 
-    Args:
-        root: the user's folder.
-        place: the folder or archive that holds the tars.
-        layout: the layout's name.
-        inner: each tar's name and members.
-        hint: see `PartitionIndex`.
-    """
-    packed: list[str] = []
-    other_names: list[str] = []
-
-    def of_classes() -> Iterator[tuple[str, Path, list[tars.Member]]]:
+    def of_classes() -> Iterator[tuple[str, Path, list[File]]]:
         for name, members in inner:
-            if CLASS_TAR.fullmatch(name):
-                refuse_unknown_wnids([name.removesuffix(".tar")], place)
-                packed.append(name)
-                yield name, place / name if place.is_dir() else place, members
+            if _CLASS_TAR.fullmatch(name) and name.removesuffix(".tar") in classes():
+                yield name.removesuffix(".tar"), place / name if place.is_dir() else place, members
             else:
-                other_names.append(name)
+                others.append(name)
 
     tree = trees.in_tars(root, place, of_classes())
-    if not packed:
-        raise BuildError(f"{TITLE}: {place} has no tar of a class. {FLAG}.")
-    reader = images("train")
-    piece = reader.index(match(tree, reader.pattern.pattern))
-    strays = (Stray(tree.prefix + escape_name(name), "not a tar of one class") for name in other_names)
-    return dataclasses.replace(piece, layout=layout, strays=(*piece.strays, *strays), hint=hint)
+    if not tree.rows.num_rows:
+        raise BuildError(f"{TITLE}: {place} has no tar of a class. Give an ILSVRC2012 copy with --imagenet.")
+    piece = images("train").index(match(tree, images("train").pattern.pattern))
+    strays = (Stray(tree.prefix + escape_name(name), "not a tar of one class") for name in others)
+    return dataclasses.replace(piece, layout=layout, strays=(*piece.strays, *strays))
 
 
 def _val_tar(root: Path, home: Path) -> PartitionIndex | None:
     files = images("val", bare=True).pattern.in_archive(root, home, "ILSVRC2012_img_val")
-    if files is None:
-        return None
-    path = files.tree.place
-    return _with_classes(
-        "val", home, files, f"original archive {relative(path, root)}", _PUBLISHED["val"].difference(path)
-    )
+    layout = f"original archive {relative(files.tree.place, root)}" if files else ""
+    return None if files is None else _with_classes("val", home, files, layout)
 
 
 def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
@@ -197,8 +152,9 @@ def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
 
 def _holds_validation(path: Path) -> bool:
     """Whether a file holds validation images, judged by its first row."""
-    names = parquet.read_shard(TITLE, path, advice=images("val").pattern.advice).names
-    return len(names) > 0 and is_image_name("val", names[0].as_py().rpartition("/")[2])
+    pattern = images("val", bare=True).pattern
+    first = parquet.read_shard(TITLE, path, advice=pattern.advice).names[:1]
+    return bool(match_names(first, pattern.pattern)[0].true_count)
 
 
 IMAGENET = Source(
@@ -241,35 +197,29 @@ IMAGENET = Source(
     expected=expected,
     search=Search(
         (
-            CopyLayout(
-                "train",
-                "train/<wnid>/<wnid>_<number>.JPEG (or ILSVRC2012_img_train/)",
-                functools.partial(_class_folders, "train"),
+            *alike(
+                ("train",),
+                ("train/<wnid>/<wnid>_<number>.JPEG (or ILSVRC2012_img_train/)", _class_folders),
+                ("the same in one folder, train/<wnid>_<number>.JPEG", _flat),
+                ("the archives of the classes, train/<wnid>.tar", lambda _, root, home: _folder_of_tars(root, home)),
+                ("the original archive ILSVRC2012_img_train.tar", lambda _, root, home: _train_tar(root, home)),
+                ("the Hub's data/train-*.parquet", _parquet),
             ),
-            CopyLayout(
-                "train", "the same in one folder, train/<wnid>_<number>.JPEG", functools.partial(_flat, "train")
+            *alike(
+                ("val",),
+                ("val/<wnid>/ILSVRC2012_val_<8 digits>.JPEG (or validation/, ILSVRC2012_img_val/)", _class_folders),
+                (
+                    "val/ILSVRC2012_val_<8 digits>_<wnid>.JPEG, or without the class in the name and with one of "
+                    f"{', '.join(ilsvrc_devkit.ACCEPTED)}",
+                    _flat,
+                ),
+                (
+                    "the original archive ILSVRC2012_img_val.tar with one of the same",
+                    lambda _, root, home: _val_tar(root, home),
+                ),
+                ("the Hub's data/validation-*.parquet", _parquet),
             ),
-            CopyLayout("train", "the archives of the classes, train/<wnid>.tar", _folder_of_tars),
-            CopyLayout("train", "the original archive ILSVRC2012_img_train.tar", _train_tar),
-            CopyLayout("train", "the Hub's data/train-*.parquet", functools.partial(_parquet, "train")),
-            CopyLayout(
-                "val",
-                "val/<wnid>/ILSVRC2012_val_<8 digits>.JPEG (or validation/, ILSVRC2012_img_val/)",
-                functools.partial(_class_folders, "val"),
-            ),
-            CopyLayout(
-                "val",
-                "val/ILSVRC2012_val_<8 digits>_<wnid>.JPEG, or without the class in the name and with one of "
-                f"{', '.join(ilsvrc_devkit.ACCEPTED)}",
-                functools.partial(_flat, "val"),
-            ),
-            CopyLayout("val", "the original archive ILSVRC2012_img_val.tar with one of the same", _val_tar),
-            CopyLayout("val", "the Hub's data/validation-*.parquet", functools.partial(_parquet, "val")),
         )
     ),
-    pixel_sizes=PixelSizes(
-        editions={
-            (n, n): f"ImageNet resized to {n} x {n} (Chrabaszcz, Loshchilov and Hutter, 2017)" for n in _DOWNSAMPLED
-        }
-    ),
+    pixel_sizes=PixelSizes(),
 )

@@ -64,7 +64,7 @@ def expected() -> Mapping[str, Expected]:
 _IMAGES = Pattern(
     _KEY,
     _TITLE,
-    r"(?:.*/)?(?P<class_id>n[0-9]{8})(?:\.tar)?/(?P<file>(?P<class_id_again>n[0-9]{8})_[0-9]+\.JPEG)",
+    r"(?:.*/)?(?P<class_id>n[0-9]{8})/(?P<file>(?P<class_id_again>n[0-9]{8})_[0-9]+\.JPEG)",
     "<wnid>_<number>.JPEG",
 )
 
@@ -94,9 +94,9 @@ def _folders(partition: str, root: Path, home: Path) -> PartitionIndex | None:
 
 def _folder_of_tars(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     children = set(child_names(home))
-    names = [f"{wnid}.tar" for wnid in _counts(partition) if f"{wnid}.tar" in children]
-    inner = ((name, home / name, tars.members(home / name)) for name in names)
-    return _indexed(partition, match(trees.in_tars(root, home, inner), _IMAGES.pattern)) if names else None
+    paths = {wnid: home / f"{wnid}.tar" for wnid in _counts(partition) if f"{wnid}.tar" in children}
+    inner = ((wnid, path, tars.members(path)) for wnid, path in paths.items())
+    return _indexed(partition, match(trees.in_tars(root, home, inner), _IMAGES.pattern)) if paths else None
 
 
 def _tar_of_tars(partition: str, root: Path, home: Path) -> PartitionIndex | None:
@@ -104,7 +104,7 @@ def _tar_of_tars(partition: str, root: Path, home: Path) -> PartitionIndex | Non
     if not path.is_file():
         return None
     names = {f"{wnid}.tar" for wnid in _counts(partition)}
-    inner = ((name, path, members) for name, members in tars.nested_members(path, names))
+    inner = ((name.removesuffix(".tar"), path, members) for name, members in tars.nested_members(path, names))
     return _indexed(partition, match(trees.in_tars(root, path, inner), _IMAGES.pattern))
 
 

@@ -8,6 +8,7 @@ Tested by `tests/builders/sources/test_imagenet_c.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.imagenet_names import classes
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers import trees
+from builders.sources.readers import tars, trees
 from builders.sources.readers.folders import child_names
 from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import MatchedFiles, Pattern, match
@@ -107,8 +108,12 @@ def _is_listed(path: str) -> bool:
 
 
 def _archives(root: Path, home: Path) -> PartitionIndex | None:
-    tree = trees.in_archives(root, home, _NAMES, _is_listed)
-    return None if tree is None else _indexed(match(tree, _IMAGES.pattern))
+    paths = [home / name for name in _NAMES if (home / name).is_file()]
+    if not paths:
+        return None
+    tree = trees.in_tars(root, home, (("", path, tars.members(path, _is_listed)) for path in paths))
+    tree = dataclasses.replace(tree, description=f"archives {', '.join(path.name for path in paths)}")
+    return _indexed(match(tree, _IMAGES.pattern))
 
 
 IMAGENET_C = Source(

@@ -6,14 +6,15 @@ Tested by `tests/builders/test_cifar_benchmark.py`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, Unsearched, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
 from builders.sources.readers.folders import class_column
+from builders.sources.readers.layouts import CopyLayout, Search
 
 _PARTITION = "images"
 _CLASS = "gaussian"
@@ -33,14 +34,12 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(_IMAGES, {_CLASS: _IMAGES})}
 
 
-def _pieces(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-    """Return one piece for each partition; nothing is read from disk."""
+def _piece(root: Path, home: Path) -> PartitionIndex:
+    """Return the index; nothing is read from disk."""
     ids = pa.array([f"{number:05d}" for number in range(_IMAGES)])
     column = class_column(tuple(classes()), np.zeros(_IMAGES, np.int32))
     table = partition_table(column, ids, pa.repeat("", _IMAGES), sizes=pa.repeat(pa.scalar(0, pa.int64()), _IMAGES))
-    return [
-        PartitionIndex(partition, "made from each row's id", "made", table, form="none") for partition in partitions
-    ]
+    return PartitionIndex(_PARTITION, "made from each row's id", "made", table, form="none")
 
 
 NOISE = Source(
@@ -65,5 +64,5 @@ NOISE = Source(
     obtain=None,
     classes=classes,
     expected=expected,
-    search=Unsearched((f"{_PARTITION}: nothing is needed",), _pieces),
+    search=Search((CopyLayout(_PARTITION, "nothing is needed", _piece),)),
 )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,6 @@ class OwnerFile:
     def has_digest(self) -> bool:
         """Whether a digest is published, so that a copy can be told from another file."""
         return bool(self.sha256 or self.md5)
-
-    def difference(self, path: Path) -> str:
-        """Describe a difference in size; empty if there is none. Nothing is hashed: the largest file has 148 GB."""
-        size = path.stat().st_size
-        digest = f", MD5 {self.md5}" if self.md5 else ""
-        if size == self.size:
-            return ""
-        return f"{path.name} has {size:,} bytes, the published one {self.size:,}{digest}"
 
 
 @dataclass(frozen=True)

@@ -83,14 +83,11 @@ def _list_of(partition: str, home: Path) -> tuple[Path, pa.Array] | None:
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     names = [line.split()[0].rpartition("/")[2] for line in lines if line.strip()]
     wrong = next((name for name in names if not re.fullmatch(_NAME, name, re.ASCII)), None)
-    if wrong is not None or not names:
+    complete = len(names) == expected()[partition].total
+    if wrong is not None or not names or (complete and _digest(names) != _DIGESTS[partition]):
+        problem = "it has other names" if wrong is None and names else ascii(wrong) if wrong else "it has no lines"
         raise BuildError(
-            f"{_TITLE}: {path} is not OpenOOD's list: {ascii(wrong) if wrong else 'it has no lines'}. Take the list "
-            "from OpenOOD's benchmark_imglist.zip again."
-        )
-    if len(names) == expected()[partition].total and _digest(names) != _DIGESTS[partition]:
-        raise BuildError(
-            f"{_TITLE}: {path} has other names than OpenOOD's list of {partition}. Take the list from OpenOOD's "
+            f"{_TITLE}: {path} is not OpenOOD's list of {partition}: {problem}. Take the list from OpenOOD's "
             "benchmark_imglist.zip again."
         )
     return path, pa.array(names, pa.string())

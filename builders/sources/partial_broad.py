@@ -20,10 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain
 from builders.sources.readers import parquet, parquet_files
-from builders.sources.readers import parquet_columns as columns
 from builders.sources.readers.folders import relative
 from builders.sources.readers.layouts import Search, alike
 from builders.storage.files import read_regular
@@ -114,13 +113,7 @@ def _shard(root: Path, path: Path, *, ciphers: bool) -> pa.Table:
 
 def _originals(path: Path, shard: parquet.Shard) -> tuple[pa.Array, pa.Array]:
     """Return the ImageNet id and the published hash of each cipher's original."""
-    text_columns = ("original_filename", "original_hash")
-    with columns.open_mirror(_TITLE, path) as file:
-        missing = [name for name in text_columns if not columns.is_text_column(file.schema_arrow, name)]
-        if missing:
-            raise OtherDataError(f"{_TITLE}: {path} lacks the columns of text {' and '.join(missing)}. {_ADVICE}.")
-        table = columns.read_columns(_TITLE, path, file, text_columns)
-        names, hashes = (columns.text_column(_TITLE, path, table, name) for name in text_columns)
+    names, hashes = parquet.read_texts(_TITLE, path, ("original_filename", "original_hash"), _ADVICE)
     shard = parquet.Shard(path, names, shard.labels, shard.label_names)
     parts = pc.extract_regex(names, _FILE_NAME)
     unnamed = "the original {name} is not named ILSVRC2012_val_<8 digits>.JPEG"

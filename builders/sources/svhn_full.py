@@ -88,7 +88,7 @@ def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     """Index the Hub's copy, which has the archives' names, in the archives' order."""
 
     def names(path: Path) -> pa.Array:
-        return parquet.read_names(_TITLE, path, other_column="digits").names
+        return parquet.read_shard(_TITLE, path, beside="digits", labelled=False).names
 
     pattern = _images()
     return _indexed(partition, pattern, pattern.in_parquet(root, home, (partition,), names))

@@ -8,15 +8,16 @@ Tested by `tests/builders/generate/synthetic/test_release.py`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, Unsearched, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
 from builders.sources.imagenet_names import classes
 from builders.sources.readers.folders import class_column
+from builders.sources.readers.layouts import CopyLayout, Search
 
 PARTITION = "images"
 IMAGES_PER_CLASS = 25
@@ -29,15 +30,13 @@ def expected() -> Mapping[str, Expected]:
     return {PARTITION: Expected(IMAGES_PER_CLASS * len(classes()), dict.fromkeys(classes(), IMAGES_PER_CLASS))}
 
 
-def _pieces(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-    """Return one piece for each partition, with ids such as `n01440764/07`; nothing is read from disk."""
+def _piece(root: Path, home: Path) -> PartitionIndex:
+    """Return the index, with ids such as `n01440764/07`; nothing is read from disk."""
     ids = pa.array([f"{wnid}/{number:02d}" for wnid in classes() for number in range(IMAGES_PER_CLASS)])
     column = class_column(tuple(classes()), np.repeat(np.arange(len(classes()), dtype=np.int32), IMAGES_PER_CLASS))
     sizes = pa.repeat(pa.scalar(0, pa.int64()), len(ids))
     table = partition_table(column, ids, pa.repeat("", len(ids)), sizes=sizes)
-    return [
-        PartitionIndex(partition, "made from each row's class", "made", table, form="none") for partition in partitions
-    ]
+    return PartitionIndex(PARTITION, "made from each row's class", "made", table, form="none")
 
 
 _of_a_model = functools.partial(
@@ -45,7 +44,7 @@ _of_a_model = functools.partial(
     obtain=None,
     classes=classes,
     expected=expected,
-    search=Unsearched((f"{PARTITION}: nothing is needed",), _pieces),
+    search=Search((CopyLayout(PARTITION, "nothing is needed", _piece),)),
 )
 
 BIGGAN_IMAGES = _of_a_model(

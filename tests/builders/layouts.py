@@ -7,9 +7,6 @@ import os
 import shutil
 import tarfile
 
-import numpy as np
-import scipy.io
-
 from taxonomy import tables
 from tests.builders import broad_layouts, cifar_layouts, circulating, facets_layouts
 from tests.builders.trees import add, archive_of, changed, inside_of, link, tree, write_shards, write_tar
@@ -31,31 +28,7 @@ def nested(source, root, place):
 @functools.cache
 def wnid_ids():
     """The devkit's class numbers: 1 to 1000, in another order than the wnids."""
-    wnids = [row.wnid for row in tables.imagenet1k()]
-    return {wnid: 1 + (place * 7) % 1000 for place, wnid in enumerate(wnids)}
-
-
-@functools.cache
-def meta_mat(edition="ILSVRC2012"):
-    """The devkit's meta.mat: the 1,000 classes by their number, and a few of their ancestors above 1,000."""
-    names = (
-        f"{edition}_ID",
-        "WNID",
-        "words",
-        "gloss",
-        "num_children",
-        "children",
-        "wordnet_height",
-        "num_train_images",
-    )
-    rows = [(number, wnid, "word", "gloss", 0, 0, 0, 1300) for wnid, number in wnid_ids().items()]
-    rows = sorted(rows) + [(1001 + place, f"n0000{place:04d}", "word", "gloss", 2, [1, 2], 1, 0) for place in range(5)]
-    synsets = np.zeros((len(rows), 1), dtype=[(name, object) for name in names])
-    for place, row in enumerate(rows):
-        synsets[place, 0] = row
-    buffer = io.BytesIO()
-    scipy.io.savemat(buffer, {"synsets": synsets})
-    return buffer.getvalue()
+    return {row.wnid: row.kit_number for row in tables.imagenet1k()}
 
 
 def val_images(imagenet):
@@ -65,9 +38,9 @@ def val_images(imagenet):
 
 
 def devkit_files(imagenet):
-    """The two files of the devkit that matter, as {path: bytes}."""
+    """The file of the devkit that matters, as {path: bytes}."""
     lines = "".join(f"{wnid_ids()[wnid]}\n" for _, wnid, _ in val_images(imagenet))
-    return {f"{KIT}/data/ILSVRC2012_validation_ground_truth.txt": lines.encode(), f"{KIT}/data/meta.mat": meta_mat()}
+    return {f"{KIT}/data/ILSVRC2012_validation_ground_truth.txt": lines.encode()}
 
 
 def flat_val(imagenet, folder):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _HEADER = struct.Struct("<QHHHH")  # page number, unused, flags, lower and upper end of the free space
 _VALUE_HEADER = struct.Struct("<Q2xHI")  # page number, flags, number of pages
-_META_BYTES = 136  # magic, version, address, size of the map, two trees of 48 bytes, last page, transaction
+_META = struct.Struct("<II16xI48xHH24xQQQQ")  # magic, version, page size; of the main tree flags, depth, entries, root
 _NODE = struct.Struct("<HHHH")  # two halves of a size or page number, flags, bytes of the key
 _BRANCH, _LEAF, _OVERFLOW = 0x01, 0x02, 0x04
 _KINDS = 0x7F  # of a page's flags; the one above marks pages that a running transaction wrote
@@ -50,13 +50,14 @@ class LmdbEntry(NamedTuple):
     size: int
 
 
-class _Meta(NamedTuple):
-    flags: int
+class _Tree(NamedTuple):
+    """The tree of a database as of its last transaction, which has pages up to `last_page`."""
+
+    page_size: int
     depth: int
     entries: int
     root: int
     last_page: int
-    transaction: int
 
 
 def list_entries(file: FileIO | BytesIO) -> list[LmdbEntry]:
@@ -66,110 +67,90 @@ def list_entries(file: FileIO | BytesIO) -> list[LmdbEntry]:
         LmdbError: the file is no such database, or is damaged.
         TruncatedError: the file is shorter than the database says.
     """
-    page_size, meta = _metas(file)
+    tree = _read_tree(file)
     length = file.seek(0, os.SEEK_END)
-    needed = (meta.last_page + 1) * page_size
+    needed = (tree.last_page + 1) * tree.page_size
     if length < needed:
         raise TruncatedError(needed, length)
-    tree = _PageTree(file, page_size, meta)
-    entries = [] if meta.root == _NO_ROOT else list(tree.walk(meta.root, 1))
-    tree.refuse_shared_pages()
-    if len(entries) != meta.entries:
-        raise LmdbError(f"it has {len(entries):,} entries where it says {meta.entries:,}")
+    try:
+        entries = [] if tree.root == _NO_ROOT else list(_walk(file, tree, tree.root, 1, set()))
+    except struct.error as error:
+        raise LmdbError("a page has an entry outside of it") from error
+    if len(entries) != tree.entries:
+        raise LmdbError(f"it has {len(entries):,} entries where it says {tree.entries:,}")
     if any(first.key >= second.key for first, second in itertools.pairwise(entries)):
         raise LmdbError("its keys are not in order")
+    # So values are no larger than the file, and none is read twice.
+    places = sorted((entry.start, entry.size) for entry in entries)
+    if any(start + size > following for (start, size), (following, _) in itertools.pairwise(places)):
+        raise LmdbError("its values share bytes")
     return entries
 
 
-def _metas(file: FileIO | BytesIO) -> tuple[int, _Meta]:
-    """Read the first two pages, and return the page size and the page of the later transaction."""
-    head = _read(file, 0, _HEADER.size + _META_BYTES)
-    (page_size,) = struct.unpack_from("<I", head, _HEADER.size + 24)
+def _read_tree(file: FileIO | BytesIO) -> _Tree:
+    """Read the first two pages, and return the tree of the later transaction."""
+    page_size = _META.unpack(_read(file, _HEADER.size, _META.size))[2]
     if not _LEAST <= page_size <= _MOST or page_size & (page_size - 1):
         raise LmdbError("its first page is not that of a database")
-    metas = [_meta(_read(file, number * page_size, len(head))) for number in (0, 1)]
-    meta = max(metas, key=lambda meta: meta.transaction)
-    if meta.flags:
+    latest, latest_tree = -1, None
+    for number in range(_META_PAGES):
+        place = number * page_size + _HEADER.size
+        magic, version, _, flags, depth, count, root, last_page, transaction = _META.unpack(
+            _read(file, place, _META.size)
+        )
+        if magic != _MAGIC or version != _VERSION:
+            raise LmdbError("its first pages are not those of a database of LMDB 0.9")
+        if transaction > latest:
+            latest, latest_tree = transaction, (flags, _Tree(page_size, depth, count, root, last_page))
+    assert latest_tree is not None
+    flags, tree = latest_tree
+    if flags:
         raise LmdbError("its keys are no plain texts with one value each")
-    return page_size, meta
+    if tree.depth > _DEEPEST:
+        raise LmdbError(f"its tree has {tree.depth:,} levels")
+    return tree
 
 
-def _meta(page: bytes) -> _Meta:
-    magic, version = struct.unpack_from("<II", page, _HEADER.size)
-    if magic != _MAGIC or version != _VERSION:
-        raise LmdbError("its first pages are not those of a database of LMDB 0.9")
-    flags, depth = struct.unpack_from("<HH", page, _HEADER.size + 76)
-    count, root, last_page, transaction = struct.unpack_from("<QQQQ", page, _HEADER.size + 104)
-    return _Meta(flags, depth, count, root, last_page, transaction)
+def _walk(file: FileIO | BytesIO, tree: _Tree, number: int, level: int, used: set[int]) -> Iterator[LmdbEntry]:
+    """Yield the entries on a page and the pages below it; each page is used once, so that a walk ends."""
+    _refuse_outside(tree, number, 1)
+    if number in used:
+        raise LmdbError(f"page {number:,} has two places")
+    used.add(number)
+    place = number * tree.page_size
+    page = _read(file, place, tree.page_size)
+    own, _, flags, lower, upper = _HEADER.unpack_from(page)
+    kind = _LEAF if level == tree.depth else _BRANCH
+    if own != number or flags & _KINDS != kind or not _HEADER.size < lower <= upper <= tree.page_size:
+        raise LmdbError(f"page {number:,} is not what it should be")
+    for offset in struct.unpack_from(f"<{(lower - _HEADER.size) // 2}H", page, _HEADER.size):
+        low, high, flags, key_size = _NODE.unpack_from(page, offset)
+        data = offset + _NODE.size + key_size
+        if kind == _BRANCH:
+            yield from _walk(file, tree, low | high << 16 | flags << 32, level + 1, used)
+            continue
+        size = low | high << 16
+        if offset < upper or flags & ~_BIG or data + (8 if flags & _BIG else size) > tree.page_size:
+            raise LmdbError(f"page {number:,} has values that reach beyond it or are no plain ones")
+        start = place + data
+        if flags & _BIG:
+            start = _own_pages(file, tree, struct.unpack_from("<Q", page, data)[0], size)
+        yield LmdbEntry(page[offset + _NODE.size : data], start, size)
 
 
-class _PageTree:
-    """The pages of a database. Each is used once, so that a walk ends and values are no larger than the file."""
+def _own_pages(file: FileIO | BytesIO, tree: _Tree, first: int, size: int) -> int:
+    """Return the offset in the file of a value that has pages of its own."""
+    pages = -(-(_HEADER.size + size) // tree.page_size)
+    _refuse_outside(tree, first, pages)
+    own, flags, claimed_pages = _VALUE_HEADER.unpack(_read(file, first * tree.page_size, _HEADER.size))
+    if own != first or flags & _KINDS != _OVERFLOW or claimed_pages < pages:
+        raise LmdbError(f"page {first:,} is not the first of a value of {size:,} bytes")
+    return first * tree.page_size + _HEADER.size
 
-    def __init__(self, file: FileIO | BytesIO, page_size: int, meta: _Meta) -> None:
-        if meta.depth > _DEEPEST:
-            raise LmdbError(f"its tree has {meta.depth:,} levels")
-        self.file, self.page_size, self.meta = file, page_size, meta
-        self.used: set[int] = set()
-        self.values: list[tuple[int, int]] = []
 
-    def walk(self, number: int, level: int) -> Iterator[LmdbEntry]:
-        """Yield the entries on a page and the pages below it."""
-        kind = _LEAF if level == self.meta.depth else _BRANCH
-        self._refuse_outside(number, 1)
-        if number in self.used:
-            raise LmdbError(f"page {number:,} has two places")
-        self.used.add(number)
-        filled = 0
-        page = _read(self.file, number * self.page_size, self.page_size)
-        for offset in self._nodes(page, number, kind):
-            low, high, flags, key_size = _NODE.unpack_from(page, offset)
-            data = offset + _NODE.size + key_size
-            if data > self.page_size:
-                raise LmdbError(f"page {number:,} has a key that reaches beyond it")
-            if kind == _BRANCH:
-                yield from self.walk(low | high << 16 | flags << 32, level + 1)
-                continue
-            size = low | high << 16
-            stop = data + (8 if flags & _BIG else size)
-            filled += stop - offset
-            if flags & ~_BIG or stop > self.page_size or filled > self.page_size:
-                raise LmdbError(f"page {number:,} has values that reach beyond it, share bytes or are no plain ones")
-            start = self._overflow_start(page, data, size) if flags & _BIG else number * self.page_size + data
-            yield LmdbEntry(page[offset + _NODE.size : data], start, size)
-
-    def _nodes(self, page: bytes, number: int, kind: int) -> tuple[int, ...]:
-        """Return the offsets of the nodes of a page."""
-        own, _, flags, lower, upper = _HEADER.unpack_from(page)
-        count = (lower - _HEADER.size) // 2
-        if own != number or flags & _KINDS != kind or not _HEADER.size < lower <= upper <= self.page_size:
-            raise LmdbError(f"page {number:,} is not what it should be")
-        offsets = struct.unpack_from(f"<{count}H", page, _HEADER.size)
-        if min(offsets) < upper or max(offsets) > self.page_size - _NODE.size:
-            raise LmdbError(f"page {number:,} has an entry outside of it")
-        return offsets
-
-    def _overflow_start(self, page: bytes, offset: int, size: int) -> int:
-        """Return the offset in the file of a value that has pages of its own."""
-        first: int = struct.unpack_from("<Q", page, offset)[0]
-        pages = -(-(_HEADER.size + size) // self.page_size)
-        self._refuse_outside(first, pages)
-        self.values.append((first, pages))
-        own, flags, claimed_pages = _VALUE_HEADER.unpack(_read(self.file, first * self.page_size, _HEADER.size))
-        if own != first or flags & _KINDS != _OVERFLOW or claimed_pages < pages:
-            raise LmdbError(f"page {first:,} is not the first of a value of {size:,} bytes")
-        return first * self.page_size + _HEADER.size
-
-    def _refuse_outside(self, first: int, pages: int) -> None:
-        if not _META_PAGES <= first <= first + pages - 1 <= self.meta.last_page:
-            raise LmdbError(f"it refers to page {first:,}, and the last one is {self.meta.last_page:,}")
-
-    def refuse_shared_pages(self) -> None:
-        """Refuse a database in which a page belongs to two values, or to a value and the tree."""
-        runs = sorted([*self.values, *((number, 1) for number in self.used)])
-        for (first, pages), (second, _) in itertools.pairwise(runs):
-            if first + pages > second:
-                raise LmdbError(f"page {second:,} has two places")
+def _refuse_outside(tree: _Tree, first: int, pages: int) -> None:
+    if not _META_PAGES <= first <= first + pages - 1 <= tree.last_page:
+        raise LmdbError(f"it refers to page {first:,}, and the last one is {tree.last_page:,}")
 
 
 def _read(file: FileIO | BytesIO, offset: int, size: int) -> bytes:

@@ -1,8 +1,7 @@
-"""Reads MATLAB 5 files ("MAT-File Format", MathWorks, version 5): arrays of numbers, texts, cells and structures.
+"""Reads arrays of numbers from MATLAB 5 files ("MAT-File Format", MathWorks, version 5).
 
 scipy's reader believes the lengths in a file: a damaged one makes it take gigabytes, or ends the process. Here nothing
-is read beyond its element, nothing is allocated that the file does not fill, and values have a limit in depth and
-number.
+is read beyond its element, and nothing is allocated that the file does not fill.
 
 Tested by `tests/builders/sources/test_svhn.py`.
 """
@@ -13,35 +12,25 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Value = npt.NDArray[Any] | str | list[Any] | None
-"""An array, a text, a list of a cell array's values, a list of structures (as dictionaries), or None if empty."""
-
 _HEAD = 128
 _MATRIX, _COMPRESSED = 14, 15
 _INT8, _INT32, _UINT32 = 1, 5, 6
-_CELL, _STRUCT, _CHAR = 1, 2, 4
 _COMPLEX = 0x08
 
 # Kinds of arrays, and of numbers as they are stored: whole numbers may take less room than their array's kind.
 _CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
 _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-_TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16-le", 16: "utf-8", 17: "utf-16-le", 18: "utf-32-le"}
 _NAMES = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse", 6: "double", 7: "single"}
 
 _LARGEST = 1 << 28
-"""Bytes of one array at most. SVHN's training images have 225,045,504."""
+"""Bytes of one variable at most. SVHN's training images have 225,045,504."""
 
-_LONGEST_NAME = 4096
-_MOST_DIMENSIONS = 32  # of an array of numpy 1
-_MOST_VALUES = 100_000
-"""Values of all cells and structures together. ILSVRC2012's meta.mat has 1,860 structures of 8 values."""
-
-_DEEPEST = 5  # levels of cells and structures (ours); meta.mat has two
+_HEADER = 1 << 13  # bytes in which flags, dimensions and name lie (ours)
 _CHUNK = 1 << 16  # compressed bytes that are read at a time (ours)
 
 
@@ -61,204 +50,131 @@ class Variable(NamedTuple):
     shape: tuple[int, ...]
 
 
-class _Stream(Protocol):
-    def read(self, size: int) -> bytes:
-        """Read exactly `size` bytes."""
-
-
-class _Plain:
-    """The bytes of an element in the file."""
-
-    def __init__(self, file: IO[bytes], remaining: int) -> None:
-        self.file, self.remaining = file, remaining
-
-    def read(self, size: int) -> bytes:
-        data = self.file.read(size) if size <= min(self.remaining, _LARGEST) else b""
-        self.remaining -= size
-        if len(data) != size:
-            raise MatError("it is cut short, or a length in it is wrong")
-        return data
-
-
-class _Inflated:
-    """The bytes that a compressed element unpacks to."""
-
-    def __init__(self, file: IO[bytes], remaining: int) -> None:
-        self.file, self.remaining = file, remaining
-        self.inflater = zlib.decompressobj()
-
-    def read(self, size: int) -> bytes:
-        if size > _LARGEST:
-            raise MatError(f"it has an element of {size:,} bytes")
-        data = bytearray()
-        while len(data) < size:
-            packed = self.inflater.unconsumed_tail
-            if not packed:
-                packed = self.file.read(min(_CHUNK, self.remaining))
-                self.remaining -= len(packed)
-                if not packed:
-                    raise MatError("it is cut short")
-            try:
-                data += self.inflater.decompress(packed, size - len(data))
-            except zlib.error as error:
-                raise MatError(f"it does not unpack: {error}") from error
-        return bytes(data)
-
-
 def list_variables(file: IO[bytes]) -> list[Variable]:
     """List the variables of a file without reading their contents.
 
     Raises:
         MatError: the file is no MATLAB 5 file or damaged where the variables are listed.
     """
-    return [variable for variable, _ in _matrices(file)]
+    return [_Matrix(_content(file, place, _HEADER)).variable for place in _places(file)]
 
 
-def read_variable(file: IO[bytes], name: str) -> Value:
-    """Read the first variable of a name; contents of those before it are skipped. None if there is none.
+def read_variable(file: IO[bytes], name: str) -> npt.NDArray[Any] | None:
+    """Read the first variable of a name, None if there is none or it is no array of real numbers.
+
+    Contents of the variables before it are skipped.
 
     Raises:
-        MatError: as for `list_variables`, or the variable is damaged, too large, or of a kind that no source has.
+        MatError: as for `list_variables`, or the variable is damaged or too large.
     """
-    for variable, parts in _matrices(file):
-        if variable.name == name:
-            return parts.contents(variable, 1)
+    for place in _places(file):
+        if _Matrix(_content(file, place, _HEADER)).variable.name == name:
+            return _Matrix(_content(file, place, _LARGEST)).numbers()
     return None
 
 
-def _matrices(file: IO[bytes]) -> Iterator[tuple[Variable, _Parts]]:
+_Place = tuple[int, int, int]  # an element's kind, offset and size
+
+
+def _places(file: IO[bytes]) -> Iterator[_Place]:
     file.seek(0)
-    head = file.read(_HEAD)
-    if head[124:128] == b"\x00\x02IM":
+    version = file.read(_HEAD)[124:]
+    if version == b"\x00\x02IM":
         raise Hdf5Error("it is a file of MATLAB 7.3, which is HDF5")
-    if head[124:128] != b"\x00\x01IM":
+    if version != b"\x00\x01IM":
         raise MatError("it does not begin as such a file of a little-endian machine")
+    start = _HEAD
     while tag := file.read(8):
         if len(tag) < 8:
             raise MatError("it is cut short")
         kind, size = struct.unpack("<II", tag)
-        next_element = file.tell() + size
-        if kind == _COMPRESSED:
-            parts = _Parts(_Inflated(file, size))
-            inner, inner_size = parts.tag()
-            if inner != _MATRIX:
-                raise MatError("a compressed element is no variable")
-            parts.remaining = inner_size
-        elif kind == _MATRIX:
-            parts = _Parts(_Plain(file, size))
-            parts.remaining = size
-        else:
+        if kind not in (_COMPRESSED, _MATRIX):
             raise MatError(f"it has an element of kind {kind} where a variable begins")
-        yield parts.header(), parts
-        file.seek(next_element)
+        yield kind, start + 8, size
+        start += 8 + size
+        file.seek(start)
 
 
-class _Parts:
-    """The parts of one variable, read in order. `remaining` counts the unread bytes of the current matrix."""
+def _content(file: IO[bytes], place: _Place, most: int) -> memoryview:
+    """Return the bytes of a variable, unpacked: at most so many for its header, all of them for `_LARGEST`."""
+    kind, start, size = place
+    file.seek(start)
+    if kind == _MATRIX:
+        return memoryview(file.read(_checked(size, most)))
+    inflater = zlib.decompressobj()
 
-    def __init__(self, stream: _Stream) -> None:
-        self.stream = stream
-        self.remaining = 8
-        self.values = 0
-        self.kind = self.flags = 0
+    def unpacked(wanted: int) -> bytearray:
+        data = bytearray()
+        while len(data) < wanted and (
+            packed := inflater.unconsumed_tail or file.read(min(_CHUNK, start + size - file.tell()))
+        ):
+            data += inflater.decompress(packed, wanted - len(data))
+        return data
 
-    def take(self, size: int) -> bytes:
-        if size > self.remaining:
-            raise MatError("an element is larger than what it is in")
-        self.remaining -= size
-        return self.stream.read(size)
+    try:
+        tag = unpacked(8)
+        inner, inner_size = struct.unpack("<II", tag) if len(tag) == 8 else (0, 0)
+        if inner != _MATRIX:
+            raise MatError("a compressed element is no variable")
+        return memoryview(unpacked(_checked(inner_size, most)))
+    except zlib.error as error:
+        raise MatError(f"it does not unpack: {error}") from error
 
-    def tag(self) -> tuple[int, int]:
-        kind, size = struct.unpack("<II", self.take(8))
-        return kind, size
 
-    def element(self, most: int) -> tuple[int, bytes]:
-        """Read a part: its kind of numbers, and its bytes, at most so many."""
-        tag = self.take(8)
-        kind, size = struct.unpack("<II", tag)
-        if kind >> 16:  # small: kind, size and up to four bytes in one
-            kind, size = kind & 0xFFFF, kind >> 16
-            if size > 4:
-                raise MatError("a small element has more than four bytes")
-            return kind, tag[4 : 4 + size]
-        if size > most:
-            raise MatError(f"it has an element of {size:,} bytes where {most:,} are the most")
-        data = self.take(size)
-        self.take(min(-size % 8, self.remaining))
-        return kind, data
+def _checked(size: int, most: int) -> int:
+    if most == _LARGEST < size:
+        raise MatError(f"it has an element of {size:,} bytes where {most:,} are the most")
+    return min(size, most)
 
-    def header(self) -> Variable:
-        """Read a matrix's flags, dimensions and name."""
-        kind, flags = self.element(8)
+
+class _Matrix:
+    """A matrix, read from its bytes in order: flags, dimensions, name, and its numbers."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        kind, flags = self._element()
         if kind != _UINT32 or len(flags) != 8:
             raise MatError("a variable does not begin with its flags")
-        self.kind, self.flags = flags[0], flags[1]
-        kind, sizes = self.element(4 * _MOST_DIMENSIONS)
-        if kind != _INT32 or len(sizes) % 4 or len(sizes) < 8:
+        self.kind, self.complex = flags[0], bool(flags[1] & _COMPLEX)
+        kind, sizes = self._element()
+        if kind != _INT32 or len(sizes) % 4 or not 8 <= len(sizes) <= 4 * 32:  # numpy 1 has 32 dimensions at most
             raise MatError("a variable has no dimensions")
         shape = struct.unpack(f"<{len(sizes) // 4}i", sizes)
         if min(shape) < 0:
             raise MatError("a variable has a dimension below zero")
-        kind, name = self.element(_LONGEST_NAME)
+        kind, name = self._element()
         if kind != _INT8:
             raise MatError("a variable has no name")
         stored = _CLASSES.get(self.kind)
         named = _NAMES.get(self.kind) or (np.dtype(stored).name if stored else f"kind {self.kind}")
-        return Variable(name.decode("latin-1"), named, shape)
+        self.variable = Variable(str(name, "latin-1"), named, shape)
 
-    def contents(self, variable: Variable, depth: int) -> Value:
-        """Read what comes after a matrix's header."""
-        kind, count = self.kind, math.prod(variable.shape)
-        if kind in _CLASSES and not self.flags & _COMPLEX:
-            return self._numbers(_CLASSES[kind], count, variable.shape)
-        if kind == _CHAR:
-            stored, data = self.element(_LARGEST)
-            if stored not in _TEXTS:
-                raise MatError("a text is stored as no text")
-            return data.decode(_TEXTS[stored], "replace")
-        if kind == _CELL:
-            return [self._inner(depth) for _ in range(self._counted(count))]
-        if kind == _STRUCT:
-            names = self._field_names()
-            fields = range(self._counted(count, len(names)))
-            return [{name: self._inner(depth) for name in names} for _ in fields]
-        raise MatError(f"{variable.kind} is no kind of variable that a dataset has")
-
-    def _numbers(self, dtype_name: str, count: int, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        stored, data = self.element(_LARGEST)
-        dtype = np.dtype(_STORED.get(stored, "V1"))
+    def numbers(self) -> npt.NDArray[Any] | None:
+        """Read the contents; None if they are no real numbers."""
+        if self.kind not in _CLASSES or self.complex:
+            return None
+        stored, data = self._element()
+        dtype, count = np.dtype(_STORED.get(stored, "V1")), math.prod(self.variable.shape)
         if dtype.kind == "V" or len(data) != count * dtype.itemsize:
             raise MatError(f"an array of {count:,} numbers has {len(data):,} bytes")
-        array = np.frombuffer(data, dtype.newbyteorder("<")).reshape(shape, order="F")
+        array = np.frombuffer(data, dtype.newbyteorder("<")).reshape(self.variable.shape, order="F")
         with np.errstate(invalid="ignore"):
-            return array.astype(dtype_name, copy=False)
+            return array.astype(_CLASSES[self.kind], copy=False)
 
-    def _field_names(self) -> list[str]:
-        kind, lengths = self.element(4)
-        length = struct.unpack("<i", lengths)[0] if kind == _INT32 and len(lengths) == 4 else 0
-        _, names = self.element(_LARGEST)
-        if not 0 < length <= _LONGEST_NAME or len(names) % length or len(names) // length > _LONGEST_NAME:
-            raise MatError("a structure has no names")
-        fields = (names[start : start + length] for start in range(0, len(names), length))
-        return [field.partition(b"\0")[0].decode("latin-1") for field in fields]
+    def _take(self, size: int) -> memoryview:
+        if size > len(self.data):
+            raise MatError("it is cut short, or a length in it is wrong")
+        taken, self.data = self.data[:size], self.data[size:]
+        return taken
 
-    def _counted(self, count: int, values_each: int = 1) -> int:
-        self.values += count * max(1, values_each)
-        if self.values > _MOST_VALUES:
-            raise MatError(f"it has more than {_MOST_VALUES:,} values")
-        return count
-
-    def _inner(self, depth: int) -> Value:
-        """Read a matrix inside of another one."""
-        if depth == _DEEPEST:
-            raise MatError(f"it has values on more than {_DEEPEST} levels")
-        kind, size = self.tag()
-        if kind != _MATRIX or size > self.remaining:
-            raise MatError("a value is no matrix, or larger than what it is in")
-        if size == 0:
-            return None
-        remaining_outside, self.remaining = self.remaining - size, size
-        value = self.contents(self.header(), depth + 1)
-        self.take(self.remaining)
-        self.remaining = remaining_outside
-        return value
+    def _element(self) -> tuple[int, memoryview]:
+        """Read a part: its kind of numbers, and its bytes."""
+        tag = self._take(8)
+        kind, size = struct.unpack("<II", tag)
+        if kind >> 16:  # small: kind, size and up to four bytes in one
+            if kind >> 16 > 4:
+                raise MatError("a small element has more than four bytes")
+            return kind & 0xFFFF, tag[4 : 4 + (kind >> 16)]
+        data = self._take(size)
+        self._take(min(-size % 8, len(self.data)))
+        return kind, data

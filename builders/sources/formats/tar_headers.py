@@ -47,7 +47,7 @@ class TarError(ValueError):
 
 
 class File(NamedTuple):
-    """A regular file in a tar: its name as spelled there, and the offset and number of its bytes."""
+    """A regular file in a tar: its path as spelled there, and the offset and number of its bytes."""
 
     name: str
     start: int

@@ -1,4 +1,4 @@
-"""Indexes image files in class folders by listing each folder, without opening or examining single files.
+"""Lists folders without opening or examining single files, and makes columns of names.
 
 A complete ImageNet has 1.3 million files. Names go to Arrow one class at a time, so that Python never holds them all.
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,16 +49,23 @@ def _listing(folder: object) -> Iterator[None]:
 
 
 def text_array(texts: Sequence[str], prefix: str = "") -> pa.Array:
-    """Return texts as an Arrow array, each behind a prefix: joined, then divided by Arrow in a third of the time."""
+    """Return file names as an Arrow array, each behind a prefix; bytes that are not UTF-8 are replaced."""
     joined = prefix + f"\0{prefix}".join(texts)
+    if not joined.isascii():
+        texts = [_utf8(text) for text in texts]
+        joined = prefix + f"\0{prefix}".join(texts)
+    # Divided by Arrow in a third of the time. No file system has a name with a zero byte, but an archive may.
     divided = pc.split_pattern(pa.array([joined], pa.string()), "\0").values
-    # No file system has a name with a zero byte, but an archive may.
     return divided if len(divided) == len(texts) else pa.array([prefix + text for text in texts], pa.string())
+
+
+def _utf8(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def escape_name(name: str) -> str:
     """Return a file name, whatever bytes it has, as printable text with escapes."""
-    text = os.fsencode(name).decode("utf-8", "replace")
+    text = _utf8(name)
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
@@ -80,29 +87,16 @@ def class_column(class_ids: Sequence[str], codes: np.ndarray) -> pa.DictionaryAr
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(class_ids, pa.string()))
 
 
-def class_codes(class_ids: Sequence[str]) -> Mapping[str, int]:
-    """Return the position of each class id."""
-    return {class_id: code for code, class_id in enumerate(class_ids)}
-
-
 def strays_between(root: Path, folder: Path, paths: Sequence[str], description: str) -> list[Stray]:
-    """Return the strays beside nested paths, on every level.
-
-    Args:
-        root: the folder that the strays' paths are relative to.
-        folder: the folder that `paths` are relative to.
-        paths: the entries that belong there, with forward slashes.
-        description: what the entries are, as in "a class folder".
-    """
-    children: dict[str, list[str]] = {}
+    """Return the strays beside nested paths below a folder, on every level; they are not `description`s."""
+    children: dict[str, set[str]] = {}
     for path in paths:
         parts = path.split("/")
         for depth, name in enumerate(parts):
-            children.setdefault("/".join(parts[:depth]), []).append(name)
-    levels = [(inner, set(names)) for inner, names in sorted(children.items())]
+            children.setdefault("/".join(parts[:depth]), set()).add(name)
     return [
         Stray(relative(folder / inner / escape_name(name), root), f"not {description}")
-        for inner, names in levels
+        for inner, known in sorted(children.items())
         for name in child_names(folder / inner if inner else folder)
-        if name not in names
+        if name not in known
     ]

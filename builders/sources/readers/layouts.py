@@ -1,16 +1,29 @@
-"""Finds the partitions of a source in the user's folder, by trying its layouts in order."""
+"""Finds the partitions of a source in the user's folder or below it, by trying its layouts in order.
+
+Archives and mirrors add levels of folders, so a dataset is looked for in the folders below the user's, too.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from builders.errors import NAMED, BuildError, more
 from builders.sources.base import OtherDataError, PartitionIndex, Source
-from builders.sources.readers import nesting
 from builders.sources.readers.folders import child_names, escape_name, relative
+from builders.storage.paths import store_of
+
+DEPTH = 4
+"""Levels below the user's folder that are searched. Kaggle's ImageNet has three, `ILSVRC/Data/CLS-LOC`."""
+
+WIDTH = 40
+"""A folder with more subfolders than this holds classes rather than datasets, and is not searched."""
+
+FOLDERS = 1000
+"""Folders searched before the search ends: the user may have given the root of a disk."""
 
 Finder = Callable[[Path, Path], PartitionIndex | None]
 """Reads the partition from a folder below the user's root; returns None if the folder has not the layout."""
@@ -28,12 +41,10 @@ class CopyLayout:
 def alike(
     partitions: Sequence[str], *shapes: tuple[str, Callable[[str, Path, Path], PartitionIndex | None]]
 ) -> tuple[CopyLayout, ...]:
-    """Declare layouts that every partition of a source may have.
+    """Declare layouts that every partition of a source may have, in the order in which they are tried.
 
-    Args:
-        partitions: their names, which replace `{partition}` in the descriptions.
-        shapes: description and function of each layout, in the order in which they are tried; the function takes the
-            partition and then a `Finder`'s arguments.
+    A shape is a description, in which the partition's name replaces `{partition}`, and a function that takes the
+    partition before a `Finder`'s arguments.
     """
     return tuple(
         CopyLayout(partition, description.format(partition=partition), functools.partial(find, partition))
@@ -67,42 +78,78 @@ class Search:
 
     def _find(self, source: Source, root: Path, partition: str) -> PartitionIndex:
         layouts = [layout for layout in self.layouts if layout.partition == partition]
-        if not layouts:
-            raise ValueError(f"{source.key} has no partition {partition!r}")
         errors: list[OtherDataError] = []
 
         def read(home: Path) -> PartitionIndex | None:
             for layout in layouts:
                 try:
-                    piece = layout.find(root, home)
+                    if (piece := layout.find(root, home)) is not None:
+                        return piece
                 except OtherDataError as error:
                     errors.append(error)
-                    continue
-                if piece is not None:
-                    return piece
             return None
 
-        result = nesting.search_below(root, read)
-        if len(result.matches) > 1:
-            places = " and ".join(f"{relative(home, root)} ({piece.layout})" for home, piece in result.matches[:2])
+        matches, skipped = search_below(root, read)
+        if len(matches) > 1:
+            places = " and ".join(f"{relative(home, root)} ({piece.layout})" for home, piece in matches[:2])
             raise BuildError(
                 f"{source.title}: the partition {partition} is in more than one place of {root}: {places}. "
                 f"Give one of them with --{source.key}."
             )
-        if result.matches:
-            return result.matches[0][1]
-        raise errors[0] if errors else _missing(source, root, partition, layouts, result.skipped)
+        if matches:
+            return matches[0][1]
+        if errors:
+            raise errors[0]
+        names = [escape_name(name) for name in child_names(root)]
+        unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
+        raise BuildError(
+            f"{source.title}: the partition {partition} ({source.expected()[partition].total:,} images) is not in "
+            f"{root}, which holds {', '.join(names[:5]) or 'nothing'}{more(names, 5)}{unread}. Accepted layouts are "
+            f"{' or '.join(layout.description for layout in layouts)}. Give the folder that holds it with "
+            f"--{source.key}."
+        )
 
 
-def _missing(
-    source: Source, root: Path, partition: str, layouts: Sequence[CopyLayout], skipped: Sequence[str]
-) -> BuildError:
-    names = [escape_name(name) for name in child_names(root)]
-    listing = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
-    descriptions = [layout.description for layout in layouts]
-    unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
-    return BuildError(
-        f"{source.title}: the partition {partition} ({source.expected()[partition].total:,} images) is not in {root}, "
-        f"which holds {listing or 'nothing'}{unread}. Accepted layouts are {' or '.join(descriptions)}. "
-        f"Give the folder that holds it with --{source.key}."
-    )
+def search_below(
+    root: Path, read: Callable[[Path], PartitionIndex | None]
+) -> tuple[list[tuple[Path, PartitionIndex]], list[str]]:
+    """Call `read` on a folder and the folders below it, level by level and by name.
+
+    Folders below one in which something was found belong to it and are not searched. Hidden folders are never
+    searched, and links out of `root` are not followed.
+
+    Returns:
+        The folders in which something was read, with that, and those that were not searched, with the reason.
+    """
+    matches: list[tuple[Path, PartitionIndex]] = []
+    skipped: list[str] = []
+    top = root.resolve()
+    seen = {top}
+    level, searched = [root], 0
+    for depth in range(DEPTH + 1):
+        below: list[Path] = []
+        for home in level:
+            if searched == FOLDERS:
+                return matches, [*skipped, f"all after the first {FOLDERS:,} folders"]
+            searched += 1
+            if (match := read(home)) is not None:
+                matches.append((home, match))
+            elif depth < DEPTH:
+                names = [name for name in store_of(home).folders(home) if not name.startswith(".")]
+                for path in (home / name for name in names if len(names) <= WIDTH):
+                    if reason := _closed(path, top):
+                        skipped.append(f"{escape_name(relative(path, root))} ({reason})")
+                    elif (target := path.resolve()) not in seen:
+                        seen.add(target)
+                        below.append(path)
+        level = below
+    return matches, skipped
+
+
+def _closed(path: Path, top: Path) -> str:
+    """Return why a folder is not searched; empty if it is."""
+    if not path.resolve().is_relative_to(top):
+        return "a link to another place"
+    if not store_of(path).is_readable(path):
+        return "no permission"
+    return "" if os.fsencode(path.name).decode("utf-8", "replace") == path.name else "its name is not UTF-8"

@@ -19,7 +19,7 @@ from builders.errors import BuildError, one_line
 from builders.sources.base import OtherDataError, PartitionIndex, Stray, partition_table
 from builders.sources.readers import parquet, parquet_files, trees
 from builders.sources.readers.folders import class_column, escape_name
-from builders.sources.readers.parquet_columns import ADVICE
+from builders.sources.readers.parquet import ADVICE
 from builders.sources.readers.trees import Tree
 
 _AGAIN = "_again"
@@ -29,7 +29,7 @@ def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Arra
     """Read the named groups of a pattern from names.
 
     Args:
-        names: text, without nulls.
+        names: text, without nulls. Names that are not ASCII do not match: no source has such.
         pattern: a regular expression (RE2) of the whole name. RE2 has no references back: a group called `x_again`
             (or `x_again2`) has the text of the group `x` wherever both have any, and stands in for it elsewhere.
         start: text that every name begins with before the pattern.
@@ -39,17 +39,14 @@ def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Arra
     """
     parts = pc.extract_regex(names, f"^{re.escape(start)}(?:{pattern})$")
     groups = {field.name: parts.field(field.name) for field in parts.type}
-    fits = parts.is_valid()
+    below = names if start.isascii() else pc.utf8_slice_codeunits(names, len(start))
+    fits = pc.and_(parts.is_valid(), pc.string_is_ascii(below))
     for repeat in [name for name in groups if _AGAIN in name]:
         repeated, name = groups.pop(repeat), repeat.partition(_AGAIN)[0]
         empty, first = pc.equal(repeated, ""), groups[name]
-        if pc.all(empty, min_count=0).as_py():
-            continue
         fits = pc.and_kleene(fits, pc.or_(pc.or_(empty, pc.equal(first, "")), pc.equal(repeated, first)))
         groups[name] = pc.if_else(empty, first, repeated)
-    if not pc.all(fits, min_count=0).as_py():
-        groups = {name: values.filter(fits) for name, values in groups.items()}
-    return fits, groups
+    return fits, {name: values.filter(fits) for name, values in groups.items()} if fits.false_count else groups
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,10 @@ class MatchedFiles:
     @property
     def other_names(self) -> list[str]:
         """The sorted names, below the tree's place, of the files that do not match."""
-        below = (name[len(self.tree.start) :] for name in self.unmatched["name"].to_pylist())
-        return sorted([*below, *self.tree.non_ascii])
+        return sorted(self._below(self.unmatched))
+
+    def _below(self, rows: pa.Table) -> list[str]:
+        return [name[len(self.tree.start) :] for name in rows["name"].to_pylist()]
 
     def strays(self, reason: Callable[[str], str]) -> tuple[Stray, ...]:
         """List the other files as strays, each with the reason why it is not an image of the partition."""
@@ -80,17 +79,15 @@ class MatchedFiles:
 
     def select(self, mask: pa.Array) -> MatchedFiles:
         """Return the images of a mask; the others are dropped, and are no strays."""
-        if pc.all(mask, min_count=0).as_py():
-            return self
         groups = {name: values.filter(mask) for name, values in self.groups.items()}
         return dataclasses.replace(self, rows=self.rows.filter(mask), groups=groups)
 
     def filter(self, mask: pa.Array, reason: str = "") -> MatchedFiles:
         """Return the images of a mask; the others become strays, for the given reason."""
         left_out = self.rows.filter(pc.invert(mask))
-        reasons = dict.fromkeys((name[len(self.tree.start) :] for name in left_out["name"].to_pylist()), reason)
+        reasons = {**self.reasons, **dict.fromkeys(self._below(left_out), reason)}
         unmatched = pa.concat_tables([self.unmatched, left_out])
-        return dataclasses.replace(self.select(mask), unmatched=unmatched, reasons={**self.reasons, **reasons})
+        return dataclasses.replace(self.select(mask), unmatched=unmatched, reasons=reasons)
 
     def select_listed(self, ids: pa.Array, names: pa.Array) -> tuple[MatchedFiles, pa.Array]:
         """Return the images that a list of ids names, and the ids of the list that have no image."""
@@ -106,9 +103,8 @@ class MatchedFiles:
 def match(tree: Tree, pattern: str) -> MatchedFiles:
     """Divide the files of a tree by a pattern; see `match_names`."""
     fits, groups = match_names(tree.rows["name"].combine_chunks(), pattern, tree.start)
-    if pc.all(fits, min_count=0).as_py():
-        return MatchedFiles(tree, tree.rows, groups, tree.rows.slice(0, 0))
-    return MatchedFiles(tree, tree.rows.filter(fits), groups, tree.rows.filter(pc.invert(fits)))
+    rows = tree.rows.filter(fits) if fits.false_count else tree.rows
+    return MatchedFiles(tree, rows, groups, tree.rows.filter(pc.invert(fits)))
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,6 @@ class Pattern:
     """A source's pattern over the names of its images, for `match_names`, and how to find them in each kind of tree.
 
     `name_form` describes such names for messages, and `advice` is the next step for a mirror with other names.
-    `refuse` is called with each other name and its place for messages; it raises if that shows that a copy is wrong.
     """
 
     key: str
@@ -124,7 +119,6 @@ class Pattern:
     pattern: str
     name_form: str
     advice: str = ADVICE
-    refuse: Callable[[str, str], None] = lambda name, place: None
 
     def in_folders(
         self, root: Path, place: Path, folders: Sequence[str] = ("",), description: str = "image files"
@@ -144,7 +138,7 @@ class Pattern:
         Raises:
             BuildError: it cannot be read, or no file matches.
         """
-        tree = trees.in_archive(self.title, root, home, stem, top)
+        tree = trees.in_archive(root, home, stem, top)
         if tree is None:
             return None
         files = match(tree, self.pattern)
@@ -158,24 +152,19 @@ class Pattern:
     def in_parquet(
         self, root: Path, home: Path, splits: Sequence[str], names: Callable[[Path], pa.Array] | None = None
     ) -> MatchedFiles | None:
-        """Match the rows of a mirror's splits; returns None if there are no files.
+        """Match the rows of a mirror's splits, whose names begin its files' names; returns None if there are no files.
 
-        Args:
-            root: the user's folder.
-            home: the folder to look in.
-            splits: the prefixes of the files' names.
-            names: reads the names of a file's rows; without it they are the file names there.
+        `names` reads the names of a file's rows; without it they are the file names there.
 
         Raises:
             OtherDataError: a name does not match.
         """
         paths = [path for split in splits for path in parquet_files.split_files(home, split)]
-        tree = trees.in_parquet(root, paths, names or self._names)
+        read = names or (lambda path: parquet.read_shard(self.title, path, labelled=False, advice=self.advice).names)
+        tree = trees.in_parquet(root, paths, read)
         if tree is None:
             return None
         files = match(tree, self.pattern)
-        for row in files.unmatched.slice(0, 1).to_pylist():
-            self.refuse(row["name"], str(root / row["file"]))
         self.refuse_row(files.tree, files.unmatched, f"is not like {self.name_form}")
         return files
 
@@ -190,9 +179,6 @@ class Pattern:
                 f"{self.title}: the file name {one_line(row['name'])} {problem} (row {row['offset']} of "
                 f"{tree.root / row['file']}). {self.advice}."
             )
-
-    def _names(self, path: Path) -> pa.Array:
-        return parquet.read_shard(self.title, path, labelled=False, advice=self.advice).names
 
     def keep_known(self, files: MatchedFiles, ids: pa.Array, known: pa.Array, reason: str) -> MatchedFiles:
         """Keep the images whose ids are known.
@@ -211,19 +197,15 @@ class Pattern:
     def index_listed(
         self, name: str, files: MatchedFiles, ids: pa.Array, class_ids: Mapping[str, str], classes: Sequence[str]
     ) -> PartitionIndex | None:
-        """Index the images that a list names, None if there is none. Images that it lacks are no strays.
+        """Index a partition's images that a list names by id with the class, None if there is none.
 
-        Args:
-            name: the partition.
-            files: the images.
-            ids: their ids.
-            class_ids: the list, which gives the class of each id.
-            classes: the source's classes, in order.
+        Images that the list lacks are no strays.
         """
-        selected, missing = files.select_listed(ids, pa.array(list(class_ids)))
+        listed = pa.array(list(class_ids))
+        selected, missing = files.select_listed(ids, listed)
         if not selected.rows.num_rows:
             return None
-        ids = ids.filter(pc.is_in(ids, value_set=pa.array(list(class_ids))))
+        ids = ids.filter(pc.is_in(ids, value_set=listed))
         of_rows = pa.array([class_ids[image] for image in ids.to_pylist()])
         codes = pc.index_in(of_rows, value_set=pa.array(classes)).to_numpy()
         return self.partition(name, selected, selected.table(class_column(classes, codes), ids), missing=missing)
@@ -235,5 +217,4 @@ class Pattern:
 
     def reason(self, tree: Tree, name: str) -> str:
         """Say why an entry of a tree is not one of the images."""
-        self.refuse(name, tree.path_of(name.rpartition("/")[0]))
         return "a folder" if tree.is_folder(name) else f"not named {self.name_form}"

@@ -1,20 +1,15 @@
 """Reads pickles of plain values and numpy arrays without running any code that a pickle names.
 
-A pickle is a program: loading it calls the functions that it names. This reader replaces the names that numpy arrays
-need by inert values that only record how they were called, refuses every other name, and builds arrays from the
-records afterwards.
-
-A program can also be made to fill memory or time. So before it is run its instructions are listed, and refused where
-they build more than the plain tree of values that a dataset's pickle is.
+A pickle is a program: loading it calls the functions that it names. Here the standard library only lists its
+instructions; those that make plain values are followed, the calls that make numpy arrays are recorded, and every other
+name or instruction is refused. A limit on their number bounds memory and time.
 """
 
 from __future__ import annotations
 
-import copyreg
 import os
-import pickle
 import pickletools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import IO, Any, cast
 
 import numpy as np
@@ -23,55 +18,39 @@ import numpy.typing as npt
 from builders.errors import BuildError
 
 # The names that Python 2's numpy (1.x) wrote, and numpy 2's name for the first of them.
-_ARRAY_NAMES = frozenset(
-    {
-        ("numpy.core.multiarray", "_reconstruct"),
-        ("numpy._core.multiarray", "_reconstruct"),
-        ("numpy", "ndarray"),
-        ("numpy", "dtype"),
-    }
+_ARRAY_NAMES = (
+    "numpy.core.multiarray _reconstruct",
+    "numpy._core.multiarray _reconstruct",
+    "numpy ndarray",
+    "numpy dtype",
 )
 
-# The errors of the standard unpickler on bytes that are not a pickle, on a truncated pickle, and on one that uses an
-# inert value as something else.
-_UNSOUND = (
-    pickle.UnpicklingError,
-    EOFError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    MemoryError,
-)
-
-_SHOWN = 80  # characters of a value in a message (ours)
+# The errors of bytes that are not a pickle, of a truncated pickle, and of instructions that do not fit together.
+_UNSOUND = (EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, MemoryError)
 
 _LARGEST = 1 << 28
 """Bytes of a pickle at most. CIFAR-100's training images have 155,249,918."""
 
-_MOST_CONTAINERS = 100
-"""Lists, tuples and dictionaries of a pickle, so that none is deep. CIFAR-100's have a dozen."""
-
-_KINDS = (pickletools.pylist, pickletools.pytuple, pickletools.pydict, pickletools.pyset, pickletools.pyfrozenset)
-_CONTAINERS = frozenset(
-    opcode.name
-    for opcode in pickletools.opcodes
-    if set(_KINDS) & set(opcode.stack_after) and not set(_KINDS) & set(opcode.stack_before)
-)
-_BYTES_OF_PYTHON_3 = "_codecs encode"
-"""The call by which Python 3 writes bytes into pickles of protocols 0 to 2, with a tuple for each."""
+_MOST_INSTRUCTIONS = 500_000
+"""Instructions of a pickle at most (ours). CIFAR-100's training images have some 200,000."""
 
 _BITS = 64  # of an integer: labels and sizes are far smaller
-_PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
-_GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
+_SHOWN = 80  # characters of a value in a message (ours)
 
-# What leaves a value on the stack that holds no other one. Only such values may be used twice: with lists of lists of
-# lists, each used twice, a hundred bytes make a value that takes years to print or to compare.
-_PLAIN = {"STACK_GLOBAL"} | {
-    opcode.name for opcode in pickletools.opcodes if not opcode.stack_before and opcode.stack_after
-} - {"MARK", *_CONTAINERS, *_GETS}
+_MADE: Mapping[str, Callable[[], object]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_LIST": list,
+    "EMPTY_TUPLE": tuple,
+    "EMPTY_DICT": dict,
+}
+_TEXTS_OF_PYTHON_2 = ("STRING", "BINSTRING", "SHORT_BINSTRING")
+_VALUES = frozenset(
+    opcode.name
+    for opcode in pickletools.opcodes
+    if opcode.arg and not opcode.stack_before and opcode.stack_after not in ([], [pickletools.anyobject])
+)
 
 
 class Inert:
@@ -88,41 +67,11 @@ class Inert:
         self.args = args
         self.state: object = None
 
-    def __call__(self, *args: object) -> Inert:
-        """Record a call."""
-        return Inert(self.name, args)
-
-    def __setstate__(self, state: object) -> None:
-        """Record a state."""
-        self.state = state
-
-
-class _ArrayUnpickler(pickle.Unpickler):
-    def __init__(self, file: IO[bytes], refuse: Callable[[str], BuildError]) -> None:
-        # Python 2's strings have no encoding, and the pixels are one of them.
-        super().__init__(file, encoding="bytes")
-        self._refuse = refuse
-
-    def find_class(self, module: str, name: str) -> Inert:
-        if (module, name) in _ARRAY_NAMES:
-            return Inert(name)
-        raise self._refuse(f"a call for {_printable(f'{module}.{name}')}")
-
-    def persistent_load(self, pid: object) -> object:
-        raise self._refuse("a reference to an object outside the file")
-
 
 def load_pickle(title: str, file: IO[bytes], place: object) -> dict[str, object]:
-    """Load a pickled dictionary.
+    """Load a pickled dictionary from a file; `place` is its path for messages.
 
-    Args:
-        title: the source's title.
-        file: the pickle; it is read from its start, twice.
-        place: its path, for messages.
-
-    Returns:
-        The values by key. Python 2's strings are bytes in the values and text in the keys; values that are not plain
-        are `Inert`.
+    Python 2's strings are bytes in the values and text in the keys; values that are not plain are `Inert`.
 
     Raises:
         BuildError: the file is truncated or not a pickle, names anything but numpy's arrays, or holds no dictionary.
@@ -134,21 +83,14 @@ def load_pickle(title: str, file: IO[bytes], place: object) -> dict[str, object]
             "followed. Download the archive again from the owner's page."
         )
 
-    # The standard unpickler resolves extension codes from this cache without calling `find_class`. It is cleared again
-    # afterwards so that no inert value remains in it.
-    copyreg.clear_extension_cache()
     try:
-        _check_instructions(_Bounded(file))
-        file.seek(0)
-        value = _ArrayUnpickler(file, refuse).load()
+        value = _follow(_Bounded(file), refuse)
     except _UNSOUND as error:
         raise BuildError(
             f"{title}: {place} cannot be read as a pickle "
             f"({_printable(str(error)) if str(error) else type(error).__name__}). Download the archive again."
         ) from error
-    finally:
-        copyreg.clear_extension_cache()
-    if not isinstance(value, dict) or not all(isinstance(key, bytes | str) for key in value):
+    if not isinstance(value, dict):
         raise refuse("something other than a dictionary with names as keys")
     return {key.decode("ascii", "replace") if isinstance(key, bytes) else key: value[key] for key in value}
 
@@ -171,43 +113,69 @@ class _Bounded:
         return self._file.read(size)
 
 
-def _check_instructions(file: _Bounded) -> None:
-    """List a pickle's instructions, and refuse those that take more memory or time than its own bytes do.
+def _follow(file: _Bounded, refuse: Callable[[str], BuildError]) -> object:
+    """Return the value that a pickle's instructions make; raises one of `_UNSOUND` if they make none.
 
-    Raises:
-        ValueError: as said, or the bytes are not instructions.
-        EOFError: the pickle is cut short.
+    Of a dictionary only names are keys, since tuples of tuples may take years to hash, and only values that hold no
+    others are used twice: a hundred bytes can double a list a hundred times.
     """
-    containers = 0
-    plain: dict[int, bool] = {}  # by number in the table of values that are used again
-    last = ""
+    stack: list[Any] = []
+    marks: list[int] = []
+    kept: dict[int, object] = {}
+
+    def taken(start: int) -> list[Any]:
+        values = stack[start:]
+        del stack[start:]
+        return values
+
     argument: Any
-    for opcode, argument, _ in pickletools.genops(cast(IO[bytes], file)):
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(cast(IO[bytes], file))):
         name = opcode.name
-        if argument == _BYTES_OF_PYTHON_3:
-            raise ValueError("Python 3 has written it again, with a call for each text; the owner's file has none")
-        if name in _CONTAINERS:
-            containers += 1
-            if containers > _MOST_CONTAINERS:
-                raise ValueError(f"more than {_MOST_CONTAINERS} lists, tuples and dictionaries")
-        elif name in _PUTS:
-            number = len(plain) if name == "MEMOIZE" else argument
-            # Python 2 counts from 1. A far higher number would only make the table large.
-            if not 0 <= number <= len(plain) + 1:
-                raise ValueError(f"value number {number} after {len(plain)} values")
-            plain[number] = last in _PLAIN
-            continue
-        elif name in _GETS:
-            if not plain.get(argument, True):
-                raise ValueError("a list, tuple or dictionary that is used twice")
-            name = "NONE"
-        elif name == "DUP" or (name == "FRAME" and argument > file.size):
-            raise ValueError(f"the instruction {name}, which no dataset's pickle needs")
-        elif name in ("FRAME", "PROTO"):
-            continue
-        elif isinstance(argument, int) and argument.bit_length() > _BITS:
+        if number == _MOST_INSTRUCTIONS:
+            raise ValueError(f"more than {_MOST_INSTRUCTIONS:,} instructions")
+        if isinstance(argument, int) and argument.bit_length() > _BITS:
             raise ValueError(f"a number of {argument.bit_length():,} bits")
-        last = name
+        match name:
+            case "PROTO" | "FRAME":
+                pass
+            case _ if name in _VALUES:
+                stack.append(argument.encode("latin-1") if name in _TEXTS_OF_PYTHON_2 else argument)
+            case _ if name in _MADE:
+                stack.append(_MADE[name]())
+            case "MARK":
+                marks.append(len(stack))
+            case "TUPLE" | "TUPLE1" | "TUPLE2" | "TUPLE3":
+                stack.append(tuple(taken(marks.pop() if name == "TUPLE" else -int(name[-1]))))
+            case "APPEND" | "APPENDS":
+                items = taken(marks.pop() if name == "APPENDS" else -1)
+                stack[-1].extend(items)
+            case "SETITEM" | "SETITEMS":
+                items = taken(marks.pop() if name == "SETITEMS" else -2)
+                if not all(isinstance(key, bytes | str) for key in items[::2]):
+                    raise refuse("something other than a dictionary with names as keys")
+                stack[-1].update(zip(items[::2], items[1::2], strict=True))
+            case "PUT" | "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
+                kept[len(kept) if name == "MEMOIZE" else argument] = stack[-1]
+            case "GET" | "BINGET" | "LONG_BINGET":
+                if isinstance(kept[argument], list | tuple | dict):
+                    raise ValueError("a list, tuple or dictionary that is used twice")
+                stack.append(kept[argument])
+            case "GLOBAL" | "INST" | "STACK_GLOBAL":
+                named = " ".join(taken(-2)) if name == "STACK_GLOBAL" else argument
+                if named not in _ARRAY_NAMES or name == "INST":
+                    raise refuse(f"a call for {_printable(named.replace(' ', '.', 1))}")
+                stack.append(Inert(named.partition(" ")[2]))
+            case "REDUCE":
+                call, args = taken(-2)
+                stack.append(Inert(call.name, args))
+            case "BUILD":
+                (state,) = taken(-1)
+                stack[-1].state = state
+            case "STOP":
+                return stack[-1]
+            case _:
+                raise ValueError(f"the instruction {name}, which no dataset's pickle needs")
+    raise EOFError("it has no end")
 
 
 def short_repr(value: object) -> str:

@@ -1,7 +1,6 @@
 """Lists the files of tars: with byte offsets, to be read in place, or by number in a compressed tar.
 
-Headers are read directly (`tar_headers`). A compressed tar must be read from its start, once to list its files and
-once to unpack some.
+A compressed tar must be read from its start, once to list its files and once to unpack some.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import sys
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterator
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,32 +20,14 @@ import numpy.typing as npt
 from builders.errors import BuildError
 from builders.sources.base import LARGEST_IMAGE
 from builders.sources.formats import tar_headers
-from builders.sources.formats.tar_headers import TarError, ascii_name
+from builders.sources.formats.tar_headers import File, TarError, ascii_name
 from builders.storage.files import byte_count, open_buffered, open_regular
 
 # A compressed archive of images is about as large as they are. One that unpacks to far more was made to fill memory or
 # time: zeros shrink to a thousandth.
 _MOST_TIMES = 20
 _ALWAYS = 1 << 28
-"""Bytes that any archive may unpack to, and the largest file in one."""
-
-
-class Member(NamedTuple):
-    """A regular file in a tar: its name without folders, byte offset and size in the outermost file, and folder.
-
-    In a compressed tar `offset` is the file's number among the regular files. `folder` is spelled as in the archive,
-    with forward slashes and none at its end. Nothing is ever unpacked to a place that these two name.
-    """
-
-    name: str
-    offset: int
-    size: int
-    folder: str = ""
-
-    @property
-    def path(self) -> str:
-        """The path relative to the archive's top, however that is spelled."""
-        return f"{self.folder}/{self.name}".lstrip("/").removeprefix("./")
+"""Bytes that any archive may unpack to."""
 
 
 def is_plain(path: Path) -> bool:
@@ -56,51 +36,46 @@ def is_plain(path: Path) -> bool:
         return file.read(tar_headers.BLOCK)[257:262] == b"ustar"
 
 
-def members(path: Path, keep: Callable[[str], bool] = lambda name: True) -> list[Member]:
-    """List the regular files of an uncompressed tar.
-
-    Args:
-        path: the tar.
-        keep: whether a file is listed, by its name with folders as spelled there; for tars of a million files.
+def members(path: Path, keep: Callable[[str], bool] = lambda name: True) -> list[File]:
+    """List the regular files of an uncompressed tar, of a tar of a million files those whose name is to be kept.
 
     Raises:
-        BuildError: the file is not an uncompressed tar, is damaged or cut short, or has a link, a device or a member
-            in pieces.
+        BuildError: the file is not an uncompressed tar, is damaged or cut short, or has a link, a device, a member in
+            pieces, or a file that is larger than any image.
     """
     with _open(path) as file:
         return _list(file, path, 0, byte_count(file), keep=keep)
 
 
-def nested_members(path: Path, names: Collection[str] | None = None) -> Iterator[tuple[str, list[Member]]]:
-    """List a tar of tars: yields each inner tar's name and its members, with offsets in the outer tar.
+def nested_members(path: Path, names: Collection[str] | None = None) -> Iterator[tuple[str, list[File]]]:
+    """List a tar of tars: yields each inner tar's name and its files, with offsets in the outer tar.
 
-    A file whose name does not end in `.tar` comes without members. With `names` only inner tars of these names come,
-    and no other is looked into.
+    A file whose name does not end in `.tar` comes without files. With `names` only inner tars of these names come, and
+    no other is looked into.
 
     Raises:
         BuildError: as for `members`.
     """
     with _open(path) as file:
-        entries = _list(file, path, 0, byte_count(file), largest=sys.maxsize)
-        inner_files = [member for member in entries if names is None or member.name in names]
-        for inner_file in sorted(inner_files, key=lambda member: member.name):
-            is_tar = inner_file.name.endswith(".tar")
-            end = inner_file.offset + inner_file.size
-            yield inner_file.name, _list(file, path, inner_file.offset, end, inner_file.name) if is_tar else []
+        inner_files = [
+            (entry.name.rpartition("/")[2], entry)
+            for entry in _list(file, path, 0, byte_count(file), largest=sys.maxsize)
+        ]
+        for name, entry in sorted(inner_files):
+            if names is None or name in names:
+                end = entry.start + entry.size
+                yield name, _list(file, path, entry.start, end, name) if name.endswith(".tar") else []
 
 
-def compressed_members(title: str, path: Path) -> list[Member]:
-    """List the regular files of a tar.gz, in the archive's order.
-
-    Args:
-        title: the source's title.
-        path: the archive, which is read to its end.
+def compressed_members(path: Path) -> list[File]:
+    """List the regular files of a tar.gz in the archive's order; `start` is each file's number among them.
 
     Raises:
         BuildError: the file is not a tar.gz, is truncated, or its checksum is wrong.
     """
-    with _whole_archive(path, title):
-        return [_member(file, number) for number, (_, file) in enumerate(_unpacked(path, title))]
+    with _whole_archive(path):
+        entries = [file for _, file in _unpacked(path)]
+        return [_no_larger(file, LARGEST_IMAGE)._replace(start=number) for number, file in enumerate(entries)]
 
 
 def unpack_targz(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes]]:
@@ -121,40 +96,33 @@ def unpack_targz(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes
         )
 
 
-def read_files(title: str, path: Path, names: Collection[PurePosixPath]) -> dict[PurePosixPath, bytes]:
-    """Read some regular files of a tar.gz by name, in one pass that ends with the last of them.
-
-    Args:
-        title: the source's title.
-        path: the archive.
-        names: their names; those that the archive lacks are left out.
+def read_files(path: Path, names: Collection[PurePosixPath]) -> dict[PurePosixPath, bytes]:
+    """Read some regular files of a tar.gz by name, in one pass that ends with the last; what it lacks is left out.
 
     Raises:
         BuildError: as for `compressed_members`, or a file is too large.
     """
     contents: dict[PurePosixPath, bytes] = {}
-    for archive, file in _unpacked(path, title):
+    for archive, file in _unpacked(path):
         name = PurePosixPath(file.name)
         if name in names:
-            contents[name] = _content(archive, file, path, title)
+            contents[name] = _content(archive, file, path)
         if len(contents) == len(names):
             break
     return contents
 
 
-def _unpacked(path: Path, title: str = "") -> Iterator[tuple[tar_headers.Archive, tar_headers.File]]:
+def _unpacked(path: Path) -> Iterator[tuple[tar_headers.Archive, File]]:
     """Yield the regular files of a tar.gz with the archive to read them from."""
-    with _whole_archive(path, title), open_buffered(path) as packed, gzip.GzipFile(fileobj=packed) as archive:
+    with _whole_archive(path), open_buffered(path) as packed, gzip.GzipFile(fileobj=packed) as archive:
         end = max(_ALWAYS, _MOST_TIMES * byte_count(packed))
         for file in tar_headers.files(archive, 0, end):
             yield archive, file
 
 
-def _content(archive: tar_headers.Archive, file: tar_headers.File, path: Path, title: str = "") -> bytes:
-    with _whole_archive(path, title):
-        if file.size > _ALWAYS:
-            raise TarError(f"has {ascii_name(file.name)} of {file.size:,} bytes, more than such a file has")
-        archive.seek(file.start)
+def _content(archive: tar_headers.Archive, file: File, path: Path) -> bytes:
+    with _whole_archive(path):
+        archive.seek(_no_larger(file, LARGEST_IMAGE).start)
         content = archive.read(file.size)
         if len(content) != file.size:
             raise EOFError(f"{ascii_name(file.name)} is cut short")
@@ -162,15 +130,13 @@ def _content(archive: tar_headers.Archive, file: tar_headers.File, path: Path, t
 
 
 @contextlib.contextmanager
-def _whole_archive(path: Path, title: str = "") -> Generator[None]:
+def _whole_archive(path: Path) -> Generator[None]:
     """Turn errors while reading a compressed tar into a `BuildError`."""
     try:
         yield
     except (TarError, EOFError, OSError, zlib.error) as error:
         reason = f"it {error}" if isinstance(error, TarError) else error
-        raise BuildError(
-            f"{title}{': ' if title else ''}{path} cannot be read as a tar.gz ({reason}). Download it again."
-        ) from error
+        raise BuildError(f"{path} cannot be read as a tar.gz ({reason}). Download it again.") from error
 
 
 def _open(path: Path) -> io.FileIO:
@@ -190,10 +156,9 @@ def _list(
     inside: str = "",
     largest: int = LARGEST_IMAGE,
     keep: Callable[[str], bool] = lambda name: True,
-) -> list[Member]:
+) -> list[File]:
     try:
-        entries = tar_headers.files(file, start, end)
-        return [_member(entry, entry.start, largest) for entry in entries if keep(entry.name)]
+        return [_no_larger(entry, largest) for entry in tar_headers.files(file, start, end) if keep(entry.name)]
     except TarError as error:
         place = f"{ascii_name(inside)} in {path}" if inside else f"{path}"
         raise BuildError(
@@ -201,8 +166,7 @@ def _list(
         ) from error
 
 
-def _member(file: tar_headers.File, offset: int, largest: int = LARGEST_IMAGE) -> Member:
+def _no_larger(file: File, largest: int) -> File:
     if file.size > largest:
         raise TarError(f"has {ascii_name(file.name)} of {file.size:,} bytes, more than any image of a source")
-    folder, _, name = file.name.rpartition("/")
-    return Member(name, offset, file.size, folder)
+    return file

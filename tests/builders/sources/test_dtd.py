@@ -1,6 +1,5 @@
 import pytest
 
-from builders.plan.completeness import count_shortfalls
 from builders.sources.base import Stray
 from taxonomy import tables
 from tests.builders.trees import opened, refusal, tree, write_parquet
@@ -21,20 +20,6 @@ def test_only_names_of_the_folders_texture_are_images(tmp_path):
         Stray(f"images/banded/{BLOTCHY}", reason),
         Stray("images/x", "not a texture's folder"),
     )
-
-
-def test_the_owners_lists_name_what_is_missing(tmp_path):
-    files = {
-        f"images/banded/{BANDED}": "",
-        "labels/train1.txt": f"banded/{BANDED}\nbanded/banded_0004.jpg\n",
-        "labels/val1.txt": f"blotchy/{BLOTCHY}\n",
-        "labels/test2.txt": "woven/woven_0001.jpg\n",
-    }
-    index = opened("dtd", tree(tmp_path, files))
-    assert index.pieces[0].missing.to_pylist() == ["banded/banded_0004.jpg", f"blotchy/{BLOTCHY}"]
-    (sentence,) = count_shortfalls(index, ("images",), NAMES)
-    assert "expected 120 images of blotchy (blotchy), found 0" in sentence
-    assert f"the first that its list names and the copy lacks is blotchy/{BLOTCHY}" in sentence
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from builders.sources.base import open_source
 from builders.sources.editions import refuse_resized
 from builders.sources.registry import SOURCES
 from taxonomy import tables
-from tests.builders.trees import refusal, tree, write_parquet, write_tar
+from tests.builders.trees import tree, write_parquet, write_tar
 
 TENCH = "n01440764"
 WNIDS = [row.wnid for row in tables.imagenet1k()]
@@ -57,7 +57,7 @@ def refused(index):
         (
             [(64, 64)] * 40,
             "all 40 images examined are 64 x 64 pixels",
-            "ImageNet resized to 64 x 64 (Chrabaszcz, Loshchilov and Hutter, 2017)",
+            "ImageNet-1k resized to 64 x 64",
         ),
         ([(224, 224)] * 90, "all 64 images examined are 224 x 224 pixels", "ImageNet-1k resized to 224 x 224"),
         (
@@ -121,7 +121,7 @@ def test_images_in_archives_and_parquet_files_are_looked_at(tmp_path):
         part = rows[shard::6]
         write_parquet(tmp_path / f"hub/data/train-{shard:05d}-of-00006.parquet", part, WNIDS)
     for root in (tmp_path / "tar", tmp_path / "hub"):
-        assert "ImageNet resized to 64 x 64" in refused(open_source(SOURCES["imagenet"], root, ("train",)))
+        assert "ImageNet-1k resized to 64 x 64" in refused(open_source(SOURCES["imagenet"], root, ("train",)))
 
 
 @pytest.mark.parametrize(
@@ -149,28 +149,5 @@ def test_the_build_refuses_a_resized_copy_also_in_part_and_writes_nothing(tmp_pa
     arguments = ["--imagenet", str(tmp_path / "imagenet"), "--splits", "imagenet/test", "--allow-partial", "--quiet"]
     assert run_command(BENCHMARK, [*arguments, "--out", str(out)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert " looks like ImageNet resized to 64 x 64" in line
+    assert " looks like ImageNet-1k resized to 64 x 64" in line
     assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("files", "partition"),
-    [
-        ({f"train_blurred/{TENCH}/{TENCH}_1.jpg": ""}, "train"),
-        ({f"val_blurred/{TENCH}/ILSVRC2012_val_00000001.jpg": ""}, "val"),
-        ({f"imagenet/train_blurred/{TENCH}/{TENCH}_1.jpg": ""}, "train"),
-        ({f"train/{TENCH}/{TENCH}_1.jpg": ""}, "train"),
-        ({f"val/{TENCH}/ILSVRC2012_val_00000001.jpg": ""}, "val"),
-        ({"val/ILSVRC2012_val_00000001.jpg": ""}, "val"),
-    ],
-)
-def test_the_edition_with_blurred_faces_is_named(tmp_path, files, partition):
-    message = refusal("imagenet", tree(tmp_path, files), partition)
-    assert "the edition with blurred faces" in message
-    assert "101 training and 3 validation images fewer" in message
-
-
-def test_blurred_images_beside_the_original_ones_do_not_matter(tmp_path):
-    files = {f"train_blurred/{TENCH}/{TENCH}_1.jpg": "", f"train/{TENCH}/{TENCH}_1.JPEG": ""}
-    index = open_source(SOURCES["imagenet"], tree(tmp_path, files), ("train",))
-    assert index.table["source_id"].to_pylist() == [f"train/{TENCH}/{TENCH}_1.JPEG"]

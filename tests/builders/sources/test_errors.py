@@ -9,7 +9,6 @@ import pytest
 from builders.sources.base import Stray, open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
-from tests.builders import layouts
 from tests.builders.trees import refusal, tree, write_parquet, write_tar
 
 TENCH, GOLDFISH = "n01440764", "n01443537"
@@ -155,18 +154,13 @@ def test_missing_partition_names_count_places_layouts_and_flag(tmp_path, key):
         assert f"--{key}" in message
 
 
-def devkit(labels, meta=None):
-    kit = "ILSVRC2012_devkit_t12/data"
-    return {f"{kit}/ILSVRC2012_validation_ground_truth.txt": labels, f"{kit}/meta.mat": meta or layouts.meta_mat()}
+KIT_LABELS = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
 
 
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        (devkit("1001\n"), "'1001' in "),
-        (devkit("1\n", layouts.meta_mat("ILSVRC2010")), "Take the development kit of the 2012 edition"),
-        (devkit("1\n", b"not a mat file"), "does not have the synsets of ILSVRC2012"),
-        ({"ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt": "1\n"}, "lacks data/meta.mat. Unpack"),
+        ({KIT_LABELS: "1001\n"}, "1001 in "),
         (
             {"ILSVRC2012_devkit_t12.tar.gz": gzip.compress(b"nothing")},
             "ILSVRC2012_devkit_t12.tar.gz cannot be read as a tar.gz (it is cut short",
@@ -175,7 +169,6 @@ def devkit(labels, meta=None):
             {"LOC_val_solution.csv": "a,b\n1,2\n"},
             "lacks the columns ImageId and PredictionString (found in line 1: a, b)",
         ),
-        ({"LOC_val_solution.csv": "ImageId,PredictionString\nILSVRC2012_val_00000001,n00007846 1\n"}, "n00007846"),
     ],
 )
 def test_ground_truth_that_cannot_be_used(tmp_path, files, words):
@@ -186,15 +179,13 @@ def test_ground_truth_that_cannot_be_used(tmp_path, files, words):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (("n01440764_1.jpg", 0, b""), "holds n01440764_1.jpg, but the files of ILSVRC2012 end in .JPEG"),
-        ((f"{TENCH}_7_{GOLDFISH}.JPEG", 0, b""), f"{TENCH}_7_{GOLDFISH}.JPEG in"),
+        (("n01440764_1.jpg", 0, b""), "the file name n01440764_1.jpg is not like <wnid>_<number>.JPEG (row 1 of"),
+        ((f"{TENCH}_7_{GOLDFISH}.JPEG", 0, b""), f"{TENCH}_7_{GOLDFISH}.JPEG is not like"),
         (
             (f"{GOLDFISH}_1_{GOLDFISH}.JPEG", 5, b""),
             f"{GOLDFISH}_1_{GOLDFISH}.JPEG has a label that is not the position of its class",
         ),
-        (("n00007846_1_n00007846.JPEG", 5, b""), "has 1 classes of another ImageNet edition"),
         ((None, 0, b""), "image.path has no file name (row 1 of"),
-        ((f"ILSVRC2010_val_00000001_{TENCH}.JPEG", 0, b""), "of the 2010 edition"),
     ],
 )
 def test_parquet_rows(tmp_path, row, words):
@@ -261,7 +252,7 @@ def test_places365_easy_names_are_unique():
 def test_strays_of_the_demo_are_named_with_their_reason(demo):
     """Of the sources before NINCO; those since have theirs in a test of their own."""
     expected = {
-        "imagenet/train/n01440764/README.txt": "not named <wnid>_<number>.JPEG",
+        "imagenet/train/n01440764/README.txt": "not named n01440764_<number>.JPEG",
         "food101/images/apple_pie/notes.txt": "not named <number>.jpg",
         "food101/images/creme_brulee/crème brûlée.jpg": "not named <number>.jpg",
         "caltech256/256_ObjectCategories/056.dog/greg": "a folder",

@@ -7,7 +7,6 @@ import tarfile
 
 import pytest
 
-from builders.plan.completeness import count_shortfalls
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
@@ -51,21 +50,16 @@ def test_flat_validation_images_of_both_kinds(tmp_path):
 @pytest.mark.parametrize(
     ("partition", "path", "words"),
     [
-        ("train", f"train/{TENCH}/{GOLDFISH}_7.JPEG", f"{GOLDFISH}_7.JPEG of class {GOLDFISH} is in"),
-        ("train", "train/n00007846/n00007846_1.JPEG", "has 1 classes of another ImageNet edition, first n00007846"),
-        ("val", "val/ILSVRC2010_val_00000001.JPEG", "is of the 2010 edition. Give an ILSVRC2012 copy"),
-        ("val", f"val/{TENCH}/ILSVRC2010_val_00000001.JPEG", "is of the 2010 edition. Give an ILSVRC2012 copy"),
-        ("train", f"train/{GOLDFISH}/{TRAIN}", f"{TRAIN} of class {TENCH} is in"),
-        ("train", f"train/{TENCH}/{TENCH}_1_{GOLDFISH}.JPEG", f"{TENCH}_1_{GOLDFISH}.JPEG of class {GOLDFISH} is in"),
-        ("train", f"train/{TENCH}_1_{GOLDFISH}.JPEG", f"{TENCH}_1_{GOLDFISH}.JPEG in"),
-        ("val", f"val/{GOLDFISH}/{VAL}", f"{VAL} of class {TENCH} is in"),
-        ("val", "val/ILSVRC2012_val_00000293_n00007846.JPEG", "has 1 classes of another ImageNet edition"),
-        (
-            "train",
-            f"train/{TENCH}/{TENCH}_1.jpg",
-            "the edition with blurred faces (101 training and 3",
-        ),
-        ("val", "val/ILSVRC2012_val_00000293.jpg", "the files of ILSVRC2012 end in .JPEG"),
+        ("train", f"train/{TENCH}/{GOLDFISH}_7.JPEG", f"{GOLDFISH}_7.JPEG is not named {TENCH}_<number>.JPEG"),
+        ("train", "train/n00007846/n00007846_1.JPEG", "which holds train. Accepted layouts are train/<wnid>/"),
+        ("val", "val/ILSVRC2010_val_00000001.JPEG", "which holds val. Accepted layouts are val/<wnid>/"),
+        ("val", f"val/{TENCH}/ILSVRC2010_val_00000001.JPEG", "1.JPEG is not named ILSVRC2012_val_<8 digits>.JPEG"),
+        ("train", f"train/{GOLDFISH}/{TRAIN}", f"{TRAIN} is not named {GOLDFISH}_<number>.JPEG"),
+        ("train", f"train/{TENCH}_1_{GOLDFISH}.JPEG", "Accepted layouts are"),
+        ("val", f"val/{GOLDFISH}/{VAL}", f"{VAL} is not named ILSVRC2012_val"),
+        # The edition with blurred faces and resized copies end so.
+        ("train", f"train/{TENCH}/{TENCH}_1.jpg", f"holds no image of its class: {TENCH}_1.jpg is not named"),
+        ("val", "val/ILSVRC2012_val_00000293.jpg", "Accepted layouts are"),
     ],
 )
 def test_names_that_contradict_their_place(tmp_path, partition, path, words):
@@ -97,25 +91,13 @@ def test_the_class_in_names_inside_the_archive(tmp_path):
 @pytest.mark.parametrize(
     ("wnid", "name", "words"),
     [
-        (TENCH, "a.JPEG", "a.JPEG is not named <wnid>_<number>.JPEG"),
-        (TENCH, f"{TENCH}_1_{GOLDFISH}.JPEG", f"of class {GOLDFISH}"),
-        (TENCH, f"{GOLDFISH}_1.JPEG", f"{GOLDFISH}_1.JPEG of class {GOLDFISH} is in"),
-        ("n00007846", "n00007846_1.JPEG", "another ImageNet edition"),
+        (TENCH, "a.JPEG", f"a.JPEG is not named {TENCH}_<number>.JPEG"),
+        (TENCH, f"{GOLDFISH}_1.JPEG", f"{GOLDFISH}_1.JPEG is not named {TENCH}_<number>.JPEG"),
+        ("n00007846", "n00007846_1.JPEG", "has no tar of a class. Give an ILSVRC2012 copy"),
     ],
 )
 def test_the_archive_of_a_class_without_its_images(tmp_path, wnid, name, words):
     assert words in refusal("imagenet", write_train_tar(tmp_path, [name], wnid), "train")
-
-
-def test_a_short_archive_says_how_its_size_differs(tmp_path):
-    index = open_source(SOURCES["imagenet"], write_train_tar(tmp_path, [TRAIN]), ("train",))
-    (sentence,) = count_shortfalls(index, ("train",), [TENCH])
-    size = (tmp_path / "ILSVRC2012_img_train.tar").stat().st_size
-    assert "expected 1,300 images of n01440764 (tench), found 1" in sentence
-    assert sentence.endswith(
-        f"; ILSVRC2012_img_train.tar has {size:,} bytes, the published one 147,897,477,120, "
-        "MD5 1d675b47d978889d74fa0da5fadfb00e"
-    )
 
 
 def test_strays_beside_the_archives_of_classes(tmp_path):

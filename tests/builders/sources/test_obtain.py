@@ -5,7 +5,6 @@ import re
 import pytest
 
 from builders.hub.place import parse_place
-from builders.sources.obtain import OwnerFile
 from builders.sources.registry import SOURCES
 
 FILES = [(key, file) for key, source in SOURCES.items() for file in source.obtain.files]
@@ -30,11 +29,3 @@ def test_a_mirror_has_every_partition(key):
     assert set(mirror.splits) == set(SOURCES[key].expected())
     assert all(splits for alternatives in mirror.splits.values() for splits in alternatives)
     assert not mirror.at or str(parse_place(mirror.at)) == mirror.at
-
-
-def test_a_difference_in_size_is_described(tmp_path):
-    path = tmp_path / "x.tar"
-    path.write_bytes(b"1234")
-    assert OwnerFile("x.tar", 4).difference(path) == ""
-    words = "x.tar has 4 bytes, the published one 1,000, MD5 ab"
-    assert OwnerFile("x.tar", 1000, md5="ab").difference(path) == words

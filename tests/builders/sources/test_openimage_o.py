@@ -70,7 +70,7 @@ def test_all_images_are_divided_by_the_lists_and_openoods_own_names_are_checked(
     assert index.table.num_rows == 17_632
     # A list of the right length with one other name is not OpenOOD's.
     (tmp_path / "val_openimage_o.txt").write_text("\n".join([*listed("val")[1:], listed("test")[0]]))
-    assert "has other names than OpenOOD's list of val" in refusal("openimage_o", tmp_path, "val")
+    assert "is not OpenOOD's list of val: it has other names" in refusal("openimage_o", tmp_path, "val")
 
 
 @pytest.mark.parametrize(("side", "longest"), [(512, "512"), (1024, "1,024")])
@@ -84,8 +84,8 @@ def test_copies_of_other_sizes_are_told_apart(tmp_path, side, longest):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is not OpenOOD's list: it has no lines"),
-        ("openimage_o/images/photo.jpg -1\n", "is not OpenOOD's list: 'photo.jpg'"),
+        ("", "is not OpenOOD's list of test: it has no lines"),
+        ("openimage_o/images/photo.jpg -1\n", "is not OpenOOD's list of test: 'photo.jpg'"),
         (f"{B}\n", "none of the 1 images in"),
     ],
 )

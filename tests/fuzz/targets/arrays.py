@@ -1,4 +1,4 @@
-"""Containers of arrays: CIFAR-100's pickles, SVHN's and the development kit's MATLAB files."""
+"""Containers of arrays: CIFAR-100's pickles and SVHN's MATLAB files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 import scipy.io
 
 from builders.demo.python2_pickle import python2_pickle
-from builders.sources import ilsvrc_devkit
 from builders.sources.base import open_source
 from builders.sources.readers import pickles
 from builders.sources.registry import SOURCES
@@ -86,6 +85,7 @@ PICKLES = {
     "frame of three gigabytes": b"\x80\x04\x95" + struct.pack("<Q", 3 << 30) + b"}.",
     "buffer outside": b"\x80\x05\x97.",
     "set of tuples": b"\x80\x04}U\x01a\x8f(" + b")\x85" * 200 + b"\x90s.",
+    "too many instructions": b"\x80\x02}" + b"q\1" * 500_000 + b".",
     "no instruction": b"\x80\x02\xff.",
     "nothing": b"",
 }
@@ -121,21 +121,6 @@ def mats() -> list[bytes]:
         scipy.io.savemat(buffer, {"X": pixels, "y": np.array([[1], [10]], np.uint8)}, do_compression=compressed)
         files.append(buffer.getvalue())
     return files
-
-
-def meta_mat(rows: object, *, name: str = "synsets", compressed: bool = False) -> bytes:
-    """A file with one variable: structures of the development kit, given as (id, wnid, children), or another value."""
-    if isinstance(rows, list):
-        synsets = np.zeros((len(rows), 1), dtype=[(key, object) for key in ("ILSVRC2012_ID", "WNID", "num_children")])
-        for place, row in enumerate(rows):
-            synsets[place, 0] = row
-        rows = synsets
-    buffer = io.BytesIO()
-    scipy.io.savemat(buffer, {name: rows}, do_compression=compressed)
-    return buffer.getvalue()
-
-
-KIT = [(1, "n01440764", 0), (2, "n01443537", 0), (3, "n00000001", 2)]
 
 
 def element(kind: int, data: bytes, length: int | None = None) -> bytes:
@@ -189,28 +174,6 @@ VARIABLES = {
 }
 
 
-def kits() -> dict[str, bytes]:
-    """Files that are no list of the development kit's classes."""
-    return VARIABLES | {
-        "with numbers of floats": meta_mat([(1.5, "n01440764", 0.0)]),
-        "with a number that is none": meta_mat([(float("nan"), "n01440764", 0)]),
-        "with an endless number": meta_mat([(float("inf"), "n01440764", 0)]),
-        "with an array as number": meta_mat([(np.arange(9), "n01440764", 0)]),
-        "with a text as number": meta_mat([("one", "n01440764", 0)]),
-        "with a wnid of control characters": meta_mat([(1, "\x1b[2J\n", 0)]),
-        "with a number as wnid": meta_mat([(1, 5, 0)]),
-        "with a wnid of an array": meta_mat([(1, np.zeros((300, 300)), 0)]),
-        "with no rows": meta_mat([]),
-        "with one number": meta_mat(5.0),
-        "with a text": meta_mat("text"),
-        "with floats": meta_mat(np.zeros((3, 3))),
-        "with one structure": meta_mat({"WNID": 1}),
-        "with cells": meta_mat(np.array([[1], ["a"]], object)),
-        "with another variable": meta_mat(KIT, name="other"),
-        "cut short": meta_mat(KIT)[:-40],
-    }
-
-
 def svhn(folder: Path) -> object:
     """SVHN's test images."""
     index = open_source(SOURCES["svhn"], folder, ("test",))
@@ -228,12 +191,4 @@ TARGETS = (
         cases=lambda: {name: pickle.dumps(value, 4) for name, value in BATCHES.items()},
     ),
     Target("svhn", "test_32x32.mat", mats, svhn, cases=lambda: VARIABLES),
-    Target(
-        "meta.mat",
-        "ILSVRC2012_devkit_t12/data/meta.mat",
-        lambda: [meta_mat(KIT), meta_mat(KIT, compressed=True)],
-        ilsvrc_devkit.ground_truth,
-        cases=kits,
-        others=lambda: {"ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt": b"1\n2\n1\n"},
-    ),
 )

@@ -1,11 +1,11 @@
-"""Looking for a dataset at any nesting, and what is said where it is not there; of `nesting` as well."""
+"""Looking for a dataset at any nesting, and what is said where it is not there."""
 
 import os
 
 import pytest
 
 from builders.sources.base import open_source
-from builders.sources.readers import nesting
+from builders.sources.readers import layouts
 from builders.sources.registry import SOURCES
 from tests.builders.trees import refusal, tree
 
@@ -68,13 +68,13 @@ def test_links_within_the_folder_make_no_second_place_and_no_circle(tmp_path):
 
 def test_hidden_folders_and_folders_of_classes_are_not_searched(tmp_path):
     tree(tmp_path, {f".cache/train/{IMAGE}": ""})
-    tree(tmp_path, {f"many/{number:03d}/x": "" for number in range(nesting.WIDTH)})
+    tree(tmp_path, {f"many/{number:03d}/x": "" for number in range(layouts.WIDTH)})
     tree(tmp_path, {f"many/classes/train/{IMAGE}": ""})
     assert f"is not in {tmp_path}" in refusal("imagenet", tmp_path, "train")
 
 
 def test_the_search_ends_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(nesting, "FOLDERS", 3)
+    monkeypatch.setattr(layouts, "FOLDERS", 3)
     tree(tmp_path, {f"{name}/x": "" for name in "abcd"} | {f"z/train/{IMAGE}": ""})
     assert "not searched: all after the first 3 folders" in refusal("imagenet", tmp_path, "train")
 
@@ -92,8 +92,8 @@ def test_a_folder_without_permission_is_named(tmp_path):
 def test_what_a_folder_may_not_be_read_for_is_asked_of_the_system(tmp_path, monkeypatch):
     tree(tmp_path, {"lost+found/x": "", f"a/train/{IMAGE}": ""})
     monkeypatch.setattr(os, "access", lambda path, mode: path.name != "lost+found")
-    result = nesting.search_below(tmp_path, lambda home: home.name if home.name == "a" else None)
-    assert result == nesting.SearchResult(((tmp_path / "a", "a"),), ("lost+found (no permission)",))
+    result = layouts.search_below(tmp_path, lambda home: home.name if home.name == "a" else None)
+    assert result == ([(tmp_path / "a", "a")], ["lost+found (no permission)"])
 
 
 def test_data_of_others_beside_the_dataset_do_not_matter(tmp_path):
@@ -110,7 +110,11 @@ def test_data_of_others_beside_the_dataset_do_not_matter(tmp_path):
 @pytest.mark.parametrize(
     ("key", "files", "words"),
     [
-        ("imagenet", {"train/n01440764/README": ""}, "README is not named <wnid>_<number>.JPEG. Restore its images"),
+        (
+            "imagenet",
+            {"train/n01440764/README": ""},
+            "README is not named n01440764_<number>.JPEG. Restore",
+        ),
         ("imagenet", {f"train/{IMAGE}": "", f"train/{GOLDFISH}/.DS_Store": ""}, f"{GOLDFISH} holds no image of"),
         ("imagenet", {f"train/{TENCH}/images/{TENCH}_0.JPEG": ""}, "images is a folder. Restore its images"),
         (

@@ -27,7 +27,7 @@ def in_archive(ending):
     def written(root):
         files = {f"./set/{name}": content for name, content in FILES.items()}
         write_tar(root / f"x.{ending}", {"readme": b"", **files})
-        return trees.in_archive("X", root, root, "x", "set/")
+        return trees.in_archive(root, root, "x", "set/")
 
     return written
 
@@ -36,7 +36,7 @@ def in_misnamed(root):
     """The archive under the name of a compressed one, as ImageNetV2's owners have theirs."""
     in_archive("tar")(root)
     (root / "x.tar").rename(root / "x.tar.gz")
-    return trees.in_archive("X", root, root, "x", "set/")
+    return trees.in_archive(root, root, "x", "set/")
 
 
 def in_tars(root):
@@ -51,10 +51,10 @@ def in_tars(root):
         outer_members = {member.name: member for member in tars.members(path)}
         inner = []
         for name, member in outer_members.items():
-            file.seek(member.offset)
+            file.seek(member.start)
             (root / "inner.tar").write_bytes(file.read(member.size))
             members = tars.members(root / "inner.tar")
-            moved = [one._replace(offset=one.offset + member.offset) for one in members]
+            moved = [one._replace(start=one.start + member.start) for one in members]
             inner.append((name, path, moved))
     return trees.in_tars(root, path, inner)
 

@@ -107,41 +107,25 @@ def test_the_same_pickles_run_in_the_standard_unpickler(tmp_path, way):
 
 
 @pytest.mark.parametrize("opcode", [b"\x82\xf0", b"\x83\xf0\x00", b"\x84\xf0\x00\x00\x00"])
-@pytest.mark.parametrize("used_before", [False, True])
-def test_an_extension_code_does_not_run(tmp_path, opcode, used_before):
-    marker = tmp_path / "marker"
-    copyreg.add_extension("os", "system", 0xF0)
+def test_an_extension_code_is_not_followed(opcode):
+    copyreg.add_extension("os", "getpid", 0xF0)
     try:
-        if used_before:  # then the standard unpickler has the function at hand and asks nobody
-            assert pickle.loads(b"\x80\x02" + opcode + b".") is os.system
-        assert "os.system" in refusal(b"\x80\x02" + opcode + text(f"touch {marker}") + b"\x85R.")
+        assert pickle.loads(b"\x80\x02" + opcode + b".") is os.getpid
+        assert "the instruction EXT" in refusal(b"\x80\x02" + opcode + b")R.")
     finally:
-        copyreg.remove_extension("os", "system", 0xF0)
-        copyreg.clear_extension_cache()
-    assert not marker.exists()
-
-
-def test_inert_values_do_not_stay_behind_an_extension_code():
-    copyreg.add_extension("numpy", "dtype", 0xF1)
-    try:
-        assert isinstance(load(b"\x80\x02}K\x01" + b"0U\x01a\x82\xf1s.")["a"], pickles.Inert)
-        assert pickle.loads(b"\x80\x02\x82\xf1.") is np.dtype
-    finally:
-        copyreg.remove_extension("numpy", "dtype", 0xF1)
+        copyreg.remove_extension("os", "getpid", 0xF0)
         copyreg.clear_extension_cache()
 
 
 @pytest.mark.parametrize("data", [b"\x80\x02U\x01aQ.", b"Psomething\n."])
 def test_objects_outside_the_file_are_refused(data):
-    assert "a reference to an object outside the file" in refusal(data)
+    assert "PERSID, which no dataset's pickle needs" in refusal(data)
 
 
 def test_states_are_remembered_and_not_set():
     """BUILD fills an object's attributes; on what stands for a function it must change nothing."""
-    state = b"}U\x08__call__K\x01s"
-    value = load(b"\x80\x02}U\x01acnumpy\ndtype\n" + state + b"bs.")["a"]
+    value = load(b"\x80\x02}U\x01acnumpy\ndtype\n}U\x08__call__K\x01sbs.")["a"]
     assert value.state == {b"__call__": 1}
-    assert value(2).args == (2,)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 30, 200, -1])
@@ -204,20 +188,17 @@ def test_a_shape_that_does_not_fit_the_bytes():
             array_of(data.replace(b"K\x02K\x03\x86", shape))
 
 
-TWICE, DEEP, TABLE = "that is used twice", "more than 100 lists, tuples", "value number"
+TWICE, NOT_NEEDED, KEY = "that is used twice", "which no dataset's pickle needs", "a dictionary with names as keys"
+NO_DICTIONARY = "something other than a dictionary"
 WORDS = {
     "doubled tuple as key": TWICE,
-    "doubled tuple as key, by DUP": "the instruction DUP",
+    "doubled tuple as key, by DUP": f"the instruction DUP, {NOT_NEEDED}",
     "doubled tuple as key, by MEMOIZE": TWICE,
-    "doubled tuple, table entries written twice": TWICE,
+    "doubled tuple, table entries written twice": NOT_NEEDED,
     "doubled list": TWICE,
-    "deep tuple as key": DEEP,
-    "deep list": DEEP,
-    "deep marks": DEEP,
-    "deep calls": "something other than a dictionary",
-    "table entry at 4 billion": f"{TABLE} 4294967280 after 0 values",
-    "table entry at 4 billion, as text": f"{TABLE} 4000000000 after 0 values",
-    "negative table entry": f"{TABLE} -5",
+    "deep tuple as key": KEY,
+    "deep marks": NO_DICTIONARY,
+    "deep calls": "a call for numpy.ndarray",
     "number of a million bytes": "a number of 7,999,999 bits",
     "number of two gigabytes": "a value of 2,147,483,647 bytes in",
     "number of minus one byte": "byte count < 0",
@@ -227,19 +208,26 @@ WORDS = {
     "bytes of an exabyte": "a value of 1,152,921,504,606,846,976 bytes",
     "bytes of three gigabytes": "a value of 3,221,225,472 bytes",
     "byte array of three gigabytes": "a value of 3,221,225,472 bytes",
-    "frame of an exabyte": "the instruction FRAME",
-    "frame of three gigabytes": "the instruction FRAME",
-    "buffer outside": "out-of-band",
-    "set of tuples": DEEP,
+    "buffer outside": NOT_NEEDED,
+    "set of tuples": NOT_NEEDED,
+    "too many instructions": "more than 500,000 instructions",
     "no instruction": "opcode",
     "nothing": "",
+}
+HARMLESS = {
+    "deep list",
+    "table entry at 4 billion",
+    "table entry at 4 billion, as text",
+    "negative table entry",
+    "frame of an exabyte",
+    "frame of three gigabytes",
 }
 
 
 def test_bombs_are_refused_in_time_and_memory():
     """In a child with limits: the first, of 492 bytes, used to take 20 seconds."""
     outcomes = run_cases("tests.fuzz.targets.arrays:pickle")
-    assert set(outcomes) == set(WORDS)
+    assert set(outcomes) == WORDS.keys() | HARMLESS
     for name, reason in WORDS.items():
         assert outcomes[name].kind == "refused", (name, outcomes[name])
         assert reason in outcomes[name].message, (name, outcomes[name])
@@ -248,15 +236,7 @@ def test_bombs_are_refused_in_time_and_memory():
 def test_plain_values_may_be_used_twice():
     text_ = "a long name that is written once"
     value = {"data": [text_, text_, 1.5, None, True], "more": [text_, 2**63]}
-    for protocol in (0, 1, 2, 3, 4, 5):
+    for protocol in (2, 3, 4, 5):
         assert load(pickle.dumps(value, protocol)) == value
     shared = [1]
     assert TWICE in refusal(pickle.dumps({"one": shared, "two": shared}, 2))
-
-
-def test_a_pickle_that_python_3_wrote_again_is_called_one():
-    """Python 3 writes bytes into protocols 0 to 2 as calls of `_codecs.encode`; CIFAR-100's own have none."""
-    names = {b"filenames": [b"bos_taurus_s_%06d.png" % number for number in range(200)]}
-    for protocol in (0, 1, 2):
-        with pytest.raises(BuildError, match="Python 3 has written it again, with a call for each text"):
-            pickles.load_pickle("CIFAR-100", io.BytesIO(pickle.dumps(names, protocol)), "train")
