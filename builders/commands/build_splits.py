@@ -18,7 +18,6 @@ import click
 from builders.cli.build_options import DUPLICATES, BuildFlags, is_given, replaced_configs
 from builders.cli.split_choice import is_selected
 from builders.declare.benchmark import Benchmark, DemoModels, Listed, Settings, Split
-from builders.demo.base import DemoFiles
 from builders.errors import BuildError
 from builders.generate.contract import Generator
 from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
@@ -184,14 +183,14 @@ def _installed_splits(
 
 def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, ...]:
     """Return the splits without those of listed images of which the demo of their source has none."""
-    from builders.demo.write import DEMOS  # which draws images, and only a demo asks it
+    from builders.demo.files import FILES  # which draws images, and only a demo asks it
 
     declared, kept_keys = benchmark.by_key(), []
     for key in splits:
         split = declared[benchmark.parts()[key][0]][1]
         if isinstance(split.quota, Listed):
-            demo = DEMOS[split.source.key]
-            if isinstance(demo, DemoFiles) and not any(split.quota.has(image.source_id) for image in demo.images()):
+            demo = FILES.get(split.source.key)
+            if demo is not None and not any(split.quota.has(image.source_id) for image in demo.images()):
                 click.echo(f"{key}: left out, since the demo has none of the listed images", err=True)
                 continue
         kept_keys.append(key)

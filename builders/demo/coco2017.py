@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from builders.demo.base import DemoFiles, Drawing
+from builders.demo.base import Drawing
 from builders.demo.images import digest
 from taxonomy import tables
 
@@ -130,7 +130,7 @@ def _draw(scene: _Scene, of_class: bytes, of_image: bytes) -> Image.Image:
     return image
 
 
-def _images() -> Iterator[Drawing]:
+def images() -> Iterator[Drawing]:
     for scene in _scenes():
         kind = str(scene.shapes[0].category) if scene.shapes else ""
         yield Drawing(f"train2017/{scene.name}", f"train2017/{scene.name}", kind, functools.partial(_draw, scene))
@@ -161,7 +161,7 @@ def _annotation(scene: _Scene, shape: _Shape, number: int) -> dict[str, Any]:
     }
 
 
-def _lists(_: Sequence[Drawing]) -> dict[str, str]:
+def lists(_: Sequence[Drawing]) -> dict[str, str]:
     scenes = _scenes()
     objects = [(scene, shape) for scene in scenes for shape in scene.shapes]
     content: Mapping[str, Any] = {
@@ -184,8 +184,3 @@ def _lists(_: Sequence[Drawing]) -> dict[str, str]:
         "categories": [{"id": category.id, "name": category.name} for category in tables.coco80()],
     }
     return {"annotations/instances_train2017.json": json.dumps(content)}
-
-
-_STRAYS = ("train2017/.DS_Store",)
-
-DEMO = DemoFiles((_OF_CATEGORY, 0), _images, _lists, strays=_STRAYS)

@@ -5,7 +5,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from builders.demo.lsun import TROUBLES
+from builders.demo.containers import LSUN_TROUBLES
 from builders.sources.base import Stray
 from builders.sources.formats import lmdb_pages
 from builders.storage.files import open_regular
@@ -206,7 +206,7 @@ def test_each_damaged_field_ends_in_a_value_or_a_sentence():
 def test_odd_images_of_the_demo_decode(demo):
     images = [PIL.Image.open(io.BytesIO(value)) for _, value in lsun_entries(demo["lsun"])]
     assert {image.format for image in images} == {"WEBP", "JPEG"}
-    assert images[TROUBLES["jpeg"]].format == "JPEG"
-    assert images[TROUBLES["7x5"]].size == (7, 5)
-    gray = np.asarray(images[TROUBLES["grayscale"]].convert("RGB")).astype(int)
+    assert images[LSUN_TROUBLES["jpeg"]].format == "JPEG"
+    assert images[LSUN_TROUBLES["7x5"]].size == (7, 5)
+    gray = np.asarray(images[LSUN_TROUBLES["grayscale"]].convert("RGB")).astype(int)
     assert np.ptp(gray, axis=2).max() <= 4  # WebP stores brightness and colour apart, each rounded
