@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class _Scene:
     number: int
     width: int
     height: int
-    shapes: tuple[_Shape, ...] = field(default=())
+    shapes: tuple[_Shape, ...] = ()
 
     @property
     def name(self) -> str:
@@ -131,6 +131,7 @@ def _draw(scene: _Scene, of_class: bytes, of_image: bytes) -> Image.Image:
 
 
 def images() -> Iterator[Drawing]:
+    """Yield the images, drawn with the class of their largest object."""
     for scene in _scenes():
         kind = str(scene.shapes[0].category) if scene.shapes else ""
         yield Drawing(f"train2017/{scene.name}", f"train2017/{scene.name}", kind, functools.partial(_draw, scene))
@@ -162,8 +163,8 @@ def _annotation(scene: _Scene, shape: _Shape, number: int) -> dict[str, Any]:
 
 
 def lists(_: Sequence[Drawing]) -> dict[str, str]:
-    scenes = _scenes()
-    objects = [(scene, shape) for scene in scenes for shape in scene.shapes]
+    """Return the annotations of the images."""
+    objects = [(scene, shape) for scene in _scenes() for shape in scene.shapes]
     content: Mapping[str, Any] = {
         "info": {"description": "COCO 2017 Dataset", "version": "1.0", "year": 2017},
         "licenses": [{"url": url, "id": number, "name": name} for number, (url, name) in _LICENCES.items()],
@@ -178,7 +179,7 @@ def lists(_: Sequence[Drawing]) -> dict[str, str]:
                 "flickr_url": f"http://farm1.staticflickr.com/1/{scene.number}_z.jpg",
                 "id": scene.number,
             }
-            for scene in scenes
+            for scene in _scenes()
         ],
         "annotations": [_annotation(scene, shape, number) for number, (scene, shape) in enumerate(objects, start=1)],
         "categories": [{"id": category.id, "name": category.name} for category in tables.coco80()],

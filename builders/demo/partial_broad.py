@@ -52,9 +52,7 @@ Row = tuple[bytes, int, str, str]
 def originals() -> list[Drawing]:
     """Return the demo's ImageNet images that the ciphers are of."""
     replaced = {copy.path for copy in DUPLICATES if copy.source == "imagenet"}
-    images = (
-        image for image in _IMAGENET.images() if image.path.startswith("val/") and image.path not in replaced
-    )
+    images = (image for image in _IMAGENET.images() if image.path.startswith("val/") and image.path not in replaced)
     return sorted(images, key=lambda image: image.source_id)[:ORIGINALS]
 
 

@@ -11,7 +11,7 @@ import pytest
 from builders.cli.source_flags import listed_sources
 from builders.errors import BuildError
 from builders.fetch import get as getting
-from builders.fetch.get import get, needed_bytes, states, toml_line
+from builders.fetch.get import file_problem, get, needed_bytes, states, toml_line
 from builders.sources.base import Expected, open_source
 from builders.sources.obtain import OwnerFile
 from builders.sources.registry import SOURCES
@@ -98,6 +98,29 @@ def test_what_was_got_is_what_the_builders_read(key, site, demo, laid_out, tmp_p
     before = len(site.requests)
     assert ran(source, into=tmp_path / "data")[0] == []
     assert len(site.requests) == before
+
+
+DATA = b"the owner's bytes"
+MD5, SHA256 = hashlib.md5(DATA).hexdigest(), hashlib.sha256(DATA).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("file", "wrong"),
+    [
+        (OwnerFile("x", 17, md5=MD5, sha256=SHA256), ""),
+        (OwnerFile("x", 20, md5=MD5, rounded=True), ""),
+        (OwnerFile("x", 0), ""),
+        (OwnerFile("x", 18, md5=MD5), "it has 17 bytes, and the published file 18"),
+        (OwnerFile("x", 17, md5=MD5[::-1]), f"its MD5 is {MD5}, and the published one {MD5[::-1]}"),
+        # The stronger of two digests is compared.
+        (OwnerFile("x", 17, md5=MD5, sha256=SHA256[::-1]), f"its SHA-256 is {SHA256}, and the published one"),
+    ],
+)
+def test_a_file_is_compared_with_what_is_published(file, wrong, tmp_path):
+    (tmp_path / "x").write_bytes(DATA)
+    problem = file_problem(file, tmp_path / "x", lambda _: None)
+    assert problem.startswith(wrong)
+    assert bool(problem) == bool(wrong)
 
 
 def test_a_file_with_another_checksum_is_removed_and_never_has_its_own_name(svhn, site, tmp_path):
