@@ -17,7 +17,7 @@ import numpy.typing as npt
 from builders.adopt.file_listing import FileListing
 from builders.errors import NAMED, BuildError
 from builders.release import images
-from builders.sources.base import RGB32_BYTES, Container, SourceIndex
+from builders.sources.base import Container, SourceIndex
 from builders.sources.readers.folders import escape_name
 from builders.sources.unpack import UNPACKERS
 from builders.storage.files import open_buffered
@@ -120,18 +120,8 @@ def _classes_of_pixels(index: SourceIndex, partitions: Collection[str]) -> dict[
 
 def _digests(path: Path, how: Container, form: str, offsets: npt.NDArray[np.int64]) -> Iterator[str]:
     """Yield the pixel digests of images at some offsets of a container."""
-    stored = _spans(path, offsets) if how == "span" else chain.from_iterable(UNPACKERS[how](path, offsets))
-    for data in stored:
+    for data in chain.from_iterable(UNPACKERS[how](path, offsets)):
         if form == "encoded":
             yield images.pixel_sha256(images.decode_or_mend(bytes(data))[0].convert("RGB"))
-            continue
-        array = np.frombuffer(data, np.uint8)
-        pixels = array.reshape(3, _SIDE, _SIDE).transpose(1, 2, 0) if form == "planar32" else array
-        yield images.rgb_sha256(np.ascontiguousarray(pixels).reshape(1, _SIDE, _SIDE, 3))[0]
-
-
-def _spans(path: Path, offsets: npt.NDArray[np.int64]) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        for offset in offsets.tolist():
-            file.seek(offset)
-            yield file.read(RGB32_BYTES)
+        else:
+            yield images.rgb_sha256(np.frombuffer(data, np.uint8).reshape(1, _SIDE, _SIDE, 3))[0]

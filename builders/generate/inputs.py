@@ -28,10 +28,10 @@ from builders.release import images
 from builders.release.schema import Value
 from builders.storage.byte_ranges import Reader
 
-ARRAY_FORMS = ("rgb32", "planar32")
+_ARRAY = "rgb32"
 
 _READ_TOGETHER = 64
-"""Arrays that are read before they are converted to rows of pixels: 200 KB, which stay in a core's cache."""
+"""Arrays that are read at a time: 200 KB."""
 
 
 _COLUMNS = ("id", "class_id", "class_name", "root", "file", "offset", "size", "form")
@@ -112,8 +112,8 @@ class Inputs:
         if place["form"] == "none":
             return b"", ""
         data = self._reader.read(self.path(number), place["offset"], place["size"])
-        if place["form"] in ARRAY_FORMS:
-            return data, images.rgb_sha256(_pixels(data, place["form"]))[0]
+        if place["form"] == _ARRAY:
+            return data, images.rgb_sha256(_pixels(data))[0]
         companion = self._companion(number)
         return data, hashlib.sha256(data + companion.data if companion else data).hexdigest()
 
@@ -130,15 +130,15 @@ class Inputs:
             UnreadableImageError: the image does not decode.
         """
         place, companion, image = self._places[number], self._companion(number), None
-        if companion is None and place["form"] in ARRAY_FORMS:
-            image = Image.fromarray(_pixels(data, place["form"])[0])
+        if companion is None and place["form"] == _ARRAY:
+            image = Image.fromarray(_pixels(data)[0])
         elif companion is None and place["form"] != "none":
             image = images.decode_or_mend(data)[0]
         return SourceImage(place["id"], place["class_id"], place["class_name"], image, data, companion)
 
     def are_arrays(self) -> bool:
         """Whether all of the images are 32 x 32 arrays."""
-        return bool(pc.all(pc.is_in(self._rows["form"], pa.array(ARRAY_FORMS))).as_py())
+        return bool(pc.all(pc.equal(self._rows["form"], _ARRAY)).as_py())
 
     def arrays(self, progress: Progress) -> npt.NDArray[np.uint8]:
         """Read images that are arrays, a container at a time; shape (n, 32, 32, 3).
@@ -149,8 +149,8 @@ class Inputs:
         pixels = np.empty((len(self), SIDE, SIDE, 3), np.uint8)
         flat = pixels.reshape(len(self), -1)
         offsets = self._rows["offset"].to_numpy()
-        numbered = self._rows.select(["root", "file", "form"]).append_column("number", pa.array(np.arange(len(self))))
-        grouped = numbered.group_by(["root", "file", "form"], use_threads=False)
+        numbered = self._rows.select(["root", "file"]).append_column("number", pa.array(np.arange(len(self))))
+        grouped = numbered.group_by(["root", "file"], use_threads=False)
         for container in grouped.aggregate([("number", "list")]).to_pylist():
             numbers = container["number_list"]
             path = self._full_path(container["root"], container["file"])
@@ -158,23 +158,10 @@ class Inputs:
             for first in range(0, len(numbers), _READ_TOGETHER):
                 batch = numbers[first : first + _READ_TOGETHER]
                 self._reader.read_rows(flat, batch, path, offsets[batch].tolist())
-                if container["form"] == "planar32":
-                    pixels[batch] = _interleaved(flat[batch])
                 progress(len(batch), flat[batch].nbytes)
         return pixels
 
 
-def _pixels(data: bytes, form: str) -> npt.NDArray[np.uint8]:
+def _pixels(data: bytes) -> npt.NDArray[np.uint8]:
     """Return the pixels of one array, shape (1, 32, 32, 3)."""
-    array = np.frombuffer(data, np.uint8).reshape(1, SIDE, SIDE, 3)
-    return _interleaved(array) if form == "planar32" else array
-
-
-def _interleaved(arrays: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Convert images from one plane per colour to interleaved pixels, shape (n, 32, 32, 3)."""
-    planes = arrays.reshape(-1, 3, SIDE, SIDE)
-    pixels = np.empty((len(planes), SIDE, SIDE, 3), np.uint8)
-    # Plane by plane: five times faster than transposing all axes at once.
-    for colour in range(3):
-        pixels[..., colour] = planes[:, colour]
-    return pixels
+    return np.frombuffer(data, np.uint8).reshape(1, SIDE, SIDE, 3)
