@@ -61,10 +61,9 @@ def test_kaggles_table_damaged(tmp_path, content, words):
     [
         ("food101", "images/apple_pie/1.jpg", "meta/train.txt"),
         ("dtd", "images/banded/banded_0002.jpg", "labels/train1.txt"),
-        ("sun397", "SUN397/a/abbey/sun_a.jpg", "SUN397/ClassName.txt"),
     ],
 )
-def test_lists_of_images_and_classes_damaged(tmp_path, key, image, listed, content, words):
+def test_lists_of_images_damaged(tmp_path, key, image, listed, content, words):
     tree(tmp_path, {image: "", listed: content})
     message = refusal(key, tmp_path)
     assert f"Line 1 of {tmp_path / listed} {words}" in message
@@ -88,14 +87,6 @@ def test_lists_of_images_with_other_lines(tmp_path, key, image, listed, line):
     path = tmp_path / listed
     path.write_text(path.read_text() + line)
     assert f"line 2 of {path} does not list an image of its classes: {line}" in refusal(key, tmp_path)
-
-
-def test_class_lists_with_a_byte_order_mark_and_line_ends_of_windows(tmp_path):
-    names = "".join(f"{category}\r\n" for category in SOURCES["sun397"].classes())
-    tree(tmp_path, {"SUN397/a/abbey/sun_a.jpg": "", "SUN397/ClassName.txt": f"\ufeff{names}"})
-    assert open_source(SOURCES["sun397"], tmp_path, ("images",)).table.num_rows == 1
-    tree(tmp_path, {"SUN397/ClassName.txt": names[: names.rindex("/")]})
-    assert "does not list its 397 categories: of 397, /y differs" in refusal("sun397", tmp_path)
 
 
 LISTED = "Places365_val_00000001.jpg 0\n"
