@@ -14,7 +14,7 @@ from builders.declare.benchmark import AllImages, Config, DemoModels, FirstClass
 from builders.generate.devices import DEVICE
 from builders.generate.flags import Flag
 from builders.generate.synthetic import biggan, demo, stable_diffusion
-from builders.sources.synthetic import BIGGAN_IMAGES, PARTITION, STABLE_DIFFUSION_IMAGES
+from builders.sources.made import BIGGAN_IMAGES, PARTITION, STABLE_DIFFUSION_IMAGES
 
 _NAME = "broad-synthetic"
 
