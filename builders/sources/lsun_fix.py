@@ -81,9 +81,7 @@ def _folder(root: Path, home: Path) -> PartitionIndex | None:
             sizes = f"{width:,} x {height:,} pixels, and those of {_TITLE} have {_SIDE} x {_SIDE}"
             raise _other(home, f"has images of {sizes}")
     place = piece.layout.removeprefix("image files in ")
-    missing = sorted(set(range(_OF_A_SCENE * len(SCENES))).difference(numbers.to_pylist()))
-    hint = f"the first number without an image is {missing[0]}" if missing else ""
-    return dataclasses.replace(piece, layout=f"CSI's images in {place}", hint=hint)
+    return dataclasses.replace(piece, layout=f"CSI's images in {place}")
 
 
 def _other(home: Path, problem: str) -> OtherDataError:

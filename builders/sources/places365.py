@@ -101,15 +101,9 @@ def flattened(category: str) -> str:
 
 
 @functools.cache
-def _easy_names() -> Mapping[str, str]:
-    return {flattened(name): category for category, name in classes().items()}
-
-
-@functools.cache
 def _spelled() -> Mapping[str, str]:
-    """Return the category by each flattened spelling: the name, and the category with and without its first slash."""
-    categories = {flattened(text): category for category in classes() for text in (category, category[1:])}
-    return {**categories, **_easy_names()}
+    """Return the category by each flattened spelling: the category with and without its first slash, and the name."""
+    return {flattened(category[start:]): category for start in (0, 1, 3) for category in classes()}
 
 
 def _category_of(folder: str) -> str | None:
@@ -142,6 +136,8 @@ _MIRROR = Pattern(
     _ADVICE,
 )
 
+_NONE = pa.array([], pa.string())
+
 _MOS = _images(
     "train",
     "(?:.*/)?(?:(?P<class_id>[a-z]_[a-z_]+)_(?P<file>[0-9]{8})|(?P<file_again>Places365_val_[0-9]{8}))",
@@ -160,7 +156,7 @@ def _train_tree(edition: str, root: Path, home: Path) -> PartitionIndex | None:
 
 def _easy(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     folder = home / partition
-    names = [name for name in child_names(folder) if flattened(name) in _easy_names()] if folder.is_dir() else []
+    names = [name for name in child_names(folder) if _category_of(name)] if folder.is_dir() else []
     return _scanned(partition, root, home, folder, names, "easy format") if names else None
 
 
@@ -193,13 +189,11 @@ def _val_flat(edition: str, root: Path, home: Path) -> PartitionIndex | None:
     files = _IMAGES["val"].pattern.in_folders(root, folder) if folder.is_dir() else None
     if files is None or not files.rows.num_rows:
         return None
-    piece, listed = _by_list(root, home, files)
-    missing = listed.filter(pc.invert(pc.is_in(listed, piece.table["source_id"].combine_chunks())))
-    return dataclasses.replace(piece, layout=f"{edition} edition, {relative(folder, root)}", missing=missing)
+    return dataclasses.replace(_by_list(root, home, files), layout=f"{edition} edition, {relative(folder, root)}")
 
 
-def _by_list(root: Path, home: Path, files: MatchedFiles) -> tuple[PartitionIndex, pa.Array]:
-    """Index validation images, whose categories only the owners' list says; also returns all ids of the list."""
+def _by_list(root: Path, home: Path, files: MatchedFiles) -> PartitionIndex:
+    """Index validation images, whose categories only the owners' list says."""
     place, listing = files.tree.place, _find_list(root, home, _LISTS["val"])
     if listing is None:
         raise BuildError(
@@ -213,7 +207,8 @@ def _by_list(root: Path, home: Path, files: MatchedFiles) -> tuple[PartitionInde
         name = files.groups["file"].filter(pc.is_null(rows))[0]
         raise BuildError(f"{_TITLE}: {listing} has no line for {name}.jpg in {place}. {_OTHER_LIST}.")
     column = class_column(tuple(classes()), labels.take(rows).to_numpy())
-    return _IMAGES["val"].pattern.partition("val", files, files.table(column, ids)), listed
+    missing = listed.filter(pc.invert(pc.is_in(listed, ids)))
+    return _IMAGES["val"].pattern.partition("val", files, files.table(column, ids), missing=missing)
 
 
 def _mos(partition: str, root: Path, home: Path) -> PartitionIndex | None:
@@ -226,7 +221,10 @@ def _mos(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     files = files.select(has_category if partition == "train" else pc.invert(has_category))
     if not files.rows.num_rows:
         return None
-    return _MOS.index(files) if partition == "train" else _by_list(root, home, files)[0]
+    # Of the list nothing is missing here: the archive has 178 of its images.
+    return (
+        _MOS.index(files) if partition == "train" else dataclasses.replace(_by_list(root, home, files), missing=_NONE)
+    )
 
 
 def _mirror(partition: str, root: Path, home: Path) -> PartitionIndex | None:
