@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import os
 import zipfile
 from pathlib import Path
 
@@ -232,19 +231,3 @@ def test_without_a_published_digest_the_number_of_images_is_checked(lsun, tmp_pa
     for _ in range(2):  # what is there already, too
         with pytest.raises(BuildError, match=r"partition test has 120 images, and the published one 10,000\. Remove"):
             ran(lsun, into=tmp_path / "data")
-
-
-@pytest.mark.timeout(20)
-@pytest.mark.parametrize("kind", ["pipe", "link"])
-def test_a_part_that_is_no_file_is_named_and_left(kind, svhn, site, tmp_path):
-    part = tmp_path / "svhn" / "train_32x32.mat.part"
-    part.parent.mkdir()
-    if kind == "pipe":
-        os.mkfifo(part)
-    else:
-        (tmp_path / "mine").write_bytes(b"mine")
-        part.symlink_to(tmp_path / "mine")
-    with pytest.raises(BuildError, match=rf"{part} is a (named pipe|link), not a regular file\. Remove it"):
-        ran(svhn, into=tmp_path)
-    assert part.is_fifo() or part.read_bytes() == b"mine"
-    assert site.requests == []

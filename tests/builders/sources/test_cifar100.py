@@ -15,7 +15,7 @@ from builders.sources.registry import SOURCES
 from builders.sources.unpack import UNPACKERS
 from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_archive, cifar100_batch, cifar100_names, write_cifar100_parquet
-from tests.builders.trees import add, contents, opened, refusal, tree, write_parquet, write_tar
+from tests.builders.trees import add, contents, opened, refusal, tree, write_tar
 from tests.fuzz.harness import run_cases
 
 FOLDER = "cifar-100-python"
@@ -83,18 +83,6 @@ def test_one_partition_can_be_in_a_folder_and_the_other_in_the_archive(demo, tmp
     index = opened("cifar100", root)
     assert index.layouts == {"train": f"pickle {FOLDER}.tar.gz/{FOLDER}/train", "test": "pickle test"}
     assert set(index.table["file"].to_pylist()) == {f"{FOLDER}.tar.gz/{FOLDER}/train", "test"}
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_the_leftover_file_of_the_genuine_archive_changes_nothing(demo, tmp_path, packed):
-    """The owners' archive holds an empty `file.txt~` beside the pickles."""
-    files = {f"{FOLDER}/{name}": (demo["cifar100"] / FOLDER / name).read_bytes() for name in ("meta", "test", "train")}
-    files[f"{FOLDER}/file.txt~"] = b""
-    if packed:
-        write_tar(tmp_path / "cifar-100-python.tar.gz", files)
-    else:
-        tree(tmp_path, files)
-    assert contents(opened("cifar100", tmp_path)) == contents(opened("cifar100", demo["cifar100"]))
 
 
 def archive(**members):
@@ -224,13 +212,6 @@ def test_mirror_with_a_file_missing(tmp_path, names):
     message = refusal("cifar100", tmp_path, "test")
     assert "lacks files of a set named like" in message
     assert names[0] in message
-
-
-def test_another_dataset_in_parquet(tmp_path):
-    write_parquet(tmp_path / "data" / "test-00000-of-00001.parquet", [("1.jpg", 0, b"")], ["a"])
-    assert "lacks the columns img (bytes, path) and fine_label (numbers) (found: image, label)" in refusal(
-        "cifar100", tmp_path, "test"
-    )
 
 
 def test_superclasses_are_in_the_order_of_the_owners_list():

@@ -92,7 +92,7 @@ def test_other_variables(tmp_path, variables, words):
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("cut", [0, 50, 128, 130, 200, 1000, 10_000, -30])
+@pytest.mark.parametrize("cut", [0, 130, 10_000, -30])
 def test_a_file_cut_short(tmp_path, compressed, cut):
     path = write(tmp_path, compressed)
     path.write_bytes(path.read_bytes()[:cut])
