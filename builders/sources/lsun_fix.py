@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.editions import sampled_sizes
+from builders.sources.lsun import LSUN
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import class_column
 from builders.sources.readers.layouts import CopyLayout, Search
@@ -108,12 +109,8 @@ LSUN_FIX = Source(
   year = {2020}
 }
 
-@article{yu2015lsun,
-  title = {{LSUN}: Construction of a Large-scale Image Dataset using Deep Learning with Humans in the Loop},
-  author = {Yu, Fisher and Seff, Ari and Zhang, Yinda and Song, Shuran and Funkhouser, Thomas and Xiao, Jianxiong},
-  journal = {arXiv preprint arXiv:1506.03365},
-  year = {2015}
-}""",
+"""
+    + LSUN.citation,
     obtain=Obtain(
         "https://github.com/alinlab/CSI",
         "download LSUN_fix with the link in section 1 of its README and unpack it",
