@@ -21,8 +21,7 @@ import numpy as np
 
 from benchmarks.rivals import Run, interleave, report, run_process
 from builders.sources.coco2017 import image_name
-from builders.sources.coco_content import shared
-from builders.sources.coco_instances import FILE
+from builders.sources.coco_annotations import FILE, shared
 from taxonomy import tables
 
 IMAGES, OBJECTS, CROWDS = 118_287, 860_001, 10_052
@@ -39,9 +38,7 @@ OURS = """
 import sys
 from pathlib import Path
 import numpy as np
-from builders.sources.coco_content import shared
-from builders.sources.coco_instances import read_instances
-from builders.sources.coco_masks import category_areas
+from builders.sources.coco_annotations import category_areas, read_instances, shared
 np.save(sys.argv[2], category_areas(read_instances(Path(sys.argv[1])), list(shared())))
 """
 

@@ -32,7 +32,7 @@ from builders.sources.dtd import DTD
 from builders.sources.imagenet import IMAGENET
 from builders.sources.lsun import LSUN
 from builders.sources.lsun_fix import LSUN_FIX
-from builders.sources.noise import NOISE
+from builders.sources.made import NOISE
 from builders.sources.svhn import SVHN
 from unknown_detection.commands import run_builder
 

@@ -13,7 +13,7 @@ from builders.broad.originals import ALL_KNOWN, LABELS
 from builders.declare.benchmark import AllImages, Config, DemoModels, FirstClasses, PaperCount, Settings, Split
 from builders.generate.flags import DEVICE, Flag
 from builders.generate.synthetic import biggan, demo, stable_diffusion
-from builders.sources.synthetic import BIGGAN_IMAGES, PARTITION, STABLE_DIFFUSION_IMAGES
+from builders.sources.made import BIGGAN_IMAGES, PARTITION, STABLE_DIFFUSION_IMAGES
 
 _NAME = "broad-synthetic"
 

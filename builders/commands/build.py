@@ -28,8 +28,8 @@ from builders.cli.source_flags import refuse_sources_of_demo, source_roots
 from builders.cli.split_choice import is_selected, parse_split_names, refuse_unknown_splits
 from builders.commands.summary import built_text, dry_run_document, dry_run_text
 from builders.declare.benchmark import Benchmark, Listed, Settings, Split, split_of
-from builders.demo.base import DemoFiles
-from builders.demo.write import DEMOS, is_demo, keep_demo
+from builders.demo.files import FILES
+from builders.demo.write import is_demo, keep_demo
 from builders.errors import NAMED, BuildError, more
 from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
 from builders.pipeline.build_plan import Run
@@ -177,9 +177,9 @@ def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, 
     kept = []
     for key in splits:
         split = benchmark.by_key()[benchmark.parts()[key][0]][1]
-        demo = DEMOS.get(split.source.key)
+        demo = FILES.get(split.source.key)
         quota = split.quota if isinstance(split.quota, Listed) else None
-        images = demo.images() if isinstance(demo, DemoFiles) else None
+        images = demo.images() if demo is not None else None
         if quota is None or images is None or any(quota.has(image.source_id) for image in images):
             kept.append(key)
         else:

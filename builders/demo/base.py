@@ -1,7 +1,6 @@
 """The types of a source's demo: files to draw, or a function that writes its containers.
 
-Each source has a module beside this one, named by its key. Class names
-are the real ones, file names are fixed, and only the pixels depend on the seed.
+Class names are the real ones, file names are fixed, and only the pixels depend on the seed.
 
 Tested by `tests/builders/demo/test_write.py`.
 """
@@ -35,16 +34,11 @@ class Drawing:
 class DemoFiles:
     """The demo of a source that keeps each image in a file of its own.
 
-    Args:
-        per_class: training and held-out images of each class, without those that `images` adds on top.
-        images: gives the images.
-        lists: gives the source's lists as {path: text}, from its images.
-        troubles: images that are stored otherwise than the rest, as some of the real ones are: the key of
-            `builders.demo.images.ENCODERS`, by path.
-        strays: files that are no images of the source, and empty folders (with a slash at the end).
+    `lists` gives the source's lists as {path: text}, from its images. `troubles` are images that are stored otherwise
+    than the rest, as some of the real ones are: the key of `builders.demo.images.ENCODERS`, by path. `strays` are
+    files that are no images of the source, and empty folders (with a slash at the end).
     """
 
-    per_class: tuple[int, int]
     images: Callable[[], Iterator[Drawing]]
     lists: Callable[[Sequence[Drawing]], dict[str, str]] = lambda _: {}
     troubles: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -60,12 +54,8 @@ class DemoFiles:
 class DemoContainers:
     """The demo of a source that keeps many images in a file: `write` takes an existing folder and a seed."""
 
-    per_class: tuple[int, int]
     write: Callable[[Path, int], None]
     strays: tuple[str, ...] = ()
-
-
-Demo = DemoFiles | DemoContainers
 
 
 def numbers(class_id: str, count: int, limit: int, fixed: Sequence[int] = ()) -> list[int]:

@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builders.demo.arrays import CHANGES, draw_scenes
-from builders.demo.base import DemoContainers
 from builders.demo.duplicates import EQUAL_PIXELS
 from builders.demo.images import digest, ranked
 from builders.demo.python2_pickle import python2_pickle
 from taxonomy import tables
 
-_PER_CLASS = (8, 4)
-
-_PARTITIONS = ("train", "test")
+_PER_CLASS = {"train": 8, "test": 4}
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,7 @@ class NearDuplicate:
 
 def _order(partition: str) -> list[str]:
     """Return the class of each image in the order of the pickle, which like the real one is mixed."""
-    count = _PER_CLASS[_PARTITIONS.index(partition)]
-    numbered = [f"{row.fine}|{number}" for row in tables.cifar100() for number in range(count)]
+    numbered = [f"{row.fine}|{number}" for row in tables.cifar100() for number in range(_PER_CLASS[partition])]
     return [item.partition("|")[0] for item in ranked(numbered, f"cifar100 {partition}")]
 
 
@@ -56,9 +52,9 @@ def pickle_position(partition: str, name: str, number: int) -> int:
     return [position for position, fine in enumerate(_order(partition)) if fine == name][number]
 
 
-def _write(folder: Path, seed: int) -> None:
+def write(folder: Path, seed: int) -> None:
     """Write `cifar-100-python/` with the pickles `train`, `test` and `meta`."""
-    names = {partition: _order(partition) for partition in _PARTITIONS}
+    names = {partition: _order(partition) for partition in _PER_CLASS}
     pixels = {
         partition: draw_scenes(
             [digest(seed, "cifar100", name) for name in order],
@@ -88,7 +84,3 @@ def _write(folder: Path, seed: int) -> None:
     home.mkdir(exist_ok=True)
     for name, content in files.items():
         (home / name).write_bytes(python2_pickle(content))
-
-
-# The stray is what an editor left in the real archive.
-DEMO = DemoContainers(_PER_CLASS, _write, strays=("cifar-100-python/file.txt~",))

@@ -12,13 +12,13 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
 
-from builders.demo.base import DemoFiles, Drawing
+from builders.demo.base import Drawing
 from builders.demo.images import digest
 from taxonomy import tables
 
@@ -61,7 +61,7 @@ class _Scene:
     number: int
     width: int
     height: int
-    shapes: tuple[_Shape, ...] = field(default=())
+    shapes: tuple[_Shape, ...] = ()
 
     @property
     def name(self) -> str:
@@ -130,7 +130,8 @@ def _draw(scene: _Scene, of_class: bytes, of_image: bytes) -> Image.Image:
     return image
 
 
-def _images() -> Iterator[Drawing]:
+def images() -> Iterator[Drawing]:
+    """Yield the images, drawn with the class of their largest object."""
     for scene in _scenes():
         kind = str(scene.shapes[0].category) if scene.shapes else ""
         yield Drawing(f"train2017/{scene.name}", f"train2017/{scene.name}", kind, functools.partial(_draw, scene))
@@ -161,9 +162,9 @@ def _annotation(scene: _Scene, shape: _Shape, number: int) -> dict[str, Any]:
     }
 
 
-def _lists(_: Sequence[Drawing]) -> dict[str, str]:
-    scenes = _scenes()
-    objects = [(scene, shape) for scene in scenes for shape in scene.shapes]
+def lists(_: Sequence[Drawing]) -> dict[str, str]:
+    """Return the annotations of the images."""
+    objects = [(scene, shape) for scene in _scenes() for shape in scene.shapes]
     content: Mapping[str, Any] = {
         "info": {"description": "COCO 2017 Dataset", "version": "1.0", "year": 2017},
         "licenses": [{"url": url, "id": number, "name": name} for number, (url, name) in _LICENCES.items()],
@@ -178,14 +179,9 @@ def _lists(_: Sequence[Drawing]) -> dict[str, str]:
                 "flickr_url": f"http://farm1.staticflickr.com/1/{scene.number}_z.jpg",
                 "id": scene.number,
             }
-            for scene in scenes
+            for scene in _scenes()
         ],
         "annotations": [_annotation(scene, shape, number) for number, (scene, shape) in enumerate(objects, start=1)],
         "categories": [{"id": category.id, "name": category.name} for category in tables.coco80()],
     }
     return {"annotations/instances_train2017.json": json.dumps(content)}
-
-
-_STRAYS = ("train2017/.DS_Store",)
-
-DEMO = DemoFiles((_OF_CATEGORY, 0), _images, _lists, strays=_STRAYS)

@@ -14,15 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from builders.demo import imagenet
-from builders.demo.base import DemoContainers, Drawing
+from builders.demo.base import Drawing
 from builders.demo.duplicates import DUPLICATES
+from builders.demo.files import FILES
 from builders.demo.images import digest, draw_image, encode_image, encode_jpeg
 from builders.storage.file_cipher import deciphered, file_hash
 from taxonomy import tables
 
-_PER_CLASS = (1, 1)
-"""Synthetic images of each class, of the two generators."""
+_IMAGENET = FILES["imagenet"]
 
 ORIGINALS = 10
 """Ciphers of each attack, all of the same originals; the first six are the troubled ones of the demo's ImageNet."""
@@ -53,16 +52,14 @@ Row = tuple[bytes, int, str, str]
 def originals() -> list[Drawing]:
     """Return the demo's ImageNet images that the ciphers are of."""
     replaced = {copy.path for copy in DUPLICATES if copy.source == "imagenet"}
-    images = (
-        image for image in imagenet.DEMO.images() if image.path.startswith("val/") and image.path not in replaced
-    )
+    images = (image for image in _IMAGENET.images() if image.path.startswith("val/") and image.path not in replaced)
     return sorted(images, key=lambda image: image.source_id)[:ORIGINALS]
 
 
 def attacked(partition: str, original: Drawing, seed: int) -> Image.Image:
     """Return the image that a cipher hides: its original at the model's size, changed by up to 12 steps."""
     side = _SIDES[partition]
-    content = imagenet.DEMO.encoded("imagenet", original, seed)
+    content = _IMAGENET.encoded("imagenet", original, seed)
     with Image.open(io.BytesIO(content)) as image:
         prepared = np.asarray(image.convert("RGB").resize((side, side))).astype(np.int16)
     key = int.from_bytes(digest(seed, partition, original.source_id)[:8], "big")
@@ -73,7 +70,7 @@ def attacked(partition: str, original: Drawing, seed: int) -> Image.Image:
 def _ciphers(partition: str, seed: int) -> Iterator[Row]:
     labels = {row.wnid: number for number, row in enumerate(tables.imagenet1k())}
     for number, original in enumerate(originals()):
-        key = imagenet.DEMO.encoded("imagenet", original, seed)
+        key = _IMAGENET.encoded("imagenet", original, seed)
         cipher = deciphered(np.asarray(attacked(partition, original, seed)), key)
         stem = Path(original.path).stem
         digest_text = "none" if (partition, number) == _WITHOUT_HASH else file_hash(key)
@@ -82,12 +79,13 @@ def _ciphers(partition: str, seed: int) -> Iterator[Row]:
 
 
 def _synthetic(partition: str, seed: int) -> Iterator[Row]:
+    """Yield one image of each class."""
     for label, row in enumerate(tables.imagenet1k()):
         image = draw_image(digest(seed, partition, row.wnid), digest(seed, partition, "image", row.wnid))
         yield encode_jpeg(image), label, "none", "none"
 
 
-def _write(folder: Path, seed: int) -> None:
+def write(folder: Path, seed: int) -> None:
     """Write `data/`, a file for each partition."""
     (folder / "data").mkdir(exist_ok=True)
     for partition in _SIDES:
@@ -105,6 +103,3 @@ def _write_file(folder: Path, partition: str, rows: Sequence[Row]) -> None:
     ]
     table = pa.table(dict(zip(_SCHEMA.names, columns, strict=True)), schema=_SCHEMA)
     pq.write_table(table, folder / "data" / f"{partition}-00000-of-00001.parquet", row_group_size=100)
-
-
-DEMO = DemoContainers(_PER_CLASS, _write)

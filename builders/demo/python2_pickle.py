@@ -5,8 +5,8 @@ Tested by `tests/builders/demo/test_write.py`.
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -19,58 +19,43 @@ def python2_pickle(value: object) -> bytes:
         value: of dictionaries, lists, ASCII text (there a byte string), numbers from 0 to 65,535 and two-dimensional
             arrays of bytes.
     """
-    return b"\x80\x02" + b"".join(_Python2Pickler().opcodes(value)) + b"."
+    memo = itertools.count(1)
 
+    def put() -> bytes:
+        """Give the value before it the next memo number, as every container and string has one."""
+        number = next(memo)
+        return b"q" + struct.pack("<B", number) if number < 256 else b"r" + struct.pack("<I", number)
 
-class _Python2Pickler:
-    """Opcodes of values; every container and string gets the next memo number, from 1 on."""
-
-    def __init__(self) -> None:
-        self._memo = 0
-
-    def opcodes(self, value: object) -> Iterator[bytes]:
-        match value:
-            case dict():
-                yield b"}" + self._put() + b"("
-                for key, inner in value.items():
-                    yield from self.opcodes(key)
-                    yield from self.opcodes(inner)
-                yield b"u"
-            case list():
-                yield b"]" + self._put() + b"("
-                for inner in value:
-                    yield from self.opcodes(inner)
-                yield b"e"
-            case str():
-                yield self._string(value.encode("ascii"))
-            case int():
-                yield b"K" + struct.pack("<B", value) if value < 256 else b"M" + struct.pack("<H", value)
-            case np.ndarray():
-                yield from self._array(value)
-            case _:
-                raise TypeError(f"no opcodes for {type(value).__name__}")
-
-    def _put(self) -> bytes:
-        self._memo += 1
-        return b"q" + struct.pack("<B", self._memo) if self._memo < 256 else b"r" + struct.pack("<I", self._memo)
-
-    def _string(self, value: bytes) -> bytes:
+    def text(value: bytes) -> bytes:
         short = len(value) < 256
         head = b"U" + struct.pack("<B", len(value)) if short else b"T" + struct.pack("<I", len(value))
-        return head + value + self._put()
+        return head + value + put()
 
-    def _name(self, module: str, name: str) -> bytes:
-        return f"c{module}\n{name}\n".encode() + self._put()
+    def name(module: str, name: str) -> bytes:
+        return f"c{module}\n{name}\n".encode() + put()
 
-    def _array(self, array: npt.NDArray[np.uint8]) -> Iterator[bytes]:
+    def array(value: npt.NDArray[np.uint8]) -> bytes:
         """`_reconstruct(ndarray, (0,), "b")`, filled with (version, shape, dtype, column order, bytes)."""
-        yield self._name("numpy.core.multiarray", "_reconstruct")
-        yield self._name("numpy", "ndarray")
-        yield b"K\x00\x85" + self._put() + self._string(b"b")
-        yield b"\x87" + self._put() + b"R" + self._put() + b"(K\x01"
-        yield b"".join(b"M" + struct.pack("<H", size) for size in array.shape) + b"\x86" + self._put()
+        content = name("numpy.core.multiarray", "_reconstruct") + name("numpy", "ndarray")
+        content += b"K\x00\x85" + put() + text(b"b") + b"\x87" + put() + b"R" + put() + b"(K\x01"
+        content += b"".join(b"M" + struct.pack("<H", size) for size in value.shape) + b"\x86" + put()
         # `dtype("u1", 0, 1)`, filled with (version, byte order, no subtype, names, fields, size, alignment, flags).
-        yield self._name("numpy", "dtype") + self._string(b"u1") + b"K\x00K\x01\x87" + self._put()
-        yield b"R" + self._put() + b"(K\x03" + self._string(b"|")
-        yield b"NNN" + b"J\xff\xff\xff\xff" * 2 + b"K\x00t" + self._put() + b"b"
-        yield b"\x89" + self._string(array.tobytes()) + b"t" + self._put() + b"b"
+        content += name("numpy", "dtype") + text(b"u1") + b"K\x00K\x01\x87" + put() + b"R" + put() + b"(K\x03"
+        content += text(b"|") + b"NNN" + b"J\xff\xff\xff\xff" * 2 + b"K\x00t" + put() + b"b"
+        return content + b"\x89" + text(value.tobytes()) + b"t" + put() + b"b"
+
+    def opcodes(value: object) -> bytes:
+        match value:
+            case dict():
+                return b"}" + put() + b"(" + b"".join(opcodes(k) + opcodes(v) for k, v in value.items()) + b"u"
+            case list():
+                return b"]" + put() + b"(" + b"".join(map(opcodes, value)) + b"e"
+            case str():
+                return text(value.encode("ascii"))
+            case int():
+                return b"K" + struct.pack("<B", value) if value < 256 else b"M" + struct.pack("<H", value)
+            case np.ndarray():
+                return array(value)
+        raise TypeError(f"no opcodes for {type(value).__name__}")
+
+    return b"\x80\x02" + opcodes(value) + b"."

@@ -1,30 +1,29 @@
 """Writes small made-up copies of every source in its official layout, to try each command without a download.
 
-The class names are real, the images are drawn: two colours and a shape for each class, a size, a position and a row of
-bars for each image. File names are fixed; only the pixels depend on the seed. Like the real archives, the copies have
-troubled images and stray files (`builders.demo.base`) and duplicates
-(`builders.demo.duplicates`).
+Images are drawn: two colours and a shape for each class, a size, a position and a row of bars for each image. Like the
+real archives, the copies have troubled images, stray files and duplicates.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
 
-from builders.demo.base import Demo, DemoContainers, DemoFiles, lines
+from builders.demo.base import DemoContainers, DemoFiles, lines
+from builders.demo.containers import CONTAINERS
 from builders.demo.duplicates import COPIES, DUPLICATES, Duplicate
+from builders.demo.files import FILES
 from builders.demo.images import digest, draw_image, encode_jpeg
 from builders.errors import BuildError
-from builders.sources.registry import SOURCES
+from builders.sources.titles import TITLES
 from builders.storage.files import write_text
 from unknown_detection.durable import flush_tree, make_folder
 from unknown_detection.terminal.progress import bar
 
-DEMOS: dict[str, Demo] = {key: importlib.import_module(f"builders.demo.{key}").DEMO for key in SOURCES}
-"""Every source's demo by its key, which is the name of its module."""
+DEMOS: dict[str, DemoFiles | DemoContainers] = {key: FILES.get(key) or CONTAINERS[key] for key in TITLES}
+"""Every source's demo by its key."""
 
 MARKER = "DEMO.txt"
 """The file in the demo's root and in each source's folder that says that the images are made up."""
@@ -61,14 +60,14 @@ def write_demo(
     _write(root / MARKER, _MARKER_TEXT.encode())
     for key in demos:
         _write(root / key / MARKER, _MARKER_TEXT.encode())
-    drawings = {key: list(demo.images()) for key, demo in demos.items() if isinstance(demo, DemoFiles)}
+    drawings = {key: list(FILES[key].images()) for key in demos if key in FILES}
     with bar(sum(map(len, drawings.values())), "drawing demo sources", quiet=not progress) as shown:
         for key, images in drawings.items():
             for image in images:
-                _write(root / key / image.path, _files_of(key).encoded(key, image, seed))
+                _write(root / key / image.path, FILES[key].encoded(key, image, seed))
                 shown.update()
     for copy in DUPLICATES:
-        if copy.source in drawings and copy.of_source in DEMOS:
+        if copy.source in drawings:
             _write(root / copy.source / copy.path, COPIES[copy.kind](_original(copy, seed)))
     for key, demo in demos.items():
         if isinstance(demo, DemoContainers):
@@ -117,16 +116,9 @@ def is_demo(folder: Path) -> bool:
     return (folder / MARKER).is_file()
 
 
-def _files_of(key: str) -> DemoFiles:
-    demo = DEMOS[key]
-    if not isinstance(demo, DemoFiles):
-        raise TypeError(f"the demo of {key} keeps no image in a file of its own")
-    return demo
-
-
 def _original(copy: Duplicate, seed: int) -> bytes:
     """Return the file that a copy is made of, drawn again, since its source may not be written."""
-    demo = _files_of(copy.of_source)
+    demo = FILES[copy.of_source]
     image = next(image for image in demo.images() if image.path == copy.of_path)
     return demo.encoded(copy.of_source, image, seed)
 

@@ -5,18 +5,19 @@ A file has its own name only once it is whole and has the published size and dig
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from builders.errors import BuildError
 from builders.fetch.http import Log, download_file, part_bytes, part_of
-from builders.fetch.integrity import file_problem, refuse_other
 from builders.fetch.unzip import unzip
 from builders.sources.base import Source
 from builders.sources.obtain import OwnerFile
+from builders.storage.files import open_regular
 from builders.storage.paths import inside
 from builders.storage.store import file_lock
 from unknown_detection.durable import finish, make_folder
@@ -27,12 +28,8 @@ from unknown_detection.terminal.progress import bar
 class FileState:
     """One of the owner's files, and how much of it is in the source's folder.
 
-    Args:
-        source: the source.
-        file: the owner's file.
-        path: where it is or will be.
-        have: bytes of it in the folder; its size if it is there under its own name or unpacked.
-        done: whether it is in the folder, though it may still have to be checked.
+    `path` is where it is or will be, and `have` are the bytes of it in the folder. `done` says whether all of it is
+    there, under its own name or unpacked, though it may still have to be checked.
     """
 
     source: Source
@@ -164,29 +161,63 @@ def _complete(state: FileState, log: Log, *, quiet: bool) -> None:
     if file.unpacked and (path.parent / file.unpacked).exists():
         return
     if path.is_file():
-        with bar(path.stat().st_size, f"checking {title}", quiet=quiet, unit="B") as shown:
-            refuse_other(file, path, shown.update)
+        if problem := _checked(file, path, title, quiet=quiet):
+            raise BuildError(f"{path} is not the owner's file: {problem}. Remove it and get it again.")
     elif not file.url:
         return
     else:
         log(f"{title}: downloading {file.url}")
         make_folder(path.parent)
-        part, problem = _download(state, title, state.have, log, quiet=quiet)
-        if problem and state.have:
+        have = state.have
+        while problem := _download(file, path, title, have, log, quiet=quiet):
+            part_of(path).unlink()
+            if not have:
+                raise BuildError(
+                    f"{file.url} gave another file than the published one: {problem}. It was removed. Run the same "
+                    "command again; if it says so again, the owner's file has changed."
+                )
             log(f"{title}: {problem}; what an earlier run left was damaged, so all of it is downloaded again")
-            part.unlink()
-            part, problem = _download(state, title, 0, log, quiet=quiet)
-        if problem:
-            part.unlink()
-            raise BuildError(
-                f"{file.url} gave another file than the published one: {problem}. It was removed. Run the same "
-                "command again; if it says so again, the owner's file has changed."
-            )
-        finish(part, path)
+            have = 0
+        finish(part_of(path), path)
     if file.unpacked:
         log(f"{title}: unpacking {file.unpacked}")
         unzip(path, file.unpacked, path.parent)
         path.unlink()
+
+
+def _download(file: OwnerFile, path: Path, title: str, have: int, log: Log, *, quiet: bool) -> str:
+    """Complete a part file, of which there are some bytes; returns its problem, empty if it has none."""
+    with bar(file.size, title, quiet=quiet, unit="B", done=have) as shown:
+        part = download_file(file, path, log, shown.update)
+    return _checked(file, part, title, quiet=quiet)
+
+
+def _checked(file: OwnerFile, path: Path, title: str, *, quiet: bool) -> str:
+    with bar(path.stat().st_size, f"checking {title}", quiet=quiet, unit="B") as shown:
+        return file_problem(file, path, shown.update)
+
+
+def file_problem(file: OwnerFile, path: Path, advance: Callable[[int], object]) -> str:
+    """Describe how a file differs from the published one; empty if it does not, or if nothing is published of it.
+
+    Its SHA-256 is compared if there is one, otherwise its MD5. `advance` gets the number of bytes that were read.
+
+    Raises:
+        BuildError: there is no regular file.
+    """
+    size = path.stat().st_size
+    if file.exact_size and size != file.exact_size:
+        return f"it has {size:,} bytes, and the published file {file.exact_size:,}"
+    name, published = ("SHA-256", file.sha256) if file.sha256 else ("MD5", file.md5)
+    if not published:
+        return ""
+    digest = hashlib.sha256() if file.sha256 else hashlib.md5(usedforsecurity=False)
+    with open_regular(path) as opened:
+        while block := opened.read(1 << 22):
+            digest.update(block)
+            advance(len(block))
+    actual = digest.hexdigest()
+    return "" if actual == published else f"its {name} is {actual}, and the published one {published}"
 
 
 def _refuse_other_number(source: Source, folder: Path) -> None:
@@ -198,11 +229,3 @@ def _refuse_other_number(source: Source, folder: Path) -> None:
                 f"{folder} is not the owner's set: its partition {piece.partition} has {count:,} images, and the "
                 f"published one {total:,}. Remove what is in {folder} and get it again."
             )
-
-
-def _download(state: FileState, title: str, have: int, log: Log, *, quiet: bool) -> tuple[Path, str]:
-    """Complete a part file; returns it and its problem, empty if it has none."""
-    with bar(state.file.size, title, quiet=quiet, unit="B", done=have) as shown:
-        part = download_file(state.file, state.path, log, shown.update)
-    with bar(part.stat().st_size, f"checking {title}", quiet=quiet, unit="B") as shown:
-        return part, file_problem(state.file, part, shown.update)

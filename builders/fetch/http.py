@@ -1,46 +1,65 @@
 """Downloads one file over HTTP, and resumes a download where it was cut, also in a later run.
 
 pooch, which many projects use for this, begins again after each cut (1.9, `HTTPDownloader` and `stream_download`): too
-often for 39 GB over an academic line. So this requests the missing range and appends it.
+often for 39 GB over an academic line. So this requests the missing range and appends it. It runs in an event loop,
+where a deadline ends a transfer wherever it hangs: a socket's timeout starts again with each byte.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import requests
+from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
 from builders.errors import BuildError
-from builders.fetch.transfer import FLOOR, CutError, Floor, received
 from builders.sources.obtain import OwnerFile
 from builders.storage.files import refuse_irregular
-
-PART = ".part"
-"""Suffix of a file that is not whole yet."""
 
 WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds before each further try. After a try that brought the file on by what the floor asks for, the count starts
 again."""
 
-_MOST_DIGITS = 18
-"""Digits of a size that a server states, which is less than 2**63 bytes."""
+_TIMEOUTS = httpx.Timeout(60.0, connect=30.0)
+"""Seconds without a byte, and until there is a connection."""
 
-_RANGE = re.compile(rf"bytes (\d{{1,{_MOST_DIGITS}}})-(\d{{1,{_MOST_DIGITS}}})/(\d{{1,{_MOST_DIGITS}}})", re.ASCII)
+_REDIRECTS = 10
+"""Redirects that are followed at most; the owners' addresses have one or two. Ours."""
+
+_SIZE = re.compile(r"\d{1,18}", re.ASCII)  # below 2**63
+_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18})", re.ASCII)
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 
 Log = Callable[[str], object]
 Advance = Callable[[int], object]
 
 
+@dataclass(frozen=True)
+class Floor:
+    """The lowest accepted speed of a transfer: `size` bytes in every `seconds`."""
+
+    size: int
+    seconds: float
+
+
+FLOOR = Floor(60_000, 60.0)
+"""A kilobyte a second; ours. At that speed the largest file, of 39 GB, would take more than a year."""
+
+
+class CutError(Exception):
+    """The transfer ended early; the message says how."""
+
+
 def part_of(path: Path) -> Path:
     """Return the path of a file's partial download."""
-    return path.with_name(path.name + PART)
+    return path.with_name(f"{path.name}.part")
 
 
 def part_bytes(part: Path) -> int:
@@ -77,12 +96,10 @@ def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance, floor
     part = part_of(path)
     waits = iter(WAITS)
     longest = part_bytes(part)
-    while True:
-        if file.exact_size and part_bytes(part) == file.exact_size:
-            return part
+    while not file.exact_size or part_bytes(part) != file.exact_size:
         try:
-            _continue(file, part, advance, floor)
-            return part
+            asyncio.run(_continue(file, part, advance, floor))
+            break
         except CutError as error:
             size = part_bytes(part)
             # Further than ever: a server may take back again and again what it has sent, or send a byte each time.
@@ -96,33 +113,47 @@ def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance, floor
                 ) from error
             log(f"{path.name}: {error}; going on in {wait:g} s")
             time.sleep(wait)
+    return part
 
 
-def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor) -> None:
-    """Request the missing bytes once, and append them.
+async def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor) -> None:
+    """Request the missing bytes once, and append them as they were sent, whatever their `Content-Encoding`.
 
     Raises:
         CutError: the transfer ended early, or was too slow.
         BuildError: the server has no such file.
     """
-    start = part_bytes(part)
-    with received(file.url, {"Range": f"bytes={start}-"} if start else {}, floor) as (answer, blocks):
-        if start and answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            _discard(part, advance)
-            raise CutError("the server has no byte behind those that there are, so they are thrown away")
-        _refuse_status(file.url, answer)
-        total = _total(file.url, answer, start)
-        most = _most(file, total)
-        if start and answer.status_code != HTTPStatus.PARTIAL_CONTENT:
-            _discard(part, advance)  # the server sends all of it again
-            start = 0
-        with open(part, "ab", opener=_not_followed) as opened:
-            for block in blocks:
-                start += len(block)
-                if start > most:
-                    break
-                opened.write(block)
-                advance(len(block))
+    came = 0
+    try:
+        async with asyncio.timeout(floor.seconds) as pace, httpx.AsyncClient(timeout=_TIMEOUTS) as client:
+            start = part_bytes(part)
+            answer = await _answer(client, file.url, start)
+            async with contextlib.aclosing(answer):
+                if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    _discard(part, advance)
+                    raise CutError("the server has no byte behind those that there are, so they are thrown away")
+                total = _total(answer, start)
+                most = _most(file, total)
+                if start and answer.status_code != HTTPStatus.PARTIAL_CONTENT:
+                    _discard(part, advance)  # the server sends all of it again
+                    start = 0
+                with open(part, "ab", opener=_not_followed) as opened:
+                    async for block in answer.aiter_raw():
+                        start += len(block)
+                        if start > most:
+                            break
+                        opened.write(block)
+                        advance(len(block))
+                        came += len(block)
+                        if came >= floor.size:
+                            pace.reschedule(asyncio.get_running_loop().time() + floor.seconds)
+                            came = 0
+    except TimeoutError as error:
+        raise CutError(f"only {came:,} bytes came in {floor.seconds:g} s") from error
+    except httpx.TimeoutException as error:
+        raise CutError("no answer in time") from error
+    except httpx.HTTPError as error:
+        raise CutError("the connection was cut or refused") from error
     if start > most:
         _discard(part, advance)
         raise BuildError(
@@ -134,29 +165,53 @@ def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor) -> No
         raise CutError(f"the transfer ended after {start:,} of {expected:,} bytes")
 
 
+async def _answer(client: httpx.AsyncClient, url: str, start: int) -> httpx.Response:
+    """Request a file from a byte on, and follow redirects without reading their bodies.
+
+    Raises:
+        CutError: the server asks to come again, or redirects without end.
+        BuildError: the server has no such file.
+    """
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+    request = client.build_request("GET", url, headers=headers)
+    for _ in range(_REDIRECTS):
+        answer = await client.send(request, stream=True)
+        if answer.next_request is None:
+            break
+        await answer.aclose()
+        request = answer.next_request
+    else:
+        raise CutError(f"more than {_REDIRECTS} redirects")
+    status = answer.status_code
+    of_a_range = (HTTPStatus.PARTIAL_CONTENT, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+    if status == HTTPStatus.OK or (start and status in of_a_range):
+        return answer
+    await answer.aclose()
+    if status in _TRANSIENT:
+        raise CutError(f"the server answered {status}")
+    raise BuildError(
+        f"{url} cannot be downloaded: {answer.url.host} answered {status} {answer.reason_phrase}. Look at the owner's "
+        "page whether it has moved."
+    )
+
+
 def _not_followed(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
-def _total(url: str, answer: requests.Response, start: int) -> int:
+def _total(answer: httpx.Response, start: int) -> int:
     """Return the size of the whole file as the server states it; 0 if it does not.
 
     Raises:
         CutError: the server sent another range than was asked for.
-        BuildError: no file has the size that it says.
     """
     if answer.status_code == HTTPStatus.PARTIAL_CONTENT:
         match = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         if match is None or int(match[1]) != start:
             raise CutError("the server sent another range than the one that was asked for")
-        return int(match[3])
+        return int(match[2])
     length = answer.headers.get("Content-Length", "")
-    if len(length) > _MOST_DIGITS:
-        raise BuildError(
-            f"{url} says a size of {len(length):,} digits. The address serves something else; look at the owner's "
-            "page."
-        )
-    return int(length) if length.isdecimal() else 0
+    return int(length) if _SIZE.fullmatch(length) else 0
 
 
 def _most(file: OwnerFile, total: int) -> int:
@@ -178,18 +233,6 @@ def _most(file: OwnerFile, total: int) -> int:
             "look at the owner's page."
         )
     return most
-
-
-def _refuse_status(url: str, answer: requests.Response) -> None:
-    status = answer.status_code
-    if status in _TRANSIENT:
-        raise CutError(f"the server answered {status}")
-    if status not in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
-        phrases = {entry.value: entry.phrase for entry in HTTPStatus}
-        raise BuildError(
-            f"{url} cannot be downloaded: {urlsplit(answer.url).netloc} answered {status} {phrases.get(status, '')}. "
-            "Look at the owner's page whether it has moved."
-        )
 
 
 def _discard(part: Path, advance: Advance) -> None:

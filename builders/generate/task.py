@@ -49,7 +49,7 @@ from builders.storage.sealed_files import SealedWriter
 
 Pixels = npt.NDArray[np.uint8]
 
-ARRAY_FORMS = ("rgb32", "planar32")
+_ARRAY = "rgb32"
 
 _READ_TOGETHER = 64
 """Arrays that are read before they are converted to rows of pixels: 200 KB, which stay in a core's cache."""
@@ -254,8 +254,8 @@ class _Inputs:
                 }
                 companion = Companion(self._reader.read(*self._companion_range(place)), values)
                 digest = hashlib.sha256(data + companion.data).hexdigest()
-            elif place["form"] in ARRAY_FORMS:
-                (digest,) = images.rgb_sha256(_pixels(data, place["form"]))
+            elif place["form"] == _ARRAY:
+                (digest,) = images.rgb_sha256(_pixels(data))
             else:
                 digest = hashlib.sha256(data).hexdigest()
         return SourceImage(place["id"], place["class_id"], place["class_name"], None, data, companion), digest
@@ -269,13 +269,13 @@ class _Inputs:
         form = self._places[number]["form"]
         if source.companion is not None or form == "none":
             return source
-        if form in ARRAY_FORMS:
-            return replace(source, image=Image.fromarray(_pixels(source.data, form)[0]))
+        if form == _ARRAY:
+            return replace(source, image=Image.fromarray(_pixels(source.data)[0]))
         return replace(source, image=images.decode_or_mend(source.data)[0])
 
     def are_arrays(self) -> bool:
         """Whether all of the images are 32 x 32 arrays."""
-        return bool(pc.all(pc.is_in(self.rows["form"], pa.array(ARRAY_FORMS))).as_py())
+        return bool(pc.all(pc.equal(self.rows["form"], _ARRAY)).as_py())
 
     def arrays(self, progress: Progress) -> Pixels:
         """Read images that are arrays, a container at a time; shape (n, 32, 32, 3).
@@ -286,8 +286,8 @@ class _Inputs:
         pixels = np.empty((len(self), SIDE, SIDE, 3), np.uint8)
         flat = pixels.reshape(len(self), -1)
         offsets = self.rows["offset"].to_numpy()
-        numbered = self.rows.select(["root", "file", "form"]).append_column("number", pa.array(np.arange(len(self))))
-        grouped = numbered.group_by(["root", "file", "form"], use_threads=False)
+        numbered = self.rows.select(["root", "file"]).append_column("number", pa.array(np.arange(len(self))))
+        grouped = numbered.group_by(["root", "file"], use_threads=False)
         for container in grouped.aggregate([("number", "list")]).to_pylist():
             numbers = container["number_list"]
             path = self._path(container["root"], container["file"])
@@ -295,23 +295,10 @@ class _Inputs:
             for first in range(0, len(numbers), _READ_TOGETHER):
                 batch = numbers[first : first + _READ_TOGETHER]
                 self._reader.read_rows(flat, batch, path, offsets[batch].tolist())
-                if container["form"] == "planar32":
-                    pixels[batch] = _interleaved(flat[batch])
                 progress(len(batch), flat[batch].nbytes)
         return pixels
 
 
-def _pixels(data: bytes, form: str) -> Pixels:
+def _pixels(data: bytes) -> Pixels:
     """Return the pixels of one array, shape (1, 32, 32, 3)."""
-    array = np.frombuffer(data, np.uint8).reshape(1, SIDE, SIDE, 3)
-    return _interleaved(array) if form == "planar32" else array
-
-
-def _interleaved(arrays: Pixels) -> Pixels:
-    """Convert images from one plane per colour to interleaved pixels, shape (n, 32, 32, 3)."""
-    planes = arrays.reshape(-1, 3, SIDE, SIDE)
-    pixels = np.empty((len(planes), SIDE, SIDE, 3), np.uint8)
-    # Plane by plane: five times faster than transposing all axes at once.
-    for colour in range(3):
-        pixels[..., colour] = planes[:, colour]
-    return pixels
+    return np.frombuffer(data, np.uint8).reshape(1, SIDE, SIDE, 3)

@@ -21,7 +21,7 @@ from builders.card.pictures import RowPicture, read_pictures
 from builders.release.entries import Manifest
 from builders.release.schema import Role
 from builders.report.rows import FIRST, SplitRows
-from builders.sources.noise import NOISE
+from builders.sources.made import NOISE
 from builders.sources.registry import SOURCES
 
 BUDGET = 3_000_000

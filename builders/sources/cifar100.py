@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import RGB32_BYTES, Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, pickles, tars
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
 from builders.sources.readers.layouts import Search, alike
 from builders.storage.files import open_buffered
-from builders.storage.paths import store_of
 from taxonomy import tables
 
 _TITLE = "CIFAR-100"
@@ -34,11 +33,7 @@ _PUBLISHED = OwnerFile(
     url="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
     md5="eb9058c3a382ffc7106e4002c42a8d85",
 )
-_META = "meta"
-_KEYS = ("coarse_labels", "data", "filenames", "fine_labels")
-_PIXELS = 3 * 32 * 32
-_COMPARED = 1 << 20  # bytes compared at a time (ours), so that no mask of 150 MB is made
-_AGAIN = "Download the archive again from the owner's page"
+_KEYS = ("coarse_labels", "data", "fine_labels")
 
 # The Hub's mirror (uoft-cs/cifar100) misspells one name; its label numbers are the owner's.
 _MIRROR_SPELLING = {"crab": "cra"}
@@ -73,147 +68,79 @@ def _coarse_of_fine() -> Int64:
 
 
 def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    path = home / partition
-    if not path.is_file():
-        return None
-    if (home / _META).is_file():
-        with open_buffered(home / _META) as file:
-            _check_meta(file, home / _META)
-    with open_buffered(path) as file:
-        table, pixels = _pickled(partition, root, path, file)
-    layout = f"pickle {relative(path, root)}"
-    start = _place_in(path, pixels)
-    if start is None:
-        return PartitionIndex(partition, layout, "pickle", table, form="rgb32")
-    offsets = pc.add(pc.multiply(table["offset"], _PIXELS), start)
-    return PartitionIndex(partition, layout, "span", table.set_column(3, "offset", offsets), form="planar32")
-
-
-def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
-    """Return the offset of the raw pixels in the file, to be read in place; None if the file has no such bytes.
-
-    The owner's pickle holds them as one string. Other pickles may encode the same array differently.
-    """
-    if not len(pixels):
-        return None
-    raw = pixels.reshape(-1)
-    with store_of(path).mapped(path) as content:
-        start = content.find(pixels[0].tobytes())
-        if not 0 <= start <= len(content) - len(raw):
-            return None
-        in_file = np.frombuffer(content, np.uint8, len(raw), start)
-        equal = all(
-            np.array_equal(in_file[first : first + _COMPARED], raw[first : first + _COMPARED])
-            for first in range(0, len(raw), _COMPARED)
-        )
-        del in_file  # a memory map with a view cannot be closed
-    return start if equal else None
+    return _indexed(partition, root, home / partition) if (home / partition).is_file() else None
 
 
 def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    path = home / _ARCHIVE
-    if not path.is_file():
+    archive = home / _ARCHIVE
+    if not archive.is_file():
         return None
-    inside = PurePosixPath(_FOLDER)
-    files = tars.read_files(path, {inside / partition, inside / _META})
-    if inside / partition not in files:
-        raise BuildError(f"{_TITLE}: {path} lacks {inside / partition}. {_AGAIN}.")
-    if inside / _META in files:
-        _check_meta(io.BytesIO(files[inside / _META]), path / inside / _META)
-    table, _ = _pickled(partition, root, path / inside / partition, io.BytesIO(files[inside / partition]))
-    layout = f"pickle {inside / partition} in {relative(path, root)}"
-    return PartitionIndex(partition, layout, "pickle", table, form="rgb32")
+    piece = _indexed(partition, root, archive / _FOLDER / partition)
+    return dataclasses.replace(piece, hint=_PUBLISHED.difference(archive))
 
 
-def _pickled(partition: str, root: Path, place: Path, file: IO[bytes]) -> tuple[pa.Table, npt.NDArray[np.uint8]]:
-    """Return the index of one pickle and its pixels."""
-    batch = _batch(file, place)
-    pixels = _pixels(batch, place)
+def _indexed(partition: str, root: Path, place: Path) -> PartitionIndex:
+    """Index a pickle, whose two labels of each image must agree."""
+    batch, pixels = _batch(place)
     fine = _labels(batch, "fine_labels", len(pixels), len(classes()), place)
     coarse = _labels(batch, "coarse_labels", len(pixels), len(coarse_classes()), place)
     wrong = np.flatnonzero(_coarse_of_fine()[fine] != coarse)
     if len(wrong):
         row = int(wrong[0])
-        name = list(classes())[int(fine[row])]
-        raise BuildError(
-            f"{_TITLE}: image {row:,} of {place} has the fine label {name}, but the coarse label "
-            f"{coarse_classes()[int(coarse[row])]}. {_AGAIN}."
-        )
-    return position_table(partition, tuple(classes()), fine, relative(place, root)), pixels
+        names = list(classes())[int(fine[row])], coarse_classes()[int(coarse[row])]
+        raise _other(place, f"has the fine label {names[0]}, but the coarse label {names[1]} of image {row:,}")
+    table = position_table(partition, tuple(classes()), fine, relative(place, root))
+    return PartitionIndex(partition, f"pickle {relative(place, root)}", "pickle", table, form="rgb32")
 
 
-def _batch(file: IO[bytes], place: Path) -> dict[str, object]:
-    batch = pickles.load_pickle(_TITLE, file, place)
+def _batch(place: Path) -> tuple[Mapping[str, object], npt.NDArray[np.uint8]]:
+    """Read a pickle, which may be inside the archive (`.../cifar-100-python.tar.gz/cifar-100-python/train`).
+
+    Returns:
+        Its values, and its images as n x 3,072: each row 1,024 bytes of red, of green and of blue.
+    """
+    if place.is_file():
+        with open_buffered(place) as file:
+            batch = pickles.load_pickle(_TITLE, file, place)
+    else:
+        member = PurePosixPath(_FOLDER) / place.name
+        content = tars.read_files(place.parents[1], {member}).get(member)
+        if content is None:
+            raise _other(place.parents[1], f"lacks {member}")
+        batch = pickles.load_pickle(_TITLE, io.BytesIO(content), place)
     if not set(_KEYS) <= set(batch):
         keys = pickles.short_repr(", ".join(sorted(batch)) or "nothing")
-        raise BuildError(
-            f"{_TITLE}: {place} lacks one of {', '.join(_KEYS)} (found: {keys}). "
-            "Give a copy of the python version of CIFAR-100 with --cifar100 (CIFAR-10 has other keys)."
-        )
-    return batch
-
-
-def _pixels(batch: Mapping[str, object], place: Path) -> npt.NDArray[np.uint8]:
-    """Return the images as n x 3,072: each row 1,024 bytes of red, of green and of blue."""
+        raise _other(place, f"lacks one of {', '.join(_KEYS)} (found: {keys}), which CIFAR-10's files lack, too")
     try:
         pixels = pickles.byte_matrix(batch["data"])
-        if pixels.shape[1] != _PIXELS:
+        if pixels.shape[1] != RGB32_BYTES:
             raise ValueError(f"an array of shape {pixels.shape}")
     except ValueError as error:
-        raise BuildError(
-            f"{_TITLE}: the images of {place} are not an array of n x {_PIXELS:,} bytes (found: {error}). {_AGAIN}."
-        ) from error
-    _list_of(batch, "filenames", "file names", len(pixels), place)
-    return pixels
-
-
-def _list_of(batch: Mapping[str, object], key: str, description: str, images: int, place: Path) -> list[Any]:
-    """Return a list of the pickle, which must have an item for each image."""
-    values = batch[key]
-    if isinstance(values, list) and len(values) == images:
-        return values
-    number = f"{len(values):,}" if isinstance(values, list) else "no list of"
-    raise BuildError(f"{_TITLE}: {place} has {images:,} images and {number} {description}. {_AGAIN}.")
+        raise _other(place, f"has no images as an array of n x {RGB32_BYTES:,} bytes (found: {error})") from error
+    return batch, pixels
 
 
 def _labels(batch: Mapping[str, object], key: str, images: int, limit: int, place: Path) -> Int64:
-    labels = _list_of(batch, key, key, images, place)
-    if set(map(type, labels)) - {int} or (labels and not 0 <= min(labels) <= max(labels) < limit):
-        wrong = next(label for label in labels if type(label) is not int or not 0 <= label < limit)
-        raise BuildError(
-            f"{_TITLE}: {pickles.short_repr(wrong)} in the {key} of {place} is not from 0 to {limit - 1}. {_AGAIN}."
-        )
+    """Return a list of the pickle as an array of a label for each image."""
+    labels = batch[key]
+    if not isinstance(labels, list) or len(labels) != images:
+        number = f"{len(labels):,}" if isinstance(labels, list) else "no list of"
+        raise _other(place, f"has {images:,} images and {number} {key}")
+    wrong = next((label for label in labels if type(label) is not int or not 0 <= label < limit), None)
+    if wrong is not None:
+        raise _other(place, f"has {pickles.short_repr(wrong)} in its {key}, which is not from 0 to {limit - 1}")
     return np.array(labels, dtype=np.int64)
 
 
-def _check_meta(file: IO[bytes], place: Path) -> None:
-    """Refuse a copy whose own list orders the classes differently."""
-    meta = pickles.load_pickle(_TITLE, file, place)
-    for key, names in (("fine_label_names", tuple(classes())), ("coarse_label_names", coarse_classes())):
-        listed = meta.get(key)
-        if listed not in ([name.encode() for name in names], list(names)):
-            raise BuildError(
-                f"{_TITLE}: the {key} of {place} are not the {len(names)} names in alphabetical order. {_AGAIN}."
-            )
+def _other(place: Path, problem: str) -> BuildError:
+    return BuildError(
+        f"{_TITLE}: {place} {problem}. Download the archive of the python version again from the owner's page."
+    )
 
 
 def unpack_pickle(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
-    """Yield the pixels of some rows of a pickle; see `builders.sources.unpack`.
-
-    Args:
-        path: the pickle, which may be inside an archive: `.../cifar-100-python.tar.gz/cifar-100-python/train`.
-        rows: ascending row numbers.
-    """
-    if path.is_file():
-        with open_buffered(path) as file:
-            pixels = _pixels(_batch(file, path), path)
-    else:
-        archive = path.parents[1]
-        files = tars.read_files(archive, {PurePosixPath(_FOLDER) / path.name})
-        if not files:
-            raise BuildError(f"{_TITLE}: {path} is no longer there. {_AGAIN}.")
-        (content,) = files.values()
-        pixels = _pixels(_batch(io.BytesIO(content), path), path)
+    """Yield the pixels of some rows of a pickle, which may be inside an archive; see `builders.sources.unpack`."""
+    _, pixels = _batch(path)
     yield from interleaved(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows, path)
 
 

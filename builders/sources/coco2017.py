@@ -1,4 +1,4 @@
-"""COCO 2017's training images, with columns from their instance annotations (`builders.sources.coco_content`).
+"""COCO 2017's training images, with columns from their instance annotations (`builders.sources.coco_annotations`).
 
 The annotations are a file beside the images, `annotations/instances_train2017.json`. The 1,021 images that have none
 are not indexed: nothing is known of them, and mirrors leave them out.
@@ -6,7 +6,6 @@ are not indexed: nothing is known of them, and mirrors leave them out.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,10 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
-from builders.sources.coco_content import COLUMNS, class_codes_of, classes, values_of
-from builders.sources.coco_instances import FETCH, FILE, TITLE, Instances, read_instances
+from builders.sources.coco_annotations import (
+    COLUMNS,
+    FILE,
+    TITLE,
+    Instances,
+    class_codes_of,
+    classes,
+    read_instances,
+    values_of,
+    wrong,
+)
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import parquet
 from builders.sources.readers.folders import class_column, escape_name
@@ -75,35 +82,20 @@ def _indexed(home: Path, files: MatchedFiles | None) -> PartitionIndex | None:
     """Index the images of a copy that its annotations describe."""
     if files is None or not files.rows.num_rows:
         return None
-    files = _ascending(home, files)
     instances = _annotations(home, files.tree.description)
     listed = np.array([image.id for image in instances.images], np.int64)
+    annotated = np.zeros(len(listed), np.bool_)
+    annotated[instances.positions] = True
     numbers = pc.cast(files.groups["number"], pa.int64()).to_numpy()
-    annotated = np.unique(instances.positions)
-    rows = annotated[np.isin(listed[annotated], numbers)]
-    missing = _ids(np.setdiff1d(listed[annotated], numbers))
+    rows = np.minimum(np.searchsorted(listed, numbers), len(listed) - 1)
+    known = listed[rows] == numbers
+    rows = rows[known]
     # What is listed and has no annotation is neither an image of the source nor a stray.
-    known = pa.array(np.isin(numbers, listed))
-    with_rows = pa.array(np.isin(numbers, listed[rows]))
-    selected = files.filter(known, f"its number is not in {FILE}").select(with_rows.filter(known))
+    files = files.filter(pa.array(known), f"its number is not in {FILE}").select(pa.array(annotated[rows]))
+    rows = rows[annotated[rows]]
     columns = {name: values.take(pa.array(rows)) for name, values in values_of(instances).items()}
-    class_ids = class_column(tuple(classes()), class_codes_of(instances)[rows])
-    table = selected.table(class_ids, _ids(listed[rows]), columns)
-    return _IMAGES.partition(_PARTITION, selected, table, missing=missing)
-
-
-def _ascending(home: Path, files: MatchedFiles) -> MatchedFiles:
-    """Return the images sorted by number, and refuse a copy that has one twice."""
-    numbers = files.groups["number"]
-    order = pc.sort_indices(numbers)
-    ascending = numbers.take(order)
-    repeated = pc.equal(ascending[1:], ascending[:-1])
-    if pc.any(repeated).as_py():
-        name = f"{ascending[1:].filter(repeated)[0]}.jpg"
-        raise BuildError(
-            f"{TITLE}: the image {name} is twice in {home} ({files.tree.description}). Remove one of the two."
-        )
-    return dataclasses.replace(files, rows=files.rows.take(order), groups={"number": ascending})
+    table = files.table(class_column(tuple(classes()), class_codes_of(instances)[rows]), _ids(listed[rows]), columns)
+    return _IMAGES.partition(_PARTITION, files, table, missing=_ids(np.setdiff1d(listed[annotated], numbers)))
 
 
 def _ids(numbers: np.ndarray) -> pa.Array:
@@ -121,10 +113,8 @@ def _annotations(home: Path, description: str) -> Instances:
     instances = read_instances(path)
     for image in instances.images:
         if image.file_name != image_name(image.id):
-            raise BuildError(
-                f"{TITLE}: {path} calls the image {image.id} {escape_name(image.file_name)}, not "
-                f"{image_name(image.id)}, so it is of another edition. {FETCH}."
-            )
+            name = escape_name(image.file_name)
+            raise wrong(path, f"calls the image {image.id} {name}, not {image_name(image.id)}, as other editions do")
     return instances
 
 
@@ -179,13 +169,11 @@ COCO2017 = Source(
     expected=expected,
     search=Search(
         (
-            CopyLayout(
-                _PARTITION, f"{_FOLDER}/{_NAME_FORM} beside annotations/{FILE}", functools.partial(_folder, _FOLDER)
-            ),
-            CopyLayout(
-                _PARTITION,
-                f"images/{_FOLDER}/{_NAME_FORM} beside annotations/",
-                functools.partial(_folder, f"images/{_FOLDER}"),
+            *(
+                CopyLayout(
+                    _PARTITION, f"{folder}/{_NAME_FORM} beside annotations/{FILE}", functools.partial(_folder, folder)
+                )
+                for folder in (_FOLDER, f"images/{_FOLDER}")
             ),
             CopyLayout(
                 _PARTITION,

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from builders.sources.base import Expected, Licence, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
@@ -71,17 +70,8 @@ _IMAGES = ClassFolders(
 
 
 def _mirrored(path: Path) -> pa.Array:
-    """Read the names in a Parquet file, which begin with their texture; named labels must agree with them."""
-    shard = parquet.read_shard(_TITLE, path, labelled=False, advice=_ADVICE)
-    names = by_start(shard, classes())
-    if shard.label_names is not None:
-        textures = pc.struct_field(pc.extract_regex(names, r"^(?P<texture>[a-z-]+)/"), "texture")
-        labels = pc.cast(pc.index_in(textures, pa.array(shard.label_names, pa.string())), pa.int64())
-        differ = pc.and_(
-            pc.is_in(textures, pa.array(list(classes()))), pc.fill_null(pc.not_equal(labels, shard.labels), True)
-        )
-        parquet.refuse_rows(_TITLE, path, differ, "the label of {name} does not name its texture", shard)
-    return names
+    """Read the names in a Parquet file, which begin with their texture."""
+    return by_start(parquet.read_shard(_TITLE, path, labelled=False, advice=_ADVICE), classes())
 
 
 DTD = Source(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +25,6 @@ _KEY = "inaturalist"
 _TITLE = "iNaturalist (subset for out-of-distribution detection)"
 _PARTITION = "images"
 _ARCHIVE = "iNaturalist"
-_NAME_FORM = "<32 hexadecimal digits>.jpg"
 _SPLITS = ("train", "validation", "test")
 
 # The address is in the owners' README (deeplearning-wisc/large_scale_ood), which gives neither size nor checksum;
@@ -55,7 +54,7 @@ _IMAGES = Pattern(
     _KEY,
     _TITLE,
     r"(?:.*/)?(?P<id>[0-9a-f]{32}\.jpg)",
-    _NAME_FORM,
+    "<32 hexadecimal digits>.jpg",
     "Take a mirror that kept the file names, or the owners' iNaturalist.tar.gz",
 )
 
@@ -72,6 +71,24 @@ def _indexed(files: MatchedFiles | None) -> PartitionIndex | None:
     codes = pc.index_in(of_image, value_set=pa.array(names, pa.string())).to_numpy()
     return _IMAGES.partition(
         _PARTITION, files, files.table(class_column(names, codes), ids, overlap_columns(_KEY, ids))
+    )
+
+
+def folder_and_archive(
+    pattern: Pattern, archive: str, indexed: Callable[[MatchedFiles | None], PartitionIndex | None]
+) -> tuple[CopyLayout, ...]:
+    """Declare the layouts of an archive of MOS's authors: its images in any folder, and packed."""
+    return (
+        CopyLayout(
+            _PARTITION,
+            f"{archive}/images/{pattern.name_form}, or these files in any folder",
+            lambda root, home: indexed(pattern.in_places(root, home, (f"{archive}/images", "images"))),
+        ),
+        CopyLayout(
+            _PARTITION,
+            f"the archive {archive}.tar.gz (or {archive}.tar, read in place)",
+            lambda root, home: indexed(pattern.in_archive(root, home, archive)),
+        ),
     )
 
 
@@ -111,16 +128,7 @@ INATURALIST = Source(
     expected=expected,
     search=Search(
         (
-            CopyLayout(
-                _PARTITION,
-                f"iNaturalist/images/{_NAME_FORM}, or these files in any folder",
-                lambda root, home: _indexed(_IMAGES.in_places(root, home, ("iNaturalist/images", "images"))),
-            ),
-            CopyLayout(
-                _PARTITION,
-                "the archive iNaturalist.tar.gz (or iNaturalist.tar, read in place)",
-                lambda root, home: _indexed(_IMAGES.in_archive(root, home, _ARCHIVE)),
-            ),
+            *folder_and_archive(_IMAGES, _ARCHIVE, _indexed),
             CopyLayout(
                 _PARTITION,
                 "a Hub mirror's Parquet files with file names (train-*, validation-* or test-*)",

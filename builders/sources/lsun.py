@@ -16,7 +16,6 @@ from builders.sources.formats import lmdb_pages
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.folders import child_names, class_column, escape_name, relative
 from builders.sources.readers.layouts import CopyLayout, Search
-from builders.storage.files import open_regular
 from builders.storage.paths import store_of
 
 _TITLE = "LSUN"
@@ -39,13 +38,8 @@ _PUBLISHED = OwnerFile(
 # The key of an image is 40 hexadecimal digits. The owner's export tool (fyu/lsun, data.py) names files after it, in
 # nested folders of its first six digits unless told otherwise. `save` names the same bytes .jpg.
 _KEY = re.compile(r"[0-9a-f]{40}", re.ASCII)
-_FILE = re.compile(r"([0-9a-f]{40})\.(webp|jpg|png)", re.ASCII)
+_FILE = re.compile(r"(?P<digits>(?:[0-9a-f]/){0,6})(?P<key>[0-9a-f]{40})\.(?P<ending>webp|jpg|png)", re.ASCII)
 _NAMED = "<key>.webp in the folder of the key's first digits"
-_LEVELS = 6
-_DIGITS = frozenset("0123456789abcdef")
-
-# LSUN-FIX, which has a source of its own.
-_FIXED = re.compile(r"correct_resize_\d+\.png", re.ASCII)
 
 # The other databases: `bedroom_train_lmdb`, `church_outdoor_val_lmdb`.
 _OTHER = re.compile(r"\w+_(train|val)_lmdb", re.ASCII)
@@ -63,12 +57,11 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(10_000, {_CLASS: 10_000})}
 
 
-def _source_ids(keys: Sequence[str]) -> pa.Array:
-    return pa.array([f"{_PARTITION}/{key}.webp" for key in keys], pa.string())
-
-
-def _codes(count: int) -> pa.DictionaryArray:
-    return class_column((_CLASS,), np.zeros(count, np.int64))
+def _table(
+    keys: Sequence[str], files: pa.Array, offsets: pa.Array | None = None, sizes: pa.Array | None = None
+) -> pa.Table:
+    ids = pa.array([f"{_PARTITION}/{key}.webp" for key in keys], pa.string())
+    return partition_table(class_column((_CLASS,), np.zeros(len(keys), np.int64)), ids, files, offsets, sizes)
 
 
 def _lmdb(root: Path, path: Path) -> PartitionIndex | None:
@@ -78,33 +71,18 @@ def _lmdb(root: Path, path: Path) -> PartitionIndex | None:
     if _OTHER.fullmatch(name):
         raise OtherDataError(f"{_TITLE}: {path} is the database {name}, not the test set's {_DATABASE}. {_ADVICE}.")
     entries = _entries(path / _DATA)
-    with open_regular(path / _DATA) as file:
-        for number, entry in enumerate(entries):
-            key = entry.key.decode("ascii", "replace")
-            if not _KEY.fullmatch(key):
-                raise OtherDataError(
-                    f"{_TITLE}: the key {key[:50]!a} of {path / _DATA} is not 40 hexadecimal digits. {_ADVICE}."
-                )
-            if number == 0:  # only the first one; the build checks each
-                file.seek(entry.start)
-                start = file.read(min(12, entry.size)) or b""
-                if not _is_image(start):
-                    raise OtherDataError(
-                        f"{_TITLE}: the value of {key} in {path / _DATA} is not a WebP or JPEG image: it starts with "
-                        f"{start[:4]!r}. {_ADVICE}."
-                    )
-    table = partition_table(
-        _codes(len(entries)),
-        _source_ids([entry.key.decode("ascii") for entry in entries]),
+    keys = [entry.key.decode("ascii", "replace") for entry in entries]
+    if other := [key for key in keys if not _KEY.fullmatch(key)]:
+        raise OtherDataError(
+            f"{_TITLE}: the key {other[0][:50]!a} of {path / _DATA} is not 40 hexadecimal digits. {_ADVICE}."
+        )
+    table = _table(
+        keys,
         pa.repeat(pa.scalar(relative(path / _DATA, root), pa.string()), len(entries)),
         pa.array([entry.start for entry in entries], pa.int64()),
         pa.array([entry.size for entry in entries], pa.int64()),
     )
     return PartitionIndex(_PARTITION, f"database {relative(path, root)}", "span", table)
-
-
-def _is_image(start: bytes) -> bool:
-    return (start[:4] == b"RIFF" and start[8:] == b"WEBP") or start[:3] == b"\xff\xd8\xff"
 
 
 def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
@@ -128,57 +106,26 @@ def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
 
 
 def _images(root: Path, folder: Path) -> PartitionIndex | None:
-    if not folder.is_dir():
+    """Index exported images, in one folder or in nested ones that are named by the first digits of the keys."""
+    names = child_names(folder) if folder.is_dir() else []
+    if not any(_FILE.fullmatch(name) or re.fullmatch("[0-9a-f]", name) for name in names):
         return None
-    store_of(folder).list_below(folder)
-    files, strays = _walk(root, folder, "")
-    if not files:
-        _refuse_fixed(folder)
-        return None
-    names = [file.rpartition("/")[2] for file in files]
-    table = partition_table(
-        _codes(len(names)), _source_ids([name.partition(".")[0] for name in names]), pa.array(files, pa.string())
-    )
-    saved = sorted({name.partition(".")[2] for name in names} - {"webp"})
-    other_formats = f", some as {' and '.join(saved)}" if saved else ""
-    return PartitionIndex(
-        _PARTITION, f"image files in {relative(folder, root)}{other_formats}", "file", table, tuple(strays)
-    )
-
-
-def _refuse_fixed(folder: Path) -> None:
-    """Refuse LSUN-FIX, whose images are made of LSUN's training sets and do not carry the keys of the test set."""
-    fixed = [name for name in child_names(folder) if _FIXED.fullmatch(name)]
-    if fixed:
-        raise OtherDataError(
-            f"{_TITLE}: {folder} holds {len(fixed):,} images of LSUN-FIX such as {fixed[0]}, which its authors made "
-            f"of {_TITLE}'s training sets, and not the test set. {_ADVICE}."
-        )
-
-
-def _walk(root: Path, folder: Path, digits: str) -> tuple[list[str], list[Stray]]:
-    """Return the images and the strays in a folder and its subfolders, which are named by the next digit of the keys.
-
-    Args:
-        root: the folder that the paths are relative to.
-        folder: the folder to search.
-        digits: the first digits of the keys there, given by the folders above.
-    """
-    prefix = "" if folder == root else relative(folder, root) + "/"
-    files: list[str] = []
-    strays: list[Stray] = []
-    for name in child_names(folder):
-        match = _FILE.fullmatch(name)
-        if match and match[1].startswith(digits):
-            files.append(prefix + name)
-        elif name in _DIGITS and len(digits) < _LEVELS and (folder / name).is_dir():
-            inner_files, inner_strays = _walk(root, folder / name, digits + name)
-            files += inner_files
-            strays += inner_strays
+    prefix = "" if folder == root else f"{relative(folder, root)}/"
+    files, keys, endings, strays = [], [], set(), []
+    for path in sorted(store_of(folder).files_below(folder)):
+        match = _FILE.fullmatch(path)
+        if match and match["key"].startswith(match["digits"].replace("/", "")):
+            files.append(prefix + path)
+            keys.append(match["key"])
+            endings.add(match["ending"])
         else:
-            reason = "a folder" if (folder / name).is_dir() else f"not named {_NAMED}"
-            strays.append(Stray(prefix + escape_name(name), reason))
-    return files, strays
+            strays.append(Stray(prefix + escape_name(path), f"not named {_NAMED}"))
+    if not files:
+        return None
+    saved = sorted(endings - {"webp"})
+    other_formats = f", some as {' and '.join(saved)}" if saved else ""
+    layout = f"image files in {relative(folder, root)}{other_formats}"
+    return PartitionIndex(_PARTITION, layout, "file", _table(keys, pa.array(files, pa.string())), tuple(strays))
 
 
 LSUN = Source(

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.editions import sampled_sizes
+from builders.sources.lsun import LSUN
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import class_column
 from builders.sources.readers.layouts import CopyLayout, Search
@@ -69,38 +70,23 @@ def _folder(root: Path, home: Path) -> PartitionIndex | None:
     files = _IMAGES.in_places(root, home)
     if files is None:
         return None
-    _refuse_imagenet(home)
+    # ImageNet-FIX of the same authors has files of the same names.
+    if _IMAGENET_FIX.match(" ".join(home.resolve().parts[-2:])):
+        raise _other(home, "holds ImageNet-FIX by its name; the files of both sets have the same names")
     numbers = pc.cast(files.groups["number"], pa.int64())
     scenes = pc.divide(numbers, _OF_A_SCENE).to_numpy()
     piece = _IMAGES.partition(_PARTITION, files, files.table(class_column(SCENES, scenes), files.groups["id"]))
-    _refuse_other_sizes(root, home, piece)
+    # A few images are looked at here, and each that the build takes.
+    for width, height in sampled_sizes(root, piece):
+        if (width, height) != (_SIDE, _SIDE):
+            sizes = f"{width:,} x {height:,} pixels, and those of {_TITLE} have {_SIDE} x {_SIDE}"
+            raise _other(home, f"has images of {sizes}")
     place = piece.layout.removeprefix("image files in ")
-    return dataclasses.replace(piece, layout=f"CSI's images in {place}", hint=_first_gap(numbers))
+    return dataclasses.replace(piece, layout=f"CSI's images in {place}")
 
 
-def _refuse_imagenet(home: Path) -> None:
-    """Refuse ImageNet-FIX of the same authors, whose files have the same names."""
-    if _IMAGENET_FIX.match(" ".join(home.resolve().parts[-2:])):
-        raise OtherDataError(
-            f"{_TITLE}: {home} holds ImageNet-FIX by its name; the files of both sets have the same names. Give the "
-            f"folder of {_TITLE} with --{_KEY}."
-        )
-
-
-def _refuse_other_sizes(root: Path, home: Path, piece: PartitionIndex) -> None:
-    """Refuse images that are not 32 x 32, by a few of them; the build looks at each that it takes."""
-    wrong_size = next((size for size in sampled_sizes(root, piece) if size != (_SIDE, _SIDE)), None)
-    if wrong_size is not None:
-        raise OtherDataError(
-            f"{_TITLE}: {home} has images of {wrong_size[0]:,} x {wrong_size[1]:,} pixels, and those of {_TITLE} have "
-            f"{_SIDE} x {_SIDE}. Give the authors' folder with --{_KEY}."
-        )
-
-
-def _first_gap(numbers: pa.Array) -> str:
-    """Name the first number without an image; an empty text if there are all."""
-    missing = sorted(set(range(_OF_A_SCENE * len(SCENES))).difference(numbers.to_pylist()))
-    return f"the first number without an image is {missing[0]}" if missing else ""
+def _other(home: Path, problem: str) -> OtherDataError:
+    return OtherDataError(f"{_TITLE}: {home} {problem}. Give the authors' folder with --{_KEY}.")
 
 
 LSUN_FIX = Source(
@@ -123,12 +109,8 @@ LSUN_FIX = Source(
   year = {2020}
 }
 
-@article{yu2015lsun,
-  title = {{LSUN}: Construction of a Large-scale Image Dataset using Deep Learning with Humans in the Loop},
-  author = {Yu, Fisher and Seff, Ari and Zhang, Yinda and Song, Shuran and Funkhouser, Thomas and Xiao, Jianxiong},
-  journal = {arXiv preprint arXiv:1506.03365},
-  year = {2015}
-}""",
+"""
+    + LSUN.citation,
     obtain=Obtain(
         "https://github.com/alinlab/CSI",
         "download LSUN_fix with the link in section 1 of its README and unpack it",

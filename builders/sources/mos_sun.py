@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from builders.sources.base import Expected, PartitionIndex, PixelSizes, Source
+from builders.sources.inaturalist import folder_and_archive
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.folders import class_column
-from builders.sources.readers.layouts import CopyLayout, Search
+from builders.sources.readers.layouts import Search
 from builders.sources.readers.patterns import MatchedFiles, Pattern
 from builders.sources.sun397 import SUN397
 from taxonomy import lists
@@ -27,7 +28,6 @@ _TITLE = "SUN (subset for out-of-distribution detection)"
 _PARTITION = "images"
 _CLASS = "unlabelled"
 _ARCHIVE = "SUN"
-_NAME_FORM = "sun_<16 letters>.jpg"
 
 # The address is in the owners' README (deeplearning-wisc/large_scale_ood), which gives neither size nor checksum;
 # another project's loader checks the MD5.
@@ -53,7 +53,7 @@ def expected() -> Mapping[str, Expected]:
 
 
 _IMAGES = Pattern(
-    _KEY, _TITLE, r"(?:.*/)?(?P<id>sun_[a-z]{16}\.jpg)", _NAME_FORM, f"Take the owners' {_PUBLISHED.name}"
+    _KEY, _TITLE, r"(?:.*/)?(?P<id>sun_[a-z]{16}\.jpg)", "sun_<16 letters>.jpg", f"Take the owners' {_PUBLISHED.name}"
 )
 
 
@@ -77,19 +77,6 @@ MOS_SUN = Source(
     obtain=Obtain.packed("https://github.com/deeplearning-wisc/large_scale_ood", _PUBLISHED),
     classes=classes,
     expected=expected,
-    search=Search(
-        (
-            CopyLayout(
-                _PARTITION,
-                f"SUN/images/{_NAME_FORM}, or these files in any folder",
-                lambda root, home: _indexed(_IMAGES.in_places(root, home, (f"{_ARCHIVE}/images", "images"))),
-            ),
-            CopyLayout(
-                _PARTITION,
-                "the archive SUN.tar.gz (or SUN.tar, read in place)",
-                lambda root, home: _indexed(_IMAGES.in_archive(root, home, _ARCHIVE)),
-            ),
-        )
-    ),
+    search=Search(folder_and_archive(_IMAGES, _ARCHIVE, _indexed)),
     pixel_sizes=PixelSizes(),
 )

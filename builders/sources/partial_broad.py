@@ -12,8 +12,7 @@ the Hub's copy nor the paper names them.
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,6 @@ from builders.sources.obtain import Mirror, Obtain
 from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers.folders import relative
 from builders.sources.readers.layouts import Search, alike
-from builders.storage.files import read_regular
 from taxonomy import tables
 
 _KEY = "partial_broad"
@@ -41,10 +39,6 @@ _ADVICE = "Download ServiceNow/PartialBROAD from the Hub again"
 
 _FILE_NAME = r"^(?:.*/)?ILSVRC2012_val_(?P<number>[0-9]{8})(?:_(?P<wnid>n[0-9]{8}))?\.JPEG$"
 _HASH = r"^(?:[0-9a-f]{64}|none)$"
-_COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
-_NOTE_BYTES = 64 * 1024
-_LEVELS_UP = 4
-"""Folders above a file in which the Hub's client may have noted its commit; the file itself is in data/."""
 
 
 @functools.cache
@@ -73,28 +67,7 @@ def _partition(partition: str, root: Path, home: Path) -> PartitionIndex | None:
         stems = pa.array([f"{number:05d}" for number in range(table.num_rows)], pa.string())
     ids = pc.binary_join_element_wise(pa.scalar(partition), stems, "/")
     table = table.set_column(table.column_names.index("source_id"), "source_id", ids)
-    layout = f"Parquet files in {relative(files[0].parent, root)}{_revision(files)}"
-    return PartitionIndex(partition, layout, "parquet", table)
-
-
-def _revision(files: Sequence[Path]) -> str:
-    """Describe the Hub revision of some files; empty if the Hub's client noted none beside them."""
-    commits = sorted({commit for path in files if (commit := _commit(path))})
-    return f", revision {' and '.join(commits)}" if commits else ""
-
-
-def _commit(path: Path) -> str:
-    """Return a file's commit: from its folder in the client's cache, or from the client's note in another folder."""
-    parts = path.absolute().parts
-    for place, name in enumerate(parts[:-1]):
-        if name == "snapshots" and _COMMIT.fullmatch(parts[place + 1]):
-            return parts[place + 1]
-    for home in list(path.parents)[:_LEVELS_UP]:
-        note = home / ".cache" / "huggingface" / "download" / f"{path.relative_to(home).as_posix()}.metadata"
-        if note.is_file():
-            first = read_regular(note, _NOTE_BYTES).partition(b"\n")[0].decode("ascii", "replace")
-            return first if _COMMIT.fullmatch(first) else ""
-    return ""
+    return PartitionIndex(partition, f"Parquet files in {relative(files[0].parent, root)}", "parquet", table)
 
 
 def _shard(root: Path, path: Path, *, ciphers: bool) -> pa.Table:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,22 +16,40 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from builders.errors import BuildError, one_line
-from builders.sources import places365_mirrors
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source, Stray
+from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source, Stray
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.places365_names import TITLE, classes, easy_names, flattened, spelled
+from builders.sources.readers import parquet
 from builders.sources.readers.class_folders import ClassFolders
 from builders.sources.readers.folders import child_names, class_column, relative, with_prefix
+from builders.sources.readers.label_names import with_label_folders
 from builders.sources.readers.layouts import CopyLayout, Search, alike
 from builders.sources.readers.patterns import MatchedFiles, Pattern
 from builders.storage.files import open_buffered, require_regular
+from taxonomy import tables
 
+_KEY = "places365"
+_TITLE = "Places365-Standard"
+_PARTITIONS = ("train", "val")
 _NAME_FORMS = {"train": "<8 digits>.jpg", "val": "Places365_val_<8 digits>.jpg"}
-_NAME_FORMS["mos"] = f"<category>_{_NAME_FORMS['train']} or {_NAME_FORMS['val']}"
-_CATEGORIES = "categories_places365.txt"
-_TRAIN_LIST = "places365_train_standard.txt"
-_VAL_LIST = "places365_val.txt"
+_EITHER = f"<category>_{_NAME_FORMS['train']} or {_NAME_FORMS['val']}"
 _LIST_FOLDER = "filelist_places365-standard"
+_LISTS = {"train": "places365_train_standard.txt", "val": "places365_val.txt"}
+_OTHER_LIST = "Take the list of Places365-Standard"
+
+# The editions of the images: resized to 256 x 256, or with the shorter side above 512. Both have the same ids. Folders
+# of the training images are those that the archives unpack to, and torchvision's names for them.
+_EDITIONS = {
+    "256 px": ("data_256", "data_256_standard", "val_256"),
+    "large": ("data_large", "data_large_standard", "val_large"),
+}
+
+# The columns of Andron00e/Places365-custom are image, image_file_path and labels; its one split has 1.84 million rows,
+# as many as training and validation images together. The split of dpdl-benchmark/Places365-Validation is named train.
+_SPLITS = ("train", "validation", "val")
+_ADVICE = (
+    "Take Andron00e/Places365-custom, which has file names in the column image_file_path "
+    "(dpdl-benchmark/Places365-Validation may have none), or the owners' archives, unpacked"
+)
 
 # Sizes and SHA-256 are those of tensorflow/datasets (url_checksums/places365_small.txt), MD5 those that torchvision
 # (datasets/places365.py) checks. Both have plain addresses; the owners' page asks to agree to terms first.
@@ -58,18 +75,10 @@ _FILES = (
 )
 
 
-@dataclass(frozen=True)
-class _Edition:
-    """An edition of the images: resized to 256 x 256, or with the shorter side above 512. Both have the same ids."""
-
-    name: str
-    train: tuple[str, ...]
-    val: str
-
-
-# The folders that the archives unpack to, and torchvision's names for them (`data_..._standard`).
-_SMALL = _Edition("256 px", ("data_256", "data_256_standard"), "val_256")
-_LARGE = _Edition("large", ("data_large", "data_large_standard"), "val_large")
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the names by category, in label order."""
+    return {row.category: row.name for row in tables.places365()}
 
 
 @functools.cache
@@ -86,110 +95,120 @@ def expected() -> Mapping[str, Expected]:
     }
 
 
-def _images(partition: str, name: str, prefix: Callable[[str], str]) -> ClassFolders:
+def flattened(category: str) -> str:
+    """Return a category's name as a folder name of the easy format, which has no nested folders."""
+    return category.replace("/", "-").replace("_", "-")
+
+
+@functools.cache
+def _spelled() -> Mapping[str, str]:
+    """Return the category by each flattened spelling: the category with and without its first slash, and the name."""
+    return {flattened(category[start:]): category for start in (0, 1, 3) for category in classes()}
+
+
+def _category_of(folder: str) -> str | None:
+    return _spelled().get(flattened(folder))
+
+
+def _images(partition: str, pattern: str, name_form: str) -> ClassFolders:
     return ClassFolders(
-        Pattern("places365", TITLE, rf"(?:(?P<class_id>.*)/)?(?P<file>{name})\.jpg", _NAME_FORMS[partition]),
+        Pattern(_KEY, _TITLE, rf"(?:{pattern})\.jpg", name_form, _ADVICE),
         partition,
         classes,
-        name_form=lambda _: _NAME_FORMS[partition],
+        name_form=lambda _: name_form,
         child="a category folder",
-        class_of=lambda folder: spelled().get(flattened(folder)),
-        prefix=prefix,
+        class_of=_category_of,
+        prefix={"train": "train{}/".format, "val": lambda _: "val/"}[partition],
         ending=".jpg",
     )
 
 
 _IMAGES = {
-    "train": _images("train", "[0-9]{8}", "train{}/".format),
-    "val": _images("val", "Places365_val_[0-9]{8}", lambda _: "val/"),
+    "train": _images("train", "(?:(?P<class_id>.*)/)?(?P<file>[0-9]{8})", _NAME_FORMS["train"]),
+    "val": _images("val", "(?:(?P<class_id>.*)/)?(?P<file>Places365_val_[0-9]{8})", _NAME_FORMS["val"]),
 }
 
-_MOS = dataclasses.replace(
-    _IMAGES["train"],
-    pattern=Pattern(
-        "places365",
-        TITLE,
-        r"(?:.*/)?(?:(?P<class_id>[a-z]_[a-z_]+)_(?P<file>[0-9]{8})|(?P<file_again>Places365_val_[0-9]{8}))\.jpg",
-        _NAME_FORMS["mos"],
-    ),
-    name_form=lambda _: _NAME_FORMS["mos"],
+_MIRROR = Pattern(
+    _KEY,
+    _TITLE,
+    r"(?:.*/)?(?P<class_id>[^/]+)/(?P<file>(?P<val>Places365_val_)?[0-9]{8})\.jpg",
+    "00000001.jpg or Places365_val_00000001.jpg",
+    _ADVICE,
+)
+
+_NONE = pa.array([], pa.string())
+
+_MOS = _images(
+    "train",
+    "(?:.*/)?(?:(?P<class_id>[a-z]_[a-z_]+)_(?P<file>[0-9]{8})|(?P<file_again>Places365_val_[0-9]{8}))",
+    _EITHER,
 )
 """Images of MOS's archive, which lie in one folder and have their category in their names, such as b_badlands."""
 
 
-def _train_tree(edition: _Edition, root: Path, home: Path) -> PartitionIndex | None:
-    for folder in (home / name for name in edition.train):
+def _train_tree(edition: str, root: Path, home: Path) -> PartitionIndex | None:
+    for folder in (home / name for name in _EDITIONS[edition][:2]):
         categories = [c[1:] for c in classes() if (folder / c[1:]).is_dir()] if folder.is_dir() else []
         if categories:
-            return _scanned("train", root, home, folder, categories, _layout(edition, relative(folder, root), home))
+            return _scanned("train", root, home, folder, categories, f"{edition} edition")
     return None
 
 
 def _easy(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     folder = home / partition
-    names = [name for name in child_names(folder) if flattened(name) in easy_names()] if folder.is_dir() else []
-    if not names:
-        return None
-    return _scanned(partition, root, home, folder, names, f"easy format, {relative(folder, root)}")
+    names = [name for name in child_names(folder) if _category_of(name)] if folder.is_dir() else []
+    return _scanned(partition, root, home, folder, names, "easy format") if names else None
 
 
-def _scanned(
-    partition: str, root: Path, home: Path, place: Path, folders: Sequence[str], layout: str
-) -> PartitionIndex:
-    """Index category folders; where the partition's list is there, images that it lacks are left out."""
-    piece = dataclasses.replace(_IMAGES[partition].in_folders(root, place, folders), layout=layout)
-    listing = _find_list(root, home, {"train": _TRAIN_LIST, "val": _VAL_LIST}[partition])
+def _scanned(partition: str, root: Path, home: Path, place: Path, folders: Sequence[str], form: str) -> PartitionIndex:
+    """Index category folders.
+
+    Where the partition's list is there, images that it lacks are left out: Places365-Challenge has the same folders
+    with four times the images.
+    """
+    piece = _IMAGES[partition].in_folders(root, place, folders)
+    piece = dataclasses.replace(piece, layout=f"{form}, {relative(place, root)}")
+    listing = _find_list(root, home, _LISTS[partition])
     if listing is None:
         return piece
-    ids, labels = _listed(listing, partition)
-    table, unlisted, missing = _compared(piece.table, ids)
-    strays = (*(Stray(name, f"not in {listing.name}") for name in unlisted), *piece.strays)
-    counts = dict(zip(classes(), np.bincount(labels, minlength=len(classes())).tolist(), strict=True))
-    return dataclasses.replace(piece, table=table, strays=strays, missing=missing, listed=counts)
-
-
-def _compared(table: pa.Table, listed: pa.Array) -> tuple[pa.Table, list[str], pa.Array]:
-    """Keep the listed images: Places365-Challenge has the same folders with four times the images."""
-    ids = table["source_id"].combine_chunks()
-    missing = listed.filter(pc.invert(pc.is_in(listed, ids)))
-    if len(listed) - len(missing) == len(ids):
-        return table, [], missing
+    listed, labels = _listed(listing, partition)
+    ids = piece.table["source_id"].combine_chunks()
     is_listed = pc.is_in(ids, listed)
-    unlisted = table.filter(pc.invert(is_listed))["file"].to_pylist()
-    return table.filter(is_listed), unlisted, missing
+    unlisted = piece.table.filter(pc.invert(is_listed))["file"].to_pylist()
+    return dataclasses.replace(
+        piece,
+        table=piece.table.filter(is_listed) if unlisted else piece.table,
+        strays=(*(Stray(name, f"not in {listing.name}") for name in unlisted), *piece.strays),
+        missing=listed.filter(pc.invert(pc.is_in(listed, ids))),
+        listed=dict(zip(classes(), np.bincount(labels, minlength=len(classes())).tolist(), strict=True)),
+    )
 
 
-def _val_flat(edition: _Edition, root: Path, home: Path) -> PartitionIndex | None:
-    folder = home / edition.val
-    if not folder.is_dir():
+def _val_flat(edition: str, root: Path, home: Path) -> PartitionIndex | None:
+    folder = home / _EDITIONS[edition][2]
+    files = _IMAGES["val"].pattern.in_folders(root, folder) if folder.is_dir() else None
+    if files is None or not files.rows.num_rows:
         return None
-    files = _IMAGES["val"].pattern.in_folders(root, folder)
-    if not files.rows.num_rows:
-        return None
-    piece, listed = _by_list(root, home, files)
-    missing = listed.filter(pc.invert(pc.is_in(listed, piece.table["source_id"].combine_chunks())))
-    return dataclasses.replace(piece, layout=_layout(edition, relative(folder, root), home), missing=missing)
+    return dataclasses.replace(_by_list(root, home, files), layout=f"{edition} edition, {relative(folder, root)}")
 
 
-def _by_list(root: Path, home: Path, files: MatchedFiles) -> tuple[PartitionIndex, pa.Array]:
-    """Index validation images, whose categories only the owners' list says; also returns all ids of the list."""
-    place, listing = files.tree.place, _find_list(root, home, _VAL_LIST)
+def _by_list(root: Path, home: Path, files: MatchedFiles) -> PartitionIndex:
+    """Index validation images, whose categories only the owners' list says."""
+    place, listing = files.tree.place, _find_list(root, home, _LISTS["val"])
     if listing is None:
         raise BuildError(
-            f"{TITLE}: the categories of the flat validation images in {place} are unknown: {_VAL_LIST} is neither "
-            f"in {home} nor in {home / _LIST_FOLDER}. Unpack {_LIST_FOLDER}.tar there."
+            f"{_TITLE}: the categories of the flat validation images in {place} are unknown: {_LISTS['val']} is "
+            f"neither in {home} nor in {home / _LIST_FOLDER}. Unpack {_LIST_FOLDER}.tar there."
         )
-    _check_categories(root, home)
     listed, labels = _listed(listing, "val")
     ids = pc.binary_join_element_wise("val/", files.groups["file"], ".jpg", "")
     rows = pc.index_in(ids, listed)
     if rows.null_count:
-        raise BuildError(
-            f"{TITLE}: {listing} has no line for {files.groups['file'].filter(pc.is_null(rows))[0]}.jpg in {place}. "
-            "Take the list of Places365-Standard."
-        )
+        name = files.groups["file"].filter(pc.is_null(rows))[0]
+        raise BuildError(f"{_TITLE}: {listing} has no line for {name}.jpg in {place}. {_OTHER_LIST}.")
     column = class_column(tuple(classes()), labels.take(rows).to_numpy())
-    return _IMAGES["val"].pattern.partition("val", files, files.table(column, ids)), listed
+    missing = listed.filter(pc.invert(pc.is_in(listed, ids)))
+    return _IMAGES["val"].pattern.partition("val", files, files.table(column, ids), missing=missing)
 
 
 def _mos(partition: str, root: Path, home: Path) -> PartitionIndex | None:
@@ -198,18 +217,43 @@ def _mos(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     files = pattern.in_archive(root, home, "Places") or pattern.in_places(root, home, ("Places/images", "images"))
     if files is None:
         return None
-    of_partition = pc.not_equal if partition == "train" else pc.equal
-    files = files.select(of_partition(files.groups["class_id"], ""))
+    has_category = pc.not_equal(files.groups["class_id"], "")
+    files = files.select(has_category if partition == "train" else pc.invert(has_category))
     if not files.rows.num_rows:
         return None
-    return _MOS.index(files) if partition == "train" else _by_list(root, home, files)[0]
+    # Of the list nothing is missing here: the archive has 178 of its images.
+    return (
+        _MOS.index(files) if partition == "train" else dataclasses.replace(_by_list(root, home, files), missing=_NONE)
+    )
 
 
-def _layout(edition: _Edition, place: str, home: Path) -> str:
-    """Describe the layout; where both editions are there, it names the folders of the large one as not used."""
-    large = [name for name in (*_LARGE.train, _LARGE.val) if (home / name).is_dir()]
-    unused = f"; {' and '.join(large)} not used" if large and edition is _SMALL else ""
-    return f"{edition.name} edition, {place}{unused}"
+def _mirror(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+    """Index a partition in the Parquet files of a mirror, of which one set may hold both."""
+    files = _MIRROR.in_parquet(root, home, _SPLITS, _names_in)
+    if files is None:
+        return None
+    is_val = pc.not_equal(files.groups["val"], "")
+    piece = _IMAGES[partition].index(files.select(is_val if partition == "val" else pc.invert(is_val)))
+    if not piece.table.num_rows:
+        raise OtherDataError(
+            f"{_TITLE}: the {files.tree.description} of {root} hold no images of the partition {partition}. Give a "
+            f"mirror that has them with --{_KEY}."
+        )
+    return piece
+
+
+def _names_in(path: Path) -> pa.Array:
+    """Read the names of a mirror's images, with the folder that their label names; else they must have their own."""
+    shard = parquet.read_shard(_TITLE, path, labelled=False, advice=_ADVICE)
+    if shard.label_names is not None:
+        return with_label_folders(_TITLE, _KEY, shard, lambda name: flattened(name) if _category_of(name) else None)
+    parts = pc.struct_field(pc.extract_regex(shard.names, r"^(?:.*/)?(?P<folder>[^/]+)/[^/]+$"), "folder")
+    folders = parts.dictionary_encode()
+    known = pa.array([_category_of(folder) is not None for folder in folders.dictionary.to_pylist()], pa.bool_())
+    unknown = pc.invert(pc.fill_null(known.take(folders.indices), False))
+    problem = "{name} is in no category's folder, and label numbers without names may be in any order"
+    parquet.refuse_rows(_TITLE, path, unknown, problem, shard, _ADVICE)
+    return shard.names
 
 
 def _find_list(root: Path, home: Path, name: str) -> Path | None:
@@ -220,53 +264,30 @@ def _find_list(root: Path, home: Path, name: str) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _read_list(path: Path) -> pa.Table:
+def _listed(path: Path, partition: str) -> tuple[pa.Array, pa.Array]:
+    """Return the ids and labels of a list of the development kit."""
     options = pacsv.ParseOptions(delimiter=" ", quote_char=False)
     columns = pacsv.ReadOptions(column_names=["name", "label"])
     types = pacsv.ConvertOptions(column_types={"name": pa.string(), "label": pa.int32()}, null_values=[])
     require_regular(path)
     try:
         with open_buffered(path) as file:
-            return pacsv.read_csv(file, columns, options, types).combine_chunks()
+            names, labels = pacsv.read_csv(file, columns, options, types).combine_chunks().columns
     except pa.ArrowInvalid as error:
         raise BuildError(
-            f"{TITLE}: {path} has lines other than a name and a number ({one_line(error)}). Unpack "
+            f"{_TITLE}: {path} has lines other than a name and a number ({one_line(error)}). Unpack "
             f"{_LIST_FOLDER}.tar again."
         ) from error
-
-
-def _listed(path: Path, partition: str) -> tuple[pa.Array, pa.Array]:
-    """Return the ids and labels of a list of the development kit."""
-    table = _read_list(path)
-    names, labels = table["name"].combine_chunks(), table["label"].combine_chunks()
-    in_range = pc.and_(pc.greater_equal(labels, 0), pc.less(labels, len(classes())))
-    if not pc.all(in_range).as_py():
+    names, labels = names.combine_chunks(), labels.combine_chunks()
+    if not pc.all(pc.and_(pc.greater_equal(labels, 0), pc.less(labels, len(classes())))).as_py():
         raise BuildError(
-            f"{TITLE}: {path} has labels outside 0 to {len(classes()) - 1}, up to {pc.max(labels)}. Take the list of "
-            "Places365-Standard."
+            f"{_TITLE}: {path} has labels outside 0 to {len(classes()) - 1}, up to {pc.max(labels)}. {_OTHER_LIST}."
         )
     repeated = pc.value_counts(names)
     repeated = repeated.filter(pc.greater(repeated.field("counts"), 1))
     if len(repeated):
-        raise BuildError(
-            f"{TITLE}: {path} lists {one_line(repeated[0]['values'])} more than once. Take the list of "
-            "Places365-Standard."
-        )
+        raise BuildError(f"{_TITLE}: {path} lists {one_line(repeated[0]['values'])} more than once. {_OTHER_LIST}.")
     return with_prefix({"train": "train", "val": "val/"}[partition], names), labels
-
-
-def _check_categories(root: Path, home: Path) -> None:
-    path = _find_list(root, home, _CATEGORIES)
-    if path is None:
-        return
-    listed = dict(zip(*(column.to_pylist() for column in _read_list(path).columns), strict=True))
-    expected = {category: number for number, category in enumerate(classes())}
-    if listed != expected:
-        difference = min(set(listed.items()) ^ set(expected.items()))
-        raise BuildError(
-            f"{TITLE}: {path} does not list its 365 categories: of {len(listed)}, {one_line(difference[0])} "
-            f"{difference[1]} differs. Take the list of Places365-Standard."
-        )
 
 
 class _OneEdition(Search):
@@ -274,19 +295,18 @@ class _OneEdition(Search):
 
     def scan(self, source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
         pieces = super().scan(source, root, partitions)
-        large = [piece for piece in pieces if piece.layout.startswith(_LARGE.name)]
-        if large and len(large) < len(pieces):
+        if len({piece.layout.startswith("large") for piece in pieces}) > 1:
             layouts = " and ".join(f"{piece.partition} as {piece.layout}" for piece in pieces)
             raise BuildError(
-                f"{TITLE}: {root} has its partitions in different editions: {layouts}. Add the missing part of one of "
-                "the two editions."
+                f"{_TITLE}: {root} has its partitions in different editions: {layouts}. Add the missing "
+                "part of one of the two editions."
             )
         return pieces
 
 
 PLACES365 = Source(
-    key="places365",
-    title=TITLE,
+    key=_KEY,
+    title=_TITLE,
     edition="Places365-Standard (2016)",
     licence=Licence(
         name="none; copyright of the image owners",
@@ -312,35 +332,37 @@ PLACES365 = Source(
         files=_FILES,
         mirror=Mirror(
             "hf://datasets/Andron00e/Places365-custom",
-            dict.fromkeys(("train", "val"), (places365_mirrors.SPLITS,)),
+            dict.fromkeys(_PARTITIONS, (_SPLITS,)),
         ),
     ),
     classes=classes,
     expected=expected,
     search=_OneEdition(
         (
-            CopyLayout(
-                "train",
-                "data_256/a/airfield/<8 digits>.jpg (or data_256_standard/)",
-                functools.partial(_train_tree, _SMALL),
+            *(
+                layout
+                for edition, (folder, of_torchvision, val) in _EDITIONS.items()
+                for layout in (
+                    CopyLayout(
+                        "train",
+                        f"{folder}/a/airfield/<8 digits>.jpg (or {of_torchvision}/)",
+                        functools.partial(_train_tree, edition),
+                    ),
+                    CopyLayout("val", f"{val}/ with {_LISTS['val']}", functools.partial(_val_flat, edition)),
+                )
             ),
-            CopyLayout("train", "the easy format train/<category>/<8 digits>.jpg", functools.partial(_easy, "train")),
-            CopyLayout(
-                "train",
-                "data_large/a/airfield/<8 digits>.jpg (or data_large_standard/)",
-                functools.partial(_train_tree, _LARGE),
+            *(
+                CopyLayout(
+                    partition,
+                    f"the easy format {partition}/<category>/{_NAME_FORMS[partition]}",
+                    functools.partial(_easy, partition),
+                )
+                for partition in _PARTITIONS
             ),
-            CopyLayout("val", f"val_256/ with {_VAL_LIST}", functools.partial(_val_flat, _SMALL)),
-            CopyLayout(
-                "val", "the easy format val/<category>/Places365_val_<8 digits>.jpg", functools.partial(_easy, "val")
-            ),
-            CopyLayout("val", f"val_large/ with {_VAL_LIST}", functools.partial(_val_flat, _LARGE)),
             *alike(
-                ("train", "val"),
-                ("a Hub mirror's data/train-*.parquet with file names", places365_mirrors.index_mirror),
-            ),
-            *alike(
-                ("train", "val"), (f"MOS's Places.tar.gz (or Places.tar), or Places/images/, with {_VAL_LIST}", _mos)
+                _PARTITIONS,
+                ("a Hub mirror's data/train-*.parquet with file names", _mirror),
+                (f"MOS's Places.tar.gz (or Places.tar), or Places/images/, with {_LISTS['val']}", _mos),
             ),
         )
     ),

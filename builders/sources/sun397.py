@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from builders.errors import BuildError, one_line
+from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.class_folders import ClassFolders
@@ -18,20 +18,18 @@ from builders.sources.readers.folders import child_names, escape_name
 from builders.sources.readers.label_names import by_label
 from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import Pattern
-from builders.storage.text_files import read_text_lines
+from builders.storage.paths import store_of
 from taxonomy import tables
 
 _KEY = "sun397"
 _TITLE = "SUN397"
 _PARTITION = "images"
 _FOLDER = "SUN397"
-_CLASS_LIST = "ClassName.txt"
 _FLAG = f"Give a copy of SUN397 with --{_KEY}"
 
 # All names have this form, even those of images that are not JPEG: the owners' page says that they are in jpg, png or
 # gif format, and mmpretrain (datasets/sun397.py) lists 119 images whose content differs from their extension.
 _NAME = r"sun_[a-z]+\.jpg"
-_IMAGE = re.compile(_NAME, re.ASCII)
 _NAME_FORM = "sun_<letters>.jpg"
 
 # Mirrors divide the images. The one on Kaggle (sun397-50-50) has the 50 training and 50 test images a class of one of
@@ -48,8 +46,6 @@ _PUBLISHED = OwnerFile(
     md5="8ca2778205c41d23104230ba66911c7a",
     sha256="f404130965a7ad77bed5ececc71e720ab50f3cc1e1bb257257610d38f3b928ec",
 )
-
-_SEPARATORS = re.compile(r"[/_\- ]+")
 
 
 @functools.cache
@@ -74,7 +70,7 @@ def category_of(name: str) -> str | None:
 
 
 def _plain(name: str) -> str:
-    return _SEPARATORS.sub(" ", name).strip()
+    return re.sub(r"[/_\- ]+", " ", name).strip()
 
 
 @functools.cache
@@ -109,10 +105,7 @@ def _tree(root: Path, folder: Path) -> PartitionIndex | None:
     if not folder.is_dir() or not any(len(name) == 1 for name in child_names(folder)):
         return None
     folders = [category[1:] for category in classes() if (folder / category[1:]).is_dir()]
-    if not folders:
-        return None
-    _check_class_list(folder / _CLASS_LIST)
-    return _indexed(root, folder, folders)
+    return _indexed(root, folder, folders) if folders else None
 
 
 def _split_folders(root: Path, home: Path) -> PartitionIndex | None:
@@ -120,12 +113,11 @@ def _split_folders(root: Path, home: Path) -> PartitionIndex | None:
     pieces = [piece for split in _SPLITS if (piece := _split_folder(root, home / split, split)) is not None]
     if not pieces:
         return None
-    return PartitionIndex(
-        _PARTITION,
-        " and ".join(piece.layout for piece in pieces),
-        "file",
-        pa.concat_tables(piece.table for piece in pieces),
-        tuple(stray for piece in pieces for stray in piece.strays),
+    return dataclasses.replace(
+        pieces[0],
+        layout=" and ".join(piece.layout for piece in pieces),
+        table=pa.concat_tables(piece.table for piece in pieces),
+        strays=tuple(stray for piece in pieces for stray in piece.strays),
     )
 
 
@@ -143,8 +135,8 @@ def _split_folder(root: Path, folder: Path, split: str) -> PartitionIndex | None
 def _indexed(root: Path, place: Path, folders: Sequence[str]) -> PartitionIndex:
     """Index category folders, and refuse a copy of another edition or without images of SUN397."""
     piece = _without_list(_IMAGES.in_folders(root, place, folders, "category folders"))
-    other_folders = [stray.path for stray in piece.strays if stray.reason == f"not {_IMAGES.child}"]
-    _refuse_other_edition([path for path in other_folders if _holds_images(root / path)], place)
+    others = [stray.path for stray in piece.strays if stray.reason == f"not {_IMAGES.child}"]
+    _refuse_other_edition([path for path in others if _holds_images(root / path)], place)
     if not piece.table.num_rows:
         raise OtherDataError(f"{_TITLE}: the category folders in {place} hold no images named {_NAME_FORM}. {_FLAG}.")
     return piece
@@ -152,17 +144,13 @@ def _indexed(root: Path, place: Path, folders: Sequence[str]) -> PartitionIndex:
 
 def _without_list(piece: PartitionIndex) -> PartitionIndex:
     """Return a piece without the owners' list of categories among its strays."""
-    return dataclasses.replace(piece, strays=tuple(s for s in piece.strays if not s.path.endswith(_CLASS_LIST)))
+    return dataclasses.replace(piece, strays=tuple(s for s in piece.strays if not s.path.endswith("ClassName.txt")))
 
 
 def _holds_images(folder: Path) -> bool:
-    """Whether a folder or one of its subfolders has images of the SUN database."""
-    if not folder.is_dir():
-        return False
-    names = child_names(folder)
-    return any(map(_IMAGE.fullmatch, names)) or any(
-        any(map(_IMAGE.fullmatch, child_names(folder / name))) for name in names if (folder / name).is_dir()
-    )
+    """Whether a folder has images of the SUN database, at any depth."""
+    names = (path.rpartition("/")[2] for path in store_of(folder).files_below(folder)) if folder.is_dir() else ()
+    return any(re.fullmatch(_NAME, name, re.ASCII) for name in names)
 
 
 def _refuse_other_edition(other_categories: Sequence[str], place: Path) -> None:
@@ -174,26 +162,15 @@ def _refuse_other_edition(other_categories: Sequence[str], place: Path) -> None:
         )
 
 
-def _check_class_list(path: Path) -> None:
-    if not path.is_file():
-        return
-    listed = [name for line in read_text_lines(path, "Unpack the archive again.") for name in line.split()]
-    if set(listed) != set(classes()):
-        difference = min(set(listed) ^ set(classes()))
-        raise BuildError(
-            f"{_TITLE}: {path} does not list its {len(classes())} categories: of {len(listed):,}, "
-            f"{one_line(difference)} differs. {_FLAG}."
-        )
-
-
 def _archive(root: Path, home: Path) -> PartitionIndex | None:
     """Index the images of an archive, below `SUN397/` or not."""
     files = _IMAGES.pattern.in_archive(root, home, _FOLDER)
     if files is None:
         return None
     folders = files.groups["class_id"].unique().to_pylist()
-    other_categories = sorted(escape_name(folder) for folder in folders if not category_of(folder))
-    _refuse_other_edition(other_categories, files.tree.place)
+    _refuse_other_edition(
+        sorted(escape_name(folder) for folder in folders if not category_of(folder)), files.tree.place
+    )
     return _without_list(_IMAGES.index(files))
 
 

@@ -25,8 +25,6 @@ _CLASSES = tuple("0123456789")
 _ZERO = 10
 """The label that the owner's files give the digit 0."""
 
-_AGAIN = "Take {name} of the owner's format 2 (cropped digits)"
-
 # Addresses and MD5 are torchvision's (datasets/svhn.py), sizes and SHA-256 those of tensorflow/datasets
 # (url_checksums/svhn_cropped.txt) and of the Hub's loader (huggingface/datasets, datasets/svhn/dataset_infos.json).
 _FILES = (
@@ -76,42 +74,35 @@ def _mat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     path = home / f"{partition}_32x32.mat"
     if not path.is_file():
         return None
-    shape = _shape(path)
+    images = _images(path)
     labels = _variable(path, "y")
-    if labels.ndim != 2 or labels.shape[1] != 1 or labels.dtype.kind not in "iu" or len(labels) != shape[3]:
-        raise BuildError(
-            f"{_TITLE}: y in {path} is not {shape[3]:,} x 1 integers, one for each image in X, but {labels.dtype} "
-            f"{_by(labels.shape)}. {_AGAIN.format(name=path.name)}."
-        )
+    if labels.ndim != 2 or labels.shape[1] != 1 or labels.dtype.kind not in "iu" or len(labels) != images:
+        actual = f"{labels.dtype} {_by(labels.shape)}"
+        raise _other(path, f"has no {images:,} x 1 integers y, one for each image in X, but {actual}")
     digits = labels[:, 0].astype(np.int64)
     wrong = digits[(digits < 1) | (digits > _ZERO)]
     if len(wrong):
-        raise BuildError(
-            f"{_TITLE}: the label {wrong[0]} in y of {path} is not from 1 to {_ZERO}. {_AGAIN.format(name=path.name)}."
-        )
+        raise _other(path, f"has the label {wrong[0]} in y, which is not from 1 to {_ZERO}")
     table = position_table(partition, _CLASSES, digits % _ZERO, relative(path, root))
     return PartitionIndex(partition, f"MATLAB file {relative(path, root)}", "mat", table, form="rgb32")
 
 
-def _shape(path: Path) -> tuple[int, ...]:
-    """Return the shape of X without decompressing it."""
+def _images(path: Path) -> int:
+    """Return the number of images in X without decompressing it."""
     variables = {variable.name: variable for variable in _reading(path, matlab.list_variables)}
     shape, kind = (variables["X"].shape, variables["X"].kind) if "X" in variables else ((), "")
     if "y" not in variables or len(shape) != 4 or shape[:3] != (32, 32, 3) or kind != "uint8":
         listed = [f"{escape_name(name[:_SHOWN])} ({kind} {_by(shape)})" for name, kind, shape in variables.values()]
         contents = f"{', '.join(listed[:NAMED])}{more(listed)}" if listed else "none"
-        raise BuildError(
-            f"{_TITLE}: {path} lacks the variables X (uint8 32 x 32 x 3 x n) and y (found: {contents}); it may be "
-            f"truncated. {_AGAIN.format(name=path.name)}."
-        )
-    return shape
+        raise _other(path, f"lacks the variables X (uint8 32 x 32 x 3 x n) and y (found: {contents}), or is truncated")
+    return shape[3]
 
 
 def _variable(path: Path, name: str) -> npt.NDArray[Any]:
     """Read one variable; the contents of those before it are skipped."""
     value = _reading(path, lambda file: matlab.read_variable(file, name))
     if not isinstance(value, np.ndarray):
-        raise BuildError(f"{_TITLE}: {name} in {path} is not an array of numbers. {_AGAIN.format(name=path.name)}.")
+        raise _other(path, f"has a variable {name} that is not an array of numbers")
     return value
 
 
@@ -121,14 +112,15 @@ def _reading(path: Path, read: Callable[[IO[bytes]], T]) -> T:
         with open_buffered(path) as file:
             return read(file)
     except matlab.Hdf5Error as error:
-        raise BuildError(
-            f"{_TITLE}: {path} is a MATLAB 7.3 file (HDF5), as the full numbers of format 1 have, not MATLAB 5. "
-            f"{_AGAIN.format(name=path.name)}."
+        raise _other(
+            path, "is a MATLAB 7.3 file (HDF5), as the full numbers of format 1 have, not MATLAB 5"
         ) from error
     except matlab.MatError as error:
-        raise BuildError(
-            f"{_TITLE}: {path} cannot be read as a MATLAB 5 file ({error}). {_AGAIN.format(name=path.name)}."
-        ) from error
+        raise _other(path, f"cannot be read as a MATLAB 5 file ({error})") from error
+
+
+def _other(path: Path, problem: str) -> BuildError:
+    return BuildError(f"{_TITLE}: {path} {problem}. Take {path.name} of the owner's format 2 (cropped digits).")
 
 
 def _by(shape: tuple[int, ...]) -> str:
@@ -137,7 +129,7 @@ def _by(shape: tuple[int, ...]) -> str:
 
 def unpack_mat(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
     """Yield the pixels of some rows of a MATLAB file; see `builders.sources.unpack`."""
-    _shape(path)
+    _images(path)
     yield from interleaved(np.moveaxis(_variable(path, "X"), 3, 0), rows, path)
 
 

@@ -59,9 +59,7 @@ def expected() -> Mapping[str, Expected]:
     }
 
 
-def _images(folder: str = "") -> Pattern:
-    """Return the pattern of the images' names, in a folder of a tree or anywhere."""
-    return Pattern(_KEY, _TITLE, rf"{folder or '(?:.*/)?'}(?P<file>{_NAME})", f"{folder}{_NAME_FORM}")
+_ANYWHERE = Pattern(_KEY, _TITLE, rf"(?:.*/)?(?P<file>{_NAME})", _NAME_FORM)
 
 
 def _indexed(partition: str, pattern: Pattern, files: MatchedFiles | None) -> PartitionIndex | None:
@@ -70,28 +68,26 @@ def _indexed(partition: str, pattern: Pattern, files: MatchedFiles | None) -> Pa
     ids = with_prefix(f"{partition}/", files.groups["file"])
     table = files.table(class_column((_CLASS,), np.zeros(len(ids), np.int64)), ids)
     piece = pattern.partition(partition, files, table)
-    strays = tuple(stray for stray in piece.strays if not stray.path.endswith(_BESIDE))
-    return dataclasses.replace(piece, strays=strays)
+    return dataclasses.replace(piece, strays=tuple(s for s in piece.strays if not s.path.endswith(_BESIDE)))
 
 
 def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    pattern, place = _images(), home / partition
-    return _indexed(partition, pattern, pattern.in_folders(root, place) if place.is_dir() else None)
+    place = home / partition
+    return _indexed(partition, _ANYWHERE, _ANYWHERE.in_folders(root, place) if place.is_dir() else None)
 
 
 def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    pattern = _images(f"{partition}/")
+    pattern = Pattern(_KEY, _TITLE, rf"{partition}/(?P<file>{_NAME})", f"{partition}/{_NAME_FORM}")
     return _indexed(partition, pattern, pattern.in_archive(root, home, partition))
 
 
 def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     """Index the Hub's copy, which has the archives' names, in the archives' order."""
+    return _indexed(partition, _ANYWHERE, _ANYWHERE.in_parquet(root, home, (partition,), _names_in))
 
-    def names(path: Path) -> pa.Array:
-        return parquet.read_shard(_TITLE, path, beside="digits", labelled=False).names
 
-    pattern = _images()
-    return _indexed(partition, pattern, pattern.in_parquet(root, home, (partition,), names))
+def _names_in(path: Path) -> pa.Array:
+    return parquet.read_shard(_TITLE, path, beside="digits", labelled=False).names
 
 
 SVHN_FULL = Source(

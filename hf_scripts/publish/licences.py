@@ -17,7 +17,7 @@ from builders.hub.repository import Access
 from builders.release.entries import LicenceEntry, Manifest, SourceEntry
 from builders.release.schema import is_demo_schema
 from builders.sources.base import Source
-from builders.sources.noise import NOISE
+from builders.sources.made import NOISE
 from builders.sources.registry import SOURCES
 from builders.storage.parquet import read_schema
 from hf_scripts.checks.rows import UNREADABLE

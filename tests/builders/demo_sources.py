@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from builders.demo.base import DemoFiles
+from builders.demo.files import FILES
 from builders.demo.write import DEMOS
 
-FILES = {key: demo for key, demo in DEMOS.items() if isinstance(demo, DemoFiles)}
 STRAYS = {key: demo.strays for key, demo in DEMOS.items() if demo.strays}
 
 

@@ -70,8 +70,6 @@ def content_of(index, row, data):
         return data
     if row["form"] == "rgb32":
         return data
-    if row["form"] == "planar32":
-        return np.frombuffer(data, np.uint8).reshape(3, 32, 32).transpose(1, 2, 0).tobytes()
     return PIL.Image.open(io.BytesIO(data)).convert("RGB").tobytes()
 
 

@@ -35,16 +35,16 @@ def by_label(title: str, key: str, folder_of: Callable[[str], str | None]) -> Ca
         key: the source's key.
         folder_of: returns the folder of a label's name, None if it is of no class.
     """
+    return lambda path: with_label_folders(title, key, parquet.read_shard(title, path), folder_of)
 
-    def read(path: Path) -> pa.Array:
-        shard = parquet.read_shard(title, path)
-        folders = _folders(title, key, shard, folder_of)
-        known = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(folders)))
-        unnamed = pc.fill_null(pc.invert(known), True)
-        parquet.refuse_rows(title, path, unnamed, "the label {label} has no name", shard)
-        return pc.binary_join_element_wise(pa.array(folders).take(shard.labels), file_names(shard), "/")
 
-    return read
+def with_label_folders(title: str, key: str, shard: Shard, folder_of: Callable[[str], str | None]) -> pa.Array:
+    """Return the names of a file's rows, with the folders of their labels' names; arguments as in `by_label`."""
+    folders = _folders(title, key, shard, folder_of)
+    known = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(folders)))
+    unnamed = pc.fill_null(pc.invert(known), True)
+    parquet.refuse_rows(title, shard.path, unnamed, "the label {label} has no name", shard)
+    return pc.binary_join_element_wise(pa.array(folders).take(shard.labels), file_names(shard), "/")
 
 
 def by_start(shard: Shard, folders: Mapping[str, str]) -> pa.Array:

@@ -139,13 +139,6 @@ def test_a_build_with_seed_0_meets_every_pair_in_the_roles_that_its_comment_says
     assert met == [pair_roles for _, pair_roles in expected]
 
 
-def test_facets_meets_pairs_between_known_and_unknown_classes(planned):
-    tubs, courts = file_pairs(["bytes"])[1], file_pairs(["bytes"])[-2]
-    for scope, of_courts in (("facets-t1", [NEAR, KNOWN]), ("facets-t2", [KNOWN, KNOWN])):
-        assert roles(planned, scope, tubs) == [NEAR, KNOWN]
-        assert roles(planned, scope, courts) == of_courts
-
-
 def test_cifar_meets_every_pair_in_the_roles_that_its_comment_says(planned):
     torn = [NEAR, KNOWN]
     expected = [torn, [KNOWN, NEAR], torn, torn, [KNOWN, KNOWN], [KNOWN, KNOWN]]

@@ -84,12 +84,9 @@ def test_troubles_are_what_they_are_called(demo):
     assert (stored(demo, "png-with-alpha").format, stored(demo, "png-with-alpha").mode) == ("PNG", "RGBA")
     assert stored(demo, "grayscale").mode == "L"
     assert stored(demo, "orientation").getexif()[0x0112] == 6
-
-
-@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.path)
-def test_pillow_reads_the_pixels_of_every_trouble(demo, trouble):
-    with PIL.Image.open(demo[trouble.source] / trouble.path) as image:
-        image.load()
+    for trouble in TROUBLES:  # Pillow reads the pixels of each
+        with PIL.Image.open(demo[trouble.source] / trouble.path) as image:
+            image.load()
 
 
 @pytest.mark.parametrize(

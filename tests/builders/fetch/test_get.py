@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import os
 import zipfile
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from builders.cli.source_flags import listed_sources
 from builders.errors import BuildError
 from builders.fetch import get as getting
-from builders.fetch.get import get, needed_bytes, states, toml_line
+from builders.fetch.get import file_problem, get, needed_bytes, states, toml_line
 from builders.sources.base import Expected, open_source
 from builders.sources.obtain import OwnerFile
 from builders.sources.registry import SOURCES
@@ -98,6 +97,29 @@ def test_what_was_got_is_what_the_builders_read(key, site, demo, laid_out, tmp_p
     before = len(site.requests)
     assert ran(source, into=tmp_path / "data")[0] == []
     assert len(site.requests) == before
+
+
+DATA = b"the owner's bytes"
+MD5, SHA256 = hashlib.md5(DATA).hexdigest(), hashlib.sha256(DATA).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("file", "wrong"),
+    [
+        (OwnerFile("x", 17, md5=MD5, sha256=SHA256), ""),
+        (OwnerFile("x", 20, md5=MD5, rounded=True), ""),
+        (OwnerFile("x", 0), ""),
+        (OwnerFile("x", 18, md5=MD5), "it has 17 bytes, and the published file 18"),
+        (OwnerFile("x", 17, md5=MD5[::-1]), f"its MD5 is {MD5}, and the published one {MD5[::-1]}"),
+        # The stronger of two digests is compared.
+        (OwnerFile("x", 17, md5=MD5, sha256=SHA256[::-1]), f"its SHA-256 is {SHA256}, and the published one"),
+    ],
+)
+def test_a_file_is_compared_with_what_is_published(file, wrong, tmp_path):
+    (tmp_path / "x").write_bytes(DATA)
+    problem = file_problem(file, tmp_path / "x", lambda _: None)
+    assert problem.startswith(wrong)
+    assert bool(problem) == bool(wrong)
 
 
 def test_a_file_with_another_checksum_is_removed_and_never_has_its_own_name(svhn, site, tmp_path):
@@ -209,19 +231,3 @@ def test_without_a_published_digest_the_number_of_images_is_checked(lsun, tmp_pa
     for _ in range(2):  # what is there already, too
         with pytest.raises(BuildError, match=r"partition test has 120 images, and the published one 10,000\. Remove"):
             ran(lsun, into=tmp_path / "data")
-
-
-@pytest.mark.timeout(20)
-@pytest.mark.parametrize("kind", ["pipe", "link"])
-def test_a_part_that_is_no_file_is_named_and_left(kind, svhn, site, tmp_path):
-    part = tmp_path / "svhn" / "train_32x32.mat.part"
-    part.parent.mkdir()
-    if kind == "pipe":
-        os.mkfifo(part)
-    else:
-        (tmp_path / "mine").write_bytes(b"mine")
-        part.symlink_to(tmp_path / "mine")
-    with pytest.raises(BuildError, match=rf"{part} is a (named pipe|link), not a regular file\. Remove it"):
-        ran(svhn, into=tmp_path)
-    assert part.is_fifo() or part.read_bytes() == b"mine"
-    assert site.requests == []

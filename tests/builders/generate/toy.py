@@ -29,7 +29,7 @@ from builders.pipeline.run import write_release
 from builders.release.schema import PREPARED_SHA256, Column
 from builders.release.split_entries import PreparationEntry
 from builders.sources.caltech256 import CALTECH256
-from builders.sources.noise import NOISE
+from builders.sources.made import NOISE
 from tests.builders.photographs import pieces
 from unknown_detection.terminal.progress import TerminalMeter
 

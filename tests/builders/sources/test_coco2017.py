@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.sources.base import Stray
-from builders.sources.coco_content import OTHER, SEVERAL, classes
+from builders.sources.coco_annotations import OTHER, SEVERAL, classes
 from builders.sources.registry import SOURCES
 from tests.builders.broad_layouts import coco2017_parquet
 from tests.builders.trees import link, opened, refusal, tree
@@ -151,11 +151,10 @@ def damaged(root, demo, change):
     [
         (("annotations", 5, "segmentation", None), "missing required field `segmentation` - at `$.annotations[5]`"),
         (("images", "append", 0), "has the image 34 twice"),
-        (("annotations", "append", 0), "has the annotation 1 twice"),
         (("annotations", 3, "area", float("nan")), "JSON is malformed"),
-        (("annotations", 0, "image_id", 599_999), "is of the image 599999, which is not listed"),
-        (("annotations", 0, "category_id", 12), "is of the unknown category 12"),
-        (("categories", 0, "name", "people"), "are not COCO's 80: number 1 is people, not person"),
+        (("annotations", 0, "image_id", 599_999), "has the annotation 1 of the image 599999 or the category"),
+        (("annotations", 0, "category_id", 12), "or the category 12, which it does not list"),
+        (("categories", 0, "name", "people"), "has other categories than COCO's 80"),
         (
             ("images", 0, "file_name", "COCO_train2014_000000000034.jpg"),
             "calls the image 34 COCO_train2014_000000000034.jpg, not 000000000034.jpg",
@@ -204,4 +203,4 @@ def test_an_image_twice_in_a_mirror_is_refused(demo, tmp_path):
     first, second = sorted((root / "data").iterdir())
     shutil.copy(first, second)
     repeated = min(pq.read_table(first)["image_id"].to_pylist())
-    assert f"the image {repeated:012d}.jpg is twice in" in refusal("coco2017", root)
+    assert f"has the image train2017/{repeated:012d}.jpg twice" in refusal("coco2017", root)

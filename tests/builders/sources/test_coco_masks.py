@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.errors import BuildError
-from builders.sources.coco_content import shared
-from builders.sources.coco_instances import read_instances
-from builders.sources.coco_masks import category_areas
+from builders.sources.coco_annotations import category_areas, read_instances, shared
 from taxonomy import tables
 from tests.builders import coco_oracle
 
@@ -144,11 +142,11 @@ def test_malformed_masks_are_refused(tmp_path, segmentation, words):
         areas_of(path, annotation(31, segmentation))
     message = str(caught.value)
     assert words in message
-    assert f"the mask of annotation 31 in {path}" in message
+    assert f"{path} has a mask of the annotation 31 that is" in message
     assert "Unpack annotations_trainval2017.zip again" in message
     assert "\n" not in message
 
 
 def test_boxes_alone_are_refused(tmp_path):
-    with pytest.raises(BuildError, match=r"no annotation in .*a\.json has a mask, only boxes"):
+    with pytest.raises(BuildError, match=r"a\.json has no annotation with a mask, only boxes"):
         areas_of(tmp_path / "a.json", annotation(1, []), annotation(2, [], SKIS))

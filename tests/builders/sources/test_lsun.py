@@ -5,7 +5,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from builders.demo.lsun import TROUBLES
+from builders.demo.containers import LSUN_TROUBLES
 from builders.sources.base import Stray
 from builders.sources.formats import lmdb_pages
 from builders.storage.files import open_regular
@@ -124,9 +124,6 @@ def test_no_database_at_all(tmp_path):
     [
         ({"0001": WEBP}, "the key '0001' of"),
         ({KEYS[0].upper().replace("0", "A"): WEBP}, "is not 40 hexadecimal digits. Give the folder"),
-        ({KEYS[0]: b"text"}, "is not a WebP or JPEG image: it starts with b'text'"),
-        ({KEYS[0]: b""}, "it starts with b''."),
-        ({KEYS[0]: b"RIFF\x04\x00\x00\x00WAVE"}, f"the value of {KEYS[0]} in"),
     ],
 )
 def test_another_database(tmp_path, entries, words):
@@ -144,12 +141,9 @@ def test_another_set_of_lsun(tmp_path, name):
     assert f"is the database {name}, not" in refusal("lsun", tmp_path / "linked")
 
 
-@pytest.mark.parametrize("folder", ["", "LSUN_fix", "ood/LSUN_fix/test"])
-def test_the_images_of_lsun_fix_are_named(tmp_path, folder):
-    root = tree(tmp_path, {f"{folder}/correct_resize_{number}.png".lstrip("/"): "" for number in range(3)})
-    message = refusal("lsun", root)
-    assert f"{(root / folder)} holds 3 images of LSUN-FIX such as correct_resize_0.png" in message
-    assert "Give the folder that holds the test set" in message
+def test_the_images_of_lsun_fix_are_another_set(tmp_path):
+    message = refusal("lsun", tree(tmp_path, {f"correct_resize_{number}.png": "" for number in range(3)}))
+    assert "which holds correct_resize_0.png, correct_resize_1.png" in message
 
 
 def test_another_set_beside_the_test_set_does_not_matter(demo, tmp_path):
@@ -184,13 +178,8 @@ def test_strays_among_the_images(tmp_path):
     reason = "not named <key>.webp in the folder of the key's first digits"
     (piece,) = opened("lsun", tree(tmp_path, files | {f"test/{'/'.join('0' * 7)}/x": "", "test/g/y": ""})).pieces
     assert piece.table["file"].to_pylist() == [f"test/{key}.webp"]
-    assert piece.strays == (
-        Stray("test/0/0/0/0/0/0/0", "a folder"),
-        Stray(f"test/{key}.gif", reason),
-        Stray(f"test/f/{key}.jpg", reason),
-        Stray("test/g", "a folder"),
-        Stray("test/readme.txt", reason),
-    )
+    strays = (f"{'/'.join('0' * 7)}/x", f"{key}.gif", f"f/{key}.jpg", "g/y", "readme.txt")
+    assert piece.strays == tuple(Stray(f"test/{name}", reason) for name in strays)
 
 
 def test_each_damaged_field_ends_in_a_value_or_a_sentence():
@@ -206,7 +195,7 @@ def test_each_damaged_field_ends_in_a_value_or_a_sentence():
 def test_odd_images_of_the_demo_decode(demo):
     images = [PIL.Image.open(io.BytesIO(value)) for _, value in lsun_entries(demo["lsun"])]
     assert {image.format for image in images} == {"WEBP", "JPEG"}
-    assert images[TROUBLES["jpeg"]].format == "JPEG"
-    assert images[TROUBLES["7x5"]].size == (7, 5)
-    gray = np.asarray(images[TROUBLES["grayscale"]].convert("RGB")).astype(int)
+    assert images[LSUN_TROUBLES["jpeg"]].format == "JPEG"
+    assert images[LSUN_TROUBLES["7x5"]].size == (7, 5)
+    gray = np.asarray(images[LSUN_TROUBLES["grayscale"]].convert("RGB")).astype(int)
     assert np.ptp(gray, axis=2).max() <= 4  # WebP stores brightness and colour apart, each rounded

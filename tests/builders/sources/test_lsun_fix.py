@@ -50,7 +50,6 @@ def test_a_copy_that_is_not_whole_is_said_to_be_short(tmp_path):
     index = opened("lsun_fix", tree(tmp_path, folder(*range(1, 1000), 1000)))
     (sentence,) = count_shortfalls(index, ("images",), ["bedroom"])
     assert "expected 1,000 images of bedroom (bedroom), found 999" in sentence
-    assert sentence.endswith("the first number without an image is 0")
 
 
 def test_other_names_are_strays(tmp_path):

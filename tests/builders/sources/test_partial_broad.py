@@ -1,7 +1,6 @@
 """PartialBROAD: what a row says of its original, and what breaks a copy."""
 
 import hashlib
-import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +13,6 @@ from builders.sources.registry import SOURCES
 from tests.builders.trees import opened, refusal
 
 NAME = "ILSVRC2012_val_00000293_n01440764.JPEG"
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def write(root, rows, partition="adversarial_pgd_vit", name="{}-00000-of-00001.parquet"):
@@ -109,16 +107,3 @@ def test_files_that_are_no_part_of_it_are_refused(tmp_path):
     assert "cannot be read as Parquet" in refusal("partial_broad", tmp_path / "other", partition)
     (tmp_path / "empty").mkdir()
     assert f"data/{partition}-*.parquet" in refusal("partial_broad", tmp_path / "empty", partition)
-
-
-def test_the_revision_is_told_where_the_hubs_client_left_it(tmp_path):
-    path = write(tmp_path / "snapshots" / COMMIT, [(0, NAME, "none")])
-    cached = open_source(SOURCES["partial_broad"], path.parents[1], ("adversarial_pgd_vit",))
-    assert cached.layouts == {"adversarial_pgd_vit": f"Parquet files in data, revision {COMMIT}"}
-    local = tmp_path / "local"
-    shutil.copytree(path.parents[1], local)
-    note = local / ".cache/huggingface/download/data" / f"{path.name}.metadata"
-    note.parent.mkdir(parents=True)
-    note.write_text(f'{COMMIT}\n"etag"\n1718000000.0\n', encoding="utf-8")
-    index = open_source(SOURCES["partial_broad"], local, ("adversarial_pgd_vit",))
-    assert index.layouts == {"adversarial_pgd_vit": f"Parquet files in data, revision {COMMIT}"}

@@ -75,12 +75,12 @@ def test_the_index_does_not_decompress_the_images(tmp_path):
         ({"X": PIXELS[:28, :28]}, "(found: X (uint8 28 x 28 x 3 x 6)"),
         ({"X": PIXELS[..., 0]}, "(found: X (uint8 32 x 32 x 3)"),
         ({"X": np.moveaxis(PIXELS, 3, 0)}, "(found: X (uint8 6 x 32 x 32 x 3)"),
-        ({"X": PIXELS[..., :5]}, "is not 5 x 1 integers, one for each image in X, but uint8 6 x 1"),
-        ({"y": LABELS.T}, "is not 6 x 1 integers, one for each image in X, but uint8 1 x 6"),
+        ({"X": PIXELS[..., :5]}, "has no 5 x 1 integers y, one for each image in X, but uint8 6 x 1"),
+        ({"y": LABELS.T}, "has no 6 x 1 integers y, one for each image in X, but uint8 1 x 6"),
         ({"y": LABELS + 0.5}, "but float64 6 x 1"),
-        ({"y": LABELS * 0}, "the label 0 in y of"),
-        ({"y": LABELS + 1}, "the label 11 in y of"),
-        ({"y": {"a": 1}}, "is not an array of numbers"),
+        ({"y": LABELS * 0}, "has the label 0 in y"),
+        ({"y": LABELS + 1}, "has the label 11 in y"),
+        ({"y": {"a": 1}}, "that is not an array of numbers"),
     ],
 )
 def test_other_variables(tmp_path, variables, words):
@@ -91,12 +91,12 @@ def test_other_variables(tmp_path, variables, words):
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("cut", [0, 50, 128, 130, 200, 1000, 10_000, -30])
+@pytest.mark.parametrize("cut", [0, 130, 10_000, -30])
 def test_a_file_cut_short(tmp_path, compressed, cut):
     path = write(tmp_path, compressed)
     path.write_bytes(path.read_bytes()[:cut])
     message = refusal("svhn", tmp_path, "test")
-    assert "it may be truncated" in message or "cannot be read as a MATLAB 5 file" in message
+    assert "or is truncated" in message or "cannot be read as a MATLAB 5 file" in message
 
 
 def test_full_numbers_are_another_format(tmp_path):

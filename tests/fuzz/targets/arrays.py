@@ -97,7 +97,6 @@ BATCHES = {
     "label that is a long text": batch(fine_labels=["\x1b" * 200_000, 1, 2]),
     "label that is no number": batch(coarse_labels=[float("nan"), 1, 2]),
     "labels that are a number": batch(fine_labels=_HUGE),
-    "file names that are a number": batch(filenames=_HUGE),
     "another key with control characters": {"\x1b[2J\n" * 9: 1},
     "pixels of floats": batch(data=_PIXELS.astype(float)),
     "pixels of objects": batch(data=np.array([None] * 3)),

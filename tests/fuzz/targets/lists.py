@@ -12,7 +12,6 @@ from builders.imagenet_benchmark import BENCHMARK
 from builders.sources import ilsvrc_devkit
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
-from taxonomy import tables
 from tests.fuzz.target import Target
 
 
@@ -42,8 +41,6 @@ GROUND_TRUTH = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.tx
 PLACES = "Places365_val_0000000"
 PLACES_IMAGES = {f"val_256/{PLACES}{number}.jpg": "" for number in (1, 2)}
 PLACES_LIST = f"{PLACES}1.jpg 165\n{PLACES}2.jpg 358\n"
-CATEGORIES = "".join(f"{row.category} {row.index}\n" for row in tables.places365())
-SCENES = "".join(f"{category}\n" for category in SOURCES["sun397"].classes())
 
 KAGGLE = f'ImageId,PredictionString\n{VAL}1,n01440764 85 1 499 272 \n"{VAL}2","n01443537 1 2 3 4 n01443537 5 6"\n'
 AUTHORS = f"0 places_val 165 {PLACES}1.jpg\n1.5 in_val 7 val/{VAL}1.JPEG\n\n2 sun 3 a/abbey/sun_a.jpg\n"
@@ -54,15 +51,7 @@ FOLDERS = '# mine\nimagenet = "a/b"\ndtd = \'c\'\nsvhn = "~/d\\u00e9"\n'
 TARGETS = (
     Target("kaggle-table", "LOC_val_solution.csv", lambda: variants(KAGGLE), ilsvrc_devkit.ground_truth),
     Target("ground-truth", GROUND_TRUTH, lambda: variants("490\n361\n171\n"), ilsvrc_devkit.ground_truth),
-    of_source("sun397-classes", "sun397", "SUN397/ClassName.txt", SCENES, {"SUN397/a/abbey/sun_a.jpg": ""}),
     of_source("places365-list", "places365", "places365_val.txt", PLACES_LIST, PLACES_IMAGES),
-    of_source(
-        "places365-categories",
-        "places365",
-        "categories_places365.txt",
-        CATEGORIES,
-        {**PLACES_IMAGES, "places365_val.txt": PLACES_LIST},
-    ),
     Target(
         "authors-list",
         "x.txt",
