@@ -18,10 +18,9 @@ from PIL import Image
 
 from builders.audit.chart import HeatCell, heat_table
 from builders.audit.record import Findings
-from builders.audit.thumbnails import write_thumbnails
+from builders.audit.near import find_in_files, write_thumbnails
 from builders.duplicates.exact import DIGEST, exact_pairs, searched_pairs
 from builders.duplicates.search import THRESHOLD
-from builders.duplicates.search_tasks import find_in_files
 from builders.errors import more
 from builders.executors.base import Executor, Meter
 from builders.release.duplicates import Pair, groups, is_known_and_unknown

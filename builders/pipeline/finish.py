@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from builders.card import card
 from builders.card.pictures import with_samples
 from builders.declare.benchmark import Config, Part
-from builders.duplicates.comparisons import PixelComparisons
+from builders.duplicates.comparisons import compare_pixels
 from builders.duplicates.table import Origin, carried, complete, origin, write_duplicates
 from builders.errors import BuildError
 from builders.pipeline.build_plan import Run
@@ -239,7 +239,7 @@ def finish_release(run: Run, before: Manifest, contents: Contents) -> Manifest:
     # Another table was written by a run that was killed before its manifest was; all is looked for again.
     if earlier_table and layout.duplicates.is_file() and file_sha256(layout.duplicates) == earlier_table.sha256:
         origins.insert(0, origin(before, layout.duplicates))
-    pixel_pairs = PixelComparisons(layout, manifest, run.benchmark, run.meter).table(carried(origins, manifest))
+    pixel_pairs = compare_pixels(layout, manifest, run.benchmark, run.meter, carried(origins, manifest))
     splits = manifest.by_key()
     table = complete(manifest, lambda key: layout.root / splits[key].index.path, origins, pixel_pairs)
     duplicates = write_duplicates(layout, table)
