@@ -41,12 +41,12 @@ class RowPicture:
         return GridImage(self.image, self.class_name.replace("_", " "), self.role in UNKNOWN_ROLES)
 
 
-def first_rows(index: pa.Table, count: int, sources: Collection[str] | None = None) -> dict[Role, Rows]:
+def first_rows(index: pa.Table, count: int | None, sources: Collection[str] | None = None) -> dict[Role, Rows]:
     """Find the first rows of each role; a keyed hash sorts rows, so they are a random sample.
 
     Args:
         index: the column `role` of a split's index, and `source` if `sources` is given.
-        count: rows of each role at most.
+        count: rows of each role at most; None for all.
         sources: keys of the sources whose rows are taken.
 
     Returns:

@@ -11,12 +11,14 @@ from typing import Any
 import click
 
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
-from builders.audit.smoothness import SEPARABLE, has_known_test, smoothness_lines
+from builders.audit.measures import has_known_test, measure_rows, sampled
+from builders.audit.smoothness import SEPARABLE, smoothness_lines
 from builders.cli.console import aligned_lines, exit_code
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
+from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.storage.files import write_text
@@ -98,7 +100,8 @@ def smoothness(release: Path, splits: Sequence[str], threshold: float) -> None:
             )
         lines = [["split", "role", "images", "variation", "AUROC", "verdict"]]
         for config, names in with_known.items():
-            lines += smoothness_lines(release, manifest, config, names, threshold)
+            with _working(usable_cores()) as working:
+                lines += smoothness_lines(release, manifest, config, names, threshold, *working)
     click.echo("\n".join(aligned_lines(lines)))
 
 
@@ -256,10 +259,14 @@ def artifacts(release: Path, splits: Sequence[str], sample: int, workers: int, d
         for config, names in _by_config(release, manifest, splits).items():
             reference = audit.known_test(manifest, config)
             keys = [f"{config}/{name}" for name in names]
-            chosen = audit.sampled(release, manifest, sorted({*keys, reference.split}), sample)
-            chosen = {rows: numbers for rows, numbers in chosen.items() if rows.split in keys or rows == reference}
-            with _working(workers) as (executor, meter):
-                measured = audit.measure_rows(release, manifest, chosen, executor, meter)
+            chosen = sampled(release, manifest, sorted({*keys, reference}), sample)
+            chosen = {
+                rows: numbers
+                for rows, numbers in chosen.items()
+                if rows.split in keys or (rows.split, rows.role) == (reference, KNOWN_ROLE)
+            }
+            with _working(workers) as working:
+                measured = measure_rows(release, manifest, chosen, *working)
             separations = audit.separations(measured, reference)
             click.echo("\n".join(aligned_lines(list(audit.separation_lines(separations)))))
             findings = audit.findings(config, separations, reference, sample)
