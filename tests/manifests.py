@@ -75,4 +75,4 @@ def config(splits, **changes):
 def manifest(configs, **changes):
     """A manifest of configs by name, all of the benchmark `bench` and the source `source`."""
     described = {"benchmarks": {"bench": benchmark()}, "sources": {"source": source()}, "configs": configs}
-    return {"format": 1, "withdrawn": [], "card": file("README.md")} | described | changes
+    return {"format": 1, "card": file("README.md")} | described | changes

@@ -106,7 +106,7 @@ class SearchTask:
 
 
 def find_in_files(queries: Path, references: Path, executor: Executor, meter: Meter) -> Pairs:
-    """Find the pairs that `builders.duplicates.search.find_pairs` does, with both sets in .npy files (n, 32, 32, 3)."""
+    """Find the pairs that `find_pairs` of `builders.duplicates.search` does, with both sets in .npy files."""
     count = len(_mapped(queries))
     starts = range(0, count, _QUERIES)
     tasks = [SearchTask(queries, references, start, min(start + _QUERIES, count)) for start in starts]

@@ -37,12 +37,9 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest
         ChangedMeanwhileError: another run replaced the one that was read, in a store.
 
     Returns:
-        The manifest as written, which lists the card and the withdrawn rows of all splits.
+        The manifest as written, which lists the card.
     """
-    withdrawn = tuple(
-        msgspec.structs.replace(row, split=key) for key, _, split in manifest.splits() for row in split.withdrawn
-    )
-    manifest = without_outdated_audits(msgspec.structs.replace(manifest, withdrawn=withdrawn))
+    manifest = without_outdated_audits(manifest)
     write_text(layout.croissant, croissant_text(manifest))
     write_text(layout.card, card_text(manifest))
     manifest = msgspec.structs.replace(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from builders.card.words import RULE_MEANINGS
 from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX
-from builders.release.schema import ROLES, SHIFT_ROLES, Column, Role
+from builders.release.schema import ID_OVERLAP, ROLES, SHIFT_ROLES, Column, Role
 from builders.release.split_entries import SplitEntry, pieces_by_key
 from taxonomy import tables
 from unknown_detection.words import byte_text, quantity
@@ -104,7 +104,7 @@ def own_columns(manifest: Manifest) -> dict[tuple[str, ...], list[Column]]:
     """Return the columns beside the common ones, by the names of the configs that have them."""
     configs_of: dict[Column, list[str]] = {}
     for name, config in sorted(manifest.configs.items()):
-        for column in config.own_columns():
+        for column in config.columns:
             configs_of.setdefault(column, []).append(name)
     columns_of: dict[tuple[str, ...], list[Column]] = {}
     for column, configs in configs_of.items():
@@ -271,7 +271,7 @@ def statements(manifest: Manifest) -> list[Statement]:
     external = any(split.roles == ("external",) for split in splits)
     uses = (_EVALUATION, *[_EXTERNAL] * external, _NOT_SAFE)
     preparation = dict.fromkeys(f"{split.made}." for split in splits if split.made)
-    overlaps = any("id_overlap" in config.columns for config in manifest.configs.values())
+    overlaps = any(ID_OVERLAP in config.columns for config in manifest.configs.values())
     listed_statements = [
         Statement("dataUseCases", "Intended uses", uses),
         Statement("dataCollection", "Collection", (collection,)),

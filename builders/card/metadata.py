@@ -187,7 +187,7 @@ def _record_sets(manifest: Manifest) -> Iterable[Json]:
 
 
 def _fields(name: str, config: ConfigEntry, *, image: bool) -> Iterable[Json]:
-    own = {column.name: column for column in config.own_columns()}
+    own = {column.name: column for column in config.columns}
     folder, files = ("data", f"files/{name}") if image else ("index", f"files/{name}{INDEX_SUFFIX}")
     pattern = rf"(?:.*/)?{folder}/{name}/([a-z0-9_]+?)(?:-\d{{5}}-of-\d{{5}})?\.parquet$"
     source: Json = {
@@ -196,7 +196,7 @@ def _fields(name: str, config: ConfigEntry, *, image: bool) -> Iterable[Json]:
         "transform": {"regex": pattern},
     }
     yield _field(f"{name}/split", "The row's split, from the name of its file.", "sc:Text", source)
-    for column in arrow_schema(config.label_names, config.own_columns(), image=image).names:
+    for column in arrow_schema(config.label_names, config.columns, image=image).names:
         source = {"fileSet": {"@id": files}, "extract": {"column": column}}
         kind = "sc:Text"
         if column == "image":

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
 from builders.audit.measures import has_known_test, measure_rows, sampled
+from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
 from builders.audit.smoothness import SEPARABLE, smoothness_lines
 from builders.cli.console import aligned_lines, exit_code
 from builders.cli.split_choice import chosen_splits, splits_option
@@ -122,7 +122,7 @@ def _by_config(release: Path, manifest: Manifest, selection: Sequence[str]) -> d
 @_dry_run
 def overlap(release: Path, dry_run: bool) -> None:
     """Count the unknown rows whose class overlaps a known class, by split and known class."""
-    from builders.audit.overlap import comparison_limits, count_overlap, findings
+    from builders.audit.overlap import count_overlap, findings
 
     with audited(release, dry_run=dry_run) as manifest:
         overlaps = count_overlap(release, manifest)
@@ -131,7 +131,7 @@ def overlap(release: Path, dry_run: bool) -> None:
             known = sorted({name for name, _, _ in split.classes})
             lines.append([split.key, f"{split.rows:,}", f"{split.overlapping:,}", ", ".join(known) or "none"])
         click.echo("\n".join(aligned_lines(lines)))
-        _finish(release, manifest, findings(overlaps, comparison_limits(manifest)), dry_run=dry_run)
+        _finish(release, manifest, findings(overlaps, manifest), dry_run=dry_run)
 
 
 @command.command(
@@ -163,13 +163,13 @@ def duplicates(
         if against is not None:
             with audited(against, dry_run=True) as other_manifest:
                 parts |= audit.release_splits(against, other_manifest, audit.AGAINST)
-        pairs = audit.Duplicates(parts, tuple(audit.exact(parts)), ())
+        pairs = audit.Duplicates(parts, tuple(audit.exact(parts)))
         searches = [] if only_exact else audit.searches(manifest, other_manifest)
         if searches:
             with _working(workers) as (executor, meter), scratch_folder("audit") as scratch:
                 pairs = audit.find_near(pairs, searches, scratch, executor, meter)
         lines = [["split", "and split", "exact", "near", "known and unknown"]]
-        lines += [[*splits, *(f"{number:,}" for number in numbers)] for splits, numbers in audit.counts(pairs).items()]
+        lines += [[*splits, *(f"{number:,}" for number in numbers)] for splits, numbers in pairs.counts().items()]
         click.echo("\n".join(aligned_lines(lines)))
         click.echo(audit.duplicates_summary(pairs))
         if out is not None and not dry_run:

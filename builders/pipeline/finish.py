@@ -25,7 +25,7 @@ from builders.plan.planner import PlannedSplit
 from builders.plan.tables import remarks_on_classes
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import pairs_summary, read_pairs
-from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry, column_entry
+from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry
 from builders.release.layout import PARTS, Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ID_OVERLAP, arrow_schema
@@ -259,7 +259,7 @@ def _config_entry(run: Run, config: Config, finished: Sequence[Finished], before
         benchmark=run.benchmark.name,
         description=config.description,
         label_names=finished[0].plan.parts[0].labels,
-        columns=tuple(column_entry(column) for column in config.columns),
+        columns=config.columns,
         splits={**before.splits, **entries} if before else entries,
         excluded=file_entry(run.layout, path),
     )

@@ -129,8 +129,8 @@ class Published:
             reason = str(error).partition("\n")[0]
             raise BuildError(f"Cannot read the published index {path} ({reason}). Fetch the release again.") from error
         entry = self.entry()
-        expected = arrow_schema(entry.label_names, entry.own_columns(), image=False)
-        if not rows.schema.equals(expected) or without_values(rows, entry.own_columns()):
+        expected = arrow_schema(entry.label_names, entry.columns, image=False)
+        if not rows.schema.equals(expected) or without_values(rows, entry.columns):
             raise BuildError(
                 f"The published index {split.index.path} has other columns than its manifest says, or cells without "
                 "a value. Fetch the release again."
@@ -248,7 +248,7 @@ def published_contents(published: Published, run: Run, written: Sequence[ReadPla
     for key, listed in published.splits().items():
         path = layout.index(key)
         rows = published.rows(key)
-        write_index(path, rows, entry.label_names, entry.own_columns(), demo=run.request.demo)
+        write_index(path, rows, entry.label_names, entry.columns, demo=run.request.demo)
         data = data_entries(layout, ready[key]) if key in ready else listed.data
         splits[key.partition("/")[2]] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
         run.meter.advance(rows.num_rows)

@@ -17,20 +17,18 @@ from typing import Annotated, Final, Literal, get_args
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from builders.release.schema import KNOWN_COLUMNS, Column, ColumnType
-from builders.release.split_entries import (
+from builders.release.schema import Column
+from builders.release.split_entries import FileEntry, SplitEntry, WithdrawnRow
+from builders.release.values import (
     REPOSITORY,
     ConfigName,
     Count,
-    FileEntry,
     Name,
     Prose,
     Seed,
     Sha256,
-    SplitEntry,
     SplitName,
     Text,
-    WithdrawnRow,
 )
 
 FORMAT = 1
@@ -81,47 +79,15 @@ class BenchmarkEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     roles_by_config: bool = False
 
 
-class ColumnEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A config's own column, unless it is in `builders.release.schema.KNOWN_COLUMNS`, which are listed by name."""
-
-    name: Text
-    type: ColumnType
-    description: Text
-
-
-def column_entry(column: Column) -> str | ColumnEntry:
-    """Return a column as the manifest lists it: a known one by name, others with type and description."""
-    if KNOWN_COLUMNS.get(column.name) == column:
-        return column.name
-    return ColumnEntry(column.name, column.type, column.description)
-
-
-def listed_column(entry: str | ColumnEntry) -> Column:
-    """Return the column that an entry lists; the inverse of `column_entry`.
-
-    Raises:
-        ValueError: the name is unknown, or cannot name a column.
-    """
-    if isinstance(entry, ColumnEntry):
-        return Column(entry.name, entry.type, entry.description)
-    if entry not in KNOWN_COLUMNS:
-        raise ValueError(f"{entry} is unknown; known without a type are {', '.join(KNOWN_COLUMNS)}")
-    return KNOWN_COLUMNS[entry]
-
-
 class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A config: its label names, its own columns and its splits."""
 
     benchmark: Name
     description: Prose
     label_names: tuple[Text, ...]
-    columns: tuple[Text | ColumnEntry, ...]
+    columns: tuple[Column, ...]
     splits: dict[SplitName, SplitEntry]
     excluded: FileEntry
-
-    def own_columns(self) -> tuple[Column, ...]:
-        """Return the columns of this config, in addition to those that all configs have."""
-        return tuple(listed_column(column) for column in self.columns)
 
 
 class ComparedEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,19 +144,16 @@ class AuditEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """The contents of manifest.json: the benchmarks, configs, sources and files of a release.
 
-    `withdrawn` are the withdrawn rows of all splits. Only a manifest that is not yet written lacks the `card`; older
-    releases have no `croissant` metadata.
-    Releases from before there was a table of duplicates lack `duplicates`. The key of an audit is the path of its
-    files below audit/, without suffix. Publishing sets `version` (the tag without its v), `previous` (the version
-    before it, empty in the first), `changelog` (CHANGELOG.md and the tables in changes/) and, since there is
-    `croissant`, the `repository` (ORG/NAME) of which the card gives commands.
+    Only a manifest that is not yet written lacks the `card` and the `croissant` metadata. The key of an audit is the
+    path of its files below audit/, without suffix. Publishing sets `version` (the tag without its v), `previous` (the
+    version before it, empty in the first), `changelog` (CHANGELOG.md and the tables in changes/) and the `repository`
+    (ORG/NAME) of which the card gives commands.
     """
 
     format: int
     benchmarks: dict[Name, BenchmarkEntry]
     configs: dict[ConfigName, ConfigEntry]
     sources: dict[Name, SourceEntry]
-    withdrawn: tuple[WithdrawnRow, ...]
     duplicates: DuplicatesEntry | None = None
     audits: dict[Text, AuditEntry] = {}
     card: FileEntry | None = None
@@ -205,6 +168,10 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         for config_name, config in sorted(self.configs.items()):
             for name, split in sorted(config.splits.items()):
                 yield f"{config_name}/{name}", config, split
+
+    def withdrawn(self) -> list[tuple[str, WithdrawnRow]]:
+        """Return the withdrawn rows of all splits, each with its split (`config/split`)."""
+        return [(key, row) for key, _, split in self.splits() for row in split.withdrawn]
 
     def by_key(self) -> dict[str, SplitEntry]:
         """Return the entries of all splits by `config/split`, sorted."""
@@ -231,7 +198,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return (*self.files(), *(file for file in (self.croissant, self.card) if file is not None))
 
 
-EMPTY = Manifest(format=FORMAT, benchmarks={}, configs={}, sources={}, withdrawn=())
+EMPTY = Manifest(format=FORMAT, benchmarks={}, configs={}, sources={})
 """The manifest of a release without splits."""
 
 

@@ -19,7 +19,7 @@ import msgspec
 from builders.errors import BuildError
 from builders.release.digests import file_sha256
 from builders.release.duplicates import CONFIG
-from builders.release.entries import EMPTY, FORMAT, OPEN, AuditEntry, ConfigEntry, Manifest, SourceEntry, listed_column
+from builders.release.entries import EMPTY, FORMAT, OPEN, AuditEntry, ConfigEntry, Manifest, SourceEntry
 from builders.release.layout import (
     CARD,
     CHANGELOG,
@@ -32,8 +32,9 @@ from builders.release.layout import (
     samples_path,
     shows_images,
 )
-from builders.release.schema import PREPARED_SHA256
-from builders.release.split_entries import NAME, PATTERNS, SUMS, FileEntry, SplitEntry
+from builders.release.schema import KNOWN_COLUMNS, PREPARED_SHA256
+from builders.release.split_entries import SUMS, FileEntry, SplitEntry
+from builders.release.values import PATTERNS
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
 from unknown_detection.words import printable
@@ -131,7 +132,7 @@ def parse(data: bytes, where: str) -> Manifest:
     try:
         manifest = msgspec.convert(parsed, Manifest)
     except msgspec.ValidationError as error:
-        raise ManifestError(where, _explained(str(error), parsed)) from error
+        raise ManifestError(where, _explained(error)) from error
     except UnicodeEncodeError as error:
         raise ManifestError(where, "a key contains a lone surrogate, which is not a character") from error
     wrong = next(_contradictions(manifest), None)
@@ -180,61 +181,13 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-# Naming the place
-
-
-def _explained(message: str, parsed: Any) -> str:
-    """Reword a message of msgspec so that it names the place; this destroys `parsed`.
-
-    msgspec (0.22) names struct fields and list positions, but not the mapping keys on the way to the place (it writes
-    `[...]`), nor the key that is wrong.
-    """
-    problem, _, location = message.partition(" - at ")
-    path = location.removeprefix("`key` in ").strip("`")
-    named, node = _place(path, parsed)
+def _explained(error: msgspec.ValidationError) -> str:
+    """Return msgspec's message with the place first, and words for a pattern."""
+    problem, _, place = str(error).partition(" - at ")
     for pattern, words in PATTERNS.items():
-        if problem == f"Expected `str` matching regex {pattern!r}":
-            problem = f"expected {words}"
-            if path != location.strip("`"):
-                problem += f", found the key {next(key for key in node if not re.search(pattern, key))!r}"
-    return f"{named}{': ' if named else ''}{problem[:1].lower()}{problem[1:]}"
-
-
-def _place(path: str, parsed: Any) -> tuple[str, Any]:
-    """Return the name of a path such as `$.configs[...].rows`, with the first wrong entry's key, and the value there.
-
-    Finding that key removes the other entries from `parsed`.
-    """
-    node, named = parsed, ""
-    for step in re.findall(r"\.\w+|\[\d+\]|\[\.\.\.\]", path):
-        if step == "[...]":
-            ((key, node),) = _first_wrong(node, parsed)
-            named += f".{key if re.search(NAME, key) else repr(key)}"
-        else:
-            node = node[int(step[1:-1])] if step[0] == "[" else node[step[1:]]
-            named += step
-    return named.removeprefix("."), node
-
-
-def _first_wrong(node: dict[str, Any], parsed: Any) -> list[tuple[str, Any]]:
-    """Return the first wrong entry of a mapping in `parsed`, found by bisection; the mapping keeps no other."""
-    entries = list(node.items())
-    while len(entries) > 1:
-        half = entries[: len(entries) // 2]
-        node.clear()
-        node.update(half)
-        entries = entries[len(half) :] if _converts(parsed) else half
-    node.clear()
-    node.update(entries)
-    return entries
-
-
-def _converts(parsed: Any) -> bool:
-    try:
-        msgspec.convert(parsed, Manifest)
-    except ValueError:
-        return False
-    return True
+        problem = problem.replace(f"`str` matching regex {pattern!r}", words)
+    place = place.replace("`", "").replace("$.", "")
+    return f"{place}{': ' if place else ''}{problem[:1].lower()}{problem[1:]}"
 
 
 # Checks beyond types
@@ -256,9 +209,6 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
         yield from _wrong_sealing(key, config, split)
         yield from _wrong_samples(key, split, manifest.sources)
     splits = manifest.by_key()
-    for row in manifest.withdrawn:
-        if row.split not in splits:
-            yield f"{row.id} is withdrawn from {row.split or 'no split'}, which it does not describe"
     if manifest.duplicates is not None and not _is_inside(manifest.duplicates.path):
         yield _elsewhere(manifest.duplicates.path, "the table of duplicates")
     for audit_key, audit in sorted(manifest.audits.items()):
@@ -292,14 +242,12 @@ def _wrong_config(name: str, config: ConfigEntry) -> Iterator[str]:
 
 
 def _wrong_columns(name: str, config: ConfigEntry) -> Iterator[str]:
-    names = []
-    for column in config.columns:
-        try:
-            names.append(listed_column(column).name)
-        except ValueError as error:
-            yield f"columns of {name}: {error}"
+    names = [column.name for column in config.columns]
     if len(set(names)) != len(names):
         yield f"columns of {name}: a name is repeated in {', '.join(names)}"
+    for column in config.columns:
+        if KNOWN_COLUMNS.get(column.name, column) != column or (column.nullable and column.name not in KNOWN_COLUMNS):
+            yield f"columns of {name}: {column.name} is not the column that other releases have of that name"
 
 
 def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> Iterator[str]:
@@ -351,7 +299,7 @@ def _wrong_sealing(key: str, config: ConfigEntry, split: SplitEntry) -> Iterator
             f"the generator of {key} crops originals to {preparation.size} of {preparation.resize} pixels, for images "
             f"of {generator.prepared}"
         )
-    if (PREPARED_SHA256.name, PREPARED_SHA256.type) not in {(c.name, c.type) for c in config.own_columns()}:
+    if (PREPARED_SHA256.name, PREPARED_SHA256.type) not in {(c.name, c.type) for c in config.columns}:
         yield f"{key} is sealed, but its config lacks the column {PREPARED_SHA256.name}"
 
 

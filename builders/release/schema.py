@@ -8,8 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from msgspec import Struct
+
+from builders.release.values import Text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,9 +51,8 @@ _BUILDING = {"root", "file", "offset", "size", "form", "unreadable", "input_sha2
 """Additional columns of the tables in use during a build."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of an individual config.
+class Column(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A column of an individual config, as a source or a generator declares it and as a manifest lists it.
 
     Args:
         name: lower-case words joined by underscores.
@@ -58,15 +60,15 @@ class Column:
         description: a phrase for the card, without a full stop.
         absent: the value in rows of splits that do not have the column, if other splits of the config have it.
             Without it, every split of the config must have the column.
-        nullable: rows may lack a value. Only for columns in `KNOWN_COLUMNS`, since a manifest does not list it.
+        nullable: rows may lack a value.
 
     Raises:
         ValueError: the name has another form or is taken, or the type is unknown.
     """
 
-    name: str
+    name: Text
     type: ColumnType
-    description: str
+    description: Text
     absent: Value | None = None
     nullable: bool = False
 
@@ -113,7 +115,7 @@ PREPARED_SHA256 = Column(
 )
 
 KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (OODNESS, ID_OVERLAP, ID_OVERLAP_KIND)}
-"""The columns that a manifest lists by name, without type and description."""
+"""Columns whose meaning is the same in all configs that have them; no other is nullable."""
 
 
 Role = Literal[

@@ -136,7 +136,7 @@ def images_table(excluded: Sequence[Exclusion]) -> PageTable:
 def withdrawn_table(manifest: Manifest) -> PageTable:
     """Return the table of withdrawn rows."""
     rows: list[list[Value | Cell]] = [
-        [Cell(row.id, style="code"), Cell(row.split, style="code"), row.reason] for row in manifest.withdrawn
+        [Cell(row.id, style="code"), Cell(key, style="code"), row.reason] for key, row in manifest.withdrawn()
     ]
     columns = [PageColumn("id"), PageColumn("split"), PageColumn("reason")]
     return PageTable("withdrawn", "Withdrawn rows", columns, rows, searchable=True, first=12)

@@ -88,7 +88,7 @@ def test_features_are_those_of_a_card_that_lists_them(cifar_release, tmp_path, c
             continue  # version 1.0.0 had no such table
         entry = manifest.configs[info["config_name"].removesuffix("-index")]
         image = not info["config_name"].endswith("-index")
-        schema = arrow_schema(entry.label_names, entry.own_columns(), image=image)
+        schema = arrow_schema(entry.label_names, entry.columns, image=image)
         info["features"] = datasets.Features.from_arrow_schema(schema)._to_yaml_list()
     (listing / "README.md").write_text(f"---\n{yaml.safe_dump(front)}---\n{body}", encoding="utf-8")
     before, after = (
@@ -317,7 +317,7 @@ def test_rules_columns_roles_and_classes_are_explained(root):
     assert rules <= RULE_MEANINGS.keys()
     assert all(f"| `{rule}` | {RULE_MEANINGS[rule]} |" in text for rule in rules)
     for config in manifest.configs.values():
-        schema = arrow_schema(config.label_names, config.own_columns())
+        schema = arrow_schema(config.label_names, config.columns)
         assert all(f"`{column}`" in text for column in schema.names)
         for role in {role for split in config.splits.values() for role in split.roles}:
             assert f"| {ROLES.index(role)} | `{role}` |" in text

@@ -14,7 +14,6 @@ from builders.generate.exact.corruptions import DESCRIPTIONS
 from builders.generate.exact.noise import GAUSSIAN_NOISE
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
-from builders.release.entries import ColumnEntry, column_entry, listed_column
 from builders.release.schema import Column
 from tests.manifests import as_json
 
@@ -121,14 +120,3 @@ def test_weights_are_those_of_their_digest(tmp_path):
 def test_a_column_has_a_name_of_its_own(name):
     with pytest.raises(ValueError, match="cannot name a column"):
         Column(name, "string", "")
-
-
-def test_a_column_is_listed_and_read_back():
-    column = Column("epsilon", "float64", "the largest change of a sample, of 1", absent=0.0)
-    assert listed_column(column_entry(column)) == Column("epsilon", "float64", column.description)
-
-
-@pytest.mark.parametrize("entry", ["epsilon", ColumnEntry("label", "string", ""), ColumnEntry("A", "string", "")])
-def test_a_listed_column_that_is_none_is_refused(entry):
-    with pytest.raises(ValueError, match=r"epsilon is unknown; known without a type are|cannot name a column"):
-        listed_column(entry)
