@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -94,13 +95,16 @@ def rows_of_pairs(
         pairs: the pairs.
         indexes: gives the index file of a split (`config/split`), or None if there is none.
     """
-    rows = {}
+    rows: dict[tuple[str, str], tuple[PairedRow, str]] = {}
     for key, ids in sorted(ids_by_key(pairs).items()):
         if (path := indexes(key)) is not None:
-            names = pa.array(sorted(ids), pa.string())
-            for row, digest in _rows(path, key, lambda batch, _, names=names: pc.is_in(batch["id"], value_set=names)):
-                rows[key, row.id] = (row, digest)
+            found = _rows(path, key, functools.partial(_has_name, pa.array(sorted(ids), pa.string())))
+            rows |= {(key, row.id): (row, digest) for row, digest in found}
     return rows
+
+
+def _has_name(names: pa.Array, batch: pa.RecordBatch, _: int) -> pa.Array:
+    return pc.is_in(batch["id"], value_set=names)
 
 
 def _rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[PairedRow, str]]:

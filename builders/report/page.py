@@ -20,11 +20,16 @@ from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.schema import Role
 from builders.release.tables import Exclusion, read_excluded
 from builders.report import audits, counts
-from builders.report.charts import chip
-from builders.report.class_data import class_data
-from builders.report.classes import class_trees
-from builders.report.pictures import PictureChoice, Thumbnail, may_be_published, pictured_sources, thumbnails
-from builders.report.rows import read_split_rows
+from builders.report.classes import class_data, class_trees
+from builders.report.counts import chip
+from builders.report.pictures import (
+    PictureChoice,
+    Thumbnail,
+    may_be_published,
+    pictured_sources,
+    read_split_rows,
+    thumbnails,
+)
 from builders.sources.registry import SOURCES
 from unknown_detection.pages.content import Entry, anchor
 from unknown_detection.pages.render import render_template

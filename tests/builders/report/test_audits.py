@@ -45,7 +45,7 @@ def test_an_audit_that_was_not_run_gives_its_command(small, tmp_path):
 def test_overlapping_classes_are_listed_with_their_rows(small):
     audit = audits.overlap_audit(small, with_audit(small, "overlap", OVERLAP))
     assert not audit.command
-    assert texts(audit.tables[0]) == [
+    assert texts(audit.table) == [
         ["bench/near_ood", "a class (unknown)", "n01", 3],
         ["bench/near_ood", "x", "n02", "many"],
     ]
@@ -53,7 +53,7 @@ def test_overlapping_classes_are_listed_with_their_rows(small):
 
 def test_artifacts_are_a_table_of_splits_by_numbers(small):
     audit = audits.artifacts_audit(small, with_audit(small, "bench/artifacts", ARTIFACTS), "bench")
-    (table,) = audit.tables
+    table = audit.table
     assert [column.title for column in table.columns] == ["split", "role", "width", "jpeg quality"]
     near, test = texts(table)
     assert near[0] == "near_ood"
