@@ -5,6 +5,7 @@ Nothing is cut off: the picture is wide enough for its cells, and titles, captio
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -92,23 +93,20 @@ class _Canvas:
             self._text(note, self._caption, _SOFT)
 
     def _text(self, text: str, font: Font, colour: tuple[int, int, int]) -> None:
-        lines = wrapped_lines(text, self.width - 2 * _GAP, len(text), font.getlength)
-        for line in lines:
+        for line in wrapped_lines(text, self.width - 2 * _GAP, len(text), font.getlength):
             self._draw.text((_GAP, self.top), line, fill=colour, font=font)
             self.top += _line_height(font)
         self.top += _GAP // 2
 
     def _columns(self, columns: Sequence[Stack]) -> None:
-        if any(column.above for column in columns):
-            self._line([column.above for column in columns], 1)
-        for level in range(max(len(column.images) for column in columns)):
-            shown = [column.images[level] if level < len(column.images) else None for column in columns]
+        self._captions([column.above for column in columns], 1)
+        for level in itertools.zip_longest(*(column.images for column in columns)):
             self.top += _FRAME
-            for column_number, image in enumerate(shown):
+            for column_number, image in enumerate(level):
                 if image is not None:
                     self._image(image, _GAP + column_number * (CELL + _GAP))
             self.top += CELL + _FRAME + 2
-            self._line([image.caption if image is not None else "" for image in shown], _CAPTION_LINES)
+            self._captions([image.caption if image is not None else "" for image in level], _CAPTION_LINES)
         self.top += _GAP
 
     def _image(self, shown: GridImage, left: int) -> None:
@@ -119,7 +117,7 @@ class _Canvas:
             self._draw.rectangle(box, outline=UNKNOWN_COLOUR, width=_FRAME)
         self.picture.paste(small, (left, top))
 
-    def _line(self, texts: Sequence[str], most: int) -> None:
+    def _captions(self, texts: Sequence[str], most: int) -> None:
         """Draw texts side by side, each centred in the width of a cell, in as many lines as the longest needs."""
         font, height = self._caption, _line_height(self._caption)
         all_lines = [wrapped_lines(text, CELL + _GAP - 4, most, font.getlength) for text in texts]

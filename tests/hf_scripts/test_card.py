@@ -229,8 +229,9 @@ def test_an_index_only_release_shows_how_to_load_its_index(cifar_release):
 def test_withdrawn_rows_and_the_version_are_named(cifar_release):
     manifest = manifest_of(cifar_release)
     name = "dtd/banded/banded_0002.jpg#fixed-resize-32"
-    row = {"id": name, "split": "cifar/far_ood_dtd", "reason": "its owner asked"}
-    published = {"withdrawn": [row], "version": "2.0.0", "repository": "org/name"}
+    row = {"id": name, "reason": "its owner asked"}
+    manifest["configs"]["cifar"]["splits"]["far_ood_dtd"]["withdrawn"] = [row]
+    published = {"version": "2.0.0", "repository": "org/name"}
     _, text = front_of(card.card_text(typed(manifest | published)))
     assert f"- `{name}` (cifar/far_ood_dtd): its owner asked" in text
     assert "**Version 2.0.0.**" in text
