@@ -17,10 +17,12 @@ from typing import Annotated, Final, Literal, get_args
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
+from builders.release.layout import samples_path, shard_path
 from builders.release.schema import Column
 from builders.release.split_entries import FileEntry, SplitEntry, WithdrawnRow
 from builders.release.values import (
     REPOSITORY,
+    AuditKey,
     ConfigName,
     Count,
     Name,
@@ -136,10 +138,6 @@ class AuditEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     table: FileEntry
     chart: FileEntry | None = None
 
-    def files(self) -> tuple[FileEntry, ...]:
-        """Return the table, and the chart if there is one."""
-        return (self.table,) if self.chart is None else (self.table, self.chart)
-
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """The contents of manifest.json: the benchmarks, configs, sources and files of a release.
@@ -155,7 +153,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     configs: dict[ConfigName, ConfigEntry]
     sources: dict[Name, SourceEntry]
     duplicates: DuplicatesEntry | None = None
-    audits: dict[Text, AuditEntry] = {}
+    audits: dict[AuditKey, AuditEntry] = {}
     card: FileEntry | None = None
     croissant: FileEntry | None = None
     repository: Annotated[str, Meta(pattern=REPOSITORY, max_length=200)] | None = None
@@ -177,21 +175,28 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         """Return the entries of all splits by `config/split`, sorted."""
         return {key: split for key, _, split in self.splits()}
 
-    def files(self) -> tuple[FileEntry, ...]:
-        """Return every listed file but the card and the Croissant metadata, sorted by path.
-
-        A file that several configs share is included once.
-        """
-        entries = [config.excluded for config in self.configs.values()]
-        for _, _, split in self.splits():
-            entries += split.files
+    def places(self) -> Iterator[tuple[FileEntry, str, str]]:
+        """Yield each file but those at the root and of changes: the file, the one path that it may have, its name."""
+        for name, config in sorted(self.configs.items()):
+            yield config.excluded, f"excluded/{name}.csv", f"the exclusions of {name}"
+        for key, _, split in self.splits():
+            yield split.index, f"index/{key}.parquet", f"the index of {key}"
+            for folder, files in (("data", split.data), ("sealed", split.sealed)):
+                for number, file in enumerate(files):
+                    yield file, shard_path(folder, key, number, len(files)), f"file {number:,} of {key}"
             if split.samples is not None:
-                entries.append(split.samples)
+                yield split.samples, samples_path(key), f"the picture of {key}"
         if self.duplicates is not None:
-            entries.append(self.duplicates.file)
-        for audit in self.audits.values():
-            entries += audit.files()
-        return tuple(sorted({*entries, *(self.changelog or ())}, key=lambda entry: (entry.path, entry.sha256)))
+            yield self.duplicates.file, "duplicates/pairs.parquet", "the table of duplicates"
+        for key, audit in sorted(self.audits.items()):
+            yield audit.table, f"audit/{key}.csv", f"the table of the audit {key}"
+            if audit.chart is not None:
+                yield audit.chart, f"audit/{key}.png", f"the chart of the audit {key}"
+
+    def files(self) -> tuple[FileEntry, ...]:
+        """Return every listed file but the card and the Croissant metadata, sorted by path."""
+        files = [*(file for file, _, _ in self.places()), *(self.changelog or ())]
+        return tuple(sorted(files, key=lambda entry: (entry.path, entry.sha256)))
 
     def files_and_card(self) -> tuple[FileEntry, ...]:
         """Return every listed file, the card and the Croissant metadata last."""

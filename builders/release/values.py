@@ -17,6 +17,7 @@ SHA256 = r"\A[0-9a-f]{64}\Z"
 CONFIG_NAME = r"\A[a-z0-9]+(-[a-z0-9]+)*\Z"
 SPLIT_NAME = r"\A[a-z0-9]+(_[a-z0-9]+)*\Z"
 NAME = r"\A[a-z0-9]+([_-][a-z0-9]+)*\Z"
+AUDIT_KEY = r"\A[a-z0-9_-]+(/[a-z0-9_-]+)?\Z"
 REPOSITORY = r"\A[A-Za-z0-9._-]+/[A-Za-z0-9._-]+\Z"
 
 PATTERNS = {
@@ -26,6 +27,7 @@ PATTERNS = {
     CONFIG_NAME: "a config's name (a-z, 0-9, hyphens between)",
     SPLIT_NAME: "a split's name (a-z, 0-9, underscores between)",
     NAME: "a name (a-z, 0-9, hyphens or underscores between)",
+    AUDIT_KEY: "the path of an audit below audit/",
     REPOSITORY: "the name of a repository, ORG/NAME",
 }
 """Descriptions of the patterns, for messages."""
@@ -47,3 +49,4 @@ ConfigName = Annotated[str, Meta(pattern=CONFIG_NAME, max_length=100)]
 
 SplitName = Annotated[str, Meta(pattern=SPLIT_NAME, max_length=100)]
 Name = Annotated[str, Meta(pattern=NAME, max_length=100)]
+AuditKey = Annotated[str, Meta(pattern=AUDIT_KEY, max_length=300)]
