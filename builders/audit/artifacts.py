@@ -24,15 +24,10 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class Separation:
-    """How well a number separates rows from the known test images.
+    """How well a number, one of `NUMBERS`, separates rows from the known test images.
 
-    Attributes:
-        rows: the compared rows.
-        number: one of `NUMBERS`.
-        auroc: from 0.5 to 1, whichever direction separates; None where one side has no such number.
-        direction: `higher` or `lower`, as the number of the compared rows is; empty for an AUROC of 0.5 or none.
-        images: how many of the rows have the number.
-        known_images: how many of the known test images have it.
+    `auroc` is from 0.5 to 1, whichever direction separates, and None where one side has no such number; `direction` is
+    `higher` or `lower`, as the compared rows are, or empty. `images` and `known_images` have the number.
     """
 
     rows: RoleRows

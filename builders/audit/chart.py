@@ -29,13 +29,9 @@ class HeatCell(NamedTuple):
 def heat_table(
     title: str, columns: Sequence[str], lines: Sequence[tuple[str, Sequence[HeatCell]]], note: str
 ) -> Image.Image:
-    """Draw a table as one RGB picture, wide enough for every text.
+    """Draw a table as one RGB picture, wide enough for every text, with a title above and a note below it.
 
-    Args:
-        title: stands above it.
-        columns: names of the columns after the first, which has the lines' names.
-        lines: its rows: a name, and a cell for every column.
-        note: stands below it.
+    `columns` follow the first, which has the lines' names; a line has a cell for each.
     """
     font = ImageFont.load_default(_SIZE)
     cells = [[HeatCell(""), *map(HeatCell, columns)], *([HeatCell(name), *values] for name, values in lines)]

@@ -58,13 +58,7 @@ def contact_sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[
 
 
 def pairs_sheet(root: Path, manifest: Manifest, key: str, count: int) -> Findings:
-    """Draw images of a split above their nearest duplicates by the release's table, the least similar pairs first.
-
-    Args:
-        root: the release folder.
-        manifest: its manifest.
-        key: the split (`config/split`).
-        count: most pairs.
+    """Draw images of a split above their nearest duplicates by the release's table: `count` pairs, the least similar.
 
     Raises:
         BuildError: the split has no duplicates, the release has no table of them, or a file cannot be read.

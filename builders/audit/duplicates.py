@@ -49,14 +49,10 @@ class ReleaseSplit:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Duplicates of a release, or of two.
+    """Duplicates of a release, or of two: pairs of rows with equal content, and of images within `THRESHOLD`.
 
-    Attributes:
-        splits: the compared splits by name, which is `config/split`, after `AGAINST` in the other release.
-        exact: pairs of rows with equal content.
-        near: pairs of rows with other content, whose distance is at most `THRESHOLD`.
-        searched: pairs of splits that were searched for near-duplicates, the training split first.
-        without_images: splits that would have been searched but have no images here.
+    `splits` go by `config/split`, after `AGAINST` in the other release. Pairs of splits were `searched` for
+    near-duplicates, the training split first, but for those `without_images` here.
     """
 
     splits: Mapping[str, ReleaseSplit]

@@ -49,16 +49,9 @@ def smoothness_lines(
     executor: Executor,
     meter: Meter,
 ) -> Iterator[list[str]]:
-    """Yield the table's lines for one config: its known test images, and each unknown role of the named splits.
+    """Yield the table's lines for one config with known test images: these, and each unknown role of the named splits.
 
-    Args:
-        root: the release folder.
-        manifest: its manifest.
-        config: a config with known test images.
-        names: its splits to compare with them.
-        threshold: the AUROC, or 1 minus it, from which on a split counts as separable.
-        executor: runs the tasks.
-        meter: shows progress.
+    A split counts as separable from an AUROC of `threshold` on, or of 1 minus it.
     """
     test, validation = f"{config}/test", f"{config}/validation"
     keys = {test, *(f"{config}/{name}" for name in names), *({validation} & manifest.by_key().keys())}

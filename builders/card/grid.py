@@ -57,15 +57,10 @@ class Strip:
 
 
 def grid(rows: Sequence[Strip], note: str = "") -> Image.Image:
-    """Draw rows of images.
+    """Draw rows of images from top to bottom, and a note below them, as one RGB picture.
 
-    Args:
-        rows: from top to bottom.
-        note: stands below them.
-
-    Returns:
-        One RGB picture. Small images are enlarged by a whole factor without smoothing, which shows their pixels as
-        stored; large ones are shrunk.
+    Small images are enlarged by a whole factor without smoothing, which shows their pixels as stored; large ones are
+    shrunk.
     """
     widest = max((min(len(row.columns), COLUMNS) for row in rows), default=0)
     width = max(widest, _FEWEST_COLUMNS) * (CELL + _GAP) + _GAP
@@ -149,11 +144,7 @@ _BREAKS = re.compile(r"[^\s/_,.-]*[/_,.-]*|\s+")
 def wrapped_lines(text: str, width: float, lines: int, length: Callable[[str], float]) -> list[str]:
     """Break a text into lines that fit a width, at spaces and after `/`, `_`, `,`, `.` and `-`.
 
-    Args:
-        text: the text; runs of spaces count as one.
-        width: the most that `length` may give for a line.
-        lines: the most lines; a longer text ends in an ellipsis.
-        length: gives the width of a text.
+    `length` gives the width of a text. Runs of spaces count as one; a text of more than `lines` ends in an ellipsis.
     """
     wrapped, line = [], ""
     for piece in filter(None, _BREAKS.findall(" ".join(text.split()))):

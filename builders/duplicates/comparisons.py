@@ -36,12 +36,8 @@ def compare_pixels(
 ) -> PairTable:
     """Compare the splits of a release by pixels, as far as its folder has them.
 
-    Args:
-        layout: the release folder, with shards and index files of every split in `manifest`.
-        manifest: the release's manifest.
-        benchmark: the declaration, which names the splits that are searched for near-duplicates.
-        meter: shows progress.
-        known: comparisons that earlier tables have; a search for near-duplicates that is among them is skipped.
+    The declaration names the splits that are searched for near-duplicates; a search whose comparison is `known` from
+    earlier tables is skipped.
     """
     near, equal = _near_duplicates(layout, manifest, benchmark, meter, known), _equal_pixels(layout, manifest)
     return PairTable((*near.pairs, *equal.pairs), near.comparisons | equal.comparisons)
@@ -120,15 +116,10 @@ def compared_by_similarity(
 ) -> Iterator[tuple[str, str]]:
     """Yield each split (`config/split`) that is searched for near-duplicates, with the split it is compared with.
 
-    Each split of a config with `duplicates_of` is compared with the training images, and with every in-distribution
-    split of the config: with those of `known`, itself included. The distance is not symmetric; of two in-distribution
+    Each split of a config with `duplicates_of` is compared with the training images, and with every split of the
+    config that has in-distribution rows alone (`known`), itself included. The distance is not symmetric; of two such
     splits the first by name is the one that is searched, so that whoever compares them again knows the direction
     (`hf_scripts.checks.recomparison`).
-
-    Args:
-        benchmark: the declaration.
-        keys: the existing splits.
-        known: those with in-distribution rows alone.
     """
     for config in benchmark.configs:
         if not config.duplicates_of:

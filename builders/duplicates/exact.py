@@ -31,14 +31,13 @@ _BATCH_ROWS = 65536
 
 
 def exact_pairs(indexes: Mapping[str, Path], digests: Mapping[str, pa.ChunkedArray] | None = None) -> list[Pair]:
-    """Find the pairs of rows with equal digests, within a split or between two; their distance is 0.
+    """Find the pairs of rows with equal digests, within a split or between two, in no particular order.
+
+    Their distance is 0. Rows with the same id are not a pair; for large groups see `ALL_PAIRS`.
 
     Args:
         indexes: index files by `config/split`.
         digests: the digests to compare instead of the column `content_sha256`, by the same keys.
-
-    Returns:
-        Pairs in no particular order. Rows with the same id are not a pair; for large groups see `ALL_PAIRS`.
     """
     columns = digests or {key: index_digests(path) for key, path in indexes.items()}
     chunks = [chunk for key in indexes for chunk in columns[key].chunks]
@@ -62,10 +61,7 @@ def index_digests(path: Path) -> pa.ChunkedArray:
 def searched_pairs(pairs: Pairs, query: tuple[str, Path], reference: tuple[str, Path]) -> Iterator[Pair]:
     """Yield the pairs of a search in which ids and content differ; equal content is found by digests.
 
-    Args:
-        pairs: row numbers of queries and references, and their distances.
-        query: key and index file of the queries' split.
-        reference: those of the references' split.
+    `query` and `reference` are key and index file of the splits whose row numbers the search has.
     """
     sides = []
     for numbers, (key, path) in ((pairs.queries, query), (pairs.references, reference)):
@@ -91,9 +87,7 @@ def rows_of_pairs(
 ) -> dict[tuple[str, str], tuple[PairedRow, str]]:
     """Read the rows of both sides of pairs, each with its content digest, by split and id; missing ones are left out.
 
-    Args:
-        pairs: the pairs.
-        indexes: gives the index file of a split (`config/split`), or None if there is none.
+    `indexes` gives the index file of a split (`config/split`), or None if there is none.
     """
     rows: dict[tuple[str, str], tuple[PairedRow, str]] = {}
     for key, ids in sorted(ids_by_key(pairs).items()):

@@ -68,11 +68,7 @@ def file_entry(layout: Layout, path: Path) -> FileEntry:
 
 
 def read_manifest(root: Path, name: str = "") -> Manifest:
-    """Read the manifest of a release folder.
-
-    Args:
-        root: the folder.
-        name: name of the release in messages, for a folder of downloads.
+    """Read the manifest of a release folder; `name` is that of a release whose folder says nothing, for messages.
 
     Raises:
         ManifestError: the file is not a valid manifest.
@@ -105,11 +101,7 @@ def read_or_empty(root: Path) -> Manifest:
 
 
 def parse(data: bytes, where: str) -> Manifest:
-    """Parse and check a manifest, which may have been edited by hand or in bad faith.
-
-    Args:
-        data: the contents of the file.
-        where: the file, for messages.
+    """Parse and check a manifest, which may have been edited by hand or in bad faith; `where` it is, for messages.
 
     Raises:
         ManifestError: it is not valid; the message names the first problem and its place.
@@ -149,10 +141,7 @@ def dump(manifest: Manifest) -> str:
 def write_manifest(root: Path, manifest: Manifest, before: Manifest | None = None) -> None:
     """Write the manifest of a release folder.
 
-    Args:
-        root: the folder.
-        manifest: the manifest.
-        before: the manifest that was read, or `EMPTY`. In a store, another one is not replaced; None replaces any.
+    In a store, only the manifest `before`, which was read, or none if that is `EMPTY`, is replaced; None replaces any.
 
     Raises:
         ChangedMeanwhileError: another run replaced the one that was read.

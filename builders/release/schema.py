@@ -61,9 +61,6 @@ class Column(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         absent: the value in rows of splits that do not have the column, if other splits of the config have it.
             Without it, every split of the config must have the column.
         nullable: rows may lack a value.
-
-    Raises:
-        ValueError: the name has another form or is taken, or the type is unknown.
     """
 
     name: Text
@@ -172,13 +169,7 @@ def arrow_schema(
     """Return the Arrow schema of a config, with features for `datasets` in its metadata.
 
     It is written out because importing `datasets` takes longer than building a small release; a test compares it with
-    the schema of `datasets.Features`.
-
-    Args:
-        label_names: the names of `label`, equal in all splits of a config.
-        columns: the config's own columns.
-        image: with the image column, as in `data/`; otherwise as in `index/`.
-        demo: mark the rows as those of demo sources.
+    the schema of `datasets.Features`. Without `image` it is that of an index; `demo` marks rows of demo sources.
     """
     import pyarrow as pa
 

@@ -5,10 +5,10 @@ Tested by `tests/builders/report/test_audits.py`.
 
 from __future__ import annotations
 
+import base64
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,44 +16,64 @@ from builders.release.duplicates import KNOWN_ROLE, counted, is_known_and_unknow
 from builders.release.entries import AuditEntry, Manifest
 from builders.release.layout import Layout
 from builders.release.reader import read_index
-from builders.release.schema import ID_OVERLAP_KIND, ROLES
-from builders.report.counts import chip
+from builders.release.schema import ID_OVERLAP_KIND
+from builders.storage.files import read_regular
 from builders.storage.text_files import read_csv
 from taxonomy.overlaps import CLOSENESS
 from unknown_detection.csv_text import plain_text
-from unknown_detection.pages.content import Cell, PageColumn, PageTable, Value, anchor, code, table
+from unknown_detection.pages.content import PageTable, Value, anchor, code, table
 
-_AREA = re.compile(r"[01]\.\d{1,10}")
+_NUMBER = re.compile(r"\d{1,15}(\.\d{1,10})?")
 _ADVICE = "Run the audit again with python -m builders.commands.audit."
+
+_CAPTIONS = {
+    "overlap": "Unknown classes that overlap a known one",
+    "artifacts": "AUROC of single numbers, without a model; 0.5 is chance",
+}
+_COLUMNS = {
+    "overlap": ("split", "unknown_class", "unknown_class_name", "known_class", "rows"),
+    "artifacts": ("split", "role", "number", "auroc", "direction", "flagged"),
+}
 
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit: its summary and table if it was run, otherwise the command that runs it."""
+    """An audit: its summary, table and chart (a data: URI) if it was run, otherwise the command that runs it."""
 
     title: str
     summary: str = ""
     table: PageTable | None = None
+    chart: str = ""
     command: str = ""
 
 
-def overlap_audit(root: Path, manifest: Manifest) -> Audit:
-    """Return the audit of unknown classes that overlap known ones.
+def audit(root: Path, manifest: Manifest, kind: str, config: str = "") -> Audit:
+    """Return the audit of a kind, of the release or of a config.
 
     Raises:
-        BuildError: its table cannot be read.
+        BuildError: its table or chart cannot be read.
     """
-    entry = manifest.audits.get("overlap")
+    entry = manifest.audits.get(f"{config}/{kind}" if config else kind)
     if entry is None:
-        return Audit("Overlap", command=_command("overlap", root))
+        words = ["python", "-m", "builders.commands.audit", kind, str(root), *(["--splits", config] if config else [])]
+        return Audit(config or kind, command=shlex.join(words))
+    columns = _COLUMNS[kind]
     rows = []
-    for line in _lines(root, entry, ("split", "known_class", "unknown_class", "unknown_class_name", "rows")):
-        class_id, name, count = line["unknown_class"], line["unknown_class_name"], line["rows"]
-        title = class_id if name in ("", class_id) else f"{name} ({class_id})"
-        is_count = count.isascii() and count.isdecimal() and len(count) < 16
-        rows.append((code(line["split"]), title, line["known_class"], int(count) if is_count else count))
-    titles = ("split", "unknown class", "known class", PageColumn("rows", numeric=True))
-    return Audit("Overlap", table=table("overlap-table", "Unknown classes that overlap a known one", titles, rows))
+    for _, line in read_csv(Layout(root).inside(entry.table.path), columns, _ADVICE):
+        split, *others = (plain_text(line[name]) for name in columns)
+        rows.append((code(split), *map(_value, others)))
+    listed = table(anchor(kind, config), _CAPTIONS[kind], [name.replace("_", " ") for name in columns], rows)
+    chart = ""
+    if entry.chart is not None:
+        data = read_regular(Layout(root).inside(entry.chart.path))
+        chart = f"data:image/png;base64,{base64.b64encode(data).decode()}"
+    return Audit(config or kind, plain(entry.summary), listed, chart)
+
+
+def _value(text: str) -> Value:
+    if _NUMBER.fullmatch(text):
+        return float(text) if "." in text else int(text)
+    return text or None
 
 
 def overlapping_rows(root: Path, manifest: Manifest) -> PageTable:
@@ -78,35 +98,6 @@ def overlapping_rows(root: Path, manifest: Manifest) -> PageTable:
     return table("overlapping-rows", "Rows whose class overlaps a known one", titles, rows)
 
 
-def artifacts_audit(root: Path, manifest: Manifest, config: str) -> Audit:
-    """Return the audit of a config for numbers that separate splits without a model: splits by numbers.
-
-    Raises:
-        BuildError: its table cannot be read.
-    """
-    entry = manifest.audits.get(f"{config}/artifacts")
-    if entry is None:
-        return Audit(config, command=_command("artifacts", root, "--splits", config))
-    cells: dict[tuple[str, str], dict[str, Cell]] = {}
-    numbers: dict[str, None] = {}
-    for line in _lines(root, entry, ("split", "role", "number", "auroc", "flagged")):
-        numbers.setdefault(line["number"])
-        area = f"{float(line['auroc']):.2f}" if _AREA.fullmatch(line["auroc"]) else line["auroc"] or None
-        cell = Cell(area, style="strong" if line["flagged"] == "yes" else "")
-        cells.setdefault((line["split"], line["role"]), {})[line["number"]] = cell
-    rows: list[Sequence[Value | Cell]] = []
-    for (split, role), areas in cells.items():
-        mark = next((chip(known) for known in ROLES if known == role), role)
-        rows.append([code(split.partition("/")[2]), mark, *map(areas.get, numbers)])
-    columns = [PageColumn(number.replace("_", " "), numeric=True) for number in numbers]
-    caption = f"AUROC of single numbers in {config}, without a model; 0.5 is chance, bold is flagged"
-    return Audit(
-        config,
-        plain(entry.summary),
-        table(anchor("artifacts", config), caption, ["split", "role", *columns], rows, folded=False),
-    )
-
-
 def other_audits(manifest: Manifest) -> list[tuple[str, AuditEntry]]:
     """Return the audits that the page has no table for, with their keys."""
     tabulated = {"overlap", *(f"{config}/artifacts" for config in manifest.configs)}
@@ -115,9 +106,6 @@ def other_audits(manifest: Manifest) -> list[tuple[str, AuditEntry]]:
 
 def duplicates_table(root: Path, manifest: Manifest) -> tuple[PageTable, int] | None:
     """Count the pairs of rows with the same picture by splits, and those of a known and an unknown row.
-
-    Returns:
-        None for a release without a table of duplicates.
 
     Raises:
         BuildError: the table cannot be read.
@@ -148,12 +136,3 @@ def compared(manifest: Manifest) -> list[tuple[str, str]]:
 def plain(summary: str) -> str:
     """Remove the Markdown from a line of the card."""
     return summary.replace("**", "").replace("`", "")
-
-
-def _lines(root: Path, entry: AuditEntry, columns: tuple[str, ...]) -> list[Mapping[str, str]]:
-    lines = read_csv(Layout(root).inside(entry.table.path), columns, _ADVICE)
-    return [{name: plain_text(cell) for name, cell in line.items()} for _, line in lines]
-
-
-def _command(audit: str, root: Path, *more: str) -> str:
-    return shlex.join(["python", "-m", "builders.commands.audit", audit, str(root), *more])

@@ -52,12 +52,7 @@ class PicturedRole:
 
 
 def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
-    """Render the page of a release.
-
-    Args:
-        root: the release folder.
-        manifest: its manifest.
-        pictures: of which sources it shows images: all, those that anybody may be shown, or none.
+    """Render the page of a release, with pictures of all sources, of those that anybody may be shown, or none.
 
     Raises:
         BuildError: a file of the release cannot be read.
@@ -100,8 +95,8 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
             "sources": counts.sources_table(manifest),
             "overlapping": audits.overlapping_rows(root, manifest),
         },
-        overlap=audits.overlap_audit(root, manifest),
-        artifacts=[audits.artifacts_audit(root, manifest, name) for name in sorted(manifest.configs)],
+        overlap=audits.audit(root, manifest, "overlap"),
+        artifacts=[audits.audit(root, manifest, "artifacts", name) for name in sorted(manifest.configs)],
         other_audits=audits.other_audits(manifest),
         duplicates=audits.duplicates_table(root, manifest),
         compared=audits.compared(manifest),
