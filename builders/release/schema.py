@@ -23,18 +23,22 @@ ColumnType = Literal["string", "bool", "int64", "float64"]
 """The types of these columns, as named by `datasets.Value`."""
 
 COLUMN_MEANINGS: Mapping[str, str] = {
-    "image": "The encoded image.",
-    "label": "Index of the row's in-distribution class among the config's classes; -1 if it has none.",
-    "role": "Code of the row's part in the benchmark; the record set roles explains the codes.",
-    "class_id": "The class as its source names it, such as a WordNet id.",
-    "class_name": "The name of that class.",
-    "source": "Key of the dataset that the row comes from.",
-    "source_id": "Stable name of the image in that dataset.",
-    "id": "Unique name of the row in the release.",
-    "content_sha256": "SHA-256 of the stored bytes, or of the pixels of images that were made.",
-    "stored": "Where the stored bytes come from: source, metadata_removed, pixels or adopted.",
+    "image": "the encoded image; a `PIL.Image` when read. Indexes lack it",
+    "label": "index of the row's class among the config's in-distribution classes, in the same order in every split; "
+    "-1 where the row has none of them",
+    "role": "code of the row's part in the benchmark",
+    "class_id": "the class as its source names it, such as a WordNet id (wnid) for ImageNet",
+    "class_name": "the name of that class",
+    "source": "key of the dataset that the image comes from",
+    "source_id": "the image's name in that dataset",
+    "id": "unique in the release: source, name and, for images that were made, how",
+    "content_sha256": "SHA-256 of the stored bytes; of mode, size and pixels where `stored` is `pixels` or `adopted`, "
+    "because the bytes of a PNG depend on the encoder",
+    "stored": "`source`: the bytes of the source file. `metadata_removed`: the same without an EXIF or XMP block that "
+    "makes decoding fail. `pixels`: a PNG made by the build. `adopted`: a PNG of images that the benchmark's authors "
+    "made",
 }
-"""The columns that all configs have, in their order, in a sentence each.
+"""The columns that all configs have, in their order, in a phrase each.
 
 Schemas, plans, shards, the card and the Croissant metadata follow from this table.
 """

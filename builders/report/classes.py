@@ -134,8 +134,7 @@ def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
     wordnet = load_wordnet()
     branches: list[Branch] = []
     leaves = [node.leaf] if node.leaf is not None else []
-    for row_above, node_below in node.children.items():
-        row, child = _narrowest(row_above, node_below)
+    for row, child in node.children.items():
         branches_below, leaves_below = _below(child)
         if child.leaves < _SMALLEST or child.dominated:
             branches += branches_below
@@ -143,13 +142,6 @@ def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
         else:
             branches.append(Branch(wordnet.lemmas(row)[0], branches_below, leaves_below))
     return sorted(branches, key=lambda branch: branch.title.casefold()), sorted(leaves, key=_by_name)
-
-
-def _narrowest(row: int, node: _Node) -> tuple[int, _Node]:
-    """Return the lowest synset that has all the classes below a synset."""
-    while node.leaf is None and len(node.children) == 1:
-        ((row, node),) = node.children.items()
-    return row, node
 
 
 def class_data(trees: Iterable[Branch]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from builders.card import facts
 from builders.card.words import ROLE_NAMES
@@ -41,8 +41,7 @@ Thumbnails = Mapping[tuple[str, Role], Sequence[Thumbnail]]
 """Thumbnails by split (`config/split`) and role."""
 
 
-@dataclass(frozen=True)
-class PicturedRole:
+class PicturedRole(NamedTuple):
     """Pictures of one role of a split; `why_none` says why there are none."""
 
     split: str
@@ -160,18 +159,14 @@ def _pictures(
 ) -> list[PicturedRole]:
     pictured = []
     for split, entry in sorted(config.splits.items()):
+        if pictures == "none":
+            why = "the page was made without pictures"
+        elif not entry.data:
+            why = "the release has the split's index alone"
+        else:
+            why = "not everybody may be shown images of its sources, or the page has no room for more"
         for role in entry.roles:
             shown = thumbnails_of.get((f"{name}/{split}", role), ())
-            if pictures == "none":
-                why = "the page was made without pictures"
-            elif not entry.data:
-                why = "the release has the split's index alone"
-            elif not entry.rows:
-                why = "the split has no rows"
-            elif pictures == "publishable":
-                why = "not everybody may be shown images of its sources"
-            else:
-                why = "the page has no room for more pictures"
             pictured.append(PicturedRole(split, role, shown, "" if shown else why))
     return pictured
 
