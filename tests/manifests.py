@@ -6,7 +6,7 @@ import msgspec
 
 from builders.card.card import write_card_and_manifest
 from builders.release.entries import Manifest
-from builders.release.layout import Layout
+from builders.release.layout import Layout, shard_path
 from builders.release.manifest import file_entry
 
 DIGEST = "0" * 64
@@ -74,5 +74,18 @@ def config(splits, **changes):
 
 def manifest(configs, **changes):
     """A manifest of configs by name, all of the benchmark `bench` and the source `source`."""
+    configs = {name: _placed(name, config) for name, config in configs.items()}
     described = {"benchmarks": {"bench": benchmark()}, "sources": {"source": source()}, "configs": configs}
-    return {"format": 1, "withdrawn": [], "card": file("README.md")} | described | changes
+    return {"format": 1, "card": file("README.md")} | described | changes
+
+
+def _placed(name, config):
+    """A config whose files of `split` and `config` have the paths that a build gives them."""
+    splits = {}
+    for key, split in config["splits"].items():
+        data = [
+            listed | {"path": shard_path("data", f"{name}/{key}", number, len(split["data"]))}
+            for number, listed in enumerate(split["data"])
+        ]
+        splits[key] = split | {"data": data, "index": split["index"] | {"path": f"index/{name}/{key}.parquet"}}
+    return config | {"splits": splits, "excluded": config["excluded"] | {"path": f"excluded/{name}.csv"}}

@@ -66,13 +66,24 @@ def _places(node, path):
 
 
 KEYS = {
-    *("format", "benchmarks", "configs", "sources", "withdrawn", "duplicates", "card", "version", "previous"),
+    *(
+        "format",
+        "benchmarks",
+        "configs",
+        "sources",
+        "withdrawn",
+        "nullable",
+        "duplicates",
+        "card",
+        "version",
+        "previous",
+    ),
     *("changelog", "path", "bytes", "sha256", "name", "url", "publish", "statement", "title", "edition", "licence"),
     *("citation", "paper", "seed", "limit_per_class", "demo", "roles_by_config", "role", "source", "partitions"),
     *("rows", "expected", "why", "available", "excluded", "excluded_by_rule", "adopted", "labelled", "classes"),
     *("paper_classes", "id", "reason", "split", "parameters", "weights", "reproducible", "shortfalls", "digest"),
     *("data", "index", "made", "generator", "parts", "type", "description", "benchmark"),
-    *("label_names", "columns", "splits", "by", "with", "other_split", "pairs"),
+    *("label_names", "columns", "nullable", "splits", "by", "with", "other_split", "pairs"),
     *("two_roles", "two_classes", "compared", "counts"),
 }
 """Names of fields; all other keys are names of configs, splits, sources, rules, ..."""

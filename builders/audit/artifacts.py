@@ -5,50 +5,29 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from builders.audit.chart import HeatCell, heat_table
-from builders.audit.measures import NUMBERS, Float64, MeasureTask
+from builders.audit.measures import NUMBERS, Float64, RoleRows, has_known_test, known_rows, mann_whitney_auroc
 from builders.audit.record import Findings
-from builders.audit.smoothness import mann_whitney_auroc, without_known
-from builders.card.pictures import first_rows
 from builders.errors import BuildError
-from builders.executors.base import Executor, Meter
+from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
-from builders.release.reader import RowGroup, read_index, row_groups
 
 FLAGGED = 0.9
 """The AUROC above which a number is flagged (ours): it alone tells the two sides apart in nine of ten pairs."""
 
-KNOWN = "in_distribution"
-TEST = "test"
-
 _MOST_NAMED = 6
-
-
-@dataclass(frozen=True, order=True)
-class RoleRows:
-    """The rows of one role in a split (`config/split`)."""
-
-    split: str
-    role: str
 
 
 @dataclass(frozen=True)
 class Separation:
-    """How well a number separates rows from the known test images.
+    """How well a number, one of `NUMBERS`, separates rows from the known test images.
 
-    Attributes:
-        rows: the compared rows.
-        number: one of `NUMBERS`.
-        auroc: from 0.5 to 1, whichever direction separates; None where one side has no such number.
-        direction: `higher` or `lower`, as the number of the compared rows is; empty for an AUROC of 0.5 or none.
-        images: how many of the rows have the number.
-        known_images: how many of the known test images have it.
+    `auroc` is from 0.5 to 1, whichever direction separates, and None where one side has no such number; `direction` is
+    `higher` or `lower`, as the compared rows are, or empty. `images` and `known_images` have the number.
     """
 
     rows: RoleRows
@@ -64,93 +43,32 @@ class Separation:
         return self.auroc is not None and self.auroc > FLAGGED
 
 
-def known_test(manifest: Manifest, config: str) -> RoleRows:
-    """Return the known test images that a config is compared with: its own, or else the only ones of its benchmark.
+def known_test(manifest: Manifest, config: str) -> str:
+    """Return the split with the known test images of a config: its own, or else the only one of its benchmark.
 
     Raises:
-        BuildError: there are none, or those of several other configs.
+        BuildError: there is none, or several other configs have one.
     """
     benchmark = manifest.configs[config].benchmark
-    with_known = [
-        name
-        for name, entry in sorted(manifest.configs.items())
-        if entry.benchmark == benchmark and TEST in entry.splits and KNOWN in entry.splits[TEST].roles
-    ]
-    if config in with_known:
-        return RoleRows(f"{config}/{TEST}", KNOWN)
-    if len(with_known) != 1:
+    of_benchmark = sorted(name for name, entry in manifest.configs.items() if entry.benchmark == benchmark)
+    with_known = [name for name in of_benchmark if has_known_test(manifest, name)]
+    if config not in with_known and len(with_known) != 1:
         hint = f"configs with one: {', '.join(with_known)}" if with_known else "no config of its benchmark has one"
         raise BuildError(f"{config} has no in-distribution split `test` ({hint}). Audit a config that has one.")
-    return RoleRows(f"{with_known[0]}/{TEST}", KNOWN)
+    return f"{config if config in with_known else with_known[0]}/test"
 
 
-def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int) -> dict[RoleRows, npt.NDArray[np.int64]]:
-    """Choose the first rows of each role of some splits.
-
-    A release's rows are sorted by a keyed hash of their ids, so the first ones are those of least keyed rank.
-
-    Args:
-        root: the release folder.
-        manifest: its manifest.
-        keys: the splits (`config/split`).
-        sample: how many rows of each role, or all if there are fewer.
-
-    Returns:
-        Ascending row numbers.
-
-    Raises:
-        BuildError: an index cannot be read.
-    """
-    entries = manifest.by_key()
-    samples: dict[RoleRows, npt.NDArray[np.int64]] = {}
-    for key in keys:
-        first = first_rows(read_index(root, entries[key], ["role"]), sample)
-        samples |= {RoleRows(key, role): numbers for role, numbers in first.items()}
-    return samples
-
-
-def measure_rows(
-    root: Path, manifest: Manifest, chosen: Mapping[RoleRows, npt.NDArray[np.int64]], executor: Executor, meter: Meter
-) -> dict[RoleRows, Float64]:
-    """Measure the images of some rows.
-
-    Args:
-        root: the release folder.
-        manifest: its manifest.
-        chosen: ascending row numbers.
-        executor: runs the tasks; the result does not depend on it.
-        meter: shows progress.
-
-    Returns:
-        An array (n, `NUMBERS`) for each.
-    """
-    entries = manifest.by_key()
-    groups: list[tuple[RoleRows, RowGroup]] = [
-        (rows, group)
-        for rows, numbers in chosen.items()
-        for group in row_groups(root, rows.split, entries[rows.split], numbers)
-    ]
-    meter.step("measuring", sum(len(numbers) for numbers in chosen.values()))
-    results = executor.run([MeasureTask(group) for _, group in groups], meter.advance)
-    measured = {rows: np.zeros((len(numbers), len(NUMBERS))) for rows, numbers in chosen.items()}
-    for (rows, group), values in zip(groups, results, strict=True):
-        measured[rows][group.first : group.first + len(values)] = values
-    return measured
-
-
-def separations(measured: Mapping[RoleRows, Float64], reference: RoleRows) -> list[Separation]:
-    """Compare all rows with the known test images, number by number, sorted by split, role and number.
+def separations(measured: Mapping[RoleRows, Float64], reference: str) -> list[Separation]:
+    """Compare all rows with the known images of a split, number by number, sorted by split, role and number.
 
     Raises:
         BuildError: there are no known test images.
     """
-    if reference not in measured:
-        raise without_known(reference.split)
-    known = measured[reference]
+    known = known_rows(measured, reference)
     return [
         _separation(rows, name, known[:, column], measured[rows][:, column])
         for rows in sorted(measured)
-        if rows != reference
+        if rows != RoleRows(reference, KNOWN_ROLE)
         for column, name in enumerate(NUMBERS)
     ]
 
@@ -164,33 +82,33 @@ def _separation(rows: RoleRows, number: str, known: Float64, values: Float64) ->
     return Separation(rows, number, max(area, 1 - area), direction, len(values), len(known))
 
 
-def findings(config: str, separations: Sequence[Separation], reference: RoleRows, sample: int) -> Findings:
+def findings(config: str, separations: Sequence[Separation], reference: str, sample: int) -> Findings:
     """Return the table, chart and summary of a config's separations."""
     return Findings(
         key=f"{config}/artifacts",
         summary=_summary(config, separations, reference, sample),
-        splits=tuple(sorted({reference.split, *(separation.rows.split for separation in separations)})),
+        splits=tuple(sorted({reference, *(separation.rows.split for separation in separations)})),
         columns=("split", "role", "number", "auroc", "direction", "flagged", "images", "known_images"),
         rows=[
             (
-                separation.rows.split,
-                separation.rows.role,
-                separation.number,
-                "" if separation.auroc is None else f"{separation.auroc:.4f}",
-                separation.direction,
-                "yes" if separation.flagged else "no",
-                separation.images,
-                separation.known_images,
+                s.rows.split,
+                s.rows.role,
+                s.number,
+                "" if s.auroc is None else f"{s.auroc:.4f}",
+                s.direction,
+                "yes" if s.flagged else "no",
+                s.images,
+                s.known_images,
             )
-            for separation in separations
+            for s in separations
         ],
         picture=_chart(config, separations, reference),
     )
 
 
-def _summary(config: str, separations: Sequence[Separation], reference: RoleRows, sample: int) -> str:
+def _summary(config: str, separations: Sequence[Separation], reference: str, sample: int) -> str:
     flagged = sorted((separation for separation in separations if separation.flagged), key=_strongest_first)
-    compared = f"the known rows of `{reference.split}` (the first {sample:,} rows of each role and split at most)"
+    compared = f"the known rows of `{reference}` (the first {sample:,} rows of each role and split at most)"
     if not flagged:
         return (
             f"Artifacts of `{config}`: no single number, such as an image's size or mean colour, separates a split "
@@ -208,15 +126,14 @@ def _summary(config: str, separations: Sequence[Separation], reference: RoleRows
     )
 
 
-def _chart(config: str, separations: Sequence[Separation], reference: RoleRows) -> Image.Image:
-    lines = [
-        (f"{rows.split.partition('/')[2]} ({rows.role})", list(map(_cell, group)))
-        for rows, group in _by_rows(separations).items()
-    ]
+def _chart(config: str, separations: Sequence[Separation], reference: str) -> Image.Image:
     return heat_table(
-        f"{config}: AUROC of single numbers against {reference.split}",
+        f"{config}: AUROC of single numbers against {reference}",
         [name.replace("_", " ") for name in NUMBERS],
-        lines,
+        [
+            (f"{rows.split.partition('/')[2]} ({rows.role})", list(map(_cell, group)))
+            for rows, group in _by_rows(separations).items()
+        ],
         f"Colour: AUROC from 0.5 (white) to 1 (red), framed above {FLAGGED}; + or -: higher or lower values",
     )
 
@@ -241,7 +158,7 @@ def separation_lines(separations: Sequence[Separation]) -> Iterator[list[str]]:
 
 def _by_rows(separations: Sequence[Separation]) -> dict[RoleRows, list[Separation]]:
     groups: dict[RoleRows, list[Separation]] = defaultdict(list)
-    for separation in sorted(separations, key=lambda separation: separation.rows):
+    for separation in separations:
         groups[separation.rows].append(separation)
     return groups
 

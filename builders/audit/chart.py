@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont
 
@@ -18,8 +18,7 @@ _HOT = (226, 74, 51)
 _MARK = (120, 0, 0)
 
 
-@dataclass(frozen=True)
-class HeatCell:
+class HeatCell(NamedTuple):
     """A cell: its text, its heat from 0 (white) to 1 (red), None for no colour, and whether it has a frame."""
 
     text: str
@@ -27,24 +26,12 @@ class HeatCell:
     marked: bool = False
 
 
-Line = tuple[str, Sequence[HeatCell]]
-"""A row of a table: its name, and a cell for each column."""
+def heat_table(
+    title: str, columns: Sequence[str], lines: Sequence[tuple[str, Sequence[HeatCell]]], note: str
+) -> Image.Image:
+    """Draw a table as one RGB picture, wide enough for every text, with a title above and a note below it.
 
-
-def heat_table(title: str, columns: Sequence[str], lines: Sequence[Line], note: str) -> Image.Image:
-    """Draw a table.
-
-    Args:
-        title: stands above it.
-        columns: names of the columns after the first, which has the lines' names.
-        lines: its rows, each with a cell for every column.
-        note: stands below it.
-
-    Returns:
-        One RGB picture, wide enough for every text.
-
-    Raises:
-        ValueError: a line has not a cell for every column.
+    `columns` follow the first, which has the lines' names; a line has a cell for each.
     """
     font = ImageFont.load_default(_SIZE)
     cells = [[HeatCell(""), *map(HeatCell, columns)], *([HeatCell(name), *values] for name, values in lines)]
@@ -60,7 +47,11 @@ def heat_table(title: str, columns: Sequence[str], lines: Sequence[Line], note: 
     for row, line in enumerate(cells):
         left, top = _PADDING, _PADDING + (row + 1) * _LINE
         for cell, wide in zip(line, widths, strict=True):
-            _draw(draw, cell, (left, top, left + wide, top + _LINE), font)
+            fill = _PAPER if cell.heat is None else colour(cell.heat)
+            draw.rectangle((left, top, left + wide, top + _LINE), fill=fill, outline=_GRID)
+            if cell.marked:
+                draw.rectangle((left + 1, top + 1, left + wide - 1, top + _LINE - 1), outline=_MARK, width=2)
+            draw.text((left + _PADDING, top + 3), cell.text, fill=_TEXT, font=font)
             left += wide
     draw.text((_PADDING, _PADDING + (len(cells) + 1) * _LINE + 4), note, fill=_TEXT, font=font)
     return picture
@@ -71,16 +62,3 @@ def colour(heat: float) -> tuple[int, int, int]:
     share = min(1.0, max(0.0, heat))
     red, green, blue = (round(paper + share * (hot - paper)) for paper, hot in zip(_PAPER, _HOT, strict=True))
     return red, green, blue
-
-
-def _draw(
-    draw: ImageDraw.ImageDraw,
-    cell: HeatCell,
-    box: tuple[int, int, int, int],
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
-) -> None:
-    fill = _PAPER if cell.heat is None else colour(cell.heat)
-    draw.rectangle(box, fill=fill, outline=_GRID)
-    if cell.marked:
-        draw.rectangle((box[0] + 1, box[1] + 1, box[2] - 1, box[3] - 1), outline=_MARK, width=2)
-    draw.text((box[0] + _PADDING, box[1] + 3), cell.text, fill=_TEXT, font=font)

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from PIL import Image
 
 from builders.audit.chart import HeatCell, heat_table
+from builders.audit.near import find_in_files, write_thumbnails
 from builders.audit.record import Findings
-from builders.audit.thumbnails import write_thumbnails
 from builders.duplicates.exact import DIGEST, exact_pairs, searched_pairs
 from builders.duplicates.search import THRESHOLD
-from builders.duplicates.search_tasks import find_in_files
 from builders.errors import more
 from builders.executors.base import Executor, Meter
 from builders.release.duplicates import Pair, groups, is_known_and_unknown
@@ -29,8 +27,6 @@ from builders.release.entries import Manifest
 from builders.release.reader import read_index, unreadable_file
 from builders.release.split_entries import SplitEntry, is_training
 from unknown_detection.words import quantity
-
-KEY = "duplicates"
 
 AGAINST = "against:"
 """Begins the names of splits of the other release."""
@@ -53,21 +49,23 @@ class ReleaseSplit:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Duplicates of a release, or of two.
+    """Duplicates of a release, or of two: pairs of rows with equal content, and of images within `THRESHOLD`.
 
-    Attributes:
-        splits: the compared splits by name, which is `config/split`, after `AGAINST` in the other release.
-        exact: pairs of rows with equal content.
-        near: pairs of rows with other content, whose distance is at most `THRESHOLD`.
-        searched: pairs of splits that were searched for near-duplicates, the training split first.
-        without_images: splits that would have been searched but have no images here.
+    `splits` go by `config/split`, after `AGAINST` in the other release. Pairs of splits were `searched` for
+    near-duplicates, the training split first, but for those `without_images` here.
     """
 
     splits: Mapping[str, ReleaseSplit]
     exact: tuple[Pair, ...]
-    near: tuple[Pair, ...]
+    near: tuple[Pair, ...] = ()
     searched: tuple[tuple[str, str], ...] = ()
     without_images: tuple[str, ...] = ()
+
+    def counts(self) -> dict[tuple[str, str], tuple[int, int, int]]:
+        """Count the exact pairs, the near ones, and those of a known and an unknown row, by the two splits, sorted."""
+        exact, near = (Counter(pair.splits for pair in pairs) for pairs in (self.exact, self.near))
+        mixed = Counter(pair.splits for pair in (*self.exact, *self.near) if is_known_and_unknown(pair))
+        return {splits: (exact[splits], near[splits], mixed[splits]) for splits in sorted(exact.keys() | near.keys())}
 
 
 def release_splits(root: Path, manifest: Manifest, prefix: str = "") -> dict[str, ReleaseSplit]:
@@ -78,12 +76,7 @@ def release_splits(root: Path, manifest: Manifest, prefix: str = "") -> dict[str
 def searches(manifest: Manifest, other: Manifest | None = None) -> list[tuple[str, str]]:
     """Return the pairs of splits to search for near-duplicates: in-distribution training images, and other images.
 
-    Args:
-        manifest: a release's manifest.
-        other: that of another one, to which it is compared instead of to itself.
-
-    Returns:
-        Names of splits; two training splits are one pair.
+    A release is compared with itself, or with `other`. Two training splits are one pair.
     """
     trains = [key for key, entry in manifest.by_key().items() if is_training(key, entry)]
     if other is None:
@@ -120,14 +113,9 @@ def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
 def find_near(
     duplicates: Duplicates, split_pairs: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
 ) -> Duplicates:
-    """Add the near-duplicates of some pairs of splits.
+    """Add the near-duplicates of some pairs of splits, from `searches`.
 
-    Args:
-        duplicates: the exact duplicates.
-        split_pairs: the pairs of splits, from `searches`.
-        scratch: an empty folder for 3 KB an image of the splits.
-        executor: runs the tasks.
-        meter: shows progress.
+    `scratch` is an empty folder for 3 KB an image of the splits.
 
     Raises:
         BuildError: a shard cannot be read, or an image does not decode.
@@ -150,44 +138,40 @@ def find_near(
 
 def findings(duplicates: Duplicates) -> Findings:
     """Return the table, chart and summary of a release's duplicates."""
+    kinds = (("exact", duplicates.exact), ("near", duplicates.near))
+    lines = []
+    for (split, other_split), numbers in duplicates.counts().items():
+        rows = min(duplicates.splits[split].entry.rows, duplicates.splits[other_split].entry.rows)
+        cells = [HeatCell(f"{number:,}", number / rows if rows else 0.0) for number in numbers]
+        lines.append((split if split == other_split else f"{split} and {other_split}", cells))
     return Findings(
-        key=KEY,
+        key="duplicates",
         summary=duplicates_summary(duplicates),
         splits=tuple(duplicates.splits),
         columns=("kind", "distance", *Pair._fields[:-1]),
-        rows=table_rows(duplicates),
-        picture=_chart(duplicates),
+        rows=[
+            (kind, f"{pair.distance:.4f}", *pair[:-1])
+            for kind, pairs in kinds
+            for pair in sorted(pairs, key=lambda pair: (pair.distance, pair.place))
+        ],
+        picture=heat_table(
+            "Pairs of rows with the same picture" if lines else "No two rows with the same picture were found",
+            ["exact", "near", "known and unknown"],
+            lines,
+            "Colour: the number of pairs as a share of the smaller split's rows, from 0 (white) to 1 (red).",
+        ),
     )
-
-
-def table_rows(duplicates: Duplicates) -> list[tuple[str | float, ...]]:
-    """Return the rows of the table, sorted: the kind, the distance and both sides of each pair."""
-    kinds = (("exact", duplicates.exact), ("near", duplicates.near))
-    return [
-        (kind, f"{pair.distance:.4f}", *pair[:-1])
-        for kind, pairs in kinds
-        for pair in sorted(pairs, key=lambda pair: (pair.distance, pair.place))
-    ]
-
-
-def counts(duplicates: Duplicates) -> dict[tuple[str, str], tuple[int, int, int]]:
-    """Count the exact pairs, the near ones, and those of a known and an unknown row, by the two splits, sorted."""
-    exact, near = (Counter(pair.splits for pair in pairs) for pairs in (duplicates.exact, duplicates.near))
-    mixed = Counter(pair.splits for pair in (*duplicates.exact, *duplicates.near) if is_known_and_unknown(pair))
-    return {splits: (exact[splits], near[splits], mixed[splits]) for splits in sorted(exact.keys() | near.keys())}
 
 
 def duplicates_summary(duplicates: Duplicates) -> str:
     """Summarise the duplicates in sentences for the card."""
-    conflicting = sum(map(is_known_and_unknown, (*duplicates.exact, *duplicates.near)))
-    text = f"Duplicates: {_pairs(duplicates.exact)} with equal content among {len(duplicates.splits):,} splits"
+    exact, near = (quantity(len(pairs), "pair") for pairs in (duplicates.exact, duplicates.near))
+    text = f"Duplicates: {exact} with equal content among {len(duplicates.splits):,} splits"
     if duplicates.searched:
-        trains = list(dict.fromkeys(train for train, _ in duplicates.searched))
-        text += (
-            f", and {_pairs(duplicates.near)} of nearly equal images (distance at most {THRESHOLD}) between "
-            f"{' and '.join(f'`{train}`' for train in trains)} and "
-            f"{len({key for _, key in duplicates.searched}):,} other splits"
-        )
+        trains = " and ".join(dict.fromkeys(f"`{train}`" for train, _ in duplicates.searched))
+        others = f"{len({key for _, key in duplicates.searched}):,} other splits"
+        text += f", and {near} of nearly equal images (distance at most {THRESHOLD}) between {trains} and {others}"
+    conflicting = sum(map(is_known_and_unknown, (*duplicates.exact, *duplicates.near)))
     text += f"; {conflicting:,} of a known and an unknown row." if duplicates.exact or duplicates.near else "."
     if not duplicates.searched:
         text += " Near-duplicates were not searched for."
@@ -196,21 +180,3 @@ def duplicates_summary(duplicates: Duplicates) -> str:
         unnamed = more(duplicates.without_images, _MOST_NAMED)
         text += f" Not searched, since there are no images here: {names}{unnamed}."
     return text
-
-
-def _pairs(pairs: Sequence[Pair]) -> str:
-    return quantity(len(pairs), "pair")
-
-
-def _chart(duplicates: Duplicates) -> Image.Image:
-    lines = []
-    for (split, other_split), (exact, near, conflicting) in counts(duplicates).items():
-        rows = min(duplicates.splits[split].entry.rows, duplicates.splits[other_split].entry.rows)
-        cells = [HeatCell(f"{number:,}", number / rows if rows else 0.0) for number in (exact, near, conflicting)]
-        lines.append((split if split == other_split else f"{split} and {other_split}", cells))
-    return heat_table(
-        "Pairs of rows with the same picture" if lines else "No two rows with the same picture were found",
-        ["exact", "near", "known and unknown"],
-        lines,
-        "Colour: the number of pairs as a share of the smaller split's rows, from 0 (white) to 1 (red).",
-    )

@@ -1,21 +1,25 @@
-"""Numbers of one image that need no understanding of it: size, encoding, colours, smoothness."""
+"""Numbers of one image that need no understanding of it, such as size, encoding, colours and smoothness, in tasks."""
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image
 
-from builders.audit.smoothness import total_variation
-from builders.executors.base import ONE_CORE, Progress, ProgressCounter, Resources
+from builders.card.pictures import first_rows
+from builders.errors import BuildError
+from builders.executors.base import ONE_CORE, Executor, Meter, Progress, ProgressCounter, Resources
 from builders.release import images
-from builders.release.reader import RowGroup
+from builders.release.duplicates import KNOWN_ROLE
+from builders.release.entries import Manifest
+from builders.release.reader import RowGroup, Rows, read_index, row_groups
 
 HEADER_NUMBERS = ("width", "height", "aspect", "bytes_per_pixel", "jpeg", "jpeg_quality")
 """Read from the header alone. `jpeg` is 1 for a JPEG and 0 for other formats, which have no `jpeg_quality`."""
@@ -58,6 +62,9 @@ def _scaled(quality: int) -> npt.NDArray[np.int64]:
 
 
 _TABLES = np.stack([_scaled(quality) for quality in range(1, 101)])
+_LEVELS = np.arange(256, dtype=np.float64)
+_TURNED = frozenset({5, 6, 7, 8})
+"""EXIF orientations that exchange width and height (TIFF 6.0, tag 274)."""
 
 
 def estimated_quality(table: Sequence[int]) -> int:
@@ -70,11 +77,6 @@ def estimated_quality(table: Sequence[int]) -> int:
         table: the 64 steps of the first quantisation table, row by row (as Pillow's `quantization` has them).
     """
     return int(np.abs(_TABLES - np.asarray(table, np.int64)).sum(axis=1).argmin()) + 1
-
-
-_LEVELS = np.arange(256, dtype=np.float64)
-_TURNED = frozenset({5, 6, 7, 8})
-"""EXIF orientations that exchange width and height (TIFF 6.0, tag 274)."""
 
 
 def header_numbers(data: bytes) -> list[float]:
@@ -102,6 +104,40 @@ def pixel_numbers(image: Image.Image) -> list[float]:
     return [*means.tolist(), *variances, total_variation(np.asarray(rgb))]
 
 
+def total_variation(image: npt.NDArray[np.uint8]) -> float:
+    """Return the mean distance between a pixel and its right or lower neighbour, from 0 to sqrt(3).
+
+    Kim et al., section 3.1: the distances between each pixel and its surrounding pixels, summed over the image. They
+    name neither the distance nor how far the surroundings reach. Ours are the Euclidean distance, over the channels
+    scaled to [0, 1], and the pixels to the left and right, above and below. Both change which of two images has more:
+    squared distances would weigh a few sharp edges more than much faint texture. To count each pair of neighbours once
+    instead of twice, and to divide by the number of pairs, which makes images of different sizes comparable, changes
+    no order of images of one size.
+
+    Args:
+        image: shape (height, width, 3).
+    """
+    pixels = image.astype(np.float64) / 255
+    down, right = (np.sqrt(np.square(np.diff(pixels, axis=axis)).sum(axis=2)) for axis in (0, 1))
+    pairs = down.size + right.size
+    return float((down.sum() + right.sum()) / pairs) if pairs else 0.0
+
+
+def mann_whitney_auroc(known: Float64, unknown: Float64) -> float:
+    """Return the probability that an unknown image scores above a known one (Mann-Whitney; ties count half)."""
+    from scipy.stats import mannwhitneyu  # half a second, for which --help should not wait
+
+    return float(mannwhitneyu(unknown, known, method="asymptotic").statistic / (len(known) * len(unknown)))
+
+
+@dataclass(frozen=True, order=True)
+class RoleRows:
+    """The rows of one role in a split (`config/split`)."""
+
+    split: str
+    role: str
+
+
 @dataclass(frozen=True)
 class MeasureTask:
     """A `builders.executors.base.Task` that measures the images of a row group: (rows, `NUMBERS`)."""
@@ -110,11 +146,7 @@ class MeasureTask:
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> Float64:
-        """Read and measure the images.
-
-        Raises:
-            BuildError: the shard cannot be read, or an image does not decode.
-        """
+        """Read and measure the images."""
         counted, measured = ProgressCounter(len(self.group.rows), progress), []
         for size, numbers in self.group.each(
             lambda data: (len(data), [*header_numbers(data), *pixel_numbers(images.decode(data))])
@@ -122,3 +154,54 @@ class MeasureTask:
             measured.append(numbers)
             counted.add(size)
         return np.array(measured, np.float64).reshape(-1, len(NUMBERS))
+
+
+def has_known_test(manifest: Manifest, config: str) -> bool:
+    """Whether a config has in-distribution images in its split `test`."""
+    test = manifest.configs[config].splits.get("test")
+    return test is not None and KNOWN_ROLE in test.roles
+
+
+def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int | None) -> dict[RoleRows, Rows]:
+    """Choose the first rows of each role of some splits (`config/split`), which are those of least keyed rank.
+
+    Returns:
+        Ascending row numbers, `sample` of them, or all if there are fewer or it is None.
+    """
+    samples: dict[RoleRows, Rows] = {}
+    for key in keys:
+        first = first_rows(read_index(root, manifest.by_key()[key], ["role"]), sample)
+        samples |= {RoleRows(key, role): numbers for role, numbers in first.items()}
+    return samples
+
+
+def measure_rows(
+    root: Path, manifest: Manifest, chosen: Mapping[RoleRows, Rows], executor: Executor, meter: Meter
+) -> dict[RoleRows, Float64]:
+    """Measure the images of some rows, whose numbers ascend: an array (n, `NUMBERS`) for each."""
+    entries = manifest.by_key()
+    groups = [
+        (rows, group)
+        for rows, numbers in chosen.items()
+        for group in row_groups(root, rows.split, entries[rows.split], numbers)
+    ]
+    meter.step("measuring", sum(len(numbers) for numbers in chosen.values()))
+    results = executor.run([MeasureTask(group) for _, group in groups], meter.advance)
+    measured = {rows: np.zeros((len(numbers), len(NUMBERS))) for rows, numbers in chosen.items()}
+    for (rows, group), values in zip(groups, results, strict=True):
+        measured[rows][group.first : group.first + len(values)] = values
+    return measured
+
+
+def known_rows(measured: Mapping[RoleRows, Float64], split: str) -> Float64:
+    """Return the measured known images of a split.
+
+    Raises:
+        BuildError: there are none, whatever the manifest says of it.
+    """
+    if (known := measured.get(RoleRows(split, KNOWN_ROLE))) is None:
+        raise BuildError(
+            f"{split} has no rows of the role in_distribution to compare others with. Check the release with python "
+            "-m hf_scripts.verify."
+        )
+    return known

@@ -28,13 +28,9 @@ _TOGETHER = 4096
 
 @dataclass
 class SplitComparison:
-    """Result of comparing one split with a copy.
+    """Result of comparing one split (`config/split`) with a copy: paths in the copy, and what differs there.
 
-    Attributes:
-        key: `config/split`.
-        rows: number of rows.
-        listed: whether the copy has the list of the split.
-        differences: path in the copy and what differs there, in the order in which they were found.
+    `listed`: the copy has the list of the split.
     """
 
     key: str
@@ -51,16 +47,9 @@ class SplitComparison:
 def compare_split(
     root: Path, manifest: Manifest, key: str, copy: Path, advance: Callable[[int], object]
 ) -> SplitComparison:
-    """Compare the images and the list of a split with those of a copy.
+    """Compare the images and the list of a split with those of a copy, the folder that OpenOOD's downloads filled.
 
     Images are equal if their bytes are, or if they are after the same metadata is removed that the release removed.
-
-    Args:
-        root: the release folder.
-        manifest: its manifest.
-        key: a split of which OpenOOD has a list.
-        copy: the folder that OpenOOD's downloads filled, with `benchmark_imglist`.
-        advance: called with the number of rows done.
 
     Raises:
         BuildError: a row's place would lie outside the copy, or a file cannot be read.

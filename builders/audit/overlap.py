@@ -7,33 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from PIL import Image
-
 from builders.audit.chart import HeatCell, heat_table
 from builders.audit.record import Findings
 from builders.errors import BuildError
 from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
 from builders.release.reader import read_index
+from builders.release.schema import ID_OVERLAP
 from taxonomy import tables
 from unknown_detection.words import quantity
 
-COLUMN = "id_overlap"
-"""Names the known class that an unknown row's class overlaps, or tells that it overlaps one; no value where none."""
-
-KEY = "overlap"
-
-UNNAMED = "(not named)"
-"""Stands for the known class where the column only tells that there is one."""
+COLUMN = ID_OVERLAP.name
 
 _MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
 class SplitOverlap:
-    """The overlap of one split (`config/split`): its number of rows, and rows by known and unknown class."""
+    """The overlap of one split (`config/split`): its number of rows, and rows by known class, unknown class, name."""
 
     key: str
     rows: int
@@ -44,6 +35,11 @@ class SplitOverlap:
         """Rows whose class overlaps a known one."""
         return self.classes.total()
 
+    @property
+    def share(self) -> float:
+        """The share of these rows."""
+        return self.overlapping / self.rows if self.rows else 0.0
+
 
 def count_overlap(root: Path, manifest: Manifest) -> list[SplitOverlap]:
     """Count the overlapping rows of every split with unknown rows and the column, by known and unknown class.
@@ -52,11 +48,15 @@ def count_overlap(root: Path, manifest: Manifest) -> list[SplitOverlap]:
         BuildError: no split has the column, or an index cannot be read.
     """
     overlaps = []
-    for key, split in manifest.by_key().items():
-        columns = manifest.configs[key.partition("/")[0]].own_columns()
-        if split.roles != (KNOWN_ROLE,) and any(column.name == COLUMN for column in columns):
-            table = read_index(root, split, [COLUMN, "class_id", "class_name"])
-            overlaps.append(SplitOverlap(key, table.num_rows, _classes(table)))
+    for key, config, split in manifest.splits():
+        if split.roles != (KNOWN_ROLE,) and ID_OVERLAP in config.columns:
+            columns = [COLUMN, "class_id", "class_name"]
+            table = read_index(root, split, columns)
+            counted = table.group_by(columns).aggregate([([], "count_all")]).to_pylist()
+            classes = Counter(
+                {tuple(row[name] for name in columns): row["count_all"] for row in counted if row[COLUMN]}
+            )
+            overlaps.append(SplitOverlap(key, table.num_rows, classes))
     if not overlaps:
         raise BuildError(
             f"No unknown split of {root} has the column {COLUMN}, so nothing is known of overlapping classes. Build "
@@ -65,52 +65,49 @@ def count_overlap(root: Path, manifest: Manifest) -> list[SplitOverlap]:
     return overlaps
 
 
-def comparison_limits(manifest: Manifest) -> list[str]:
-    """Return the limits of the comparison of classes, in sentences with their split."""
-    return [f"`{key}`: {remark}" for key, split in manifest.by_key().items() for remark in split.compared or ()]
-
-
-def findings(overlaps: list[SplitOverlap], limits: Sequence[str] = ()) -> Findings:
-    """Return the table, chart and summary of the overlap of some splits; `limits` are the `comparison_limits`."""
-    lines = [
-        (overlap.key, known, unknown, name, rows, overlap.rows)
-        for overlap in overlaps
-        for (known, unknown, name), rows in sorted(overlap.classes.items())
-    ]
+def findings(overlaps: Sequence[SplitOverlap], manifest: Manifest) -> Findings:
+    """Return the table, chart and summary of the overlap of some splits, and what the comparison could not tell."""
+    limits = [f"`{key}`: {remark}" for key, split in manifest.by_key().items() for remark in split.compared or ()]
     return Findings(
-        key=KEY,
+        key="overlap",
         summary=" ".join([_summary(overlaps), *limits]),
         splits=tuple(overlap.key for overlap in overlaps),
         columns=("split", "known_class", "unknown_class", "unknown_class_name", "rows", "rows_of_split"),
-        rows=lines,
-        picture=_chart(overlaps),
+        rows=[
+            (overlap.key, *classes, rows, overlap.rows)
+            for overlap in overlaps
+            for classes, rows in sorted(overlap.classes.items())
+        ],
+        picture=heat_table(
+            "Rows whose class overlaps a known class",
+            ["rows", "overlapping", "share", "known classes"],
+            [
+                (
+                    overlap.key,
+                    [
+                        HeatCell(f"{overlap.rows:,}"),
+                        HeatCell(f"{overlap.overlapping:,}", overlap.share),
+                        HeatCell(f"{overlap.share:.1%}", overlap.share),
+                        HeatCell(f"{len({known for known, _, _ in overlap.classes}):,}"),
+                    ],
+                )
+                for overlap in overlaps
+            ],
+            "Colour: the share of the split's rows, from 0 (white) to 1 (red).",
+        ),
     )
 
 
-def _classes(table: pa.Table) -> Counter[tuple[str, str, str]]:
-    values = table[COLUMN].combine_chunks()
-    known_class = pc.if_else(values, UNNAMED, "") if pa.types.is_boolean(values.type) else values.cast(pa.string())
-    rows = table.set_column(0, COLUMN, pc.fill_null(known_class, ""))
-    rows = rows.filter(pc.not_equal(rows[COLUMN], ""))
-    grouped = rows.group_by([COLUMN, "class_id", "class_name"]).aggregate([([], "count_all")])
-    return Counter(
-        {
-            (row[COLUMN], row["class_id"] or "", row["class_name"] or ""): row["count_all"]
-            for row in grouped.to_pylist()
-        }
-    )
-
-
-def _summary(overlaps: list[SplitOverlap]) -> str:
-    overlapping = [overlap for overlap in overlaps if overlap.overlapping]
-    if not overlapping:
-        splits = f"the {quantity(len(overlaps), 'split')} with the column `{COLUMN}`"
-        return f"Overlap: no row of {splits} has a known class there."
-    remaining = len(overlaps) - len(overlapping)
+def _summary(overlaps: Sequence[SplitOverlap]) -> str:
     parts = [
         f"{split.overlapping:,} of {split.rows:,} rows of `{split.key}` ({_known_classes(split)})"
-        for split in overlapping
+        for split in overlaps
+        if split.overlapping
     ]
+    if not parts:
+        splits = f"the {quantity(len(overlaps), 'split')} with the column `{COLUMN}`"
+        return f"Overlap: no row of {splits} has a known class there."
+    remaining = len(overlaps) - len(parts)
     none = f"; none in {quantity(remaining, 'other split')} with that column" if remaining else ""
     listed = "; ".join(parts)
     return f"Overlap: the class of some unknown rows overlaps a known class (column `{COLUMN}`): {listed}{none}."
@@ -121,33 +118,7 @@ def _known_classes(split: SplitOverlap) -> str:
     for (name, _, _), rows in split.classes.items():
         known[name] += rows
     first = sorted(known.items(), key=lambda item: (-item[1], item[0]))
-    names = {
-        row.wnid: f"{row.name} ({row.wnid})" for row in tables.imagenet1k()
-    }  # a synset's id says nothing to a reader
+    names = {row.wnid: f"{row.name} ({row.wnid})" for row in tables.imagenet1k()}  # an id says nothing to a reader
     shown = ", ".join(f"{names.get(name, name)} {rows:,}" for name, rows in first[:_MOST_NAMED])
     unnamed = len(first) - _MOST_NAMED
     return f"{shown}, and {unnamed:,} more known classes" if unnamed > 0 else shown
-
-
-def _chart(overlaps: list[SplitOverlap]) -> Image.Image:
-    lines = []
-    for overlap in overlaps:
-        share = overlap.overlapping / overlap.rows if overlap.rows else 0.0
-        known = len({name for name, _, _ in overlap.classes})
-        lines.append(
-            (
-                overlap.key,
-                [
-                    HeatCell(f"{overlap.rows:,}"),
-                    HeatCell(f"{overlap.overlapping:,}", share),
-                    HeatCell(f"{share:.1%}", share),
-                    HeatCell(f"{known:,}"),
-                ],
-            )
-        )
-    return heat_table(
-        "Rows whose class overlaps a known class",
-        ["rows", "overlapping", "share", "known classes"],
-        lines,
-        "Colour: the share of the split's rows, from 0 (white) to 1 (red).",
-    )

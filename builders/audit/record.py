@@ -27,13 +27,8 @@ Cell = str | int | float
 class Findings:
     """Result of an audit.
 
-    Attributes:
-        key: path of its files below audit/, without a suffix.
-        summary: its line in the card, as whole sentences.
-        splits: the audited splits (`config/split`).
-        columns: names of the table's columns.
-        rows: the table's rows, sorted.
-        picture: a chart, or a picture of images, which stays on this machine (`builders.release.layout.shows_images`).
+    `key` is the path of its files below audit/, without a suffix; `summary` its line in the card, as whole sentences;
+    `picture` a chart, or a picture of images, which stays on this machine (`builders.release.layout.shows_images`).
     """
 
     key: str
@@ -48,10 +43,8 @@ class Findings:
 def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> Iterator[Manifest]:
     """Read a release's manifest, and keep builds out of its folder until the audit is recorded.
 
-    Args:
-        root: the release folder.
-        dry_run: only ask whether a build is writing, and write nothing, not even the lock file.
-        doing: what is done, as it follows "Cannot" where the operating system refuses.
+    `dry_run` only asks whether a build is writing, and writes nothing, not even the lock file. Where the operating
+    system refuses, `doing` follows "Cannot".
 
     Raises:
         BuildError: it is no release, cannot be read or written, or a build or another audit is writing to it.
@@ -70,21 +63,13 @@ def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> I
 
 
 def record(root: Path, manifest: Manifest, findings: Findings) -> Manifest:
-    """Write an audit's files, then the card, and last the manifest that lists them.
+    """Write an audit's files, then the card, and last the manifest that lists them, which is returned.
 
     A run that is killed between two of them leaves files that the manifest does not list; the same audit, run again,
     replaces them.
-
-    Args:
-        root: the release folder, held by `audited`.
-        manifest: its manifest.
-        findings: what was found.
-
-    Returns:
-        The manifest as written.
     """
     layout = Layout(root)
-    table, picture = layout.audit_table(findings.key), layout.audit_picture(findings.key)
+    table, picture = _files(layout, findings)
     write_text(table, table_text(findings))
     save_picture(findings.picture, picture)
     listed = not shows_images(layout.relative(picture))
@@ -102,8 +87,11 @@ def record(root: Path, manifest: Manifest, findings: Findings) -> Manifest:
 def paths(root: Path, findings: Findings) -> list[str]:
     """Return the files that recording an audit writes, relative to the release folder."""
     layout = Layout(root)
-    written = [layout.audit_table(findings.key), layout.audit_picture(findings.key)]
-    return [layout.relative(path) for path in (*written, layout.card, layout.manifest)]
+    return [layout.relative(path) for path in (*_files(layout, findings), layout.card, layout.manifest)]
+
+
+def _files(layout: Layout, findings: Findings) -> tuple[Path, Path]:
+    return layout.inside(f"audit/{findings.key}.csv"), layout.inside(f"audit/{findings.key}.png")
 
 
 def table_text(findings: Findings) -> str:

@@ -28,21 +28,9 @@ if TYPE_CHECKING:
 def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest | None = None) -> Manifest:
     """Write a release's card and Croissant metadata, and then its manifest, which lists both like every other file.
 
-    Args:
-        layout: the release folder.
-        manifest: its manifest, without the card.
-        before: the manifest that was read (`builders.release.manifest.write_manifest`).
-
-    Raises:
-        ChangedMeanwhileError: another run replaced the one that was read, in a store.
-
-    Returns:
-        The manifest as written, which lists the card and the withdrawn rows of all splits.
+    Returns the manifest as written; `before` and errors are as of `write_manifest`.
     """
-    withdrawn = tuple(
-        msgspec.structs.replace(row, split=key) for key, _, split in manifest.splits() for row in split.withdrawn
-    )
-    manifest = without_outdated_audits(msgspec.structs.replace(manifest, withdrawn=withdrawn))
+    manifest = without_outdated_audits(manifest)
     write_text(layout.croissant, croissant_text(manifest))
     write_text(layout.card, card_text(manifest))
     manifest = msgspec.structs.replace(

@@ -10,16 +10,15 @@ Tested by `tests/hf_scripts/test_card.py` and `tests/builders/card/test_metadata
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from builders.card.words import RULE_MEANINGS
 from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX
-from builders.release.schema import ROLES, SHIFT_ROLES, Column, Role
-from builders.release.split_entries import SplitEntry, pieces_by_key
+from builders.release.schema import ID_OVERLAP, ROLES, SHIFT_ROLES, Column, Role
+from builders.release.split_entries import SplitEntry
 from taxonomy import tables
 from unknown_detection.words import byte_text, quantity
 
@@ -45,27 +44,18 @@ class BenchmarkFacts(NamedTuple):
 
 def benchmarks(manifest: Manifest) -> list[BenchmarkFacts]:
     """Return the benchmarks of the release by key, each with its configs."""
-    return [
-        BenchmarkFacts(
-            key,
-            entry,
-            links(entry.citation),
-            {name: config for name, config in sorted(manifest.configs.items()) if config.benchmark == key},
-            bool(entry.citation),
-        )
-        for key, entry in sorted(manifest.benchmarks.items())
-    ]
+    described = []
+    for key, entry in sorted(manifest.benchmarks.items()):
+        configs = {name: config for name, config in sorted(manifest.configs.items()) if config.benchmark == key}
+        described.append(BenchmarkFacts(key, entry, links(entry.citation), configs, bool(entry.citation)))
+    return described
 
 
 def links(citation: str) -> list[tuple[str, str]]:
     """Return the links of a BibTeX entry, as text and address: its DOI, its arXiv number and its URL."""
-    addresses = []
-    for name, base in (("doi", "https://doi.org/"), ("eprint", "https://arxiv.org/abs/"), ("url", "")):
-        match = re.search(_FIELD.format(name), citation)
-        if match is not None:
-            text = {"doi": "DOI", "eprint": "arXiv", "url": "page"}[name]
-            addresses.append((text, f"{base}{match[1].strip()}"))
-    return addresses
+    fields = (("doi", "DOI", "https://doi.org/"), ("eprint", "arXiv", "https://arxiv.org/abs/"), ("url", "page", ""))
+    found = [(text, base, re.search(_FIELD.format(name), citation)) for name, text, base in fields]
+    return [(text, f"{base}{match[1].strip()}") for text, base, match in found if match is not None]
 
 
 class Loading(NamedTuple):
@@ -102,24 +92,20 @@ def configs_to_load(manifest: Manifest) -> list[Loading]:
 
 def own_columns(manifest: Manifest) -> dict[tuple[str, ...], list[Column]]:
     """Return the columns beside the common ones, by the names of the configs that have them."""
-    configs_of: dict[Column, list[str]] = {}
-    for name, config in sorted(manifest.configs.items()):
-        for column in config.own_columns():
-            configs_of.setdefault(column, []).append(name)
+    configs = sorted(manifest.configs.items())
     columns_of: dict[tuple[str, ...], list[Column]] = {}
-    for column, configs in configs_of.items():
-        columns_of.setdefault(tuple(configs), []).append(column)
+    for column in dict.fromkeys(column for _, config in configs for column in config.columns):
+        columns_of.setdefault(tuple(name for name, config in configs if column in config.columns), []).append(column)
     return columns_of
 
 
-def roles(manifest: Manifest) -> list[tuple[int, Role, Sequence[str]]]:
+def roles(manifest: Manifest) -> list[tuple[int, Role, list[str]]]:
     """List the roles in the release: code, name, and the splits (`config/split`) with rows of it."""
-    pieces = [(key, piece.role) for key, split in manifest.by_key().items() for piece in split.pieces()]
-    return [
-        (code, role, tuple(dict.fromkeys(key for key, other_role in pieces if other_role == role)))
+    with_role = [
+        (code, role, [key for key, split in manifest.by_key().items() if role in split.roles])
         for code, role in enumerate(ROLES)
-        if any(other_role == role for _, other_role in pieces)
     ]
+    return [(code, role, keys) for code, role, keys in with_role if keys]
 
 
 class Labels(NamedTuple):
@@ -155,7 +141,7 @@ class Remarks(NamedTuple):
     """
 
     reasons: Sentences
-    made: Sequence[tuple[str, list[str]]]
+    made: Sentences
     prepared: dict[int, list[str]]
     recorded: Sentences
 
@@ -176,15 +162,15 @@ def remarks(config: ConfigEntry) -> Remarks:
             values = [f"{setting} {value}" for setting, value in sorted(generator.parameters.items())]
             weights = [f"SHA-256 of {file} {digest}" for file, digest in sorted(generator.weights.items())]
             recorded["; ".join([f"version {generator.version}", *values, *weights])].append(name)
-    return Remarks(reasons, [*heads.items(), *tails.items()], prepared, recorded)
+    return Remarks(reasons, heads | tails, prepared, recorded)
 
 
 def missing_images(manifest: Manifest) -> Sentences:
     """Return what the sources lacked, in sentences with the splits (`config/split`) that they concern."""
-    sentences: Sentences = {}
+    sentences: Sentences = defaultdict(list)
     for key, split in sorted(manifest.by_key().items()):
         for sentence in split.shortfalls:
-            sentences.setdefault(sentence, []).append(key)
+            sentences[sentence].append(key)
     return sentences
 
 
@@ -192,7 +178,7 @@ class Shift(NamedTuple):
     """Rows of one kind of distribution shift: their splits (`config/split`), and how many they are."""
 
     kind: Role
-    splits: tuple[str, ...]
+    splits: Sequence[str]
     rows: int
     expected: int
     paper: int
@@ -200,35 +186,26 @@ class Shift(NamedTuple):
 
 def shifts(manifest: Manifest) -> list[Shift]:
     """Count the rows of each kind of shift over all configs; kinds without a split are left out."""
-    pieces = [(key, piece) for key, split in manifest.by_key().items() for piece in split.pieces()]
+    by_key = {role: keys for _, role, keys in roles(manifest)}
     counted = []
-    for kind in SHIFT_ROLES:
-        of_kind = [piece for _, piece in pieces if piece.role == kind]
-        if of_kind:
-            splits = tuple(dict.fromkeys(key for key, piece in pieces if piece.role == kind))
-            rows, expected, paper = (
-                sum(getattr(piece, n) for piece in of_kind) for n in ("rows", "expected", "paper")
-            )
-            counted.append(Shift(kind, splits, rows, expected, paper))
+    for kind in (kind for kind in SHIFT_ROLES if kind in by_key):
+        pieces = [piece for _, _, split in manifest.splits() for piece in split.pieces() if piece.role == kind]
+        counts = (sum(getattr(piece, name) for piece in pieces) for name in ("rows", "expected", "paper"))
+        counted.append(Shift(kind, by_key[kind], *counts))
     return counted
 
 
 def rules(manifest: Manifest) -> list[tuple[str, str, int]]:
     """Count the images that each rule leaves out of any split; returns its name, its meaning and the count."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for split in manifest.by_key().values():
-        for rule, images in split.excluded_by_rule.items():
-            counts[rule] = counts.get(rule, 0) + images
+        counts.update(split.excluded_by_rule)
     return [(rule, RULE_MEANINGS.get(rule, ""), images) for rule, images in sorted(counts.items())]
 
 
 def drawn(manifest: Manifest) -> set[str]:
     """Return the splits (`config/split`) that were drawn by keyed rank and not adopted from somebody's lists."""
-    return {
-        key
-        for key, split in manifest.by_key().items()
-        if not any(piece.adopted for piece in pieces_by_key(key, split).values())
-    }
+    return {key for key, split in manifest.by_key().items() if not any(part.adopted for part in split.pieces())}
 
 
 COLLECTION_TYPE = "Secondary Data analysis"
@@ -251,8 +228,7 @@ _MAINTENANCE = (
 )
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(NamedTuple):
     """A property of the vocabulary (without prefix), its title in the card, and its sentences."""
 
     name: str
@@ -269,59 +245,51 @@ def statements(manifest: Manifest) -> list[Statement]:
         f"({titles}). Which images are chosen follows from the rules of the benchmarks and from a keyed hash."
     )
     external = any(split.roles == ("external",) for split in splits)
-    uses = (_EVALUATION, *[_EXTERNAL] * external, _NOT_SAFE)
     preparation = dict.fromkeys(f"{split.made}." for split in splits if split.made)
-    overlaps = any("id_overlap" in config.columns for config in manifest.configs.values())
-    listed_statements = [
-        Statement("dataUseCases", "Intended uses", uses),
+    overlaps = any(ID_OVERLAP in config.columns for config in manifest.configs.values())
+    listed = [
+        Statement("dataUseCases", "Intended uses", (_EVALUATION, *[_EXTERNAL] * external, _NOT_SAFE)),
         Statement("dataCollection", "Collection", (collection,)),
-        Statement("dataCollectionMissingData", "Missing data", (" ".join(_missing(manifest)),)),
+        Statement("dataCollectionMissingData", "Missing data", (_missing(manifest),)),
         Statement("dataPreprocessingProtocol", "Preprocessing", (_AS_STORED, *preparation)),
         Statement("dataAnnotationProtocol", "Annotation", (_CLASSES, *[_OVERLAPS] * overlaps)),
-        Statement("dataBiases", "Biases", _biases(manifest)),
-        Statement("dataLimitations", "Limitations", _limitations(manifest)),
+        Statement("dataBiases", "Biases", tuple(_biases(manifest))),
+        Statement("dataLimitations", "Limitations", tuple(_limitations(manifest))),
         Statement("personalSensitiveInformation", "Personal and sensitive information", (_PERSONAL,)),
+        Statement("dataReleaseMaintenancePlan", "Maintenance", (_MAINTENANCE,)),
     ]
-    if manifest.version is not None:
-        listed_statements.append(Statement("dataReleaseMaintenancePlan", "Maintenance", (_MAINTENANCE,)))
-    return listed_statements
+    return listed if manifest.version is not None else listed[:-1]
 
 
-def _missing(manifest: Manifest) -> tuple[str, ...]:
-    excluded = sum(split.excluded for split in manifest.by_key().values())
-    texts = [
-        f"Left out by rules, with a reason each in excluded/: {quantity(excluded, 'image')}, counted for every split."
-    ]
-    rows, expected = (sum(getattr(s, n) for s in manifest.by_key().values()) for n in ("rows", "expected"))
+def _missing(manifest: Manifest) -> str:
+    excluded, rows, expected = (
+        sum(getattr(split, name) for split in manifest.by_key().values()) for name in ("excluded", "rows", "expected")
+    )
+    left_out = quantity(excluded, "image")
+    text = f"Left out by rules, with a reason each in excluded/: {left_out}, counted for every split."
     if rows < expected:
-        texts.append(f"The release has {quantity(rows, 'row')}, of {expected:,} that complete sources give.")
-    return tuple(texts)
+        text += f" The release has {quantity(rows, 'row')}, of {expected:,} that complete sources give."
+    return text
 
 
-def _biases(manifest: Manifest) -> tuple[str, ...]:
-    texts = ["The biases of the source datasets carry over; they were not measured."]
+def _biases(manifest: Manifest) -> Iterator[str]:
+    yield "The biases of the source datasets carry over; they were not measured."
     if manifest.duplicates is not None:
-        texts.append(
-            f"Some pictures occur twice: the config duplicates lists {quantity(manifest.duplicates.rows, 'pair')}."
-        )
-    overlaps = sum(split.overlaps or 0 for split in manifest.by_key().values())
-    if overlaps:
-        texts.append(f"{overlaps:,} unknown rows have a class that overlaps a known one (id_overlap).")
-    return tuple(texts)
+        pairs = quantity(manifest.duplicates.rows, "pair")
+        yield f"Some pictures occur twice: the config duplicates lists {pairs}."
+    if overlaps := sum(split.overlaps or 0 for split in manifest.by_key().values()):
+        yield f"{overlaps:,} unknown rows have a class that overlaps a known one (id_overlap)."
 
 
-def _limitations(manifest: Manifest) -> tuple[str, ...]:
-    texts = [
-        f"{benchmark.title} is built from demo sources: made-up images, for trying the tools and never for a result."
-        for _, benchmark in sorted(manifest.benchmarks.items())
-        if benchmark.demo
-    ]
-    texts += [
-        f"{benchmark.title} is limited to {quantity(benchmark.limit_per_class, 'image')} of each class."
-        for _, benchmark in sorted(manifest.benchmarks.items())
-        if benchmark.limit_per_class is not None
-    ]
+def _limitations(manifest: Manifest) -> Iterator[str]:
+    entries = [entry for _, entry in sorted(manifest.benchmarks.items())]
+    for entry in entries:
+        if entry.demo:
+            made_up = "made-up images, for trying the tools and never for a result"
+            yield f"{entry.title} is built from demo sources: {made_up}."
+    for entry in entries:
+        if entry.limit_per_class is not None:
+            yield f"{entry.title} is limited to {quantity(entry.limit_per_class, 'image')} of each class."
     if any(split.generator and split.generator.reproducible == "recorded" for split in manifest.by_key().values()):
-        texts.append("Some images depend on the device and the libraries that made them and cannot be made again.")
-    texts.append("Images may show objects of other classes than their own, also of known ones.")
-    return tuple(texts)
+        yield "Some images depend on the device and the libraries that made them and cannot be made again."
+    yield "Images may show objects of other classes than their own, also of known ones."

@@ -5,6 +5,7 @@ Nothing is cut off: the picture is wide enough for its cells, and titles, captio
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -56,15 +57,10 @@ class Strip:
 
 
 def grid(rows: Sequence[Strip], note: str = "") -> Image.Image:
-    """Draw rows of images.
+    """Draw rows of images from top to bottom, and a note below them, as one RGB picture.
 
-    Args:
-        rows: from top to bottom.
-        note: stands below them.
-
-    Returns:
-        One RGB picture. Small images are enlarged by a whole factor without smoothing, which shows their pixels as
-        stored; large ones are shrunk.
+    Small images are enlarged by a whole factor without smoothing, which shows their pixels as stored; large ones are
+    shrunk.
     """
     widest = max((min(len(row.columns), COLUMNS) for row in rows), default=0)
     width = max(widest, _FEWEST_COLUMNS) * (CELL + _GAP) + _GAP
@@ -92,23 +88,20 @@ class _Canvas:
             self._text(note, self._caption, _SOFT)
 
     def _text(self, text: str, font: Font, colour: tuple[int, int, int]) -> None:
-        lines = wrapped_lines(text, self.width - 2 * _GAP, len(text), font.getlength)
-        for line in lines:
+        for line in wrapped_lines(text, self.width - 2 * _GAP, len(text), font.getlength):
             self._draw.text((_GAP, self.top), line, fill=colour, font=font)
             self.top += _line_height(font)
         self.top += _GAP // 2
 
     def _columns(self, columns: Sequence[Stack]) -> None:
-        if any(column.above for column in columns):
-            self._line([column.above for column in columns], 1)
-        for level in range(max(len(column.images) for column in columns)):
-            shown = [column.images[level] if level < len(column.images) else None for column in columns]
+        self._captions([column.above for column in columns], 1)
+        for level in itertools.zip_longest(*(column.images for column in columns)):
             self.top += _FRAME
-            for column_number, image in enumerate(shown):
+            for column_number, image in enumerate(level):
                 if image is not None:
                     self._image(image, _GAP + column_number * (CELL + _GAP))
             self.top += CELL + _FRAME + 2
-            self._line([image.caption if image is not None else "" for image in shown], _CAPTION_LINES)
+            self._captions([image.caption if image is not None else "" for image in level], _CAPTION_LINES)
         self.top += _GAP
 
     def _image(self, shown: GridImage, left: int) -> None:
@@ -119,7 +112,7 @@ class _Canvas:
             self._draw.rectangle(box, outline=UNKNOWN_COLOUR, width=_FRAME)
         self.picture.paste(small, (left, top))
 
-    def _line(self, texts: Sequence[str], most: int) -> None:
+    def _captions(self, texts: Sequence[str], most: int) -> None:
         """Draw texts side by side, each centred in the width of a cell, in as many lines as the longest needs."""
         font, height = self._caption, _line_height(self._caption)
         all_lines = [wrapped_lines(text, CELL + _GAP - 4, most, font.getlength) for text in texts]
@@ -151,11 +144,7 @@ _BREAKS = re.compile(r"[^\s/_,.-]*[/_,.-]*|\s+")
 def wrapped_lines(text: str, width: float, lines: int, length: Callable[[str], float]) -> list[str]:
     """Break a text into lines that fit a width, at spaces and after `/`, `_`, `,`, `.` and `-`.
 
-    Args:
-        text: the text; runs of spaces count as one.
-        width: the most that `length` may give for a line.
-        lines: the most lines; a longer text ends in an ellipsis.
-        length: gives the width of a text.
+    `length` gives the width of a text. Runs of spaces count as one; a text of more than `lines` ends in an ellipsis.
     """
     wrapped, line = [], ""
     for piece in filter(None, _BREAKS.findall(" ".join(text.split()))):

@@ -13,7 +13,7 @@ Tested by `tests/builders/card/test_metadata.py` and `tests/hf_scripts/test_card
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from builders.card.facts import COLLECTION_TYPE, benchmarks, label_sets, statements
@@ -29,45 +29,25 @@ CONFORMS_TO = ("http://mlcommons.org/croissant/1.0", "http://mlcommons.org/crois
 
 Json = dict[str, Any]
 
+_TERMS = (
+    "citeAs column equivalentProperty extract field fileObject fileProperty fileSet format includes isLiveDataset "
+    "jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate separator source "
+    "subField transform"
+)
+
 # The context of the specification 1.0, section "Namespaces".
 _CONTEXT: Json = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
     "conformsTo": "dct:conformsTo",
     "cr": "http://mlcommons.org/croissant/",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
-    "equivalentProperty": "cr:equivalentProperty",
     "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileObject": "cr:fileObject",
-    "fileProperty": "cr:fileProperty",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
-    "parentField": "cr:parentField",
-    "path": "cr:path",
     "rai": "http://mlcommons.org/croissant/RAI/",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate",
     "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
-}
+} | {term: f"cr:{term}" for term in _TERMS.split()}
 
 _DATA_TYPES: Mapping[ColumnType, str] = {
     "string": "sc:Text",
@@ -89,14 +69,13 @@ def croissant_text(manifest: Manifest) -> str:
 
 def _dataset(manifest: Manifest) -> Json:
     described = benchmarks(manifest)
+    titles = "; ".join(benchmark.entry.title for benchmark in described)
     dataset: Json = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": list(CONFORMS_TO),
         "name": "unknown-detection",
-        "description": "Images for evaluating out-of-distribution (unknown) detection: "
-        + "; ".join(benchmark.entry.title for benchmark in described)
-        + ".",
+        "description": f"Images for evaluating out-of-distribution (unknown) detection: {titles}.",
         "keywords": ["out-of-distribution detection", "unknown detection", "image classification", "benchmark"],
         "license": sorted({source.licence.url or source.licence.name for source in manifest.sources.values()}),
         "isBasedOn": [
@@ -113,111 +92,92 @@ def _dataset(manifest: Manifest) -> Json:
     dataset["rai:dataCollectionType"] = COLLECTION_TYPE
     for statement in statements(manifest):
         dataset[f"rai:{statement.name}"] = statement.texts[0] if len(statement.texts) == 1 else list(statement.texts)
+    configs = card_configs(manifest)
     # The list of versions is no data, and changes with every version.
     files = [file for file in manifest.files() if file not in (manifest.changelog or ())]
-    dataset["distribution"] = [*map(_file, files), *_file_sets(manifest)]
+    dataset["distribution"] = [*map(_file, files), *(_file_set(name, splits) for name, splits in configs.items())]
     codes = [(code, role, ROLE_MEANINGS[role]) for code, role in enumerate(ROLES)]
-    roles = _enumeration("roles", "Codes of the column role.", ("code", "name", "meaning"), codes)
-    dataset["recordSet"] = [roles, *_label_sets(manifest), *_record_sets(manifest)]
+    label_names = [
+        _enumeration(
+            f"labels/{labels.configs[0]}",
+            f"Classes of the column label in {', '.join(labels.configs)}.",
+            ("label", "class_id", "name"),
+            [(number, label, name) for number, (label, name) in enumerate(labels.names)],
+        )
+        for labels in label_sets(manifest)
+    ]
+    dataset["recordSet"] = [
+        _enumeration("roles", "Codes of the column role.", ("code", "name", "meaning"), codes),
+        *label_names,
+        # A config's rows with images or, if it has none here, those of its index.
+        *(
+            _named("cr:RecordSet", name, description=config.description, field=_fields(name, config, name in configs))
+            for name, config in sorted(manifest.configs.items())
+        ),
+    ]
     return dataset
 
 
+def _named(kind: str, name: str, **values: object) -> Json:
+    return {"@type": kind, "@id": name, "name": name, **values}
+
+
 def _file(file: FileEntry) -> Json:
-    return {
-        "@type": "cr:FileObject",
-        "@id": file.path,
-        "name": file.path,
-        "contentUrl": file.path,
-        "contentSize": f"{file.size} B",
-        "encodingFormat": _MEDIA_TYPES.get(file.path.rpartition(".")[2], "application/octet-stream"),
-        "sha256": file.sha256,
-    }
+    return _named(
+        "cr:FileObject",
+        file.path,
+        contentUrl=file.path,
+        contentSize=f"{file.size} B",
+        encodingFormat=_MEDIA_TYPES.get(file.path.rpartition(".")[2], "application/octet-stream"),
+        sha256=file.sha256,
+    )
 
 
-def _file_sets(manifest: Manifest) -> Iterable[Json]:
-    for name, splits in card_configs(manifest).items():
-        paths = [data_path(split.files) for split in splits.values()]
-        patterns = [pattern for path in paths for pattern in ([path] if isinstance(path, str) else path)]
-        yield {
-            "@type": "cr:FileSet",
-            "@id": f"files/{name}",
-            "name": f"files/{name}",
-            "description": f"The files of the config {name}.",
-            "encodingFormat": _PARQUET,
-            "includes": patterns,
-        }
-
-
-def _label_sets(manifest: Manifest) -> Iterable[Json]:
-    for labels in label_sets(manifest):
-        rows = [(number, label, name) for number, (label, name) in enumerate(labels.names)]
-        text = f"Classes of the column label in {', '.join(labels.configs)}."
-        yield _enumeration(f"labels/{labels.configs[0]}", text, ("label", "class_id", "name"), rows)
+def _file_set(name: str, splits: Mapping[str, CardSplit]) -> Json:
+    paths = [data_path(split.files) for split in splits.values()]
+    patterns = [pattern for path in paths for pattern in ([path] if isinstance(path, str) else path)]
+    text = f"The files of the config {name}."
+    return _named("cr:FileSet", f"files/{name}", description=text, encodingFormat=_PARQUET, includes=patterns)
 
 
 def _enumeration(name: str, description: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Json:
     """Return a record set whose rows stand in the file; the first column holds integers and is its key."""
     ids = [f"{name}/{column}" for column in columns]
-    return {
-        "@type": "cr:RecordSet",
-        "@id": name,
-        "name": name,
-        "description": description,
-        "dataType": "sc:Enumeration",
-        "key": {"@id": ids[0]},
-        "field": [
-            {"@type": "cr:Field", "@id": field, "name": field, "dataType": "sc:Text" if number else "sc:Integer"}
+    return _named(
+        "cr:RecordSet",
+        name,
+        description=description,
+        dataType="sc:Enumeration",
+        key={"@id": ids[0]},
+        field=[
+            _named("cr:Field", field, dataType="sc:Text" if number else "sc:Integer")
             for number, field in enumerate(ids)
         ],
-        "data": [dict(zip(ids, row, strict=True)) for row in rows],
-    }
+        data=[dict(zip(ids, row, strict=True)) for row in rows],
+    )
 
 
-def _record_sets(manifest: Manifest) -> Iterable[Json]:
-    """Yield a record set for each config: its rows with images or, if it has none here, those of its index."""
-    pixels = card_configs(manifest)
-    for name, config in sorted(manifest.configs.items()):
-        yield {
-            "@type": "cr:RecordSet",
-            "@id": name,
-            "name": name,
-            "description": config.description,
-            "field": list(_fields(name, config, image=name in pixels)),
-        }
-
-
-def _fields(name: str, config: ConfigEntry, *, image: bool) -> Iterable[Json]:
-    own = {column.name: column for column in config.own_columns()}
+def _fields(name: str, config: ConfigEntry, image: bool) -> list[Json]:
+    own = {column.name: column for column in config.columns}
     folder, files = ("data", f"files/{name}") if image else ("index", f"files/{name}{INDEX_SUFFIX}")
+
+    def field(column: str, description: str, kind: str, extract: str, **transform: Json) -> Json:
+        source = {"fileSet": {"@id": files}, "extract": {extract: column if extract == "column" else "fullpath"}}
+        return _named(
+            "cr:Field", f"{name}/{column}", description=description, dataType=kind, source=source | transform
+        )
+
     pattern = rf"(?:.*/)?{folder}/{name}/([a-z0-9_]+?)(?:-\d{{5}}-of-\d{{5}})?\.parquet$"
-    source: Json = {
-        "fileSet": {"@id": files},
-        "extract": {"fileProperty": "fullpath"},
-        "transform": {"regex": pattern},
-    }
-    yield _field(f"{name}/split", "The row's split, from the name of its file.", "sc:Text", source)
-    for column in arrow_schema(config.label_names, config.own_columns(), image=image).names:
-        source = {"fileSet": {"@id": files}, "extract": {"column": column}}
-        kind = "sc:Text"
-        if column == "image":
-            kind, source["transform"] = "sc:ImageObject", {"jsonPath": "bytes"}
-        elif column in NUMBERED:
-            kind = "sc:Integer"
-        elif column in own:
-            kind = _DATA_TYPES[own[column].type]
+    text = "The row's split, from the name of its file."
+    fields = [field("split", text, "sc:Text", "fileProperty", transform={"regex": pattern})]
+    for column in arrow_schema(config.label_names, config.columns, image=image).names:
         meaning = COLUMN_MEANINGS.get(column) or own[column].description
-        yield _field(f"{name}/{column}", meaning, kind, source)
-
-
-def _field(name: str, description: str, kind: str, source: Json) -> Json:
-    return {
-        "@type": "cr:Field",
-        "@id": name,
-        "name": name,
-        "description": description,
-        "dataType": kind,
-        "source": source,
-    }
+        if column == "image":
+            fields.append(field(column, meaning, "sc:ImageObject", "column", transform={"jsonPath": "bytes"}))
+        else:
+            kind = "int64" if column in NUMBERED else own[column].type if column in own else "string"
+            fields.append(field(column, meaning, _DATA_TYPES[kind], "column"))
+    return fields
 
 
 # The Hub's categories (hub-docs, datasetcard.md); the larger ones are beyond any release of ours.
@@ -239,22 +199,17 @@ def front_matter(manifest: Manifest) -> dict[str, Any]:
     (datasets 5.2, `packaged_modules/parquet`; dataset-viewer, `fill_builder_info`). In the card they would repeat the
     class names for every config, and the Hub refuses large cards. Row counts stay because `load_dataset` checks them.
     """
-    configs = card_configs(manifest)
     rows = sum(split.rows for _, _, split in manifest.splits())
-    info = []
-    for name, splits in configs.items():
+    configs, info = [], []
+    for name, splits in card_configs(manifest).items():
         sizes = {split: sum(file.size for file in listed.files) for split, listed in splits.items()}
-        info.append(
-            {
-                "config_name": name,
-                "splits": [
-                    {"name": split, "num_bytes": sizes[split], "num_examples": listed.rows}
-                    for split, listed in splits.items()
-                ],
-                "download_size": sum(sizes.values()),
-                "dataset_size": sum(sizes.values()),
-            }
-        )
+        files = [{"split": split, "path": data_path(listed.files)} for split, listed in splits.items()]
+        configs.append({"config_name": name, "data_files": files})
+        counts = [
+            {"name": split, "num_bytes": sizes[split], "num_examples": listed.rows} for split, listed in splits.items()
+        ]
+        total = sum(sizes.values())
+        info.append({"config_name": name, "splits": counts, "download_size": total, "dataset_size": total})
     return {
         "pretty_name": "Unknown detection",
         "license": "other",
@@ -263,13 +218,7 @@ def front_matter(manifest: Manifest) -> dict[str, Any]:
         "task_categories": ["image-classification"],
         "tags": ["out-of-distribution-detection", "unknown-detection", "benchmark"],
         "size_categories": [next((name for limit, name in _SIZES if rows < limit), _LARGEST)],
-        "configs": [
-            {
-                "config_name": name,
-                "data_files": [{"split": split, "path": data_path(listed.files)} for split, listed in splits.items()],
-            }
-            for name, splits in configs.items()
-        ],
+        "configs": configs,
         "dataset_info": info,
     }
 
@@ -287,21 +236,19 @@ def card_configs(manifest: Manifest) -> dict[str, dict[str, CardSplit]]:
     A config without shards (`--index-only`) has only its index in the card: one pattern that matches no file breaks
     every config of a repository.
     """
-    with_pixels: dict[str, dict[str, CardSplit]] = {}
-    indexes: dict[str, dict[str, CardSplit]] = {}
-    sealed: dict[str, dict[str, CardSplit]] = {}
+    images, indexes, sealed = (dict[str, dict[str, CardSplit]]() for _ in range(3))
     for name, config in sorted(manifest.configs.items()):
-        splits = sorted(config.splits.items())
-        pixels = {split: CardSplit(entry.data, entry.rows) for split, entry in splits if entry.data}
-        if pixels:
-            with_pixels[name] = pixels
-        indexes[f"{name}{INDEX_SUFFIX}"] = {split: CardSplit([entry.index], entry.rows) for split, entry in splits}
-        residuals = {split: CardSplit(entry.sealed, entry.rows) for split, entry in splits if entry.sealed}
-        if residuals:
-            sealed[f"{name}{SEALED_SUFFIX}"] = residuals
-    listed = manifest.duplicates
-    tables = {} if listed is None else {CONFIG: {SPLIT: CardSplit([listed.file], listed.rows)}}
-    return {**with_pixels, **indexes, **sealed, **tables}
+        for split, entry in sorted(config.splits.items()):
+            for listed, key, files in (
+                (images, name, entry.data),
+                (indexes, f"{name}{INDEX_SUFFIX}", (entry.index,)),
+                (sealed, f"{name}{SEALED_SUFFIX}", entry.sealed),
+            ):
+                if files:
+                    listed.setdefault(key, {})[split] = CardSplit(files, entry.rows)
+    table = manifest.duplicates
+    pairs = {} if table is None else {CONFIG: {SPLIT: CardSplit((table.file,), table.rows)}}
+    return {**images, **indexes, **sealed, **pairs}
 
 
 def data_path(files: Sequence[FileEntry]) -> str | list[str]:

@@ -41,13 +41,13 @@ class RowPicture:
         return GridImage(self.image, self.class_name.replace("_", " "), self.role in UNKNOWN_ROLES)
 
 
-def first_rows(index: pa.Table, count: int, sources: Collection[str] | None = None) -> dict[Role, Rows]:
+def first_rows(index: pa.Table, count: int | None, sources: Collection[str] | None = None) -> dict[Role, Rows]:
     """Find the first rows of each role; a keyed hash sorts rows, so they are a random sample.
 
     Args:
         index: the column `role` of a split's index, and `source` if `sources` is given.
-        count: rows of each role at most.
-        sources: keys of the sources whose rows are taken.
+        count: rows of each role at most; None for all.
+        sources: keys of the sources whose rows are taken; None for all.
 
     Returns:
         Ascending row numbers, for each role that has any.
@@ -75,32 +75,17 @@ SAMPLES = 8
 
 
 def with_samples(layout: Layout, manifest: Manifest, before: Manifest) -> Manifest:
-    """Draw the pictures of all splits that may have one, but for those that are the same as before.
-
-    Args:
-        layout: the release folder, with all shards.
-        manifest: its manifest without a card.
-        before: the manifest of earlier runs.
-
-    Returns:
-        The manifest, which lists the pictures.
-    """
-    earlier_splits, pictures = before.by_key(), dict[str, FileEntry | None]()
-    for key, _, split in manifest.splits():
-        earlier = earlier_splits.get(key)
-        if earlier is not None and earlier.data == split.data and layout.inside(samples_path(key)).is_file():
-            pictures[key] = earlier.samples
-        pictures[key] = pictures.get(key) or _draw(layout, key, split, manifest.sources)
-    configs = {
-        name: replace(
-            config,
-            splits={
-                split: replace(entry, samples=pictures[f"{name}/{split}"])
-                for split, entry in sorted(config.splits.items())
-            },
-        )
-        for name, config in sorted(manifest.configs.items())
-    }
+    """List the pictures of all splits that may have one; those that are not the same as `before` are drawn."""
+    earlier_splits, configs = before.by_key(), {}
+    for name, config in sorted(manifest.configs.items()):
+        splits = {}
+        for split, entry in sorted(config.splits.items()):
+            key = f"{name}/{split}"
+            earlier = earlier_splits.get(key)
+            is_same = earlier is not None and earlier.data == entry.data and layout.inside(samples_path(key)).is_file()
+            kept = earlier.samples if earlier is not None and is_same else None
+            splits[split] = replace(entry, samples=kept or _draw(layout, key, entry, manifest.sources))
+        configs[name] = replace(config, splits=splits)
     return replace(manifest, configs=configs)
 
 

@@ -10,13 +10,15 @@ from typing import Any
 
 import click
 
+from builders.audit.measures import has_known_test, measure_rows, sampled
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
-from builders.audit.smoothness import SEPARABLE, has_known_test, smoothness_lines
+from builders.audit.smoothness import SEPARABLE, smoothness_lines
 from builders.cli.console import aligned_lines, exit_code
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
+from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.storage.files import write_text
@@ -98,7 +100,8 @@ def smoothness(release: Path, splits: Sequence[str], threshold: float) -> None:
             )
         lines = [["split", "role", "images", "variation", "AUROC", "verdict"]]
         for config, names in with_known.items():
-            lines += smoothness_lines(release, manifest, config, names, threshold)
+            with _working(usable_cores()) as working:
+                lines += smoothness_lines(release, manifest, config, names, threshold, *working)
     click.echo("\n".join(aligned_lines(lines)))
 
 
@@ -119,7 +122,7 @@ def _by_config(release: Path, manifest: Manifest, selection: Sequence[str]) -> d
 @_dry_run
 def overlap(release: Path, dry_run: bool) -> None:
     """Count the unknown rows whose class overlaps a known class, by split and known class."""
-    from builders.audit.overlap import comparison_limits, count_overlap, findings
+    from builders.audit.overlap import count_overlap, findings
 
     with audited(release, dry_run=dry_run) as manifest:
         overlaps = count_overlap(release, manifest)
@@ -128,7 +131,7 @@ def overlap(release: Path, dry_run: bool) -> None:
             known = sorted({name for name, _, _ in split.classes})
             lines.append([split.key, f"{split.rows:,}", f"{split.overlapping:,}", ", ".join(known) or "none"])
         click.echo("\n".join(aligned_lines(lines)))
-        _finish(release, manifest, findings(overlaps, comparison_limits(manifest)), dry_run=dry_run)
+        _finish(release, manifest, findings(overlaps, manifest), dry_run=dry_run)
 
 
 @command.command(
@@ -160,13 +163,13 @@ def duplicates(
         if against is not None:
             with audited(against, dry_run=True) as other_manifest:
                 parts |= audit.release_splits(against, other_manifest, audit.AGAINST)
-        pairs = audit.Duplicates(parts, tuple(audit.exact(parts)), ())
+        pairs = audit.Duplicates(parts, tuple(audit.exact(parts)))
         searches = [] if only_exact else audit.searches(manifest, other_manifest)
         if searches:
             with _working(workers) as (executor, meter), scratch_folder("audit") as scratch:
                 pairs = audit.find_near(pairs, searches, scratch, executor, meter)
         lines = [["split", "and split", "exact", "near", "known and unknown"]]
-        lines += [[*splits, *(f"{number:,}" for number in numbers)] for splits, numbers in audit.counts(pairs).items()]
+        lines += [[*splits, *(f"{number:,}" for number in numbers)] for splits, numbers in pairs.counts().items()]
         click.echo("\n".join(aligned_lines(lines)))
         click.echo(audit.duplicates_summary(pairs))
         if out is not None and not dry_run:
@@ -256,10 +259,14 @@ def artifacts(release: Path, splits: Sequence[str], sample: int, workers: int, d
         for config, names in _by_config(release, manifest, splits).items():
             reference = audit.known_test(manifest, config)
             keys = [f"{config}/{name}" for name in names]
-            chosen = audit.sampled(release, manifest, sorted({*keys, reference.split}), sample)
-            chosen = {rows: numbers for rows, numbers in chosen.items() if rows.split in keys or rows == reference}
-            with _working(workers) as (executor, meter):
-                measured = audit.measure_rows(release, manifest, chosen, executor, meter)
+            chosen = sampled(release, manifest, sorted({*keys, reference}), sample)
+            chosen = {
+                rows: numbers
+                for rows, numbers in chosen.items()
+                if rows.split in keys or (rows.split, rows.role) == (reference, KNOWN_ROLE)
+            }
+            with _working(workers) as working:
+                measured = measure_rows(release, manifest, chosen, *working)
             separations = audit.separations(measured, reference)
             click.echo("\n".join(aligned_lines(list(audit.separation_lines(separations)))))
             findings = audit.findings(config, separations, reference, sample)

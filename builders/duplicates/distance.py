@@ -108,12 +108,7 @@ def outline_distances(queries: Images, references: Images) -> Floats64:
 
 
 def distance(query: Images, reference: Images) -> float:
-    """Return the distance of one pair of images.
-
-    Args:
-        query: (32, 32, 3), the image that is moved, scaled and mirrored.
-        reference: (32, 32, 3).
-    """
+    """Return the distance of two images, (32, 32, 3) each; the query is moved, scaled and mirrored."""
     contrast = contrasts(np.stack([query, reference])).min()
     by_detail = _detail_distance(query, reference)
     shortest = by_detail * float(scarcity(contrast))

@@ -64,13 +64,7 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pairs:
-    """k pairs within the threshold, sorted by query, distance and reference.
-
-    Attributes:
-        queries: int64 (k,), row numbers of the queries.
-        references: int64 (k,), row numbers of the references.
-        distances: float32 (k,), the distance of each pair.
-    """
+    """k pairs within the threshold, sorted by query, distance and reference: row numbers int64, distances float32."""
 
     queries: Rows
     references: Rows
@@ -92,15 +86,10 @@ def find_pairs(
 
 
 class Index:
-    """The references, prepared for any number of searches.
+    """The references, uint8 (m, 32, 32, 3), prepared for any number of searches; m may be 0.
 
-    Args:
-        references: uint8 (m, 32, 32, 3); m may be 0.
-
-    Attributes:
-        images: the references.
-        outlines: float32 (86, m), a column (r, 1, -|r|² / 2) for each outline r. Its product with
-            (v, (REACH² - |v|²) / 2, 1) is (REACH² - |v - r|²) / 2.
+    `outlines` is float32 (86, m), a column (r, 1, -|r|² / 2) for each outline r. Its product with
+    (v, (REACH² - |v|²) / 2, 1) is (REACH² - |v - r|²) / 2.
     """
 
     def __init__(self, references: Images) -> None:

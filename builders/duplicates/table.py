@@ -42,6 +42,9 @@ class PairTable:
     comparisons: frozenset[Comparison] = frozenset()
 
 
+_NOTHING = PairTable()
+
+
 @dataclass(frozen=True)
 class Origin:
     """An earlier table, and the manifest of the rows that it compares."""
@@ -57,24 +60,18 @@ def origin(manifest: Manifest, table: Path) -> Origin:
         BuildError: the file is not a table of duplicates.
     """
     if manifest.duplicates is None:
-        return Origin(manifest, PairTable())
-    return Origin(
-        manifest, PairTable(tuple(read_pairs(table)), frozenset(listed_comparisons(manifest.duplicates.compared)))
-    )
-
-
-def unchanged(before: Manifest, manifest: Manifest) -> frozenset[str]:
-    """Return the keys (`config/split`) of the splits that have the same rows in an earlier release."""
-    digests = {key: entry.digest for key, entry in before.by_key().items()}
-    return frozenset(key for key, entry in manifest.by_key().items() if digests.get(key) == entry.digest)
+        return Origin(manifest, _NOTHING)
+    compared = frozenset(listed_comparisons(manifest.duplicates.compared))
+    return Origin(manifest, PairTable(tuple(read_pairs(table)), compared))
 
 
 def carried(origins: Iterable[Origin], manifest: Manifest) -> frozenset[Comparison]:
-    """Return the comparisons of earlier tables that are valid for the splits of a manifest."""
+    """Return the comparisons of earlier tables that are valid for a manifest: of splits that have the same rows."""
+    digests = {(key, entry.digest) for key, entry in manifest.by_key().items()}
     comparisons: set[Comparison] = set()
     for earlier in origins:
-        unchanged_keys = unchanged(earlier.manifest, manifest)
-        comparisons.update(c for c in earlier.table.comparisons if {c.one, c.other} <= unchanged_keys)
+        unchanged = {key for key, entry in earlier.manifest.by_key().items() if (key, entry.digest) in digests}
+        comparisons.update(c for c in earlier.table.comparisons if {c.one, c.other} <= unchanged)
     return frozenset(comparisons)
 
 
@@ -82,24 +79,16 @@ def complete(
     manifest: Manifest,
     index: IndexPath,
     origins: Sequence[Origin] = (),
-    pixel_pairs: PairTable | None = None,
+    pixel_pairs: PairTable = _NOTHING,
     *,
     trusting: bool = False,
 ) -> PairTable:
     """Assemble the table of a release.
 
-    Args:
-        manifest: the release's manifest, with all its splits.
-        index: the index files of the splits.
-        origins: earlier tables, of this release or of others that its splits come from.
-        pixel_pairs: pairs that a build found by pixels.
-        trusting: do not read the index files of splits that one origin has already compared with each other.
-
-    Returns:
-        The table. Equal content digests are searched for again. Of the origins' pairs those are kept that have
-        different digests, whose rows still exist, and whose splits have not changed.
+    Equal content digests are searched for again. Of earlier tables, of this release or of others that its splits come
+    from, those pairs are kept that have different digests, whose rows still exist, and whose splits have not changed.
+    `trusting` does not read the index files of splits that one origin has already compared with each other.
     """
-    pixel_pairs = pixel_pairs or PairTable()
     pairs, compared = list(pixel_pairs.pairs), set(pixel_pairs.comparisons)
     for keys in groups(manifest):
         by_digest = digest_comparisons(manifest, keys)

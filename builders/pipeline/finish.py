@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from builders.card import card
 from builders.card.pictures import with_samples
 from builders.declare.benchmark import Part
-from builders.duplicates.comparisons import PixelComparisons
+from builders.duplicates.comparisons import compare_pixels
 from builders.duplicates.table import Origin, carried, complete, origin, write_duplicates
 from builders.errors import BuildError
 from builders.pipeline.build_plan import BuildPlan, Run
@@ -24,7 +24,7 @@ from builders.plan.planner import PlannedSplit
 from builders.plan.tables import remarks_on_classes
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import pairs_summary, read_pairs
-from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry, column_entry
+from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry
 from builders.release.layout import PARTS, Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ID_OVERLAP, arrow_schema
@@ -89,7 +89,7 @@ def contents_of(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest) -
                 benchmark=benchmark.name,
                 description=config.description,
                 label_names=tuple(plan.labels[config.name]),
-                columns=tuple(column_entry(column) for column in config.columns),
+                columns=config.columns,
                 splits={**(before.configs[config.name].splits if config.name in before.configs else {}), **entries},
                 excluded=file_entry(run.layout, path),
             )
@@ -248,7 +248,7 @@ def finish_release(run: Run, before: Manifest, contents: Contents) -> Manifest:
     # Another table was written by a run that was killed before its manifest was; all is looked for again.
     if earlier_table and layout.duplicates.is_file() and file_sha256(layout.duplicates) == earlier_table.sha256:
         origins.insert(0, origin(before, layout.duplicates))
-    pixel_pairs = PixelComparisons(layout, manifest, run.benchmark, run.meter).table(carried(origins, manifest))
+    pixel_pairs = compare_pixels(layout, manifest, run.benchmark, run.meter, carried(origins, manifest))
     splits = manifest.by_key()
     table = complete(manifest, lambda key: layout.root / splits[key].index.path, origins, pixel_pairs)
     duplicates = write_duplicates(layout, table)

@@ -199,7 +199,7 @@ class Published:
         except (OSError, pa.ArrowException) as error:
             reason = str(error).partition("\n")[0]
             raise BuildError(f"Cannot read the published index {path} ({reason}). Fetch the release again.") from error
-        columns = self.entry.own_columns()
+        columns = self.entry.columns
         expected = arrow_schema(self.entry.label_names, columns, image=False)
         problem = ""
         if not rows.schema.equals(expected) or without_values(rows, columns):

@@ -125,7 +125,7 @@ def published_contents(published: Published, run: Run, written: Sequence[ReadPla
     splits = dict(before.configs[published.config].splits) if published.config in before.configs else {}
     for key, listed in published.splits.items():
         path, rows = layout.index(key), published.rows(key)
-        write_index(path, rows, entry.label_names, entry.own_columns(), demo=run.demo)
+        write_index(path, rows, entry.label_names, entry.columns, demo=run.demo)
         data = data_entries(layout, ready[key]) if key in ready else listed.data
         splits[key.partition("/")[2]] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
         run.meter.advance(rows.num_rows)

@@ -14,14 +14,7 @@ import pyarrow.compute as pc
 
 
 def rows_digest(rows: pa.Table) -> str:
-    """Return the digest of a split: SHA-256 over id, label, role and content digest of every row, in order.
-
-    Args:
-        rows: a table with the columns `id`, `label` and `role` (integers) and `content_sha256`.
-
-    Returns:
-        Lower-case hex, over UTF-8 text with tabs between cells and a newline after every row; ids contain neither.
-    """
+    """Return the digest of a split: SHA-256 over id, label, role and content digest of every row, in order."""
     return lines_digest(rows, ("id", "label", "role", "content_sha256"))
 
 

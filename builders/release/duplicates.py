@@ -213,12 +213,7 @@ def is_known_and_unknown(pair: Pair) -> bool:
 
 
 def pairs_summary(pairs: Sequence[Pair], training: Set[str]) -> str:
-    """Return one line with the number of pairs, how sure they are, and their roles.
-
-    Args:
-        pairs: the table.
-        training: the splits of in-distribution training images.
-    """
+    """Return one line with the number of pairs, how sure they are, and their roles; `training` are training splits."""
     if not pairs:
         return "duplicates: no two rows that were compared show one picture"
     roles = Counter(" and ".join(sorted({pair.role, pair.other_role})) for pair in pairs)

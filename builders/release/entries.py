@@ -17,20 +17,20 @@ from typing import Annotated, Final, Literal, get_args
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from builders.release.schema import KNOWN_COLUMNS, Column, ColumnType
-from builders.release.split_entries import (
+from builders.release.layout import samples_path, shard_path
+from builders.release.schema import Column
+from builders.release.split_entries import FileEntry, SplitEntry, WithdrawnRow
+from builders.release.values import (
     REPOSITORY,
+    AuditKey,
     ConfigName,
     Count,
-    FileEntry,
     Name,
     Prose,
     Seed,
     Sha256,
-    SplitEntry,
     SplitName,
     Text,
-    WithdrawnRow,
 )
 
 FORMAT = 1
@@ -81,47 +81,15 @@ class BenchmarkEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     roles_by_config: bool = False
 
 
-class ColumnEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A config's own column, unless it is in `builders.release.schema.KNOWN_COLUMNS`, which are listed by name."""
-
-    name: Text
-    type: ColumnType
-    description: Text
-
-
-def column_entry(column: Column) -> str | ColumnEntry:
-    """Return a column as the manifest lists it: a known one by name, others with type and description."""
-    if KNOWN_COLUMNS.get(column.name) == column:
-        return column.name
-    return ColumnEntry(column.name, column.type, column.description)
-
-
-def listed_column(entry: str | ColumnEntry) -> Column:
-    """Return the column that an entry lists; the inverse of `column_entry`.
-
-    Raises:
-        ValueError: the name is unknown, or cannot name a column.
-    """
-    if isinstance(entry, ColumnEntry):
-        return Column(entry.name, entry.type, entry.description)
-    if entry not in KNOWN_COLUMNS:
-        raise ValueError(f"{entry} is unknown; known without a type are {', '.join(KNOWN_COLUMNS)}")
-    return KNOWN_COLUMNS[entry]
-
-
 class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A config: its label names, its own columns and its splits."""
 
     benchmark: Name
     description: Prose
     label_names: tuple[Text, ...]
-    columns: tuple[Text | ColumnEntry, ...]
+    columns: tuple[Column, ...]
     splits: dict[SplitName, SplitEntry]
     excluded: FileEntry
-
-    def own_columns(self) -> tuple[Column, ...]:
-        """Return the columns of this config, in addition to those that all configs have."""
-        return tuple(listed_column(column) for column in self.columns)
 
 
 class ComparedEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -170,29 +138,22 @@ class AuditEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     table: FileEntry
     chart: FileEntry | None = None
 
-    def files(self) -> tuple[FileEntry, ...]:
-        """Return the table, and the chart if there is one."""
-        return (self.table,) if self.chart is None else (self.table, self.chart)
-
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """The contents of manifest.json: the benchmarks, configs, sources and files of a release.
 
-    `withdrawn` are the withdrawn rows of all splits. Only a manifest that is not yet written lacks the `card`; older
-    releases have no `croissant` metadata.
-    Releases from before there was a table of duplicates lack `duplicates`. The key of an audit is the path of its
-    files below audit/, without suffix. Publishing sets `version` (the tag without its v), `previous` (the version
-    before it, empty in the first), `changelog` (CHANGELOG.md and the tables in changes/) and, since there is
-    `croissant`, the `repository` (ORG/NAME) of which the card gives commands.
+    Only a manifest that is not yet written lacks the `card` and the `croissant` metadata. The key of an audit is the
+    path of its files below audit/, without suffix. Publishing sets `version` (the tag without its v), `previous` (the
+    version before it, empty in the first), `changelog` (CHANGELOG.md and the tables in changes/) and the `repository`
+    (ORG/NAME) of which the card gives commands.
     """
 
     format: int
     benchmarks: dict[Name, BenchmarkEntry]
     configs: dict[ConfigName, ConfigEntry]
     sources: dict[Name, SourceEntry]
-    withdrawn: tuple[WithdrawnRow, ...]
     duplicates: DuplicatesEntry | None = None
-    audits: dict[Text, AuditEntry] = {}
+    audits: dict[AuditKey, AuditEntry] = {}
     card: FileEntry | None = None
     croissant: FileEntry | None = None
     repository: Annotated[str, Meta(pattern=REPOSITORY, max_length=200)] | None = None
@@ -206,32 +167,43 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
             for name, split in sorted(config.splits.items()):
                 yield f"{config_name}/{name}", config, split
 
+    def withdrawn(self) -> list[tuple[str, WithdrawnRow]]:
+        """Return the withdrawn rows of all splits, each with its split (`config/split`)."""
+        return [(key, row) for key, _, split in self.splits() for row in split.withdrawn]
+
     def by_key(self) -> dict[str, SplitEntry]:
         """Return the entries of all splits by `config/split`, sorted."""
         return {key: split for key, _, split in self.splits()}
 
-    def files(self) -> tuple[FileEntry, ...]:
-        """Return every listed file but the card and the Croissant metadata, sorted by path.
-
-        A file that several configs share is included once.
-        """
-        entries = [config.excluded for config in self.configs.values()]
-        for _, _, split in self.splits():
-            entries += split.files
+    def places(self) -> Iterator[tuple[FileEntry, str, str]]:
+        """Yield each file but those at the root and of changes: the file, the one path that it may have, its name."""
+        for name, config in sorted(self.configs.items()):
+            yield config.excluded, f"excluded/{name}.csv", f"the exclusions of {name}"
+        for key, _, split in self.splits():
+            yield split.index, f"index/{key}.parquet", f"the index of {key}"
+            for folder, files in (("data", split.data), ("sealed", split.sealed)):
+                for number, file in enumerate(files):
+                    yield file, shard_path(folder, key, number, len(files)), f"file {number:,} of {key}"
             if split.samples is not None:
-                entries.append(split.samples)
+                yield split.samples, samples_path(key), f"the picture of {key}"
         if self.duplicates is not None:
-            entries.append(self.duplicates.file)
-        for audit in self.audits.values():
-            entries += audit.files()
-        return tuple(sorted({*entries, *(self.changelog or ())}, key=lambda entry: (entry.path, entry.sha256)))
+            yield self.duplicates.file, "duplicates/pairs.parquet", "the table of duplicates"
+        for key, audit in sorted(self.audits.items()):
+            yield audit.table, f"audit/{key}.csv", f"the table of the audit {key}"
+            if audit.chart is not None:
+                yield audit.chart, f"audit/{key}.png", f"the chart of the audit {key}"
+
+    def files(self) -> tuple[FileEntry, ...]:
+        """Return every listed file but the card and the Croissant metadata, sorted by path."""
+        files = [*(file for file, _, _ in self.places()), *(self.changelog or ())]
+        return tuple(sorted(files, key=lambda entry: (entry.path, entry.sha256)))
 
     def files_and_card(self) -> tuple[FileEntry, ...]:
         """Return every listed file, the card and the Croissant metadata last."""
         return (*self.files(), *(file for file in (self.croissant, self.card) if file is not None))
 
 
-EMPTY = Manifest(format=FORMAT, benchmarks={}, configs={}, sources={}, withdrawn=())
+EMPTY = Manifest(format=FORMAT, benchmarks={}, configs={}, sources={})
 """The manifest of a release without splits."""
 
 

@@ -94,15 +94,10 @@ def resized_size(size: tuple[int, int], shorter: int) -> tuple[int, int]:
 
 
 def check_image(data: bytes | bytearray | memoryview, *, decode: bool = False) -> bytes | None:
-    """Check that `datasets.Image` can decode an image.
+    """Check that `datasets.Image` can decode an image; return None, or the bytes to store instead.
 
-    Args:
-        data: the encoded image.
-        decode: always decode it; otherwise only if its structure or metadata look wrong (for the damage that they do
-            not show, see `jpeg.looks_whole`).
-
-    Returns:
-        None if the bytes can be stored unchanged, otherwise the bytes to store instead.
+    Without `decode` it is decoded only if its structure or metadata look wrong (for the damage that they do not show,
+    see `jpeg.looks_whole`).
 
     Raises:
         UnreadableImageError: the image cannot be decoded.
@@ -117,10 +112,7 @@ def check_image(data: bytes | bytearray | memoryview, *, decode: bool = False) -
 
 
 def check_pixels(data: bytes | bytearray | memoryview) -> tuple[bytes | None, str]:
-    """Decode an image and compute the digest of its pixels.
-
-    Returns:
-        The result of `check_image`, and `pixel_sha256` of the decoded image.
+    """Decode an image; return what `check_image` does, and `pixel_sha256` of the decoded image.
 
     Raises:
         UnreadableImageError: the image cannot be decoded.

@@ -108,14 +108,6 @@ class Layout:
         """Return the path of the table of the ids that a published version changes."""
         return self.inside(f"{CHANGES}/{tag}.csv")
 
-    def audit_table(self, key: str) -> Path:
-        """Return the path of the table of an audit, by its key in the manifest."""
-        return self.inside(f"audit/{key}.csv")
-
-    def audit_picture(self, key: str) -> Path:
-        """Return the path of an audit's picture: a chart, or images, which stay on this machine (`shows_images`)."""
-        return self.inside(f"audit/{key}.png")
-
     def relative(self, path: Path) -> str:
         """Return a path as written in the manifest and the card."""
         return path.relative_to(self.root).as_posix()

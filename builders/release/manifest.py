@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,27 +19,28 @@ import msgspec
 from builders.errors import BuildError
 from builders.release.digests import file_sha256
 from builders.release.duplicates import CONFIG
-from builders.release.entries import EMPTY, FORMAT, OPEN, AuditEntry, ConfigEntry, Manifest, SourceEntry, listed_column
+from builders.release.entries import EMPTY, FORMAT, OPEN, ConfigEntry, Manifest, SourceEntry
 from builders.release.layout import (
     CARD,
     CHANGELOG,
     CHANGES,
     CROISSANT,
-    FOLDERS,
     INDEX_SUFFIX,
     SEALED_SUFFIX,
     Layout,
-    samples_path,
     shows_images,
 )
-from builders.release.schema import PREPARED_SHA256
-from builders.release.split_entries import NAME, PATTERNS, SUMS, FileEntry, SplitEntry
+from builders.release.schema import KNOWN_COLUMNS, PREPARED_SHA256
+from builders.release.split_entries import SUMS, FileEntry, SplitEntry
+from builders.release.values import PATTERNS
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
 from unknown_detection.words import printable
 
 SHARD_NUMBER = re.compile(r"-\d{5}-of-(?=\d{5}\.parquet$)")
 """The part of a shard's file name (`shard_path`) that differs between the shards of a split."""
+
+_CHANGES = re.compile(rf"{CHANGES}/[A-Za-z0-9._+-]+\.csv")
 
 MOST_BYTES = 64_000_000
 """Upper limit on the size of manifest.json. Ours: parsing as much takes about a gigabyte."""
@@ -67,11 +68,7 @@ def file_entry(layout: Layout, path: Path) -> FileEntry:
 
 
 def read_manifest(root: Path, name: str = "") -> Manifest:
-    """Read the manifest of a release folder.
-
-    Args:
-        root: the folder.
-        name: name of the release in messages, for a folder of downloads.
+    """Read the manifest of a release folder; `name` is that of a release whose folder says nothing, for messages.
 
     Raises:
         ManifestError: the file is not a valid manifest.
@@ -104,11 +101,7 @@ def read_or_empty(root: Path) -> Manifest:
 
 
 def parse(data: bytes, where: str) -> Manifest:
-    """Parse and check a manifest, which may have been edited by hand or in bad faith.
-
-    Args:
-        data: the contents of the file.
-        where: the file, for messages.
+    """Parse and check a manifest, which may have been edited by hand or in bad faith; `where` it is, for messages.
 
     Raises:
         ManifestError: it is not valid; the message names the first problem and its place.
@@ -131,7 +124,7 @@ def parse(data: bytes, where: str) -> Manifest:
     try:
         manifest = msgspec.convert(parsed, Manifest)
     except msgspec.ValidationError as error:
-        raise ManifestError(where, _explained(str(error), parsed)) from error
+        raise ManifestError(where, _explained(error)) from error
     except UnicodeEncodeError as error:
         raise ManifestError(where, "a key contains a lone surrogate, which is not a character") from error
     wrong = next(_contradictions(manifest), None)
@@ -148,10 +141,7 @@ def dump(manifest: Manifest) -> str:
 def write_manifest(root: Path, manifest: Manifest, before: Manifest | None = None) -> None:
     """Write the manifest of a release folder.
 
-    Args:
-        root: the folder.
-        manifest: the manifest.
-        before: the manifest that was read, or `EMPTY`. In a store, another one is not replaced; None replaces any.
+    In a store, only the manifest `before`, which was read, or none if that is `EMPTY`, is replaced; None replaces any.
 
     Raises:
         ChangedMeanwhileError: another run replaced the one that was read.
@@ -180,61 +170,13 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-# Naming the place
-
-
-def _explained(message: str, parsed: Any) -> str:
-    """Reword a message of msgspec so that it names the place; this destroys `parsed`.
-
-    msgspec (0.22) names struct fields and list positions, but not the mapping keys on the way to the place (it writes
-    `[...]`), nor the key that is wrong.
-    """
-    problem, _, location = message.partition(" - at ")
-    path = location.removeprefix("`key` in ").strip("`")
-    named, node = _place(path, parsed)
+def _explained(error: msgspec.ValidationError) -> str:
+    """Return msgspec's message with the place first, and words for a pattern."""
+    problem, _, place = str(error).partition(" - at ")
     for pattern, words in PATTERNS.items():
-        if problem == f"Expected `str` matching regex {pattern!r}":
-            problem = f"expected {words}"
-            if path != location.strip("`"):
-                problem += f", found the key {next(key for key in node if not re.search(pattern, key))!r}"
-    return f"{named}{': ' if named else ''}{problem[:1].lower()}{problem[1:]}"
-
-
-def _place(path: str, parsed: Any) -> tuple[str, Any]:
-    """Return the name of a path such as `$.configs[...].rows`, with the first wrong entry's key, and the value there.
-
-    Finding that key removes the other entries from `parsed`.
-    """
-    node, named = parsed, ""
-    for step in re.findall(r"\.\w+|\[\d+\]|\[\.\.\.\]", path):
-        if step == "[...]":
-            ((key, node),) = _first_wrong(node, parsed)
-            named += f".{key if re.search(NAME, key) else repr(key)}"
-        else:
-            node = node[int(step[1:-1])] if step[0] == "[" else node[step[1:]]
-            named += step
-    return named.removeprefix("."), node
-
-
-def _first_wrong(node: dict[str, Any], parsed: Any) -> list[tuple[str, Any]]:
-    """Return the first wrong entry of a mapping in `parsed`, found by bisection; the mapping keeps no other."""
-    entries = list(node.items())
-    while len(entries) > 1:
-        half = entries[: len(entries) // 2]
-        node.clear()
-        node.update(half)
-        entries = entries[len(half) :] if _converts(parsed) else half
-    node.clear()
-    node.update(entries)
-    return entries
-
-
-def _converts(parsed: Any) -> bool:
-    try:
-        msgspec.convert(parsed, Manifest)
-    except ValueError:
-        return False
-    return True
+        problem = problem.replace(f"`str` matching regex {pattern!r}", words)
+    place = place.replace("`", "").replace("$.", "")
+    return f"{place}{': ' if place else ''}{problem[:1].lower()}{problem[1:]}"
 
 
 # Checks beyond types
@@ -256,16 +198,15 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
         yield from _wrong_sealing(key, config, split)
         yield from _wrong_samples(key, split, manifest.sources)
     splits = manifest.by_key()
-    for row in manifest.withdrawn:
-        if row.split not in splits:
-            yield f"{row.id} is withdrawn from {row.split or 'no split'}, which it does not describe"
-    if manifest.duplicates is not None and not _is_inside(manifest.duplicates.path):
-        yield _elsewhere(manifest.duplicates.path, "the table of duplicates")
     for audit_key, audit in sorted(manifest.audits.items()):
-        yield from _wrong_audit(audit_key, audit, splits)
-    for file in manifest.files():
-        if shows_images(file.path):
-            yield f"it lists {file.path}, a picture of images, which is never published"
+        if audit.chart is not None and shows_images(audit.chart.path):
+            yield f"it lists {audit.chart.path}, a picture of images, which is never published"
+        for name, digest in sorted(audit.splits.items()):
+            if name not in splits or splits[name].digest != digest:
+                yield f"the audit {audit_key} is of rows that {name} does not have"
+    for file, path, what in manifest.places():
+        if file.path != path:
+            yield f"{what} is {file.path}, not {path}"
     if manifest.card is None:
         yield f"it lists no {CARD}"
     elif manifest.card.path != CARD:
@@ -277,7 +218,7 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
     if (manifest.version is None) != (manifest.previous is None) or (manifest.version and not manifest.changelog):
         yield "it has some of version, previous and changelog, but not all"
     for file in manifest.changelog or ():
-        if file.path != CHANGELOG and not (_is_inside(file.path, (CHANGES,)) and file.path.count("/") == 1):
+        if file.path != CHANGELOG and not _CHANGES.fullmatch(file.path):
             yield f"the changelog's {file.path} is neither {CHANGELOG} nor in {CHANGES}/"
 
 
@@ -287,19 +228,15 @@ def _wrong_config(name: str, config: ConfigEntry) -> Iterator[str]:
     if not config.splits:
         yield f"{name} has no split"
     yield from _wrong_columns(name, config)
-    if not _is_inside(config.excluded.path):
-        yield _elsewhere(config.excluded.path, name)
 
 
 def _wrong_columns(name: str, config: ConfigEntry) -> Iterator[str]:
-    names = []
-    for column in config.columns:
-        try:
-            names.append(listed_column(column).name)
-        except ValueError as error:
-            yield f"columns of {name}: {error}"
+    names = [column.name for column in config.columns]
     if len(set(names)) != len(names):
         yield f"columns of {name}: a name is repeated in {', '.join(names)}"
+    for column in config.columns:
+        if KNOWN_COLUMNS.get(column.name, column) != column or (column.nullable and column.name not in KNOWN_COLUMNS):
+            yield f"columns of {name}: {column.name} is not the column that other releases have of that name"
 
 
 def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> Iterator[str]:
@@ -324,19 +261,6 @@ def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]
     for name, value in parameters.items():
         if isinstance(value, float) and not math.isfinite(value):
             yield f"the parameter {name} of the generator of {key} is {value}"
-    for file in split.files:
-        if not _is_inside(file.path):
-            yield _elsewhere(file.path, key)
-
-
-def _wrong_audit(key: str, audit: AuditEntry, splits: Mapping[str, SplitEntry]) -> Iterator[str]:
-    if not _is_inside(audit.table.path) or audit.table.path != f"audit/{key}.csv":
-        yield f"the table of the audit {key} is {audit.table.path}, not audit/{key}.csv"
-    if audit.chart is not None and audit.chart.path != f"audit/{key}.png":
-        yield f"the chart of the audit {key} is {audit.chart.path}, not audit/{key}.png"
-    for name, digest in sorted(audit.splits.items()):
-        if name not in splits or splits[name].digest != digest:
-            yield f"the audit {key} is of rows that {name} does not have"
 
 
 def _wrong_sealing(key: str, config: ConfigEntry, split: SplitEntry) -> Iterator[str]:
@@ -351,33 +275,14 @@ def _wrong_sealing(key: str, config: ConfigEntry, split: SplitEntry) -> Iterator
             f"the generator of {key} crops originals to {preparation.size} of {preparation.resize} pixels, for images "
             f"of {generator.prepared}"
         )
-    if (PREPARED_SHA256.name, PREPARED_SHA256.type) not in {(c.name, c.type) for c in config.own_columns()}:
+    if (PREPARED_SHA256.name, PREPARED_SHA256.type) not in {(c.name, c.type) for c in config.columns}:
         yield f"{key} is sealed, but its config lacks the column {PREPARED_SHA256.name}"
 
 
 def _wrong_samples(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> Iterator[str]:
     if split.samples is None:
         return
-    expected = samples_path(key)
-    if split.samples.path != expected:
-        yield f"the picture of {key} is {split.samples.path}, not {expected}"
     if not split.data:
         yield f"{key} has a picture of its images, but no images"
     if not any(name in sources and sources[name].licence.publish == OPEN for name in split.sources):
         yield f"{key} has a picture of its images, but the licence of no source lets them be public"
-
-
-def _elsewhere(path: str, of: str) -> str:
-    return f"{path or 'an empty path'} of {of} is not in {', '.join(FOLDERS)}"
-
-
-def _is_inside(path: str, folders: Sequence[str] = FOLDERS) -> bool:
-    """Whether a path names a file in one of the folders, in the one spelling that all systems read alike."""
-    pure = PurePosixPath(path)
-    return (
-        len(pure.parts) > 1
-        and pure.parts[0] in folders
-        and ".." not in pure.parts
-        and "\\" not in path
-        and path == pure.as_posix()
-    )

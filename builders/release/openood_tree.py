@@ -69,10 +69,7 @@ def openood_path(source: str, source_id: str) -> tuple[str, str]:
 
 
 def list_text(rows: Iterable[tuple[str, str, int]]) -> str:
-    """Return OpenOOD's list of some images, sorted.
-
-    Args:
-        rows: the source, the `source_id` and the label of each image.
+    """Return OpenOOD's list of some images, sorted, from the source, the `source_id` and the label of each.
 
     Raises:
         KeyError: OpenOOD has no images of a source.

@@ -29,13 +29,9 @@ _TYPES = arrow_schema(())
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of one row group of a shard.
+    """Rows of one row group of a shard, by ascending numbers within it.
 
-    Attributes:
-        path: the shard.
-        group: number of the row group.
-        rows: ascending numbers of the rows within the row group.
-        first: position of the first of them in the `rows` given to `row_groups`.
+    `first` is the position of the first of them in the `rows` given to `row_groups`.
     """
 
     path: Path
@@ -127,13 +123,7 @@ def check_columns(path: Path, names: Sequence[str], rows: int | None = None) -> 
 
 
 def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowGroup]:
-    """Find the row groups that some rows of a split are in.
-
-    Args:
-        root: the release folder.
-        key: the split (`config/split`), for messages.
-        split: its entry in the manifest.
-        rows: ascending row numbers.
+    """Find the row groups that some rows of a split are in, by ascending row numbers; `key` is for messages.
 
     Raises:
         BuildError: the split has no images here, or a shard cannot be read.

@@ -8,8 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from msgspec import Struct
+
+from builders.release.values import Text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,18 +23,22 @@ ColumnType = Literal["string", "bool", "int64", "float64"]
 """The types of these columns, as named by `datasets.Value`."""
 
 COLUMN_MEANINGS: Mapping[str, str] = {
-    "image": "The encoded image.",
-    "label": "Index of the row's in-distribution class among the config's classes; -1 if it has none.",
-    "role": "Code of the row's part in the benchmark; the record set roles explains the codes.",
-    "class_id": "The class as its source names it, such as a WordNet id.",
-    "class_name": "The name of that class.",
-    "source": "Key of the dataset that the row comes from.",
-    "source_id": "Stable name of the image in that dataset.",
-    "id": "Unique name of the row in the release.",
-    "content_sha256": "SHA-256 of the stored bytes, or of the pixels of images that were made.",
-    "stored": "Where the stored bytes come from: source, metadata_removed, pixels or adopted.",
+    "image": "the encoded image; a `PIL.Image` when read. Indexes lack it",
+    "label": "index of the row's class among the config's in-distribution classes, in the same order in every split; "
+    "-1 where the row has none of them",
+    "role": "code of the row's part in the benchmark",
+    "class_id": "the class as its source names it, such as a WordNet id (wnid) for ImageNet",
+    "class_name": "the name of that class",
+    "source": "key of the dataset that the image comes from",
+    "source_id": "the image's name in that dataset",
+    "id": "unique in the release: source, name and, for images that were made, how",
+    "content_sha256": "SHA-256 of the stored bytes; of mode, size and pixels where `stored` is `pixels` or `adopted`, "
+    "because the bytes of a PNG depend on the encoder",
+    "stored": "`source`: the bytes of the source file. `metadata_removed`: the same without an EXIF or XMP block that "
+    "makes decoding fail. `pixels`: a PNG made by the build. `adopted`: a PNG of images that the benchmark's authors "
+    "made",
 }
-"""The columns that all configs have, in their order, in a sentence each.
+"""The columns that all configs have, in their order, in a phrase each.
 
 Schemas, plans, shards, the card and the Croissant metadata follow from this table.
 """
@@ -48,9 +55,8 @@ _BUILDING = {"root", "file", "offset", "size", "form", "unreadable", "input_sha2
 """Additional columns of the tables in use during a build."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of an individual config.
+class Column(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A column of an individual config, as a source or a generator declares it and as a manifest lists it.
 
     Args:
         name: lower-case words joined by underscores.
@@ -58,15 +64,12 @@ class Column:
         description: a phrase for the card, without a full stop.
         absent: the value in rows of splits that do not have the column, if other splits of the config have it.
             Without it, every split of the config must have the column.
-        nullable: rows may lack a value. Only for columns in `KNOWN_COLUMNS`, since a manifest does not list it.
-
-    Raises:
-        ValueError: the name has another form or is taken, or the type is unknown.
+        nullable: rows may lack a value.
     """
 
-    name: str
+    name: Text
     type: ColumnType
-    description: str
+    description: Text
     absent: Value | None = None
     nullable: bool = False
 
@@ -113,7 +116,7 @@ PREPARED_SHA256 = Column(
 )
 
 KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (OODNESS, ID_OVERLAP, ID_OVERLAP_KIND)}
-"""The columns that a manifest lists by name, without type and description."""
+"""Columns whose meaning is the same in all configs that have them; no other is nullable."""
 
 
 Role = Literal[
@@ -170,13 +173,7 @@ def arrow_schema(
     """Return the Arrow schema of a config, with features for `datasets` in its metadata.
 
     It is written out because importing `datasets` takes longer than building a small release; a test compares it with
-    the schema of `datasets.Features`.
-
-    Args:
-        label_names: the names of `label`, equal in all splits of a config.
-        columns: the config's own columns.
-        image: with the image column, as in `data/`; otherwise as in `index/`.
-        demo: mark the rows as those of demo sources.
+    the schema of `datasets.Features`. Without `image` it is that of an index; `demo` marks rows of demo sources.
     """
     import pyarrow as pa
 

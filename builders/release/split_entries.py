@@ -1,6 +1,4 @@
-"""The entries of splits in a manifest, and the types of a manifest's values.
-
-`builders.release.entries` has the other entries.
+"""The entries of splits in a manifest; `builders.release.entries` has the other entries.
 
 Tested by `tests/builders/release/test_manifest.py`.
 """
@@ -13,48 +11,11 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import asdict
 
 from builders.release.schema import Role
-from unknown_detection.words import UNPRINTABLE
+from builders.release.values import Count, Name, Prose, Sha256, Text
 
 Reproducible = Literal["exact", "recorded"]
 """Whether generated images can be generated again: `exact` pixels are the same on every machine; `recorded` ones
 depend on hardware, library versions or batches, so only the published pixels exist."""
-
-TEXT = rf"\A[^{UNPRINTABLE}]*\Z"
-PROSE = rf"\A([^{UNPRINTABLE}]|[\n\t])*\Z"
-SHA256 = r"\A[0-9a-f]{64}\Z"
-CONFIG_NAME = r"\A[a-z0-9]+(-[a-z0-9]+)*\Z"
-SPLIT_NAME = r"\A[a-z0-9]+(_[a-z0-9]+)*\Z"
-NAME = r"\A[a-z0-9]+([_-][a-z0-9]+)*\Z"
-REPOSITORY = r"\A[A-Za-z0-9._-]+/[A-Za-z0-9._-]+\Z"
-
-PATTERNS = {
-    TEXT: "one line of printable text",
-    PROSE: "printable text",
-    SHA256: "a SHA-256 in lower-case hex",
-    CONFIG_NAME: "a config's name (a-z, 0-9, hyphens between)",
-    SPLIT_NAME: "a split's name (a-z, 0-9, underscores between)",
-    NAME: "a name (a-z, 0-9, hyphens or underscores between)",
-    REPOSITORY: "the name of a repository, ORG/NAME",
-}
-"""Descriptions of the patterns, for messages."""
-
-Text = Annotated[str, Meta(pattern=TEXT, max_length=10_000)]
-"""A line of printable text."""
-
-Prose = Annotated[str, Meta(pattern=PROSE, max_length=100_000)]
-"""Printable text that may have several lines."""
-
-Count = Annotated[int, Meta(ge=0, le=10**15)]
-"""A number of rows, images or bytes; the limit is far above any release, and exact in every JSON reader."""
-
-Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Sha256 = Annotated[str, Meta(pattern=SHA256)]
-
-ConfigName = Annotated[str, Meta(pattern=CONFIG_NAME, max_length=100)]
-"""Configs have hyphens in their names; splits have underscores, because the Hub allows no hyphens there."""
-
-SplitName = Annotated[str, Meta(pattern=SPLIT_NAME, max_length=100)]
-Name = Annotated[str, Meta(pattern=NAME, max_length=100)]
 
 
 class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,12 +55,11 @@ SUMS = ("rows", "expected", "paper", "available", "excluded")
 """Counts of a split that are those of its parts added up."""
 
 
-class WithdrawnRow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A withdrawn row; `split` (`config/split`) is given in the release's list, and empty in a split's own."""
+class WithdrawnRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """A withdrawn row, and why."""
 
     id: Text
     reason: Prose
-    split: Text = ""
 
 
 InputSize = Annotated[int, Meta(ge=0, le=2**16 - 1)]

@@ -5,10 +5,10 @@ Tested by `tests/builders/report/test_audits.py`.
 
 from __future__ import annotations
 
+import base64
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,58 +16,64 @@ from builders.release.duplicates import KNOWN_ROLE, counted, is_known_and_unknow
 from builders.release.entries import AuditEntry, Manifest
 from builders.release.layout import Layout
 from builders.release.reader import read_index
-from builders.release.schema import ID_OVERLAP_KIND, ROLES
-from builders.release.split_entries import SplitEntry
-from builders.report.charts import chip
+from builders.release.schema import ID_OVERLAP_KIND
+from builders.storage.files import read_regular
 from builders.storage.text_files import read_csv
 from taxonomy.overlaps import CLOSENESS
 from unknown_detection.csv_text import plain_text
-from unknown_detection.pages.content import Cell, PageColumn, PageTable, Style, Value, anchor
+from unknown_detection.pages.content import PageTable, Value, anchor, code, table
 
-_AREA = re.compile(r"[01]\.\d{1,10}")
+_NUMBER = re.compile(r"\d{1,15}(\.\d{1,10})?")
 _ADVICE = "Run the audit again with python -m builders.commands.audit."
-_OVERLAP = ("split", "known_class", "unknown_class", "unknown_class_name", "rows", "rows_of_split")
-_ARTIFACTS = ("split", "role", "number", "auroc", "flagged")
+
+_CAPTIONS = {
+    "overlap": "Unknown classes that overlap a known one",
+    "artifacts": "AUROC of single numbers, without a model; 0.5 is chance",
+}
+_COLUMNS = {
+    "overlap": ("split", "unknown_class", "unknown_class_name", "known_class", "rows"),
+    "artifacts": ("split", "role", "number", "auroc", "direction", "flagged"),
+}
 
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit: its summary and tables if it was run, otherwise the command that runs it."""
+    """An audit: its summary, table and chart (a data: URI) if it was run, otherwise the command that runs it."""
 
     title: str
     summary: str = ""
-    tables: tuple[PageTable, ...] = ()
+    table: PageTable | None = None
+    chart: str = ""
     command: str = ""
 
 
-def overlap_audit(root: Path, manifest: Manifest) -> Audit:
-    """Return the audit of unknown classes that overlap known ones.
+def audit(root: Path, manifest: Manifest, kind: str, config: str = "") -> Audit:
+    """Return the audit of a kind, of the release or of a config.
 
     Raises:
-        BuildError: its table cannot be read.
+        BuildError: its table or chart cannot be read.
     """
-    entry = manifest.audits.get("overlap")
+    entry = manifest.audits.get(f"{config}/{kind}" if config else kind)
     if entry is None:
-        return Audit("Overlap", command=_command("overlap", root))
-    rows: list[list[Value | Cell]] = [
-        [
-            Cell(line["split"], style="code"),
-            _class(line["unknown_class"], line["unknown_class_name"]),
-            line["known_class"],
-            _number(line["rows"]),
-        ]
-        for line in _lines(root, entry, _OVERLAP)
-    ]
-    columns = [
-        PageColumn("split"),
-        PageColumn("unknown class"),
-        PageColumn("known class"),
-        PageColumn("rows", numeric=True),
-    ]
-    table = PageTable(
-        "overlap-table", "Unknown classes that overlap a known one", columns, rows, searchable=True, first=12
-    )
-    return Audit("Overlap", tables=(table,))
+        words = ["python", "-m", "builders.commands.audit", kind, str(root), *(["--splits", config] if config else [])]
+        return Audit(config or kind, command=shlex.join(words))
+    columns = _COLUMNS[kind]
+    rows = []
+    for _, line in read_csv(Layout(root).inside(entry.table.path), columns, _ADVICE):
+        split, *others = (plain_text(line[name]) for name in columns)
+        rows.append((code(split), *map(_value, others)))
+    listed = table(anchor(kind, config), _CAPTIONS[kind], [name.replace("_", " ") for name in columns], rows)
+    chart = ""
+    if entry.chart is not None:
+        data = read_regular(Layout(root).inside(entry.chart.path))
+        chart = f"data:image/png;base64,{base64.b64encode(data).decode()}"
+    return Audit(config or kind, plain(entry.summary), listed, chart)
+
+
+def _value(text: str) -> Value:
+    if _NUMBER.fullmatch(text):
+        return float(text) if "." in text else int(text)
+    return text or None
 
 
 def overlapping_rows(root: Path, manifest: Manifest) -> PageTable:
@@ -76,55 +82,20 @@ def overlapping_rows(root: Path, manifest: Manifest) -> PageTable:
     Raises:
         BuildError: an index cannot be read.
     """
-    splits = [
-        (key, _kinds(root, split) if ID_OVERLAP_KIND.name in config.columns else {}, split)
-        for key, config, split in manifest.splits()
-        if split.overlaps is not None and split.roles != (KNOWN_ROLE,)
+    name, counts_of = ID_OVERLAP_KIND.name, dict[str, Counter[str]]()
+    entries = manifest.by_key()
+    for key, config, split in manifest.splits():
+        if split.overlaps is not None and split.roles != (KNOWN_ROLE,):
+            known = ID_OVERLAP_KIND in config.columns
+            kinds = read_index(root, split, (name,))[name].drop_null().to_pylist() if known else []
+            counts_of[key] = Counter(kinds)
+    shown = [kind for kind in CLOSENESS if any(kind in counts for counts in counts_of.values())]
+    rows = [
+        (code(key), entries[key].overlaps, *(counts.get(kind) for kind in shown), entries[key].rows)
+        for key, counts in counts_of.items()
     ]
-    kinds = [kind for kind in CLOSENESS if any(kind in rows_by_kind for _, rows_by_kind, _ in splits)]
-    rows: list[list[Value | Cell]] = [
-        [Cell(key, style="code"), split.overlaps, *(rows_by_kind.get(kind) for kind in kinds), split.rows]
-        for key, rows_by_kind, split in splits
-    ]
-    titles = ("overlapping", *kinds, "rows")
-    columns = [PageColumn("split"), *(PageColumn(title, numeric=True) for title in titles)]
-    return PageTable("overlapping-rows", "Rows whose class overlaps a known one", columns, rows, first=12)
-
-
-def _kinds(root: Path, split: SplitEntry) -> Counter[str]:
-    """Count the rows of a split by the kind of their overlap."""
-    kinds = read_index(root, split, (ID_OVERLAP_KIND.name,))[ID_OVERLAP_KIND.name]
-    return Counter(kinds.drop_null().to_pylist())
-
-
-def artifacts_audit(root: Path, manifest: Manifest, config: str) -> Audit:
-    """Return the audit of a config for numbers that separate splits without a model: splits by numbers.
-
-    Raises:
-        BuildError: its table cannot be read.
-    """
-    entry = manifest.audits.get(f"{config}/artifacts")
-    if entry is None:
-        return Audit(config, command=_command("artifacts", root, "--splits", config))
-    cells: dict[tuple[str, str], dict[str, Cell]] = {}
-    numbers: dict[str, None] = {}
-    for line in _lines(root, entry, _ARTIFACTS):
-        numbers.setdefault(line["number"])
-        area = f"{float(line['auroc']):.2f}" if _AREA.fullmatch(line["auroc"]) else line["auroc"] or None
-        style: Style = "strong" if line["flagged"] == "yes" else ""
-        cells.setdefault((line["split"], line["role"]), {})[line["number"]] = Cell(area, style=style)
-    rows: list[list[Value | Cell]] = [
-        [Cell(split.partition("/")[2], style="code"), _role(role), *(numbers_of.get(name) for name in numbers)]
-        for (split, role), numbers_of in cells.items()
-    ]
-    columns = [
-        PageColumn("split"),
-        PageColumn("role"),
-        *(PageColumn(name.replace("_", " "), numeric=True) for name in numbers),
-    ]
-    caption = f"AUROC of single numbers in {config}, without a model; 0.5 is chance, bold is flagged"
-    table = PageTable(anchor("artifacts", config), caption, columns, rows)
-    return Audit(config, plain(entry.summary), (table,))
+    titles = ("split", "overlapping", *shown, "rows")
+    return table("overlapping-rows", "Rows whose class overlaps a known one", titles, rows)
 
 
 def other_audits(manifest: Manifest) -> list[tuple[str, AuditEntry]]:
@@ -136,37 +107,21 @@ def other_audits(manifest: Manifest) -> list[tuple[str, AuditEntry]]:
 def duplicates_table(root: Path, manifest: Manifest) -> tuple[PageTable, int] | None:
     """Count the pairs of rows with the same picture by splits, and those of a known and an unknown row.
 
-    Returns:
-        None for releases from before there was a table of duplicates.
-
     Raises:
         BuildError: the table cannot be read.
     """
     if manifest.duplicates is None:
         return None
     pairs = read_pairs(Layout(root).inside(manifest.duplicates.path))
-    rows: list[list[Value | Cell]] = [
-        [
-            Cell(count.split, style="code"),
-            Cell(count.other_split, style="code"),
-            count.pairs,
-            count.two_roles,
-            count.two_classes,
-        ]
-        for count in counted(pairs)
-    ]
-    numeric = [PageColumn(title, numeric=True) for title in ("pairs", "of two roles", "of two classes")]
-    columns = [PageColumn("split"), PageColumn("and split"), *numeric]
-    table = PageTable(
-        "pairs", "Pairs of rows that show one picture, or nearly one", columns, rows, searchable=True, first=12
-    )
-    return table, sum(map(is_known_and_unknown, pairs))
+    rows = [(code(c.split), code(c.other_split), c.pairs, c.two_roles, c.two_classes) for c in counted(pairs)]
+    titles = ("split", "and split", "pairs", "of two roles", "of two classes")
+    by_splits = table("pairs", "Pairs of rows that show one picture, or nearly one", titles, rows)
+    return by_splits, sum(map(is_known_and_unknown, pairs))
 
 
 def compared(manifest: Manifest) -> list[tuple[str, str]]:
     """Return the comparisons made for duplicates: the method, and the splits as text."""
-    if manifest.duplicates is None:
-        return []
+    listed = manifest.duplicates.compared if manifest.duplicates is not None else ()
     return [
         (
             entry.by,
@@ -174,31 +129,10 @@ def compared(manifest: Manifest) -> list[tuple[str, str]]:
             if entry.splits == entry.others
             else f"{', '.join(entry.splits)} with {', '.join(entry.others)}",
         )
-        for entry in manifest.duplicates.compared
+        for entry in listed
     ]
 
 
 def plain(summary: str) -> str:
     """Remove the Markdown from a line of the card."""
     return summary.replace("**", "").replace("`", "")
-
-
-def _lines(root: Path, entry: AuditEntry, columns: tuple[str, ...]) -> list[Mapping[str, str]]:
-    lines = read_csv(Layout(root).inside(entry.table.path), columns, _ADVICE)
-    return [{name: plain_text(cell) for name, cell in line.items()} for _, line in lines]
-
-
-def _class(class_id: str, name: str) -> str:
-    return class_id if name in ("", class_id) else f"{name} ({class_id})"
-
-
-def _role(text: str) -> str:
-    return next((chip(role) for role in ROLES if role == text), text)
-
-
-def _number(text: str) -> int | str:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else text
-
-
-def _command(audit: str, root: Path, *more: str) -> str:
-    return shlex.join(["python", "-m", "builders.commands.audit", audit, str(root), *more])

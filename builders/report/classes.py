@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from builders.card.words import ROLE_NAMES
 from builders.release.schema import ROLES, Role
 from builders.release.tables import Exclusion
-from builders.report.rows import SplitRows
+from builders.report.pictures import SplitRows
 from taxonomy import tables
 from taxonomy.wordnet.nouns import load_wordnet
 
@@ -32,14 +33,7 @@ LEFT_OUT = "in no split"
 
 @dataclass
 class Leaf:
-    """A class of a source.
-
-    Attributes:
-        class_id: its id in the source.
-        name: its name there.
-        rows: rows by split (`config/split`) and role.
-        exclusions: what splits or their parts leave out of it, in the order of the tables of exclusions.
-    """
+    """A class of a source: its rows by split (`config/split`) and role, and what splits or parts leave out of it."""
 
     class_id: str
     name: str
@@ -64,12 +58,9 @@ class Branch:
 def class_trees(
     titles: Mapping[str, str], splits: Iterable[SplitRows], excluded: Iterable[Exclusion]
 ) -> dict[str, Branch]:
-    """Return the tree of each source, sorted by key.
+    """Return the tree of each source, sorted by key; `titles` are their names.
 
-    Args:
-        titles: names of the sources by key.
-        splits: what is read of the indexes.
-        excluded: what was left out; lines of single images and stray files are passed over.
+    Exclusions of single images and stray files are passed over.
     """
     leaves_of: dict[str, dict[str, Leaf]] = {key: {} for key in sorted(titles)}
     for split in splits:
@@ -143,8 +134,7 @@ def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
     wordnet = load_wordnet()
     branches: list[Branch] = []
     leaves = [node.leaf] if node.leaf is not None else []
-    for row_above, node_below in node.children.items():
-        row, child = _narrowest(row_above, node_below)
+    for row, child in node.children.items():
         branches_below, leaves_below = _below(child)
         if child.leaves < _SMALLEST or child.dominated:
             branches += branches_below
@@ -154,8 +144,38 @@ def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
     return sorted(branches, key=lambda branch: branch.title.casefold()), sorted(leaves, key=_by_name)
 
 
-def _narrowest(row: int, node: _Node) -> tuple[int, _Node]:
-    """Return the lowest synset that has all the classes below a synset."""
-    while node.leaf is None and len(node.children) == 1:
-        ((row, node),) = node.children.items()
-    return row, node
+def class_data(trees: Iterable[Branch]) -> dict[str, Any]:
+    """Return the classes of some trees as the page's script reads them, which writes what a reader opens.
+
+    As HTML, thousands of classes times dozens of splits would be several MB.
+
+    Returns:
+        Lists of texts (`splits`, `rules`, `evidence`), and `roles` with their names. Each of `classes` has an `id`
+        and a `name`, lists [split, role, rows] of what is `kept`, and [split, rule, evidence, images] of what is
+        `left` out, with places in the lists before. A branch of the `trees` has a `title`, `branches` below it, and
+        places in `classes`.
+    """
+    texts: dict[str, dict[str, int]] = {"splits": {}, "rules": {}, "evidence": {}}
+    classes: list[dict[str, Any]] = []
+
+    def place(kind: str, text: str) -> int:
+        return texts[kind].setdefault(text, len(texts[kind]))
+
+    def branch_data(branch: Branch) -> dict[str, Any]:
+        below, first = [branch_data(child) for child in branch.branches], len(classes)
+        for leaf in branch.leaves:
+            kept = [[place("splits", key), ROLES.index(role), rows] for (key, role), rows in leaf.rows.items()]
+            left = [
+                [place("splits", line.split), place("rules", line.rule), place("evidence", line.evidence), line.images]
+                for line in leaf.exclusions
+            ]
+            classes.append({"id": leaf.class_id, "name": leaf.name, "kept": kept, "left": left})
+        return {"title": branch.title, "branches": below, "classes": list(range(first, len(classes)))}
+
+    branches = [branch_data(tree) for tree in trees]
+    roles = [[role, ROLE_NAMES[role]] for role in ROLES]
+    return {kind: list(listed) for kind, listed in texts.items()} | {
+        "roles": roles,
+        "classes": classes,
+        "trees": branches,
+    }

@@ -1,26 +1,31 @@
-"""Tables of the page from the manifest: rows built and published, exclusions, files and sources.
+"""Tables of the page from the manifest: rows built and published, exclusions, files and sources; roles as marks.
 
-Tested by `tests/builders/report/test_counts.py`.
+Bars are inline SVG in colours of the page's style, so they follow its theme. Tested by
+`tests/builders/report/test_counts.py`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from markupsafe import Markup
 
 from builders.card.words import ROLE_NAMES, RULE_MEANINGS
 from builders.release.entries import Manifest
+from builders.release.schema import Role
 from builders.release.tables import Exclusion
-from builders.report.charts import chip, filled, stacked
-from unknown_detection.pages.content import Cell, PageColumn, PageTable, Value, anchor
+from unknown_detection.pages.content import Cell, PageColumn, PageTable, Value, anchor, code, table
 from unknown_detection.words import byte_text
 
 MOST_IMAGES = 500
 """Single images that the page lists as left out, at most (ours); the tables of exclusions have all."""
 
+_WIDTH, _HEIGHT = 200, 10
 
-@dataclass(frozen=True)
-class Reason:
+
+class Reason(NamedTuple):
     """Why the rows of a split differ from the paper's table, or from what complete sources give."""
 
     split: str
@@ -28,26 +33,54 @@ class Reason:
     sentences: tuple[str, ...]
 
 
+def chip(role: Role) -> Markup:
+    """Draw a role in its colour."""
+    return Markup('<span class="chip {}">{}</span>').format(role, ROLE_NAMES[role])
+
+
+def stacked(parts: Sequence[tuple[str, str, int]]) -> Markup:
+    """Draw a bar of the shares of some parts, each with its CSS class, name and number, in their sum."""
+    total = sum(number for _, _, number in parts)
+    rectangles, start = Markup(""), 0.0
+    for style, name, number in parts:
+        width = _WIDTH * number / total if total else 0.0
+        rectangles += Markup('<rect class="{}" x="{:.2f}" width="{:.2f}" height="{}"><title>{}</title></rect>').format(
+            style, start, width, _HEIGHT, f"{name}: {number:,}"
+        )
+        start += width
+    return _bar(", ".join(f"{name} {number:,}" for _, name, number in parts), rectangles)
+
+
+def filled(number: int, of: int) -> Markup:
+    """Draw a bar that is filled by the share of a number in another, at most fully."""
+    share = min(number / of, 1.0) if of else 0.0
+    return _bar(
+        f"{number:,} of {of:,}",
+        Markup('<rect class="rest" width="{}" height="{}"/><rect class="done" width="{:.2f}" height="{}"/>').format(
+            _WIDTH, _HEIGHT, _WIDTH * share, _HEIGHT
+        ),
+    )
+
+
+def _bar(label: str, content: Markup) -> Markup:
+    return Markup(
+        '<svg class="bar" role="img" aria-label="{}" viewBox="0 0 {} {}" preserveAspectRatio="none">{}</svg>'
+    ).format(label, _WIDTH, _HEIGHT, content)
+
+
 def configs_table(manifest: Manifest) -> PageTable:
     """Return the table of configs with their rows, bytes, and the shares of each role."""
     rows: list[list[Value | Cell]] = []
     for name, config in sorted(manifest.configs.items()):
-        pieces = [piece for split in config.splits.values() for piece in split.pieces()]
-        roles = [(role, ROLE_NAMES[role], sum(p.rows for p in pieces if p.role == role)) for role in ROLE_NAMES]
+        counts: Counter[Role] = Counter()
+        for piece in (piece for split in config.splits.values() for piece in split.pieces()):
+            counts[piece.role] += piece.rows
         size = sum(file.size for split in config.splits.values() for file in split.files)
-        count = sum(piece.rows for piece in pieces)
-        bar = stacked([role for role in roles if role[2]])
-        rows.append(
-            [
-                Cell(name, href=f"#{anchor('config', name)}"),
-                len(config.splits),
-                count,
-                Cell(byte_text(size), size),
-                bar,
-            ]
-        )
-    columns = [PageColumn("config")] + [PageColumn(title, numeric=True) for title in ("splits", "rows", "size")]
-    return PageTable("overview", "Configs", [*columns, PageColumn("roles", sortable=False)], rows)
+        bar = stacked([(role, title, counts[role]) for role, title in ROLE_NAMES.items() if counts[role]])
+        link = Cell(name, href=f"#{anchor('config', name)}")
+        rows.append([link, len(config.splits), counts.total(), Cell(byte_text(size), size), bar])
+    roles = PageColumn("roles", sortable=False)
+    return table("overview", "Configs", ("config", "splits", "rows", "size", roles), rows, folded=False)
 
 
 def splits_table(manifest: Manifest, name: str) -> PageTable:
@@ -55,31 +88,15 @@ def splits_table(manifest: Manifest, name: str) -> PageTable:
     config = manifest.configs[name]
     published = bool(manifest.benchmarks[config.benchmark].citation)
     rows: list[list[Value | Cell]] = []
-    pieces = [(split, piece) for split, entry in sorted(config.splits.items()) for piece in entry.pieces()]
-    for split, piece in pieces:
+    for split, piece in [(split, piece) for split, entry in sorted(config.splits.items()) for piece in entry.pieces()]:
         title = f"{split}.{piece.name}" if piece.name else split
+        source = f"{manifest.sources[piece.source].title}, {' and '.join(piece.partitions)}"
         bar = filled(piece.rows, piece.paper if published else piece.expected)
-        rows.append(
-            [
-                Cell(title, style="code"),
-                chip(piece.role),
-                f"{manifest.sources[piece.source].title}, {' and '.join(piece.partitions)}",
-                piece.rows,
-                bar,
-                piece.expected,
-                piece.paper if published else None,
-                piece.rows - piece.paper if published else None,
-            ]
-        )
-    numeric = [PageColumn(title, numeric=True) for title in ("expected", "published", "difference")]
-    columns = [
-        PageColumn("split"),
-        PageColumn("role"),
-        PageColumn("source"),
-        PageColumn("built", numeric=True),
-        PageColumn("share", sortable=False),
-    ]
-    return PageTable(anchor("splits", name), "Rows, built and published", [*columns, *numeric], rows)
+        paper = [piece.paper, piece.rows - piece.paper] if published else [None, None]
+        rows.append([code(title), chip(piece.role), source, piece.rows, bar, piece.expected, *paper])
+    share = PageColumn("share", sortable=False)
+    titles = ("split", "role", "source", "built", share, "expected", "published", "difference")
+    return table(anchor("splits", name), "Rows, built and published", titles, rows, folded=False)
 
 
 def reasons(manifest: Manifest, name: str) -> list[Reason]:
@@ -88,7 +105,8 @@ def reasons(manifest: Manifest, name: str) -> list[Reason]:
     published = bool(manifest.benchmarks[config.benchmark].citation)
     explained = []
     for split, entry in sorted(config.splits.items()):
-        difference = _difference(entry.rows - entry.paper) if published else ""
+        more = entry.rows - entry.paper if published else 0
+        difference = f"{abs(more):,} {'more' if more > 0 else 'fewer'} than published" if more else ""
         why = dict.fromkeys([entry.why, *(piece.why for piece in entry.pieces())])
         sentences = [text for text in why if text] + list(entry.shortfalls)
         if entry.withdrawn:
@@ -100,87 +118,53 @@ def reasons(manifest: Manifest, name: str) -> list[Reason]:
     return explained
 
 
-def _difference(rows: int) -> str:
-    if not rows:
-        return ""
-    return f"{abs(rows):,} {'more' if rows > 0 else 'fewer'} than published"
-
-
 def rules_table(manifest: Manifest) -> PageTable:
     """Return the table of images left out of each split, by rule."""
-    rows: list[list[Value | Cell]] = []
-    for key, _, split in manifest.splits():
-        for rule, images in sorted(split.excluded_by_rule.items()):
-            rows.append([Cell(key, style="code"), rule, images, RULE_MEANINGS.get(rule, "")])
-    columns = [
-        PageColumn("split"),
-        PageColumn("rule"),
-        PageColumn("images", numeric=True),
-        PageColumn("what the rule says"),
+    rows = [
+        (code(key), rule, images, RULE_MEANINGS.get(rule, ""))
+        for key, _, split in manifest.splits()
+        for rule, images in sorted(split.excluded_by_rule.items())
     ]
-    return PageTable("rules", "Images left out, by rule", columns, rows, searchable=True, first=12)
+    return table("rules", "Images left out, by rule", ("split", "rule", "images", "what the rule says"), rows)
 
 
 def images_table(excluded: Sequence[Exclusion]) -> PageTable:
     """Return the table of single images and stray files that are left out."""
     single = [line for line in excluded if line.image]
-    rows: list[list[Value | Cell]] = [
-        [Cell(line.image, style="code"), Cell(line.split, style="code"), line.rule, line.evidence]
-        for line in single[:MOST_IMAGES]
-    ]
+    rows = [(code(line.image), code(line.split), line.rule, line.evidence) for line in single[:MOST_IMAGES]]
     note = f"The first {MOST_IMAGES:,} of {len(single):,}; excluded/ has all." if len(single) > MOST_IMAGES else ""
-    columns = [PageColumn("image or file"), PageColumn("split"), PageColumn("rule"), PageColumn("evidence")]
-    return PageTable("images", "Single images and files left out", columns, rows, note=note, searchable=True, first=12)
+    titles = ("image or file", "split", "rule", "evidence")
+    return table("images", "Single images and files left out", titles, rows, note=note)
 
 
 def withdrawn_table(manifest: Manifest) -> PageTable:
     """Return the table of withdrawn rows."""
-    rows: list[list[Value | Cell]] = [
-        [Cell(row.id, style="code"), Cell(row.split, style="code"), row.reason] for row in manifest.withdrawn
-    ]
-    columns = [PageColumn("id"), PageColumn("split"), PageColumn("reason")]
-    return PageTable("withdrawn", "Withdrawn rows", columns, rows, searchable=True, first=12)
+    rows = [(code(row.id), code(key), row.reason) for key, row in manifest.withdrawn()]
+    return table("withdrawn", "Withdrawn rows", ("id", "split", "reason"), rows)
 
 
 def digests_table(manifest: Manifest) -> PageTable:
     """Return the table of the digests of each split's rows."""
-    rows: list[list[Value | Cell]] = [
-        [Cell(key, style="code"), split.rows, Cell(split.digest, style="code")] for key, _, split in manifest.splits()
-    ]
-    columns = [
-        PageColumn("split"),
-        PageColumn("rows", numeric=True),
-        PageColumn("SHA-256 over id, label, role and content"),
-    ]
+    rows = [(code(key), split.rows, code(split.digest)) for key, _, split in manifest.splits()]
     note = "Two releases with equal digests have the same rows with the same images, whatever made them."
-    return PageTable("split-digests", "Rows of each split", columns, rows, note=note, searchable=True, first=12)
+    titles = ("split", "rows", "SHA-256 over id, label, role and content")
+    return table("split-digests", "Rows of each split", titles, rows, note=note)
 
 
 def files_table(manifest: Manifest) -> PageTable:
     """Return the table of the files of the release."""
-    rows: list[list[Value | Cell]] = [
-        [Cell(file.path, style="code"), file.size, Cell(file.sha256, style="code")]
-        for file in sorted(manifest.files_and_card(), key=lambda file: file.path)
-    ]
-    columns = [PageColumn("file"), PageColumn("bytes", numeric=True), PageColumn("SHA-256")]
-    return PageTable("files", "Files", columns, rows, searchable=True, first=12)
+    files = sorted(manifest.files_and_card(), key=lambda file: file.path)
+    rows = [(code(file.path), file.size, code(file.sha256)) for file in files]
+    return table("files", "Files", ("file", "bytes", "SHA-256"), rows)
 
 
 def sources_table(manifest: Manifest) -> PageTable:
     """Return the table of sources with their licences, and the rows that come from them."""
-    by_source: dict[str, int] = {}
-    for _, _, split in manifest.splits():
-        for piece in split.pieces():
-            by_source[piece.source] = by_source.get(piece.source, 0) + piece.rows
-    rows: list[list[Value | Cell]] = [
-        [
-            source.title,
-            source.edition,
-            Cell(source.licence.name, href=source.licence.url),
-            source.licence.publish,
-            by_source.get(key, 0),
-        ]
-        for key, source in sorted(manifest.sources.items())
-    ]
-    columns = [PageColumn(title) for title in ("source", "edition", "licence", "may be published")]
-    return PageTable("source-table", "Sources", [*columns, PageColumn("rows", numeric=True)], rows)
+    counts: Counter[str] = Counter()
+    for piece in (piece for _, _, split in manifest.splits() for piece in split.pieces()):
+        counts[piece.source] += piece.rows
+    rows = []
+    for key, source in sorted(manifest.sources.items()):
+        licence = Cell(source.licence.name, href=source.licence.url)
+        rows.append((source.title, source.edition, licence, source.licence.publish, counts[key]))
+    return table("source-table", "Sources", ("source", "edition", "licence", "may be published", "rows"), rows)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from builders.card import facts
 from builders.card.words import ROLE_NAMES
@@ -20,11 +20,16 @@ from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.schema import Role
 from builders.release.tables import Exclusion, read_excluded
 from builders.report import audits, counts
-from builders.report.charts import chip
-from builders.report.class_data import class_data
-from builders.report.classes import class_trees
-from builders.report.pictures import PictureChoice, Thumbnail, may_be_published, pictured_sources, thumbnails
-from builders.report.rows import read_split_rows
+from builders.report.classes import class_data, class_trees
+from builders.report.counts import chip
+from builders.report.pictures import (
+    PictureChoice,
+    Thumbnail,
+    may_be_published,
+    pictured_sources,
+    read_split_rows,
+    thumbnails,
+)
 from builders.sources.registry import SOURCES
 from unknown_detection.pages.content import Entry, anchor
 from unknown_detection.pages.render import render_template
@@ -36,8 +41,7 @@ Thumbnails = Mapping[tuple[str, Role], Sequence[Thumbnail]]
 """Thumbnails by split (`config/split`) and role."""
 
 
-@dataclass(frozen=True)
-class PicturedRole:
+class PicturedRole(NamedTuple):
     """Pictures of one role of a split; `why_none` says why there are none."""
 
     split: str
@@ -47,12 +51,7 @@ class PicturedRole:
 
 
 def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
-    """Render the page of a release.
-
-    Args:
-        root: the release folder.
-        manifest: its manifest.
-        pictures: of which sources it shows images: all, those that anybody may be shown, or none.
+    """Render the page of a release, with pictures of all sources, of those that anybody may be shown, or none.
 
     Raises:
         BuildError: a file of the release cannot be read.
@@ -95,8 +94,8 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
             "sources": counts.sources_table(manifest),
             "overlapping": audits.overlapping_rows(root, manifest),
         },
-        overlap=audits.overlap_audit(root, manifest),
-        artifacts=[audits.artifacts_audit(root, manifest, name) for name in sorted(manifest.configs)],
+        overlap=audits.audit(root, manifest, "overlap"),
+        artifacts=[audits.audit(root, manifest, "artifacts", name) for name in sorted(manifest.configs)],
         other_audits=audits.other_audits(manifest),
         duplicates=audits.duplicates_table(root, manifest),
         compared=audits.compared(manifest),
@@ -160,18 +159,14 @@ def _pictures(
 ) -> list[PicturedRole]:
     pictured = []
     for split, entry in sorted(config.splits.items()):
+        if pictures == "none":
+            why = "the page was made without pictures"
+        elif not entry.data:
+            why = "the release has the split's index alone"
+        else:
+            why = "not everybody may be shown images of its sources, or the page has no room for more"
         for role in entry.roles:
             shown = thumbnails_of.get((f"{name}/{split}", role), ())
-            if pictures == "none":
-                why = "the page was made without pictures"
-            elif not entry.data:
-                why = "the release has the split's index alone"
-            elif not entry.rows:
-                why = "the split has no rows"
-            elif pictures == "publishable":
-                why = "not everybody may be shown images of its sources"
-            else:
-                why = "the page has no room for more pictures"
             pictured.append(PicturedRole(split, role, shown, "" if shown else why))
     return pictured
 

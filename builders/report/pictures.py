@@ -1,8 +1,7 @@
-"""Thumbnails of the first rows of each role of a split, small enough for a page.
+"""What the page reads of each split: rows by class, and thumbnails of the first rows of each role.
 
-Rows stand in the order of a keyed hash, so the first ones are a random sample.
-
-Tested by `tests/builders/report/test_pictures.py`.
+Rows stand in the order of a keyed hash, so the first ones are a random sample. Tested by
+`tests/builders/report/test_pictures.py` and `tests/builders/report/test_rows.py`.
 """
 
 from __future__ import annotations
@@ -10,19 +9,25 @@ from __future__ import annotations
 import base64
 import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 
-from builders.card.pictures import RowPicture, read_pictures
-from builders.release.entries import Manifest
-from builders.release.schema import Role
-from builders.report.rows import FIRST, SplitRows
+from builders.card.pictures import RowPicture, first_rows, read_pictures
+from builders.errors import BuildError
+from builders.release.entries import OPEN, Manifest
+from builders.release.reader import Rows, read_index
+from builders.release.schema import ROLES, Role
+from builders.release.split_entries import SplitEntry
 from builders.sources.made import NOISE
 from builders.sources.registry import SOURCES
+
+FIRST = 12
+"""Rows of each role of a split that are looked at for pictures (ours: a line or two on a desktop)."""
 
 BUDGET = 3_000_000
 """Bytes of all thumbnails of a page, as they are written into it."""
@@ -39,16 +44,56 @@ _QUALITY = 70
 _TYPICAL = 6_000
 """Bytes that a photograph takes in the page as a thumbnail; measured on ILSVRC2012-like JPEGs: 4,000 to 7,000."""
 
+_COLUMNS = ("source", "class_id", "class_name", "role")
+
+
+class ClassRows(NamedTuple):
+    """A class of a source in a split, with its role there and its number of rows."""
+
+    source: str
+    class_id: str
+    name: str
+    role: Role
+    rows: int
+
+
+class SplitRows(NamedTuple):
+    """A split (`config/split`): its rows by class, and the numbers of the first rows of each role."""
+
+    key: str
+    classes: tuple[ClassRows, ...]
+    first: dict[Role, Rows]
+
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A picture of a row: a data: URI, its size in pixels, and the name of the row's class."""
+    """A picture of a row: a data: URI, its size in pixels, the name of the row's class, and if its pixels are all."""
 
     uri: str
     width: int
     height: int
     name: str
     exact: bool
+
+
+def read_split_rows(root: Path, key: str, split: SplitEntry, pictured: Set[str]) -> SplitRows:
+    """Read the index of a split; its first rows are those of the sources `pictured`.
+
+    Raises:
+        BuildError: the index cannot be read, or contradicts the manifest.
+    """
+    table = read_index(root, split, _COLUMNS)
+    if unknown := sorted(set(pc.unique(table["source"]).to_pylist()) - set(split.sources)):
+        raise BuildError(
+            f"{root / split.index.path} has rows of a source that the manifest does not name for it ({unknown[0]}). "
+            f"Check the release with python -m hf_scripts.verify {root}."
+        )
+    counted = table.group_by(list(_COLUMNS)).aggregate([([], "count_all")])
+    counted = counted.sort_by([(name, "ascending") for name in _COLUMNS]).to_pylist()
+    classes = (
+        ClassRows(r["source"], r["class_id"], r["class_name"], ROLES[r["role"]], r["count_all"]) for r in counted
+    )
+    return SplitRows(key, tuple(classes), first_rows(table, FIRST, pictured) if split.data else {})
 
 
 def pictured_sources(manifest: Manifest, shown: PictureChoice) -> frozenset[str]:
@@ -65,26 +110,20 @@ def pictured_sources(manifest: Manifest, shown: PictureChoice) -> frozenset[str]
 def may_be_published(source: str) -> bool:
     """Whether anybody may be shown images of a source."""
     declared = NOISE if source == NOISE.key else SOURCES.get(source)
-    return declared is not None and declared.licence.publish == "open"
+    return declared is not None and declared.licence.publish == OPEN
 
 
 def thumbnails(
     root: Path, manifest: Manifest, splits: Sequence[SplitRows], budget: int = BUDGET
 ) -> dict[tuple[str, Role], list[Thumbnail]]:
-    """Make thumbnails of each role of each split, equally many, within a budget of bytes.
-
-    Args:
-        root: the release folder.
-        manifest: its manifest.
-        splits: what is read of the indexes, with the first rows of each role.
-        budget: upper limit on the bytes of all `data:` URIs.
+    """Make thumbnails of each role of each split, equally many, with at most `budget` bytes of `data:` URIs.
 
     Raises:
         BuildError: a shard cannot be read, or an image does not decode.
     """
     groups = sum(len(split.first) for split in splits)
     most = max(1, min(FIRST, budget // (_TYPICAL * max(groups, 1))))
-    entries, by_role = manifest.by_key(), {}
+    entries, by_role = manifest.by_key(), dict[tuple[str, Role], list[Thumbnail]]()
     for split in splits:
         chosen = {role: rows[:most] for role, rows in split.first.items()}
         if chosen:
@@ -96,16 +135,14 @@ def thumbnails(
 
 
 def _thumbnail(picture: RowPicture) -> Thumbnail:
-    image = picture.image
+    image, file = picture.image, io.BytesIO()
     exact = max(image.size) <= _AS_IT_IS
-    file = io.BytesIO()
     if exact:
         image.save(file, "PNG", optimize=True)
     else:
         image.thumbnail((_SIDE, _SIDE))
         image.save(file, "JPEG", quality=_QUALITY, optimize=True)
-    kind = "png" if exact else "jpeg"
-    uri = f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+    uri = f"data:image/{'png' if exact else 'jpeg'};base64,{base64.b64encode(file.getvalue()).decode()}"
     return Thumbnail(uri, image.width, image.height, picture.class_name, exact)
 
 

@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
-from builders.release.layout import CARD, Layout, shard_path, shows_images
+from builders.release.layout import CARD, Layout, shows_images
 from builders.release.manifest import ManifestError, read_manifest
 from builders.release.split_entries import FileEntry
 from builders.storage.files import TEMPORARY
@@ -76,11 +76,11 @@ def check_file(root: Path, listed: FileEntry) -> Problems:
 
 
 def check_strays(root: Path, manifest: Manifest) -> Problems:
-    """Check that the manifest lists all files of the release, once each and under the names that builds give them.
+    """Check that the manifest lists all files of the release, once each.
 
     Pictures of images (`shows_images`) may be there: a manifest never lists them, and a repository may not have them.
     """
-    problems = check_names(manifest)
+    problems = Problems()
     known = {Layout(root).manifest.name, CARD}
     for file in (*manifest.files(), *(() if manifest.croissant is None else (manifest.croissant,))):
         if file.path in known:
@@ -93,29 +93,6 @@ def check_strays(root: Path, manifest: Manifest) -> Problems:
         elif name not in known and not shows_images(name):
             problems.add("file not listed", _not_listed(name))
     return problems
-
-
-def check_names(manifest: Manifest) -> Problems:
-    """Check that every table has the path that a build gives it; so shards sort by name in their listed order."""
-    problems = Problems()
-    for path, expected, table in _table_paths(manifest):
-        if path != expected:
-            problems.add("manifest", f"manifest.json: lists {path} as {table}, which must be {expected}")
-    return problems
-
-
-def _table_paths(manifest: Manifest) -> Iterator[tuple[str, str, str]]:
-    """Yield of each listed table its path, the path that a build gives it, and its description."""
-    for name, config in sorted(manifest.configs.items()):
-        yield config.excluded.path, f"excluded/{name}.csv", f"the exclusions of {name}"
-        for split, entry in sorted(config.splits.items()):
-            yield entry.index.path, f"index/{name}/{split}.parquet", f"the index of {name}/{split}"
-            for folder, files in (("data", entry.data), ("sealed", entry.sealed)):
-                for number, file in enumerate(files):
-                    expected = shard_path(folder, f"{name}/{split}", number, len(files))
-                    yield file.path, expected, f"file {number:,} of {name}/{split}"
-    if manifest.duplicates is not None:
-        yield manifest.duplicates.path, "duplicates/pairs.parquet", "the table of duplicates"
 
 
 def check_tree(tree: Mapping[str, RemoteFile], manifest: Manifest) -> Problems:

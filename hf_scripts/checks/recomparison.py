@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.duplicates.exact import Digests, exact_pairs, ids_by_key, searched_pairs
+from builders.duplicates.exact import exact_pairs, ids_by_key, searched_pairs
 from builders.release.duplicates import KNOWN_ROLE, Pair, groups, listed_comparisons
 from builders.release.entries import SIMILARITY, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
@@ -53,9 +52,7 @@ class Recomparison:
         for group in groups(self.manifest):
             keys = [key for key in group if any(key in splits for splits in compared)]
             if all(key in self.decoded for key in keys):
-                digests: dict[str, Digests] = {
-                    key: partial(iter, [pa.array(self.decoded[key].digests, pa.string())]) for key in keys
-                }
+                digests = {key: pa.chunked_array([self.decoded[key].digests], pa.string()) for key in keys}
                 pairs = exact_pairs({key: self.indexes[key] for key in keys}, digests) if keys else []
                 yield from (pair for pair in pairs if pair.splits in compared)
 

@@ -71,7 +71,7 @@ def split_facts(
     """Collect the facts from the manifest's entries of a config and its split."""
     kinds = [Kind(piece.role, piece.source, piece.labelled) for piece in entry.pieces()]
     prepared = entry.generator.prepared if entry.generator is not None else 0
-    columns = config.own_columns()
+    columns = config.columns
     different, sealed = tuple(dict.fromkeys(kinds)), bool(entry.sealed)
     return SplitFacts(key, different, config.label_names, columns, prepared, sealed, demo, compared)
 

@@ -55,7 +55,7 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
     Raises:
         BuildError: one of them differs, or a shard cannot be read.
     """
-    columns = config.own_columns()
+    columns = config.columns
     expected = arrow_schema(config.label_names, columns)
     parts = []
     for file in split.data:

@@ -109,9 +109,9 @@ def entry(
         others = (text.partition(" ") for text in (*changes.major, *changes.minor))
         lines += [f"- `{place}` {change}." for place, _, change in others if place not in described]
         lines += [f"- Metadata: `{place}`." for place in changes.patch]
-    known = {(row.split, row.id) for row in old.withdrawn}
-    if withdrawn := [row for row in new.withdrawn if (row.split, row.id) not in known]:
-        lines += ["", "Withdrawn:", "", *(f"- `{row.id}` from `{row.split}`: {row.reason}" for row in withdrawn)]
+    known = {(key, row.id) for key, row in old.withdrawn()}
+    if withdrawn := [(key, row) for key, row in new.withdrawn() if (key, row.id) not in known]:
+        lines += ["", "Withdrawn:", "", *(f"- `{row.id}` from `{key}`: {row.reason}" for key, row in withdrawn)]
     return "\n".join(lines) + "\n"
 
 

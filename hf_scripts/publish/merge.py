@@ -34,8 +34,7 @@ def chosen_part(manifest: Manifest, requested: Sequence[str], where: str) -> Man
         splits = {split: entry for split, entry in config.splits.items() if f"{name}/{split}" in keys}
         if splits:
             configs[name] = replace(config, splits=splits)
-    withdrawn = tuple(row for row in manifest.withdrawn if row.split in keys)
-    return without_unused(replace(unpublished(manifest), configs=configs, withdrawn=withdrawn))
+    return without_unused(replace(unpublished(manifest), configs=configs))
 
 
 def without_images(manifest: Manifest) -> Manifest:
@@ -76,13 +75,11 @@ def merge(published: Manifest, release: Manifest, where: str) -> Manifest:
         name: replace(config, splits={**_splits_of(published, name), **config.splits})
         for name, config in release.configs.items()
     }
-    withdrawn = [row for row in published.withdrawn if row.split in staying] + list(release.withdrawn)
     merged = replace(
         unpublished(release),
         benchmarks={**published.benchmarks, **_newest(published.benchmarks, release.benchmarks)},
         sources={**published.sources, **release.sources},
         configs={**published.configs, **configs},
-        withdrawn=tuple(sorted(withdrawn, key=lambda row: (row.split, row.id))),
         duplicates=release.duplicates or published.duplicates,
         audits={**published.audits, **release.audits},
     )

@@ -127,7 +127,7 @@ def compare_manifests(old: Manifest, new: Manifest) -> Changes:
         minor.append(f"{CONFIG} is new")
     unchanged = before.keys() & after.keys() - set(changed)
     for name in sorted(old.configs.keys() & new.configs.keys()):
-        old_columns, new_columns = ({(c.name, c.type) for c in m.configs[name].own_columns()} for m in (old, new))
+        old_columns, new_columns = ({(c.name, c.type) for c in m.configs[name].columns} for m in (old, new))
         if old.configs[name].label_names != new.configs[name].label_names:
             major.append(f"{name} has other label names")
         major += [f"{name} loses the column {column}" for column, _ in old_columns - new_columns]

@@ -315,7 +315,8 @@ def test_a_withdrawn_row_leaves_its_part(release, demo, tmp_path):
     )
     after = pq.read_table(tmp_path / "index" / "facets-t2" / "test.parquet")["id"].to_pylist()
     assert after == [name for name in before if name != gone]
-    assert manifest["withdrawn"] == [{"id": gone, "reason": "its owner asked", "split": "facets-t2/test"}]
+    withdrawn = manifest["configs"]["facets-t2"]["splits"]["test"]["withdrawn"]
+    assert withdrawn == [{"id": gone, "reason": "its owner asked"}]
     (line,) = [e for e in read_excluded(tmp_path / "excluded" / "facets-t2.csv") if e.rule == "withdrawn"]
     assert line.split in ("facets-t2/test.sun397_known", "facets-t2/test.sun397")
 

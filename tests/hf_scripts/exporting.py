@@ -12,7 +12,6 @@ from PIL import Image
 
 from builders.release import images
 from builders.release.digests import rows_digest
-from builders.release.entries import column_entry
 from builders.release.schema import KNOWN_COLUMNS
 from builders.release.tables import write_index
 from hf_scripts import export
@@ -67,7 +66,7 @@ def replace_rows(root, key, table, more=()):
     config, split = key.split("/")
     entry = manifest["configs"][config]["splits"][split]
     extra = [*(column for column in KNOWN_COLUMNS.values() if column.name in table.column_names), *more]
-    manifest["configs"][config]["columns"] += [as_json(column_entry(column)) for column in more]
+    manifest["configs"][config]["columns"] += [as_json(column) for column in more]
     (root / entry["data"][0]["path"]).unlink()
     pq.write_table(table, root / entry["data"][0]["path"], row_group_size=50)
     write_index(root / entry["index"]["path"], table, manifest["configs"][config]["label_names"], extra)

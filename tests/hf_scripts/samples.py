@@ -144,7 +144,6 @@ def make_release(
     for row in withdrawn:
         config, _, split = row["split"].partition("/")
         configs[config]["splits"][split]["withdrawn"].append({"id": row["id"], "reason": row["reason"]})
-    manifest["withdrawn"] = []
     save_manifest(root, manifest)
     return root
 

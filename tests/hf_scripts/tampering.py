@@ -10,7 +10,7 @@ import pytest
 
 from builders import imagenet_benchmark
 from builders.release.digests import rows_digest
-from builders.release.entries import ColumnEntry, listed_column
+from builders.release.schema import Column
 from builders.release.tables import write_index
 from hf_scripts import verify
 from tests.conftest import made_once
@@ -110,7 +110,7 @@ def rewrite(root, key, change, *, index=True, **how):
     entry["data"] = [entry_of(root, shard) for shard in shards]
     if index:
         listed = manifest["configs"][config]
-        columns = [listed_column(column) for column in msgspec.convert(listed["columns"], list[str | ColumnEntry])]
+        columns = msgspec.convert(listed["columns"], list[Column])
         demo = manifest["benchmarks"][listed["benchmark"]]["demo"]
         write_index(root / entry["index"]["path"], table, listed["label_names"], columns, demo=demo)
         entry["index"] = entry_of(root, entry["index"]["path"])

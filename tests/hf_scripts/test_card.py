@@ -87,7 +87,7 @@ def test_features_are_those_of_a_card_that_lists_them(cifar_release, tmp_path, c
             continue  # version 1.0.0 had no such table
         entry = manifest.configs[info["config_name"].removesuffix("-index")]
         image = not info["config_name"].endswith("-index")
-        schema = arrow_schema(entry.label_names, entry.own_columns(), image=image)
+        schema = arrow_schema(entry.label_names, entry.columns, image=image)
         info["features"] = datasets.Features.from_arrow_schema(schema)._to_yaml_list()
     (listing / "README.md").write_text(f"---\n{yaml.safe_dump(front)}---\n{body}", encoding="utf-8")
     before, after = (
@@ -228,8 +228,9 @@ def test_an_index_only_release_shows_how_to_load_its_index(cifar_release):
 def test_withdrawn_rows_and_the_version_are_named(cifar_release):
     manifest = manifest_of(cifar_release)
     name = "dtd/banded/banded_0002.jpg#fixed-resize-32"
-    row = {"id": name, "split": "cifar/far_ood_dtd", "reason": "its owner asked"}
-    published = {"withdrawn": [row], "version": "2.0.0", "repository": "org/name"}
+    row = {"id": name, "reason": "its owner asked"}
+    manifest["configs"]["cifar"]["splits"]["far_ood_dtd"]["withdrawn"] = [row]
+    published = {"version": "2.0.0", "repository": "org/name"}
     _, text = front_of(card.card_text(typed(manifest | published)))
     assert f"- `{name}` (cifar/far_ood_dtd): its owner asked" in text
     assert "**Version 2.0.0.**" in text
@@ -316,7 +317,7 @@ def test_rules_columns_roles_and_classes_are_explained(root):
     assert rules <= RULE_MEANINGS.keys()
     assert all(f"| `{rule}` | {RULE_MEANINGS[rule]} |" in text for rule in rules)
     for config in manifest.configs.values():
-        schema = arrow_schema(config.label_names, config.own_columns())
+        schema = arrow_schema(config.label_names, config.columns)
         assert all(f"`{column}`" in text for column in schema.names)
         for role in {role for split in config.splits.values() for role in split.roles}:
             assert f"| {ROLES.index(role)} | `{role}` |" in text

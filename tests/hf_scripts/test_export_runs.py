@@ -420,7 +420,7 @@ def change_splits(root, change):
 def test_a_manifest_that_is_not_whole(copy, tmp_path, capsys):
     change_splits(copy, lambda splits: splits["test"].pop("digest"))
     sentence = refused(capsys, copy, "openood", tmp_path / "out")
-    assert "manifest.json: configs.imagenet.splits.test: object missing required field `digest`" in sentence
+    assert "manifest.json: configs[...].splits[...]: object missing required field `digest`" in sentence
 
 
 def test_the_table_counts_the_rows_that_were_written(copy, tmp_path, capsys):
@@ -438,8 +438,7 @@ def test_the_table_counts_the_rows_that_were_written(copy, tmp_path, capsys):
 def test_a_split_whose_name_cannot_be_a_folder(name, copy, tmp_path, capsys):
     change_splits(copy, lambda splits: splits.update({name: splits.pop("test")}))
     sentence = refused(capsys, copy, "openood", tmp_path / "out")
-    assert "configs.imagenet.splits: expected a split's name (a-z, 0-9, underscores between)" in sentence
-    assert f", found the key {name!r}. " in sentence
+    assert "key in configs[...].splits: expected a split's name (a-z, 0-9, underscores between)" in sentence
     assert not (tmp_path / "out").exists()
 
 

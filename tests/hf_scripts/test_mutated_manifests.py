@@ -85,8 +85,8 @@ def fewer(root):
 
 
 def some(root):
-    """Every third of these."""
-    return dict(list(fewer(root).items())[::3])
+    """A third of these."""
+    return dict(list(fewer(root).items())[1::3])
 
 
 MANY = pytest.mark.parametrize("chosen", [some, pytest.param(everything, marks=pytest.mark.slow)])

@@ -95,6 +95,35 @@ class PageTable:
         return groups if any(name for name, _ in groups) else []
 
 
+def table(
+    anchor: str,
+    caption: str,
+    titles: Sequence[str | PageColumn],
+    rows: Sequence[Sequence[Value | Cell]],
+    *,
+    note: str = "",
+    folded: bool = True,
+) -> PageTable:
+    """Return a table whose columns are numeric if each cell sorts by a number.
+
+    One that is `folded` can be searched, and shows twelve rows until a reader asks for all.
+    """
+    sorted_by = [
+        {type(cell.text if cell.order is None else cell.order) for cell in map(as_cell, column)} - {type(None)}
+        for column in zip(*rows, strict=True)
+    ] or [set[type]()] * len(titles)
+    columns = [
+        title if isinstance(title, PageColumn) else PageColumn(title, numeric=bool(types) and types <= {int, float})
+        for title, types in zip(titles, sorted_by, strict=True)
+    ]
+    return PageTable(anchor, caption, columns, rows, note, searchable=folded, first=12 if folded else 0)
+
+
+def code(text: str) -> Cell:
+    """Return a cell with a name as programs have it."""
+    return Cell(text, style="code")
+
+
 def as_cell(value: Value | Cell) -> Cell:
     """Return a value as a cell."""
     return value if isinstance(value, Cell) else Cell(value)

@@ -141,7 +141,7 @@ def test_splits_without_images_are_named(tmp_path, capsys):
     assert duplicates.searches(manifest) == [("bench-train/train", "bench/test")]
     parts["bench/test"] = duplicates.ReleaseSplit(root, replace(parts["bench/test"].entry, data=()))
     near = duplicates.find_near(
-        duplicates.Duplicates(parts, (), ()), duplicates.searches(manifest), tmp_path, None, NoMeter()
+        duplicates.Duplicates(parts, ()), duplicates.searches(manifest), tmp_path, None, NoMeter()
     )
     assert near.searched == () and near.without_images == ("bench/test",)
     assert "Not searched, since there are no images here: `bench/test`." in duplicates.duplicates_summary(near)

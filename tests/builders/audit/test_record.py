@@ -93,7 +93,7 @@ def test_a_build_at_work_is_respected(small, tmp_path, monkeypatch, capsys, flag
 def test_what_a_killed_audit_left_is_replaced(small, capsys):
     assert run(small, SHEET) == 0
     expected = files_of(small)
-    Layout(small).audit_table("bench/sheet").write_text("half")
+    (small / "audit/bench/sheet.csv").write_text("half")
     (small / "audit/bench/.artifacts.png.1.tmp").write_text("half")
     assert verify.main([str(small), "--workers", "1"]) == 1
     assert "audit/bench/sheet.csv" in capsys.readouterr().out

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from builders.audit.smoothness import mann_whitney_auroc, smoothness_score, total_variation
+from builders.audit.measures import mann_whitney_auroc, total_variation
+from builders.audit.smoothness import smoothness_score
 from builders.generate.exact.resize import fixed_resize
 from tests.builders.photographs import pieces
 
@@ -45,10 +46,6 @@ scores = st.lists(st.integers(0, 5).map(float), min_size=1, max_size=12)
 def test_auroc_counts_pairs(known, unknown):
     won = [1.0 if u > k else 0.5 if u == k else 0.0 for k, u in itertools.product(known, unknown)]
     assert mann_whitney_auroc(np.array(known), np.array(unknown)) == pytest.approx(sum(won) / len(won))
-
-
-def measured(images):
-    return np.array([total_variation(np.asarray(image)) for image in images])
 
 
 def test_aliasing_shows_and_the_fixed_resize_does_not():

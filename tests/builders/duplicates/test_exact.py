@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.duplicates import exact
-from builders.duplicates.exact import ALL_PAIRS, exact_pairs, rows_named
+from builders.duplicates.exact import ALL_PAIRS, exact_pairs, rows_of_pairs
+from builders.release.duplicates import Pair
 
 DIGESTS = [f"{number:064x}" for number in (0, 1, 2**255, 2**256 - 1, 0xABCDEF << 192)]
 
@@ -86,6 +87,6 @@ def test_a_damaged_column_gives_no_false_pair(tmp_path):
 
 def test_rows_come_by_id_with_role_and_class(tmp_path):
     path = write(tmp_path, "a/yz", DIGESTS)
-    (row, digest) = rows_named(path, "a/yz", ["a/yz#0003", "nowhere"])["a/yz#0003"]
-    assert (tuple(row), digest) == (("a/yz", "a/yz#0003", "near_ood", "k"), DIGESTS[3])
-    assert rows_named(path, "a/yz", ["nowhere"]) == {}
+    pairs = [Pair("a/yz#0003", "nowhere", "a/yz", "no/split", "", "", "", "", 0.0)]
+    rows = rows_of_pairs(pairs, {"a/yz": path}.get)
+    assert rows == {("a/yz", "a/yz#0003"): (("a/yz", "a/yz#0003", "near_ood", "k"), DIGESTS[3])}

@@ -13,8 +13,6 @@ from builders.generate.exact.corruptions import DESCRIPTIONS
 from builders.generate.exact.noise import GAUSSIAN_NOISE
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
-from builders.release.entries import column_entry, listed_column
-from builders.release.schema import Column
 from tests.manifests import as_json
 
 
@@ -99,8 +97,3 @@ def test_weights_are_those_of_their_digest(tmp_path):
         Weights("w", "00").verified(path)
     with pytest.raises(BuildError, match=r"Cannot read the weights .*absent: No such file"):
         Weights("w", "00").verified(tmp_path / "absent")
-
-
-def test_a_column_is_listed_and_read_back():
-    column = Column("epsilon", "float64", "the largest change of a sample, of 1", absent=0.0)
-    assert listed_column(column_entry(column)) == Column("epsilon", "float64", column.description)

@@ -133,7 +133,7 @@ def test_equal_pixels_go_where_images_are_decoded(demo, plain, tmp_path):
 def test_it_is_another_version_and_the_card_says_so(planted, plain, varied):
     manifest = read_manifest(varied)
     assert manifest.benchmarks["imagenet"].version == "1.1.0+without-duplicates"
-    assert manifest.withdrawn == ()
+    assert manifest.withdrawn() == []
     near = manifest.by_key()["imagenet/near_ood"]
     assert near.digest != read_manifest(plain).by_key()["imagenet/near_ood"].digest
     sentence = f"1 class is short of images without duplicates: {planted[2]} by 1"

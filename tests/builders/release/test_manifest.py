@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import re
 
 import msgspec
 import pytest
@@ -26,7 +27,7 @@ from builders.release.split_entries import PartEntry, is_training, pieces_by_key
 from tests import manifests
 from tests.builders.conftest import files_of
 from tests.hf_scripts.samples import make_release
-from tests.manifests import file, manifest_of, write_json
+from tests.manifests import as_json, file, manifest_of, write_json
 
 
 @pytest.fixture(params=["imagenet_release", "cifar_release", "facets_release"])
@@ -244,8 +245,13 @@ def test_a_value_of_another_kind_is_named_with_its_place(place, value, reason):
     if place.endswith("generator"):
         value = generator(**value | ({"sealed": prepared(**value["sealed"])} if "sealed" in value else {}))
     set_at(manifest, place, value)
-    assert (refusal := refused(manifest)).startswith(place)
+    assert (refusal := refused(manifest)).startswith(shown(place))
     assert f": {reason}" in refusal
+
+
+def shown(place):
+    """A place as msgspec has it: fields by name, keys and numbers of entries not."""
+    return re.sub(r"\.(bench|source|test|mixed|i|x)\b", "[...]", place)
 
 
 def set_at(manifest, place, value):
@@ -266,11 +272,11 @@ def set_at(manifest, place, value):
 def test_a_key_that_nobody_knows(place):
     manifest = small()
     set_at(manifest, f"{place}colour", "red")
-    reason = f"{place[:-1]}: object" if place else "object"
+    reason = f"{shown(place[:-1])}: object" if place else "object"
     assert refused(manifest) == f"{reason} contains unknown field `colour`"
 
 
-@pytest.mark.parametrize("place", [f"{TEST}.digest", "card.sha256", "sources.source.licence", "withdrawn"])
+@pytest.mark.parametrize("place", [f"{TEST}.digest", "card.sha256", "sources.source.licence", "sources"])
 def test_a_key_that_is_missing(place):
     manifest = small()
     parent, _, key = place.rpartition(".")
@@ -278,7 +284,7 @@ def test_a_key_that_is_missing(place):
     for name in parent.split(".") if parent else ():
         node = node[name]
     del node[key]
-    assert refused(manifest) == f"{parent}{': ' if parent else ''}object missing required field `{key}`"
+    assert refused(manifest) == f"{shown(parent)}{': ' if parent else ''}object missing required field `{key}`"
 
 
 @pytest.mark.parametrize(
@@ -299,41 +305,32 @@ def test_names_that_are_no_names(place, words, name):
     for step in place.split("."):
         node = node[step]
     node[name] = copy.deepcopy(next(iter(node.values())))
-    expected = f"{place}: expected {words}, found the key {name!r}"
-    assert refused(manifest) == expected
+    assert refused(manifest) == f"key in {shown(place)}: expected {words}"
 
 
 def test_each_kind_of_name_has_its_own_separator():
     manifest = small()
     manifest["configs"]["a_b"] = manifest["configs"]["bench"]
-    assert "found the key 'a_b'" in refused(manifest)
+    assert refused(manifest).startswith("key in configs: expected")
     manifest = small()
     manifest["configs"]["bench"]["splits"]["a-b"] = manifests.split()
-    assert "found the key 'a-b'" in refused(manifest)
+    assert refused(manifest).startswith("key in configs[...].splits: expected")
 
 
-PATHS = [
-    *("/etc/passwd", "../data/x", "data/../../x", "data/..", "data", "data/", "data//x", "./data/x", "data/./x"),
-    *("data\\x", "data/..\\..\\x", "C:/data/x", "other/x", "README.md", ".state/x", ""),
-]
-
-
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", ["/etc/passwd", "../data/x", "data\\..\\x", ""])
 @pytest.mark.parametrize(
-    ("place", "of"),
+    ("place", "of", "expected"),
     [
-        (f"{TEST}.index", "bench/test"),
-        (f"{MIXED}.data[0]", "bench/mixed"),
-        ("configs.bench.excluded", "bench"),
-        ("duplicates", "the table of duplicates"),
+        (f"{TEST}.index", "the index of bench/test", "index/bench/test.parquet"),
+        (f"{MIXED}.data[0]", "file 0 of bench/mixed", "data/bench/mixed-00000-of-00001.parquet"),
+        ("configs.bench.excluded", "the exclusions of bench", "excluded/bench.csv"),
+        ("duplicates", "the table of duplicates", "duplicates/pairs.parquet"),
     ],
 )
-def test_files_that_lie_elsewhere(place, of, path):
+def test_each_file_has_one_path(place, of, expected, path):
     manifest = small()
     set_at(manifest, f"{place}.path", path)
-    assert refused(manifest) == (
-        f"{path or 'an empty path'} of {of} is not in data, index, sealed, excluded, audit, duplicates, samples"
-    )
+    assert refused(manifest) == f"{of} is {path}, not {expected}"
 
 
 @pytest.mark.parametrize(
@@ -366,21 +363,8 @@ def with_sealed(manifest, *, columns=None, **changes):
     manifest["configs"]["bench"]["columns"] = [digest] if columns is None else columns
     made = {"prepared": 224, "sealed": prepared(), "reproducible": "recorded"} | changes
     split = manifest["configs"]["bench"]["splits"]["test"]
-    split |= {"generator": generator(**made), "sealed": [file("sealed/bench/test.parquet")]}
+    split |= {"generator": generator(**made), "sealed": [file("sealed/bench/test-00000-of-00001.parquet")]}
     return manifest
-
-
-def test_a_column_of_before_that_had_the_name_of_overlaps_needs_its_values():
-    """BROAD 1.0.0 had a boolean `id_overlap`; the known column is listed by name alone and may lack values."""
-    manifest = small()
-    manifest["configs"]["bench"]["columns"] = [column(name="id_overlap", type="bool")]
-    (before,) = parse(json.dumps(manifest).encode(), "x").configs["bench"].own_columns()
-    manifest["configs"]["bench"]["columns"] = ["id_overlap"]
-    manifest["configs"]["bench"]["splits"]["test"]["overlaps"] = 1
-    read = parse(json.dumps(manifest).encode(), "x")
-    assert json.loads(dump(read)) == manifest
-    (now,) = read.configs["bench"].own_columns()
-    assert ((before.type, before.nullable), (now.type, now.nullable)) == (("bool", False), ("string", True))
 
 
 def audit(key="bench/artifacts", **changes):
@@ -390,17 +374,17 @@ def audit(key="bench/artifacts", **changes):
 
 def test_sealed_splits_own_columns_and_audits_are_read_listed_and_written_as_they_are():
     manifest = with_sealed(small()) | {"audits": {"bench/artifacts": audit(), "overlap": audit("overlap")}}
-    manifest["configs"]["bench"]["columns"] += ["oodness", column()]
+    manifest["configs"]["bench"]["columns"] += [as_json(OODNESS), column()]
     del manifest["audits"]["overlap"]["chart"]
     read = parse(json.dumps(manifest).encode(), "x")
     assert json.loads(dump(read)) == manifest
     described = Column("epsilon", "float64", "the largest change of a sample")
-    assert read.configs["bench"].own_columns()[1:] == (OODNESS, described)
+    assert read.configs["bench"].columns[1:] == (OODNESS, described)
     # How an image is prepared and published does not change it.
     identity = generator(reproducible="recorded")
     assert read.by_key()["bench/test"].generator.identity() == identity
     paths = {entry.path for entry in read.files()}
-    assert paths >= {"sealed/bench/test.parquet", "audit/bench/artifacts.csv", "audit/bench/artifacts.png"}
+    assert paths >= {"sealed/bench/test-00000-of-00001.parquet", "audit/bench/artifacts.csv"}
     assert "audit/overlap.csv" in paths and "audit/overlap.png" not in paths
 
 
@@ -408,22 +392,16 @@ def test_sealed_splits_own_columns_and_audits_are_read_listed_and_written_as_the
     ("key", "entry", "reason"),
     [
         ("x", audit("y"), "the table of the audit x is audit/y.csv, not audit/x.csv"),
-        ("../x", audit("../x"), "the table of the audit ../x is audit/../x.csv, not"),
+        ("../x", audit("../x"), "key in audits: expected the path of an audit below audit/"),
         ("x", audit("x", chart=file("data/x.png")), "the chart of the audit x is data/x.png, not audit/x.png"),
         ("bench/sheet", audit("bench/sheet"), "it lists audit/bench/sheet.png, a picture of images, which is never"),
         ("x", audit("x", splits={"bench/no": manifests.DIGEST}), "the audit x is of rows that bench/no does not have"),
         ("x", audit("x", splits={"bench/test": "1" * 64}), "the audit x is of rows that bench/test does not have"),
-        ("x", audit("x", summary="a\u001b[2J"), "audits.x.summary: expected printable text"),
+        ("x", audit("x", summary="a\u001b[2J"), "audits[...].summary: expected printable text"),
     ],
 )
 def test_an_audit_that_is_none_of_this_release(key, entry, reason):
     assert reason in refused(small() | {"audits": {key: entry}})
-
-
-def test_a_picture_of_images_cannot_pass_as_another_file():
-    manifest = small()
-    manifest["configs"]["bench"]["excluded"]["path"] = "audit/bench/pairs_test.png"
-    assert refused(manifest) == "it lists audit/bench/pairs_test.png, a picture of images, which is never published"
 
 
 def test_audits_of_other_rows_are_left_out_when_a_manifest_is_written():
@@ -439,6 +417,10 @@ def rename(manifest, name):
 
 def with_parameter(manifest, value):
     manifest["configs"]["bench"]["splits"]["test"]["generator"] = generator(parameters={"by": value})
+
+
+def with_columns(manifest, *columns):
+    manifest["configs"]["bench"]["columns"] = list(columns)
 
 
 def without(manifest, name):
@@ -464,12 +446,17 @@ def without(manifest, name):
         (lambda m: m.pop("card"), "it lists no README.md"),
         (lambda m: m["configs"]["bench"].update(label_names=[]), "label_names of bench are empty or repeat a name"),
         (lambda m: m["configs"]["bench"].update(label_names=["a", "a"]), "label_names of bench are empty or repeat"),
-        (lambda m: m["configs"]["bench"].update(columns=["colour"]), "columns of bench: colour is unknown; known"),
-        (lambda m: m["configs"]["bench"].update(columns=[column(name="a b")]), "'a b' cannot name a column"),
-        (lambda m: m["configs"]["bench"].update(columns=[column(name="label")]), "label cannot name a column"),
-        (lambda m: m["configs"]["bench"].update(columns=["oodness", column(name="oodness")]), "a name is repeated"),
-        (lambda m: m["withdrawn"].append({"id": "a", "reason": ""}), "a is withdrawn from no split, which it does"),
-        (lambda m: m["withdrawn"].append({"id": "a", "reason": "", "split": "x/y"}), "a is withdrawn from x/y, which"),
+        (lambda m: with_columns(m, column(name="a b")), "'a b' cannot name a column"),
+        (lambda m: with_columns(m, column(name="label")), "label cannot name a column"),
+        (lambda m: with_columns(m, column(), column()), "columns of bench: a name is repeated"),
+        (
+            lambda m: with_columns(m, column(name="id_overlap")),
+            "id_overlap is not the column that other releases have",
+        ),
+        (
+            lambda m: with_columns(m, column(nullable=True)),
+            "epsilon is not the column that other releases have of that",
+        ),
         (lambda m: m.update(version="1.0.0"), "it has some of version, previous and changelog, but not all"),
         (lambda m: m.update(version="1.0.0", previous="", changelog=[]), "it has some of version, previous and"),
     ],
@@ -518,19 +505,11 @@ def test_what_nobody_could_read_is_not_written(tmp_path):
     split = replace(manifest.by_key()["bench/test"], shortfalls=("a\x1b[2Jb.png left out as unreadable",))
     configs = {"bench": replace(manifest.configs["bench"], splits={"test": split})}
     sentence = (
-        r"which would not be valid: configs\.bench\.splits\.test\.shortfalls\[0\]: expected printable text\. Change"
+        r"which would not be valid: configs\[\.{3}]\.splits\[\.{3}]\.shortfalls\[0]: expected printable text\. Change"
     )
     with pytest.raises(BuildError, match=sentence):
         write_manifest(root, replace(manifest, configs=configs))
     assert (root / "manifest.json").read_bytes() == before
-
-
-def test_the_first_of_many_wrong_entries_is_named():
-    manifest = small()
-    manifest["sources"] |= {f"source{n}": manifests.source() for n in range(1000)}
-    for n in (700, 123, 999):
-        manifest["sources"][f"source{n}"]["licence"]["url"] = 3
-    assert refused(manifest) == "sources.source123.licence.url: expected `str`, got `int`"
 
 
 def test_reading_says_nothing_of_the_files(tmp_path):

@@ -1,8 +1,10 @@
+import base64
 import shlex
 
 import msgspec
 import pytest
 
+from builders.commands.audit import main
 from builders.errors import BuildError
 from builders.release.entries import AuditEntry
 from builders.release.layout import Layout
@@ -26,7 +28,7 @@ def texts(table):
 
 def with_audit(root, key, text):
     """The manifest of a release that lists an audit with this table."""
-    path = Layout(root).audit_table(key)
+    path = Layout(root).inside(f"audit/{key}.csv")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     manifest = read_manifest(root)
@@ -37,36 +39,36 @@ def with_audit(root, key, text):
 def test_an_audit_that_was_not_run_gives_its_command(small, tmp_path):
     manifest = read_manifest(small)
     folder = tmp_path / "with a space"
-    assert shlex.split(audits.overlap_audit(folder, manifest).command)[3:] == ["overlap", str(folder)]
-    words = shlex.split(audits.artifacts_audit(folder, manifest, "bench").command)
+    assert shlex.split(audits.audit(folder, manifest, "overlap").command)[3:] == ["overlap", str(folder)]
+    words = shlex.split(audits.audit(folder, manifest, "artifacts", "bench").command)
     assert words[3:] == ["artifacts", str(folder), "--splits", "bench"]
 
 
-def test_overlapping_classes_are_listed_with_their_rows(small):
-    audit = audits.overlap_audit(small, with_audit(small, "overlap", OVERLAP))
-    assert not audit.command
-    assert texts(audit.tables[0]) == [
-        ["bench/near_ood", "a class (unknown)", "n01", 3],
-        ["bench/near_ood", "x", "n02", "many"],
+def test_the_table_of_an_audit_is_shown_with_its_numbers(small):
+    audit = audits.audit(small, with_audit(small, "overlap", OVERLAP), "overlap")
+    assert (audit.command, audit.summary, audit.chart) == ("", "What was found.", "")
+    assert [column.title for column in audit.table.columns][-2:] == ["known class", "rows"]
+    assert texts(audit.table) == [
+        ["bench/near_ood", "unknown", "a class", "n01", 3],
+        ["bench/near_ood", "x", "x", "n02", "many"],
+    ]
+    audit = audits.audit(small, with_audit(small, "bench/artifacts", ARTIFACTS), "artifacts", "bench")
+    assert [row[3:] for row in texts(audit.table)] == [
+        [0.9876, "larger", "yes"],
+        [None, "none", "no"],
+        ["1e9", "larger", "no"],
     ]
 
 
-def test_artifacts_are_a_table_of_splits_by_numbers(small):
-    audit = audits.artifacts_audit(small, with_audit(small, "bench/artifacts", ARTIFACTS), "bench")
-    (table,) = audit.tables
-    assert [column.title for column in table.columns] == ["split", "role", "width", "jpeg quality"]
-    near, test = texts(table)
-    assert near[0] == "near_ood"
-    assert "near-OoD" in near[1]
-    assert near[2:] == ["0.99", None]
-    assert test[1:] == ["a role", "1e9", None]
-    assert [cell.style for cell in table.rows[0][2:]] == ["strong", ""]
-    assert audit.summary == "What was found."
+def test_the_chart_of_an_audit_is_on_the_page(small):
+    assert main(["artifacts", str(small), "--workers", "1"]) == 0
+    audit = audits.audit(small, read_manifest(small), "artifacts", "bench")
+    assert base64.b64decode(audit.chart.partition(",")[2]) == (small / "audit/bench/artifacts.png").read_bytes()
 
 
 def test_a_table_that_is_none_is_refused(small):
     with pytest.raises(BuildError, match=r"artifacts\.csv lacks the columns"):
-        audits.artifacts_audit(small, with_audit(small, "bench/artifacts", "a,b\n"), "bench")
+        audits.audit(small, with_audit(small, "bench/artifacts", "a,b\n"), "artifacts", "bench")
 
 
 def test_other_audits_are_named(small):

@@ -1,7 +1,6 @@
 from builders.release.tables import Exclusion
-from builders.report.class_data import class_data
-from builders.report.classes import Branch, class_trees
-from builders.report.rows import ClassRows, SplitRows
+from builders.report.classes import Branch, class_data, class_trees
+from builders.report.pictures import ClassRows, SplitRows
 from taxonomy import tables
 from taxonomy.wordnet.nouns import load_wordnet
 

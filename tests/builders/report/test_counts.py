@@ -7,7 +7,7 @@ from builders.card.words import ROLE_NAMES
 from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
 from builders.report import counts
-from builders.report.charts import filled, stacked
+from builders.report.counts import filled, stacked
 from taxonomy.decisions import RULES
 
 

@@ -10,8 +10,14 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.release.manifest import read_manifest
-from builders.report.pictures import BUDGET, may_be_published, pictured_sources, thumbnails
-from builders.report.rows import FIRST, read_split_rows
+from builders.report.pictures import (
+    BUDGET,
+    FIRST,
+    may_be_published,
+    pictured_sources,
+    read_split_rows,
+    thumbnails,
+)
 
 
 def read(root, manifest, shown="all"):

@@ -6,7 +6,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.release.manifest import read_manifest
-from builders.report.rows import FIRST, read_split_rows
+from builders.report.pictures import FIRST, read_split_rows
 
 KEY = "imagenet/near_ood"
 

@@ -10,15 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
-from builders.audit import artifacts, duplicates
+from builders.audit import duplicates, measures
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline import state
 from builders.release.duplicates import PairedRow, pair_of, read_pairs, write_pairs
 from builders.release.manifest import read_manifest
 from builders.report.classes import class_trees
-from builders.report.pictures import thumbnails
-from builders.report.rows import read_split_rows
+from builders.report.pictures import read_split_rows, thumbnails
 from hf_scripts import verify
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
@@ -107,8 +106,8 @@ class Silent:
 def audited(folder: Path) -> object:
     """Read a release as audits do: roles, digests, and every image."""
     manifest = read_manifest(folder)
-    chosen = artifacts.sampled(folder, manifest, sorted(manifest.by_key()), 10)
-    measured = artifacts.measure_rows(folder, manifest, chosen, LocalExecutor(1), Silent())
+    chosen = measures.sampled(folder, manifest, sorted(manifest.by_key()), 10)
+    measured = measures.measure_rows(folder, manifest, chosen, LocalExecutor(1), Silent())
     return measured, duplicates.exact(duplicates.release_splits(folder, manifest))
 
 

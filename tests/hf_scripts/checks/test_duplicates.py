@@ -232,7 +232,7 @@ def test_a_table_that_is_gone(root, check):
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
-        ({"path": "../pairs.parquet"}, "../pairs.parquet of the table of duplicates is not in data, index"),
+        ({"path": "../pairs.parquet"}, "the table of duplicates is ../pairs.parquet, not duplicates/pairs.parquet"),
         ({"rows": "3"}, "duplicates.rows: expected `int`, got `str`"),
         (
             {"compared": [{"by": "eye", "splits": [], "with": []}]},

@@ -96,8 +96,13 @@ def manifest(**configs):
 
 OLD = typed(manifest(a={"gone": split(1, "1"), "test": split(2000, "2"), "moved": split(2, "3")}))
 NEW = typed(
-    manifest(a={"test": split(1999, "4"), "moved": split(2, "5")}, b={"many": split(101, "6")})
-    | {"withdrawn": [{"id": "x", "reason": "its owner asked", "split": "a/test"}]}
+    manifest(
+        a={
+            "test": split(1999, "4") | {"withdrawn": [{"id": "x", "reason": "its owner asked"}]},
+            "moved": split(2, "5"),
+        },
+        b={"many": split(101, "6")},
+    )
 )
 
 

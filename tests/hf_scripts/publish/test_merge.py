@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from builders.errors import BuildError
+from builders.release.schema import OODNESS
 from hf_scripts.publish import merge as merging
 from tests.hf_scripts.samples import SPLITS, make_release
 from tests.manifests import as_json, manifest_of, typed
@@ -98,22 +99,11 @@ def test_splits_that_do_not_go_together(manifest, how, sentence):
 
 def test_splits_with_other_columns_do_not_go_together(manifest):
     built = copy.deepcopy(manifest("test", {"bench/far_ood": range(2)}))
-    built["configs"]["bench"]["columns"] = ["oodness"]
+    built["configs"]["bench"]["columns"] = [as_json(OODNESS)]
     with pytest.raises(
         BuildError, match="bench of this release has other columns than bench/near_ood, which stays in"
     ):
         merge(manifest("published", SPLITS), built, "org/name")
-
-
-def test_withdrawn_images_of_splits_that_stay_stay_withdrawn(manifest):
-    def withdrawn(split, number):
-        return {"id": f"source/{split}/{number}.png", "reason": "asked", "split": f"bench/{split}"}
-
-    published = manifest("withdrawn", SPLITS, withdrawn=[withdrawn("test", 7), withdrawn("near_ood", 8)])
-    built = manifest("less", {"bench/test": range(3)}, withdrawn=[withdrawn("test", 9)])
-    assert merge(published, built, "org/name")["withdrawn"] == [withdrawn("near_ood", 8), withdrawn("test", 9)]
-    none = chosen_part(published, ["bench-train"])
-    assert none["withdrawn"] == []
 
 
 def test_some_configs_of_a_release(manifest):

@@ -5,10 +5,11 @@ import copy
 import pytest
 
 from builders.errors import BuildError
+from builders.release.schema import OODNESS
 from hf_scripts.publish import versions
 from hf_scripts.publish.versions import Changes, Version, check_version, latest, parse_version, requested_version
 from tests import manifests
-from tests.manifests import file, typed
+from tests.manifests import as_json, file, typed
 
 
 def compare(old, new):
@@ -89,7 +90,6 @@ def place(manifest, path):
         ("configs.a.splits.test.index", file("index/a.parquet", "1")),
         ("configs.a.splits.train.why", "because"),
         ("configs.a.excluded", file("excluded/a.csv", "1")),
-        ("withdrawn", [{"id": "x", "split": "a/test", "reason": "y"}]),
     ],
 )
 def test_patches(old, new, path, value):
@@ -103,7 +103,7 @@ def test_patches(old, new, path, value):
     [
         (lambda m: m["configs"]["a"]["splits"].update(more=split("3")), "a/more is new"),
         (lambda m: m["configs"].update(b=m["configs"]["a"] | {"splits": {"test": split("3")}}), "b/test is new"),
-        (lambda m: m["configs"]["a"]["columns"].append("oodness"), "a gets the column oodness"),
+        (lambda m: m["configs"]["a"]["columns"].append(as_json(OODNESS)), "a gets the column oodness"),
         (
             lambda m: m["configs"]["a"]["columns"].append({"name": "seed", "type": "int64", "description": "a seed"}),
             "a gets the column seed",
@@ -132,7 +132,7 @@ def test_what_a_reader_counted_on_is_major(old, new, change, reason):
 
 
 def test_a_column_that_goes_is_major(old, new):
-    old["configs"]["a"]["columns"] = ["oodness"]
+    old["configs"]["a"]["columns"] = [as_json(OODNESS)]
     assert compare(old, new).major == ("a loses the column oodness",)
 
 
