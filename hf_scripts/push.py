@@ -14,16 +14,15 @@ from builders.cli.split_choice import splits_option
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
 from builders.hub.repo_id import is_repository
-from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.storage.paths import LOCAL
 from builders.storage.scratch import scratch_folder
-from hf_scripts import verify
-from hf_scripts.checks.verified import Scope
+from hf_scripts.checks.problems import Problems
+from hf_scripts.checks.run import verify_folder
 from hf_scripts.publish.merge import chosen_part, without_images
 from hf_scripts.publish.versions import requested_version
 from unknown_detection.help import ESSENTIALS, helpful
-from unknown_detection.terminal.progress import bar, log, result
+from unknown_detection.terminal.progress import log, result
 
 
 @helpful(
@@ -113,7 +112,7 @@ def command(
     request = PublishRequest(folder, part, version, private, allow_demo, max_files, dry_run, allow_moved_tags)
 
     def check_folder() -> None:
-        _check_folder(folder, manifest, decode=check == "decode", workers=workers)
+        _check_folder(folder, decode=check == "decode", workers=workers)
 
     with scratch_folder("push") as scratch, hub_settings():
         report = log if as_json else result
@@ -127,13 +126,10 @@ def command(
     return 0
 
 
-def _check_folder(folder: Path, manifest: Manifest, *, decode: bool, workers: int) -> None:
+def _check_folder(folder: Path, *, decode: bool, workers: int) -> None:
     from hf_scripts.publish.merged_release import damaged_folder
 
-    scope = Scope.of(manifest, decode=decode)
-    size = sum(file.size for file in manifest.files())
-    with bar(size, "checking", unit="B") as shown:
-        problems, _ = verify.verify(folder, manifest, scope, workers=workers, advance=shown.update)
+    problems = verify_folder(folder, (), Problems(), name=folder, decode=decode, workers=workers).problems
     if problems.total():
         raise damaged_folder(folder, problems)
     click.echo(f"verified {folder}" + ("" if decode else "; no image was decoded (--check fast)"))

@@ -139,7 +139,7 @@ def compared_by_similarity(
     Each split of a config with `duplicates_of` is compared with the training images, and with every in-distribution
     split of the config: with those of `known`, itself included. The distance is not symmetric; of two in-distribution
     splits the first by name is the one that is searched, so that whoever compares them again knows the direction
-    (`hf_scripts.checks.recomparison`).
+    (`hf_scripts.checks.duplicates`).
 
     Args:
         benchmark: the declaration.
