@@ -100,7 +100,7 @@ def command(
     # Imported here because huggingface_hub takes half a second, for which --help should not wait.
     from builders.hub.client import hub_settings
     from builders.hub.repository import Repository
-    from hf_scripts.publish.commit import PublishRequest, publish
+    from hf_scripts.publish.commit import Publication
 
     check_json(as_json=as_json, dry_run=dry_run)
     version = requested_version(tag)
@@ -109,17 +109,27 @@ def command(
     manifest = read_manifest(folder)
     chosen = chosen_part(manifest, splits, str(folder))
     part = without_images(chosen) if index_only else chosen
-    request = PublishRequest(folder, part, version, private, allow_demo, max_files, dry_run, allow_moved_tags)
 
     def check_folder() -> None:
         _check_folder(folder, decode=check == "decode", workers=workers)
 
     with scratch_folder("push") as scratch, hub_settings():
-        report = log if as_json else result
-        publishing = publish(Repository(repo, log), request, check_folder, scratch, report)
+        document = Publication(
+            repository=Repository(repo, log),
+            folder=folder,
+            manifest=part,
+            version=version,
+            private=private,
+            allow_demo=allow_demo,
+            allow_moved_tags=allow_moved_tags,
+            max_files=max_files,
+            dry_run=dry_run,
+            scratch=scratch,
+            log=log if as_json else result,
+        ).run(check_folder)
     if as_json:
-        print_document("push", publishing.document())
-    elif publishing.tagged:
+        print_document("push", document)
+    elif not dry_run or document["published_already"]:
         config = front_matter(part)["configs"][0]
         split = config["data_files"][0]["split"]
         click.echo(f'load_dataset("{repo}", "{config["config_name"]}", split="{split}", revision="{tag}")')

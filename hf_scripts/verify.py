@@ -84,13 +84,16 @@ def command(
     else:
         # The client takes half a second to import.
         from hf_scripts.checks.download import downloaded
-        from hf_scripts.publish.access import exposure_problems
+        from hf_scripts.publish.remote import exposed_images
 
         click.echo(f"there is no folder {release}; looking for it on the Hub", err=True)
         revision = revision or "main"
         with downloaded(release, revision, keep, splits, log) as download:
             name, commit = download.name, download.commit
-            download.problems.merge(exposure_problems(download.repository, revision, commit))
+            repository = download.repository
+            revisions = {revision: commit, **repository.tags()}
+            for sentence in exposed_images(repository, repository.info(), revisions).values():
+                download.problems.add("licence", sentence)
             found = verify_folder(download.root, splits, download.problems, name=name, decode=decode, workers=workers)
     if as_json:
         origin = {"release": release, "revision": revision, "commit": commit}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from unknown_detection.words import printable
+from unknown_detection.words import printable, quantity
 
 SHOWN = 5
 """Number of problems of one kind that are printed; the others are counted."""
@@ -53,6 +53,11 @@ class Problems:
     def total(self) -> int:
         """Return the number of problems, including those without a message."""
         return sum(self.counts.values())
+
+    def first(self) -> str:
+        """Return the first problem, and the number of others."""
+        more = self.total() - 1
+        return next(self.lines()) + (f", and {quantity(more, 'more problem')}" if more else "")
 
     def lines(self) -> Iterator[str]:
         """Yield printable messages by kind, in the order of first occurrence, and the count of further ones."""

@@ -6,6 +6,7 @@ Tested by `tests/hf_scripts/test_push.py`.
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,6 @@ from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
 from hf_scripts.publish.merge import merge, part_keys
 from hf_scripts.publish.versions import Changes, Version, compare_manifests
-from unknown_detection.words import quantity
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Snapshot:
             # The client checks the file against the commit, which need not match the manifest.
             problems = check_manifest.check_file(self.root, files[path]) if path in files else Problems()
             if problems.total():
-                raise damaged_repository(f"{self.repository.name} at {self.commit[:12]}", problems)
+                raise damaged_repository(self, problems)
         return local
 
 
@@ -85,23 +85,18 @@ def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
     return Snapshot(repository, commit, read_manifest(root, where), tree, root)
 
 
-def first_problem(problems: Problems) -> str:
-    """Return the first problem, and the number of others."""
-    more = problems.total() - 1
-    return next(problems.lines()) + (f", and {quantity(more, 'more problem')}" if more else "")
-
-
-def damaged_repository(where: str, problems: Problems) -> BuildError:
+def damaged_repository(base: Snapshot, problems: Problems) -> BuildError:
     """Return the error for a damaged release in a repository, with its first problem."""
     return BuildError(
-        f"The release in {where} is damaged: {first_problem(problems)}. Repair the repository, or push to another."
+        f"The release in {base.repository.name} at {base.commit[:12]} is damaged: {problems.first()}. Repair the "
+        "repository, or push to another."
     )
 
 
 def damaged_folder(folder: Path, problems: Problems) -> BuildError:
     """Return the error for a damaged release folder, with its first problem."""
     return BuildError(
-        f"The release in {folder} is damaged: {first_problem(problems)}. List all problems with python -m "
+        f"The release in {folder} is damaged: {problems.first()}. List all problems with python -m "
         f"hf_scripts.verify {folder}, and build it again."
     )
 
@@ -116,7 +111,7 @@ class MergedRelease:
 
     folder: Path
     root: Path
-    base: Snapshot | None
+    base: Snapshot
     manifest: Manifest
     part: Manifest
     written: list[str] = field(default_factory=list)
@@ -138,12 +133,9 @@ class MergedRelease:
         Raises:
             BuildError: the file does not match the manifest.
         """
-        if path in self.part_files and path not in self.written:
-            return self.checked(path)
-        local = self.local(path)
-        if local is None and self.base is not None:
-            return self.base.fetch(path)
-        return local or self.root / path
+        if path in self.written:
+            return self.root / path
+        return self.checked(path) if path in self.part_files else self.base.fetch(path)
 
     def checked(self, path: str) -> Path:
         """Check a file of `folder`, and return its path.
@@ -163,18 +155,14 @@ class MergedRelease:
         return entry
 
 
-def merge_with_published(folder: Path, part: Manifest, base: Snapshot | None, root: Path) -> MergedRelease:
-    """Merge a release folder with a published release, including the tables of exclusions and duplicates.
+def merge_with_published(folder: Path, part: Manifest, base: Snapshot, root: Path) -> MergedRelease:
+    """Merge the `part` of a release folder's manifest with the published release.
 
-    Args:
-        folder: the release folder.
-        part: the part of its manifest to publish.
-        base: the published release; None if there is no repository.
-        root: an empty folder for the merged tables.
+    The tables of exclusions and of duplicates are merged, too, into the new folder `root`.
     """
-    published = base.manifest if base else EMPTY
-    where = base.repository.name if base else ""
-    merged = MergedRelease(folder, root, base, merge(published, part, where), part)
+    root.mkdir(parents=True)
+    manifest = merge(base.manifest, part, base.repository.name)
+    merged = MergedRelease(folder, root, base, manifest, part)
     configs = {name: _with_tables(merged, name) for name in sorted(part.configs)}
     merged.manifest = replace(merged.manifest, configs={**merged.manifest.configs, **configs})
     _merge_duplicates(merged)
@@ -183,21 +171,15 @@ def merge_with_published(folder: Path, part: Manifest, base: Snapshot | None, ro
 
 def _with_tables(merged: MergedRelease, name: str) -> ConfigEntry:
     """Merge a config's table of exclusions, and return its entry with the merged table."""
-    layout, config = Layout(merged.root), merged.part.configs[name]
-    published = merged.base.manifest.configs.get(name) if merged.base else None
-    path = _copied(merged, published.excluded if published else None, layout.excluded(name))
+    published = merged.base.manifest.configs.get(name)
+    path = Layout(merged.root).excluded(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if published is not None:
+        path.write_bytes(merged.base.fetch(published.excluded.path).read_bytes())
     parts = part_keys(merged.part, name)
-    lines = read_excluded(merged.checked(config.excluded.path))
+    lines = read_excluded(merged.checked(merged.part.configs[name].excluded.path))
     write_excluded(path, [line for line in lines if line.split in parts], parts)
     return replace(merged.manifest.configs[name], excluded=merged.add(path))
-
-
-def _copied(merged: MergedRelease, table: FileEntry | None, path: Path) -> Path:
-    """Copy the repository's table, if it has one, to the path of the merged table, and return that."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if merged.base is not None and table is not None:
-        path.write_bytes(merged.base.fetch(table.path).read_bytes())
-    return path
 
 
 def _merge_duplicates(merged: MergedRelease) -> None:
@@ -207,10 +189,7 @@ def _merge_duplicates(merged: MergedRelease) -> None:
     side, nothing is written.
     """
     origins, tables = [], []
-    for manifest, fetch in (
-        (merged.base.manifest if merged.base else EMPTY, merged.base.fetch if merged.base else merged.checked),
-        (merged.part, merged.checked),
-    ):
+    for manifest, fetch in ((merged.base.manifest, merged.base.fetch), (merged.part, merged.checked)):
         if manifest.duplicates is not None:
             tables.append(fetch(manifest.duplicates.path))
             origins.append(origin(manifest, tables[-1]))
@@ -251,10 +230,9 @@ def check_together(merged: MergedRelease) -> None:
     problems = release.check_excluded(merged.root, together)
     problems.merge(release.check_ids(merged.root, together))
     if problems.total():
-        where = merged.base.repository.name if merged.base else ""
         raise BuildError(
-            f"These splits do not fit those that stay in {where}: {first_problem(problems)}. Build them with the same "
-            "choices, or push all splits together."
+            f"These splits do not fit those that stay in {merged.base.repository.name}: {problems.first()}. Build them "
+            "with the same choices, or push all splits together."
         )
 
 
@@ -262,12 +240,10 @@ def changes_since(merged: MergedRelease, last: Snapshot) -> Changes:
     """Return the differences between a published version and the merged release, including the card."""
     # A card may show its version and repository, which alone are no difference.
     shown = replace(merged.manifest, version=last.manifest.version, repository=last.manifest.repository)
-    layout = Layout(merged.root)
-    entries = []
-    for name, text in ((CARD, card.card_text(shown)), (CROISSANT, croissant_text(shown))):
-        path = layout.inside(f"of-the-last-version/{name}")
-        write_text(path, text)
-        entries.append(file_entry(layout, path))
+    entries = [
+        FileEntry(name, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
+        for name, text in ((CARD, card.card_text(shown)), (CROISSANT, croissant_text(shown)))
+    ]
     return compare_manifests(last.manifest, replace(merged.manifest, card=entries[0], croissant=entries[1]))
 
 
