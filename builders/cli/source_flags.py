@@ -91,7 +91,7 @@ def refuse_wrong_folders(places: Mapping[Source, Place]) -> None:
     wrong = {
         source: "is a file, not a folder" if place.exists() else "does not exist"
         for source, place in places.items()
-        if not isinstance(place, HubPlace) and not store_of(place).is_folder(place)
+        if not isinstance(place, HubPlace) and not place.is_dir()
     }
     if not wrong:
         return

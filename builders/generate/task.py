@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +55,6 @@ class BatchTask:
         roots: the folder of each name in `root`.
         generator: the generator.
         drop_unreadable: leave out images that cannot be read or generated.
-        versions: of archives in a store, by address (`builders.sources.base.SourceIndex.versions`).
     """
 
     plan: Path
@@ -63,7 +62,6 @@ class BatchTask:
     roots: Mapping[str, str]
     generator: Generator
     drop_unreadable: bool
-    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def resources(self) -> Resources:
@@ -83,7 +81,7 @@ class BatchTask:
         earlier = read_parquet(batch.record) if batch.record.exists() else None
         with (
             arrow_rows(self.plan, batch.start, batch.stop) as rows,
-            Reader(self.versions) as reader,
+            Reader() as reader,
             _sealer(self) as sealer,
             atomic_path(batch.pack) as temporary,
             temporary.open("wb", buffering=0) as sink,

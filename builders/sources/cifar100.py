@@ -20,8 +20,7 @@ from builders.sources.readers import parquet, pickles, tars
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
 from builders.sources.readers.layouts import Search, alike
-from builders.storage.files import open_buffered
-from builders.storage.paths import store_of
+from builders.storage.files import open_buffered, read_regular
 from taxonomy import tables
 
 _TITLE = "CIFAR-100"
@@ -37,7 +36,6 @@ _PUBLISHED = OwnerFile(
 _META = "meta"
 _KEYS = ("coarse_labels", "data", "filenames", "fine_labels")
 _PIXELS = 3 * 32 * 32
-_COMPARED = 1 << 20  # bytes compared at a time (ours), so that no mask of 150 MB is made
 _AGAIN = "Download the archive again from the owner's page"
 
 # The Hub's mirror (uoft-cs/cifar100) misspells one name; its label numbers are the owner's.
@@ -97,17 +95,11 @@ def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
     if not len(pixels):
         return None
     raw = pixels.reshape(-1)
-    with store_of(path).mapped(path) as content:
-        start = content.find(pixels[0].tobytes())
-        if not 0 <= start <= len(content) - len(raw):
-            return None
-        in_file = np.frombuffer(content, np.uint8, len(raw), start)
-        equal = all(
-            np.array_equal(in_file[first : first + _COMPARED], raw[first : first + _COMPARED])
-            for first in range(0, len(raw), _COMPARED)
-        )
-        del in_file  # a memory map with a view cannot be closed
-    return start if equal else None
+    content = read_regular(path)
+    start = content.find(pixels[0].tobytes())
+    if not 0 <= start <= len(content) - len(raw):
+        return None
+    return start if memoryview(content)[start : start + len(raw)] == raw.data else None
 
 
 def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:

@@ -130,7 +130,6 @@ def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
 def _images(root: Path, folder: Path) -> PartitionIndex | None:
     if not folder.is_dir():
         return None
-    store_of(folder).list_below(folder)
     files, strays = _walk(root, folder, "")
     if not files:
         _refuse_fixed(folder)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import abc
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -164,28 +164,23 @@ class Packed(abc.ABC):
 
 @dataclass(frozen=True, eq=False)
 class Pack(Packed):
-    """Some rows (ascending) of one container, and the file that their images are unpacked into.
-
-    `versions` are those of the source (`SourceIndex.versions`).
-    """
+    """Some rows (ascending) of one container, and the file that their images are unpacked into."""
 
     container: Path
     how: Container
     rows: Int64
     path: Path
-    versions: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, index: SourceIndex, how: Container, file: str, rows: Int64, staging: Path) -> Pack:
         """Create a pack named after the source, the file and the rows: a rerun finds it, other rows get another."""
         key = hashlib.sha256(f"{file}\n".encode() + rows.tobytes()).hexdigest()[:16]
         path = staging / f"{index.source.key}-{key}{PACK_SUFFIX}"
-        return cls(index.root / file, how, rows, path, index.versions)
+        return cls(index.root / file, how, rows, path)
 
     def images(self) -> Iterator[Iterable[bytes | memoryview]]:
-        """Yield the images of the rows; refuse at their end a container in a store that is not the indexed one."""
+        """Yield the images of the rows."""
         yield from UNPACKERS[self.how](self.container, self.rows)
-        store_of(self.container).refuse_changed(self.container, self.versions)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Lists folders of a store, and caches the listings and the versions of files while a source is indexed.
+"""Lists folders of a store, and caches the listings while a source is indexed.
 
 Readers ask of hundreds of names whether they are folders. In a store each such question is one or two requests, so
 they are answered from the cached listing of the folder above, a thousand names a request. The cache has names and
@@ -21,7 +21,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from builders.errors import BuildError
 from builders.storage.stores.errors import store_errors
 
 FOLDER = -1
@@ -136,18 +135,10 @@ def _entry_size(entry: Mapping[str, Any]) -> int:
 
 
 class ListingCache:
-    """The listings of a folder of a store and of folders below it.
-
-    Args:
-        root: the folder's address.
-
-    Attributes:
-        versions: of the files that were opened, by address.
-    """
+    """The listings of a folder of a store, given by its address, and of folders below it."""
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
-        self.versions: dict[str, str] = {}
         self._listings: OrderedDict[str, Listing | OSError] = OrderedDict()
         self._names = 0
 
@@ -166,17 +157,6 @@ class ListingCache:
             raise listing
         return listing
 
-    def list_below(self, folder: Any) -> None:
-        """List a folder with all folders below it at once, where these are many and have few names."""
-        names: dict[str, dict[str, int]] = {str(folder).rstrip("/"): {}}
-        for path, size in folder.files():
-            while (parent := str(path.parent).rstrip("/")) not in names:
-                names[parent] = {path.name: size}
-                path, size = path.parent, FOLDER
-            names[parent][path.name] = size
-        for address, sizes in names.items():
-            self._put(address, Listing(sorted(sizes), [sizes[name] for name in sorted(sizes)]))
-
     def info(self, path: Any) -> dict[str, Any] | None:
         """Return `name`, `type` and `size` of a path as fsspec does; None if nothing is there or it is outside.
 
@@ -187,16 +167,6 @@ class ListingCache:
         if size is None:
             return None
         return {"name": path.path, "type": "directory" if size == FOLDER else "file", "size": max(size, 0)}
-
-    def record_version(self, path: Any, details: Mapping[str, Any]) -> None:
-        """Record the version of a file that was opened.
-
-        Raises:
-            BuildError: it was opened before, and had another one.
-        """
-        version = version_in(details)
-        if self.versions.setdefault(str(path), version) != version:
-            raise change_error(path)
 
     def _list(self, address: str, folder: Any) -> None:
         try:
@@ -224,19 +194,6 @@ class ListingCache:
 
 def _count(listing: Listing | OSError | None) -> int:
     return len(listing.names) if isinstance(listing, Listing) else 0
-
-
-def version_in(details: Mapping[str, Any]) -> str:
-    """Return a file's version from what fsspec says of it: the ETag, or all of it where there is none."""
-    return str(details.get("ETag") or sorted((name, str(value)) for name, value in details.items()))
-
-
-def change_error(address: object) -> BuildError:
-    """Return the error for a file that has another version than was listed."""
-    return BuildError(
-        f"{address} changed during the build: the store has another version of it than was listed. Run the same "
-        "command again; it resumes."
-    )
 
 
 _CACHE: ContextVar[ListingCache | None] = ContextVar("listings", default=None)

@@ -1,7 +1,6 @@
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.files import read_regular
 from builders.storage.paths import as_path, store_of
 from builders.storage.stores import listings
 from builders.storage.stores.listings import Listing
@@ -51,8 +50,8 @@ def test_what_lies_outside_of_the_given_folder_is_not_looked_at(root, proxy):
 
 
 def test_no_listing_outlives_its_look(root, store):
-    with store_of(root).cached_listings(root) as versions, store_of(root).cached_listings(root) as inner:
-        assert inner is versions
+    with store_of(root).cached_listings(root) as cache, store_of(root).cached_listings(root) as inner:
+        assert inner is cache
         assert not (root / "new.txt").exists()
         store.put(root.path.partition("/")[0], {"copy/new.txt": b"new"})
         assert not (root / "new.txt").exists()
@@ -69,42 +68,6 @@ def test_listings_are_given_back_beyond_a_number_of_names(root, monkeypatch, pro
             assert (root / "b/c/3.jpg").is_file()
             assert (root / "empty").is_dir()
     assert proxy.kinds()["ListObjectsV2"] > 3
-
-
-def test_many_small_folders_are_listed_at_once(root, store, proxy):
-    files = {f"copy/deep/{number % 7}/{number % 5}/{number}.jpg": b"x" * number for number in range(35)}
-    store.put(root.path.partition("/")[0], files)
-    with store_of(root).cached_listings(root):
-        assert (root / "deep").is_dir()
-        proxy.requests.clear()
-        store_of(root).list_below(root / "deep")
-        assert store_of(root).names(root / "deep") == [str(number) for number in range(7)]
-        assert all((root.parent / name).stat().st_size == len(data) for name, data in files.items())
-        assert (root / "deep/3/2").is_dir()
-        assert store_of(root).names(root / "deep/3/3") == ["3.jpg"]
-        assert not (root / "deep/9").exists()
-    assert proxy.kinds() == {"ListObjectsV2": 1}
-
-
-def test_a_file_that_changes_between_two_reads_of_one_look_is_noticed(root, store):
-    with store_of(root).cached_listings(root) as versions:
-        assert read_regular(root / "a.txt") == b"abc"
-        assert list(versions) == [f"{root}/a.txt"]
-        store.put(root.path.partition("/")[0], {"copy/a.txt": b"xyz"})
-        with pytest.raises(BuildError, match=r"copy/a\.txt changed during the build: the store has another version"):
-            read_regular(root / "a.txt")
-
-
-def test_a_container_that_was_replaced_since_the_look_is_refused(root, store, tmp_path):
-    with store_of(root).cached_listings(root) as versions:
-        read_regular(root / "a.txt")
-    for path in (root / "a.txt", root / "a.txt/member", root / "b/1.jpg", tmp_path):
-        store_of(path).refuse_changed(path, versions)
-    store.put(root.path.partition("/")[0], {"copy/a.txt": b"xyz"})
-    store_of(root).refuse_changed(root / "b/1.jpg", versions)
-    for path in (root / "a.txt", root / "a.txt/member"):
-        with pytest.raises(BuildError, match=r"copy/a\.txt changed during the build: the store has another version"):
-            store_of(path).refuse_changed(path, versions)
 
 
 def test_names_are_sorted_whatever_the_order_of_the_pages(root, monkeypatch):
