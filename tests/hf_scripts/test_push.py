@@ -35,7 +35,7 @@ FILES = {
     "data/bench/near_ood-00000-of-00001.parquet",
     "data/bench-train/train-00000-of-00001.parquet",
 }
-CHANGES = ("create_repo", "preupload", "lfs_batch", "lfs_put", "commit", "create_tag", "delete_tag")
+CHANGES = ("create_repo", "preupload", "lfs_batch", "lfs_put", "commit", "create_tag")
 
 
 def card_at(hub, revision="main"):

