@@ -29,7 +29,7 @@ from builders.commands.summary import loading_line
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.processes import without_pandas
 from builders.hub.client import hub_settings
-from builders.hub.repo_id import folder_or_repository
+from builders.hub.place import folder_or_repository
 from builders.hub.repository import Repository
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published, needed_sources

@@ -13,7 +13,7 @@ from builders.cli.console import check_json, exit_code, json_option, print_docum
 from builders.cli.split_choice import splits_option
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
-from builders.hub.repo_id import is_repository
+from builders.hub.place import is_repository
 from builders.release.manifest import read_manifest
 from builders.storage.paths import LOCAL
 from builders.storage.scratch import scratch_folder

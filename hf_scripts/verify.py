@@ -13,7 +13,7 @@ from builders.cli.console import aligned_lines, exit_code, json_option, print_do
 from builders.cli.split_choice import splits_option
 from builders.errors import NAMED, BuildError, more
 from builders.executors.cores import usable_cores
-from builders.hub.repo_id import folder_or_repository
+from builders.hub.place import folder_or_repository
 from builders.release.entries import Manifest
 from builders.storage.paths import LOCAL
 from hf_scripts.checks.manifest import files_in

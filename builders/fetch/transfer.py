@@ -39,7 +39,7 @@ _WAITING = 16
 
 _LOOK_SECONDS = 0.2
 """How often a thread looks whether it still has something to do, and the main thread for a Ctrl-C that did not wake it
-(see `builders.hub.background`); ours."""
+(see `builders.hub.client`); ours."""
 
 
 @dataclass(frozen=True)

@@ -231,8 +231,8 @@ def check_together(merged: MergedRelease) -> None:
     problems.merge(release.check_ids(merged.root, together))
     if problems.total():
         raise BuildError(
-            f"These splits do not fit those that stay in {merged.base.repository.name}: {problems.first()}. Build them "
-            "with the same choices, or push all splits together."
+            f"These splits do not fit those that stay in {merged.base.repository.name}: {problems.first()}. Build "
+            "them with the same choices, or push all splits together."
         )
 
 
