@@ -56,17 +56,11 @@ def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decod
             repeated where the images of both splits are given.
 
     Returns:
-        The problems, and notes: the numbers of pairs, and the splits that were not compared. A release from before
-        there was a table only gets notes.
+        The problems, and notes: the numbers of pairs, and the splits that were not compared.
     """
-    indexes = {key: root / entry.index.path for key, entry in manifest.by_key().items()}
-    exact = [pair for keys in groups(manifest) for pair in exact_pairs({key: indexes[key] for key in keys})]
     table, problems = manifest.duplicates, Problems()
     if table is None:
-        notes = _counts(manifest, exact)
-        if notes:
-            notes.append("there is no table of duplicates: this release was built before there was one")
-        return problems, notes
+        return problems, ["there is no table of duplicates"]
     if not (root / table.path).is_file():
         return problems, []  # reported by check_file
     try:
@@ -74,6 +68,8 @@ def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decod
     except BuildError:
         problems.add(_PROBLEM, f"{table.path}: is not a table of duplicates")
         return problems, []
+    indexes = {key: root / entry.index.path for key, entry in manifest.by_key().items()}
+    exact = [pair for keys in groups(manifest) for pair in exact_pairs({key: indexes[key] for key in keys})]
     complete = {  # a build compares all rows of a split, so a part of them cannot repeat its comparisons
         key: images for key, images in decoded.items() if len(images.digests) == read_row_count(indexes[key])
     }
