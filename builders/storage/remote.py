@@ -73,7 +73,7 @@ class RemoteStore(Store):
         return list(folder.names())
 
     def names_in_each(self, folders: Sequence[Path]) -> Iterator[list[str]]:
-        return (listing.names for listing in listings.list_ahead(folders))
+        return map(list, listings.list_ahead(folders))
 
     def folders(self, folder: Path) -> list[str]:
         return [name for name in self.names(folder) if (folder / name).is_dir()]

@@ -10,7 +10,6 @@ Nothing outside of the folder that the person gave is requested: credentials may
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import errno
 import itertools
@@ -19,15 +18,15 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 from builders.storage.stores.errors import store_errors
 
 FOLDER = -1
 """The size of a folder in a listing."""
 
-_MOST_NAMES = 200_000
-"""Names in a cache besides those of the last folder (ours): about 20 MB."""
+_MOST_FOLDERS = 200
+"""Folders in a cache (ours), of those that were used last: 40 MB for a thousand images each."""
 
 LISTED_TOGETHER = 16
 """Folders that are listed at the same time (ours); S3 takes 5,500 such requests a second and prefix."""
@@ -39,16 +38,8 @@ _LISTED_AHEAD = 64
 """Folders whose names are held at most, of those that are listed ahead (ours)."""
 
 
-class Listing(NamedTuple):
-    """The sorted names in a folder with their sizes, `FOLDER` for folders."""
-
-    names: list[str]
-    sizes: list[int]
-
-    def size(self, name: str) -> int | None:
-        """Return the bytes of a file, `FOLDER` for a folder, None if there is no such name."""
-        place = bisect.bisect_left(self.names, name)
-        return self.sizes[place] if place < len(self.names) and self.names[place] == name else None
+Listing = dict[str, int]
+"""The names in a folder, sorted, with their sizes; `FOLDER` for folders."""
 
 
 def list_folder(folder: Any) -> Listing:
@@ -74,8 +65,7 @@ def list_folder(folder: Any) -> Listing:
             continue
         size = _entry_size(entry)
         sizes[name] = FOLDER if sizes.get(name) == FOLDER else size
-    names = sorted(sizes)
-    return Listing(names, [sizes[name] for name in names])
+    return dict(sorted(sizes.items()))
 
 
 def list_ahead(folders: Iterable[Any], *, missing: bool = False) -> Iterator[Listing]:
@@ -89,7 +79,7 @@ def list_ahead(folders: Iterable[Any], *, missing: bool = False) -> Iterator[Lis
             return list_folder(folder)
         except (FileNotFoundError, NotADirectoryError):
             if missing:
-                return Listing([], [])
+                return {}
             raise
 
     remaining = iter(folders)
@@ -104,11 +94,7 @@ def _concurrency(path: Any) -> int:
 
 
 def sizes_of(root: Any, files: Sequence[str]) -> list[int | None]:
-    """Return the sizes of files as `Listing.size` does: `FOLDER` for a folder, None where nothing is there.
-
-    Args:
-        root: a folder, a `StorePath`.
-        files: paths relative to it.
+    """Return the sizes of files below a `StorePath`: `FOLDER` for a folder, None where nothing is there.
 
     Raises:
         BuildError: the store refuses or fails.
@@ -121,7 +107,7 @@ def sizes_of(root: Any, files: Sequence[str]) -> list[int | None]:
     listings = list_ahead((root / folder if folder else root for folder in large), missing=True)
     for numbers, listing in zip(large.values(), listings, strict=True):
         for number in numbers:
-            sizes[number] = listing.size(files[number].rpartition("/")[2])
+            sizes[number] = listing.get(files[number].rpartition("/")[2])
     few = [number for folder, numbers in numbers_of.items() if folder not in large for number in numbers]
     with ThreadPoolExecutor(_concurrency(root)) as threads:
         entries = threads.map(lambda number: (root / files[number]).info(), few)
@@ -140,7 +126,6 @@ class ListingCache:
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
         self._listings: OrderedDict[str, Listing | OSError] = OrderedDict()
-        self._names = 0
 
     def listing(self, folder: Any) -> Listing:
         """Return the listing of a folder, cached if possible; raises as `list_folder`, also for a folder outside."""
@@ -170,16 +155,11 @@ class ListingCache:
 
     def _list(self, address: str, folder: Any) -> None:
         try:
-            self._put(address, list_folder(folder))
+            self._listings[address] = list_folder(folder)
         except (FileNotFoundError, NotADirectoryError) as error:
-            self._put(address, error)
-
-    def _put(self, address: str, listing: Listing | OSError) -> None:
-        self._names += _count(listing) - _count(self._listings.get(address))
-        self._listings[address] = listing
-        while self._names > _MOST_NAMES and len(self._listings) > 1:
-            _, oldest = self._listings.popitem(last=False)
-            self._names -= _count(oldest)
+            self._listings[address] = error
+        if len(self._listings) > _MOST_FOLDERS:
+            self._listings.popitem(last=False)
 
     def _size(self, path: Any) -> int | None:
         address = str(path).rstrip("/")
@@ -187,13 +167,9 @@ class ListingCache:
             if address == self.root:
                 self.listing(path)
                 return FOLDER
-            return self.listing(path.parent).size(path.name) if address.startswith(f"{self.root}/") else None
+            return self.listing(path.parent).get(path.name) if address.startswith(f"{self.root}/") else None
         except (FileNotFoundError, NotADirectoryError):
             return None
-
-
-def _count(listing: Listing | OSError | None) -> int:
-    return len(listing.names) if isinstance(listing, Listing) else 0
 
 
 _CACHE: ContextVar[ListingCache | None] = ContextVar("listings", default=None)

@@ -191,7 +191,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             FileNotFoundError, NotADirectoryError: there is no such folder, or it is a file.
         """
         cache = listings.current_cache()
-        return (listings.list_folder(self) if cache is None else cache.listing(self)).names
+        return list(listings.list_folder(self) if cache is None else cache.listing(self))
 
     def iterdir(self) -> Iterator[StorePath]:
         """Yield the files and folders in a folder, sorted; none if there is no such folder."""

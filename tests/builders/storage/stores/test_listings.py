@@ -3,7 +3,6 @@ import pytest
 from builders.errors import BuildError
 from builders.storage.paths import as_path, store_of
 from builders.storage.stores import listings
-from builders.storage.stores.listings import Listing
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def test_no_listing_outlives_its_look(root, store):
 
 
 def test_listings_are_given_back_beyond_a_number_of_names(root, monkeypatch, proxy):
-    monkeypatch.setattr(listings, "_MOST_NAMES", 4)
+    monkeypatch.setattr(listings, "_MOST_FOLDERS", 2)
     with store_of(root).cached_listings(root):
         for _ in range(3):
             assert (root / "b/c/3.jpg").is_file()
@@ -95,12 +94,12 @@ def test_sizes_come_from_listings_but_those_of_a_few_files(root, store, proxy):
 
 def test_a_name_that_is_a_file_and_a_folder_is_a_folder(root, store):
     store.put(root.path.partition("/")[0], {"copy/b": b"also a file"})
-    assert listings.list_folder(root) == Listing(["a.txt", "b", "empty"], [3, listings.FOLDER, listings.FOLDER])
+    assert listings.list_folder(root) == {"a.txt": 3, "b": listings.FOLDER, "empty": listings.FOLDER}
 
 
 def test_folders_are_listed_ahead_in_their_order(root, proxy):
     folders = [root, root / "b", root / "no", root / "b/c", root / "a.txt"]
-    names = [listing.names for listing in listings.list_ahead(folders, missing=True)]
+    names = [list(listing) for listing in listings.list_ahead(folders, missing=True)]
     assert names == [["a.txt", "b", "empty"], ["1.jpg", "2.jpg", "c"], [], ["3.jpg"], []]
     with pytest.raises(FileNotFoundError):
         list(listings.list_ahead(folders))
