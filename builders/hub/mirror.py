@@ -37,11 +37,8 @@ class MirrorFiles:
     """The files of a mirror that a build needs.
 
     Args:
-        place: where they are.
         commit: the commit that the place named when it was looked up.
         home: the repository's folder in the cache.
-        files: all files that are needed.
-        missing: those that the cache lacks.
     """
 
     place: HubPlace
@@ -67,13 +64,6 @@ class MirrorFiles:
 
 def mirror_files(source: Source, place: HubPlace, partitions: Sequence[str], cache: Path, log: Log) -> MirrorFiles:
     """Return the files of a mirror that hold some partitions of a source.
-
-    Args:
-        source: the declaration.
-        place: the place that the user gave.
-        partitions: names of the partitions.
-        cache: the folder that holds what was downloaded.
-        log: prints every wait.
 
     Raises:
         BuildError: the source has no reader of Parquet files, there is no such place, or it lacks a partition.
@@ -105,12 +95,6 @@ def mirror_files(source: Source, place: HubPlace, partitions: Sequence[str], cac
 
 def download_mirror(source: Source, files: MirrorFiles, log: Log, *, quiet: bool = False) -> Path:
     """Download what the cache lacks, and return the folder for the source's reader.
-
-    Args:
-        source: the declaration.
-        files: the files that the build needs.
-        log: prints progress lines and every wait.
-        quiet: draw no bar.
 
     Raises:
         BuildError: the Hub refuses, the connection fails for good, or the disk is full.

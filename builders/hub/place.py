@@ -64,10 +64,6 @@ def parse_place(text: str) -> HubPlace:
 def folder_or_repository(text: str, revision: str | None) -> Path | str:
     """Return the path of a folder that exists, or of an address, or else the name of a repository.
 
-    Args:
-        text: DIR, an address in a store, or ORG/NAME, as the user wrote it.
-        revision: the revision that the user asks for, which only a repository has.
-
     Raises:
         BuildError: there is no such folder, and the text is, or looks like, a path; or a store cannot be used.
     """

@@ -102,10 +102,6 @@ def addition(path: str, local: Path, sha256: str = "") -> CommitOperationAdd:
 class Repository:
     """A dataset repository.
 
-    Args:
-        name: ORG/NAME.
-        log: prints every wait and the Hub's warnings.
-
     Raises:
         BuildError: the client's token is malformed.
     """

@@ -55,12 +55,9 @@ class ChecksumError(Exception):
 def with_retries(doing: str, call: Callable[[], T], log: Log, *, unreached: str = "") -> T:
     """Call until it succeeds, fails permanently, or has failed too often.
 
-    Args:
-        doing: the attempted action, to follow "Cannot".
-        call: one request to the Hub, which may be repeated.
-        log: prints every wait.
-        unreached: advice for a first request, after which nobody waits if no connection can be opened: the name may
-            be a mistyped path.
+    `doing`: the attempted action, to follow "Cannot".
+    `unreached`: advice for a first request, after which nobody waits if no connection can be opened: the name may
+    be a mistyped path.
 
     Raises:
         BuildError: the error is permanent, or there were too many, or the answer is malformed.

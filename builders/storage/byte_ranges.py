@@ -113,11 +113,8 @@ class Reader:
     ) -> None:
         """Fill rows of an array, each from its own offset in one file.
 
-        Args:
-            target: shape (n, bytes of a row), each row contiguous.
-            numbers: the rows to fill.
-            path: the file.
-            offsets: byte offset of each of these rows.
+        `target`: shape (n, bytes of a row), each row contiguous.
+        `offsets`: byte offset of each of these rows.
         """
         ranges = self._ranges_of(path)
         for number, offset in zip(numbers, offsets, strict=True):

@@ -52,9 +52,6 @@ def _store(is_local: bool) -> Store:
 def as_path(text: str | Path) -> Path:
     """Return the path that a text names, on this machine or in a store.
 
-    Args:
-        text: a path, or an address `PROTOCOL://BUCKET/PREFIX`.
-
     Raises:
         BuildError: an address is of no store, has credentials in it, has a part that is empty, `.` or `..`, or takes
             a package that is not installed.
@@ -99,11 +96,7 @@ def _check_address(protocol: str, location: str) -> None:
 
 
 class PathType(click.ParamType[Any]):
-    """A flag's value that is a path.
-
-    Args:
-        remote: whether it may be an address.
-    """
+    """A flag's value that is a path."""
 
     name = "path"
 

@@ -33,10 +33,6 @@ from unknown_detection.durable import make_folder, replacing
 def file_lock(path: Path, busy: str) -> Iterator[None]:
     """Hold a lock file while the block runs. The operating system drops it with the process, also on SIGKILL.
 
-    Args:
-        path: the lock file, which is created if it does not exist.
-        busy: the message if another process holds it.
-
     Raises:
         BuildError: another process holds it.
     """

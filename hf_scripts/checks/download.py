@@ -42,12 +42,9 @@ class Downloaded:
 def downloaded(name: str, revision: str, keep: Path | None, splits: Sequence[str], log: Log) -> Iterator[Downloaded]:
     """Download a release into a new folder, without using the local cache.
 
-    Args:
-        name: ORG/NAME.
-        revision: a branch, tag or commit. It is resolved once, and all files are of that commit.
-        keep: a new or empty folder for the files; without it they are deleted when the block ends.
-        splits: values of `--splits`: the splits whose images are downloaded.
-        log: prints the source and size of the download, and every wait.
+    `revision`: a branch, tag or commit. It is resolved once, and all files are of that commit.
+    `keep`: a new or empty folder for the files; without it they are deleted when the block ends.
+    `splits`: values of `--splits`: the splits whose images are downloaded.
 
     Raises:
         BuildError: there is no such release, or not enough disk space.

@@ -49,11 +49,8 @@ def compared_by(manifest: Manifest) -> dict[str, frozenset[By]]:
 def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decoded]) -> tuple[Problems, list[str]]:
     """Compare the table of duplicates with the rows. All indexes must be readable.
 
-    Args:
-        root: the release.
-        manifest: its manifest.
-        decoded: the decoded images of splits that were compared by pixels or similarity. Such a comparison is only
-            repeated where the images of both splits are given.
+    `decoded`: the decoded images of splits that were compared by pixels or similarity. Such a comparison is only
+    repeated where the images of both splits are given.
 
     Returns:
         The problems, and notes: the numbers of pairs, and the splits that were not compared.

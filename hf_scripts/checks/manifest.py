@@ -30,14 +30,6 @@ _NOT_RELEASED = (".cache", ".git", ".gitattributes", ".state")
 def load_manifest(root: Path, problems: Problems, name: str = "") -> Manifest | None:
     """Read the manifest of a release; an invalid one is added to `problems`.
 
-    Args:
-        root: the release folder.
-        problems: collects the reason if the manifest is invalid.
-        name: name of the release in messages, for a folder of downloads.
-
-    Returns:
-        The manifest, or None if it is invalid.
-
     Raises:
         BuildError: the folder has no manifest, or one of a format that this version does not know.
     """
@@ -119,12 +111,7 @@ def _table_paths(manifest: Manifest) -> Iterator[tuple[str, str, str]]:
 
 
 def check_tree(tree: Mapping[str, RemoteFile], manifest: Manifest) -> Problems:
-    """Check that a repository holds the files that its manifest lists, and no others.
-
-    Args:
-        tree: the files of a commit by path, without the one that the Hub adds itself.
-        manifest: the commit's manifest.
-    """
+    """Check that a repository holds the files that its manifest lists, and no others."""
     problems = Problems()
     files = {file.path: file for file in manifest.files_and_card()}
     for _, file in sorted(files.items()):

@@ -27,19 +27,15 @@ class Problems:
     def add(self, kind: str, sentence: str) -> None:
         """Add one problem.
 
-        Args:
-            kind: the kind that it is counted under.
-            sentence: the message: the place, a colon, and what is wrong there.
+        `sentence`: the message: the place, a colon, and what is wrong there.
         """
         self._extend(kind, [sentence], 1)
 
     def add_rows(self, kind: str, wrong: pa.ChunkedArray | pa.Array, sentence: Callable[[int], str]) -> None:
         """Add one problem for each marked row.
 
-        Args:
-            kind: the kind that they are counted under.
-            wrong: one boolean per row; null counts as true.
-            sentence: gives the message for a row's number in `wrong`.
+        `wrong`: one boolean per row; null counts as true.
+        `sentence`: gives the message for a row's number in `wrong`.
         """
         rows = np.flatnonzero(wrong.fill_null(True).to_numpy(zero_copy_only=False))
         if len(rows):

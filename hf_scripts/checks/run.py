@@ -48,13 +48,10 @@ def verify_folder(
 ) -> Verified:
     """Check a release folder against its manifest.
 
-    Args:
-        root: the folder.
-        requested: values of `--splits`: the splits whose images are read. Indexes, tables and the card always are.
-        problems: those that are known already.
-        name: what messages call the release.
-        decode: decode every image; otherwise only bytes are compared.
-        workers: number of processes.
+    `requested`: values of `--splits`: the splits whose images are read. Indexes, tables and the card always are.
+    `problems`: those that are known already.
+    `name`: what messages call the release.
+    `decode`: decode every image; otherwise only bytes are compared.
 
     Raises:
         BuildError: there is no release or no such split, or a build is writing to the folder.

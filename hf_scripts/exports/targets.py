@@ -43,8 +43,6 @@ class Target:
         out: the export's folder; files outside of it are refused. None for a dry run, which only counts.
 
     Attributes:
-        files: files so far.
-        bytes: their bytes.
         streamed: sizes of the files written in pieces, by path.
     """
 

@@ -72,11 +72,8 @@ class Publication:
     """A release to publish, its version, and the options of `push`.
 
     Attributes:
-        repository: where it is published.
-        folder: the release folder.
         manifest: the part of its manifest to publish.
         scratch: an empty folder for temporary files.
-        log: prints what will be done and what was done.
     """
 
     repository: Repository

@@ -256,12 +256,8 @@ def write_version(
 ) -> None:
     """Write the files of a new version: changelog, table of changes, card and manifest.
 
-    Args:
-        merged: the merged release; sets `version`, `previous`, `repository`, `changelog` and the card of its manifest.
-        repository: ORG/NAME.
-        version: the version to publish.
-        last: the highest published version and its release; None before the first.
-        changes: the differences between the two.
+    `merged`: the merged release; sets `version`, `previous`, `repository`, `changelog` and the card of its manifest.
+    `last`: the highest published version and its release; None before the first.
     """
     layout = Layout(merged.root)
     old, before, tables = EMPTY, "", []

@@ -63,10 +63,6 @@ class ChangedMeanwhileError(BuildError):
 def store_errors(doing: str, address: object) -> Iterator[None]:
     """Turn what a store's client raises into a `BuildError`, but for a file that is not there.
 
-    Args:
-        doing: the attempted action, as it follows "Cannot" and stands before the address.
-        address: the path.
-
     Raises:
         FileNotFoundError: there is no such file, though there is its bucket.
         BuildError: anything else.

@@ -123,9 +123,6 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
     def require_access(self, *, writing: bool = False) -> None:
         """Request the bucket, so that a wrong address or wrong credentials are reported before any work is done.
 
-        Args:
-            writing: whether to write a file and remove it again, too.
-
         Raises:
             BuildError: there is no such bucket, the store refuses the credentials, or it cannot be reached.
         """
@@ -269,12 +266,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         return io.BufferedReader(self.open_ranges(read_ahead=0), READ_WHOLE)
 
     def write(self, data: bytes, **condition: Any) -> None:
-        """Write a file in one request, which may have 5 GB.
-
-        Args:
-            data: its bytes.
-            condition: further arguments of the store's client, which raises its own exception if it refuses them.
-        """
+        """Write a file in one request, which may have 5 GB."""
         if self.protocol not in _OBJECTS:
             self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
         elif self.protocol in ("s3", "s3a"):
