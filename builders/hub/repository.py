@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
 import huggingface_hub
@@ -242,11 +242,8 @@ class Repository:
         files = self._ask(f"list the files of {self.name}", ask)
         return {file.path: file for file in files if file.path != GITATTRIBUTES}
 
-    def fetch(self, file: RemoteFile, commit: str, into: Path, bar: Any = None) -> Path:
-        """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest.
-
-        `bar` is a class like tqdm, whose `update` is called with the number of bytes that have come.
-        """
+    def fetch(self, file: RemoteFile, commit: str, into: Path) -> Path:
+        """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest."""
         inside(into, file.path)  # the client would follow `..` in a path of the commit
 
         def ask() -> Path:
@@ -259,7 +256,6 @@ class Repository:
                     local_dir=into,
                     # Else the client would copy a file of the shared cache, which need not match the Hub's.
                     cache_dir=into / ".cache" / "none",
-                    tqdm_class=bar,
                 )
             )
             # The client only compares sizes.

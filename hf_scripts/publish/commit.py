@@ -25,13 +25,10 @@ from hf_scripts.checks.problems import Problems
 from hf_scripts.publish.licences import check_declared, check_demo, check_licences, with_declared_licences
 from hf_scripts.publish.merged_release import (
     MergedRelease,
-    Snapshot,
     changes_since,
     check_together,
     damaged_folder,
-    damaged_repository,
     merge_with_published,
-    snapshot,
     write_version,
 )
 from hf_scripts.publish.remote import (
@@ -42,6 +39,7 @@ from hf_scripts.publish.remote import (
     read_back,
     validate_on_hub,
 )
+from hf_scripts.publish.snapshot import Snapshot, damaged_repository, snapshot
 from hf_scripts.publish.versions import Changes, Version, check_version, compare_manifests, latest
 from unknown_detection.terminal.progress import bar
 from unknown_detection.words import quantity

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,11 +17,10 @@ from builders.card import card
 from builders.card.metadata import croissant_text
 from builders.duplicates.table import complete, origin, table_entry, write_duplicates
 from builders.errors import BuildError
-from builders.hub.repository import RemoteFile, Repository
 from builders.release.duplicates import read_pairs
 from builders.release.entries import EMPTY, ConfigEntry, Manifest
 from builders.release.layout import CARD, CHANGELOG, CROISSANT, Layout
-from builders.release.manifest import file_entry, read_manifest
+from builders.release.manifest import file_entry
 from builders.release.split_entries import FileEntry
 from builders.release.tables import read_excluded, write_excluded
 from builders.storage.files import write_text
@@ -31,66 +30,8 @@ from hf_scripts.checks.problems import Problems
 from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
 from hf_scripts.publish.merge import merge, part_keys
+from hf_scripts.publish.snapshot import Snapshot
 from hf_scripts.publish.versions import Changes, Version, compare_manifests
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A published release at one commit; `root` is the folder for downloaded files."""
-
-    repository: Repository
-    commit: str
-    manifest: Manifest
-    tree: Mapping[str, RemoteFile]
-    root: Path
-
-    def fetch(self, path: str) -> Path:
-        """Return the local path of a file, which is downloaded at the first call.
-
-        Raises:
-            BuildError: the commit has no such file, or one that does not match the manifest.
-        """
-        if path not in self.tree:
-            raise BuildError(
-                f"{self.repository.name} at {self.commit[:12]} lacks {path}, which its manifest.json lists. Restore "
-                "it there, or push to another repository."
-            )
-        local = self.root / path
-        if not local.exists():
-            self.repository.fetch(self.tree[path], self.commit, self.root)
-            files = {file.path: file for file in self.manifest.files()}
-            # The client checks the file against the commit, which need not match the manifest.
-            problems = check_manifest.check_file(self.root, files[path]) if path in files else Problems()
-            if problems.total():
-                raise damaged_repository(self, problems)
-        return local
-
-
-def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
-    """Read the manifest of a published release; an empty repository is a release without splits.
-
-    Raises:
-        BuildError: the repository has files but no manifest, or one that this version cannot read.
-    """
-    tree = repository.tree(commit)
-    if set(tree) <= {CARD}:
-        return Snapshot(repository, commit, EMPTY, tree, root)
-    where = f"{repository.name} at {commit[:12]}"
-    if "manifest.json" not in tree:
-        raise BuildError(
-            f"{where} is neither empty nor a release: it has {min(set(tree) - {CARD})} and no manifest.json. Push to "
-            "another repository."
-        )
-    repository.fetch(tree["manifest.json"], commit, root)
-    return Snapshot(repository, commit, read_manifest(root, where), tree, root)
-
-
-def damaged_repository(base: Snapshot, problems: Problems) -> BuildError:
-    """Return the error for a damaged release in a repository, with its first problem."""
-    return BuildError(
-        f"The release in {base.repository.name} at {base.commit[:12]} is damaged: {problems.first()}. Repair the "
-        "repository, or push to another."
-    )
 
 
 def damaged_folder(folder: Path, problems: Problems) -> BuildError:
