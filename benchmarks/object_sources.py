@@ -93,12 +93,11 @@ def _store(latency: float) -> Iterator[Synchronized[int]]:
         moto.wait()
 
 
-def _write(images: int) -> tuple[list[Read], list[Read], dict[str, str]]:
-    """Write the images as files and as a tar; returns the reads of each in a random order, and the tar's version."""
+def _write(images: int) -> tuple[list[Read], list[Read]]:
+    """Write the images as files and as a tar; returns the reads of each in a random order."""
     from builders.sources.readers.tars import members
     from builders.storage.paths import as_path
     from builders.storage.stores.path import filesystem_of
-    from builders.storage.stores.versions import current_version
 
     root = f"s3://{_BUCKET}/copy"
     fs = filesystem_of(root)
@@ -119,7 +118,7 @@ def _write(images: int) -> tuple[list[Read], list[Read], dict[str, str]]:
     inside = [(str(tar), member.start, member.size) for member in members(tar)]
     draw.shuffle(alone)
     draw.shuffle(inside)
-    return alone, inside, {str(tar): current_version(tar)}  # type: ignore[arg-type]
+    return alone, inside
 
 
 def _measure(name: str, count: Synchronized[int], images: int, work: Callable[[], object]) -> float:
@@ -148,10 +147,10 @@ def main() -> None:
     from builders.storage.paths import as_path
 
     with _store(args.latency) as count:
-        alone, inside, versions = _write(args.images)
+        alone, inside = _write(args.images)
 
         def read(reads: list[Read], *, announced: bool) -> None:
-            with Reader(versions if announced else {}) as reader:
+            with Reader() as reader:
                 if announced:
                     reader.expect(reads)
                 for path, offset, size in reads:

@@ -33,8 +33,6 @@ def command(folder: Path, check: bool) -> int:
         manifest = read_manifest(folder)
         rendered = {layout.card: card.card_text(manifest), layout.croissant: croissant_text(manifest)}
         outdated = [line for path, text in rendered.items() if (line := _outdated(path, text))]
-        if manifest.croissant is None:
-            outdated.append(f"{layout.manifest} does not list {layout.croissant.name}")
         if not outdated:
             click.echo(f"{layout.card} and {layout.croissant.name} are up to date")
             return 0

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -19,26 +19,19 @@ from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.release.openood_tree import LISTS
 from builders.release.split_entries import SplitEntry
-from builders.storage.files import write_text
+from builders.storage.files import TEMPORARY, write_text
 from builders.storage.paths import LOCAL, PathType
 from hf_scripts.exports import readme
 from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, SplitOutput
 from hf_scripts.exports.rows import ImageRow, check_identity, read_image_rows
-from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, export_lock, remove_temporary_files
+from hf_scripts.exports.state import ExportedSplit, ExportState, export_lock
 from hf_scripts.exports.targets import Target
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 from unknown_detection.terminal.progress import bar
 from unknown_detection.words import quantity
 
-Progress = Callable[[int], object]
-"""Called with the number of images processed since the last call."""
-
-
-class SplitResult(NamedTuple):
-    """A split of an export, and its state: `written`, `already there` or `to be written`."""
-
-    split: ExportedSplit
-    state: str
+Results = dict[str, tuple[ExportedSplit, str]]
+"""The splits of an export, each with its state: `written`, `already there` or `to be written`."""
 
 
 @dataclass(frozen=True)
@@ -55,44 +48,42 @@ class Export:
     format: str
     shard_bytes: int = SHARD_BYTES
 
-    @property
-    def settings(self) -> Settings:
-        """The settings that all files depend on."""
-        return {"format": self.format} | ({"shard-bytes": self.shard_bytes} if self.format == "webdataset" else {})
-
-    def run(self, progress: Progress, *, dry_run: bool) -> dict[str, SplitResult]:
+    def run(self, progress: Callable[[int], object], *, dry_run: bool) -> Results:
         """Write the splits that are not written yet, or with `dry_run` count the files and bytes that they would take.
+
+        `progress` is called with the number of images processed since the last call.
 
         Raises:
             BuildError: the folder has other content, or the release is damaged.
         """
         self._state()  # raises before a folder is created
-        results: dict[str, SplitResult] = {}
+        results: Results = {}
         with contextlib.nullcontext() if dry_run else export_lock(self.out):
             state = self._state()
             if not dry_run and not all(map(state.finished, self.splits)):
-                remove_temporary_files(self.out)
+                for leftover in sorted(self.out.rglob(f".*{TEMPORARY}")):  # of killed runs
+                    leftover.unlink()
             for key, split in self.splits.items():
                 if state.finished(key):
                     progress(split.rows)
-                    results[key] = SplitResult(state.splits[key], "already there")
+                    results[key] = state.splits[key], "already there"
                 elif dry_run:
-                    results[key] = SplitResult(self._write(key, Target(None), progress), "to be written")
+                    results[key] = self._write(key, Target(None), progress), "to be written"
                 else:
-                    state.begin(key, split.digest)
-                    state.finish(key, self._write(key, Target(self.out), progress))
-                    results[key] = SplitResult(state.splits[key], "written")
+                    state.record(key, ExportedSplit(digest=split.digest))
+                    state.record(key, self._write(key, Target(self.out), progress))
+                    results[key] = state.splits[key], "written"
                 if not dry_run:
                     self._write_readme(state)
         return results
 
     def _state(self) -> ExportState:
-        state = ExportState(self.out, self.settings)
-        digests = {key: split.digest for key, _, split in self.manifest.splits()}
-        state.check_release(self.root, digests)
+        shards = {"shard-bytes": self.shard_bytes} if self.format == "webdataset" else {}
+        state = ExportState(self.out, {"format": self.format, **shards})
+        state.check_release(self.root, {key: split.digest for key, _, split in self.manifest.splits()})
         return state
 
-    def _write(self, key: str, target: Target, progress: Progress) -> ExportedSplit:
+    def _write(self, key: str, target: Target, progress: Callable[[int], object]) -> ExportedSplit:
         split = self.splits[key]
         config, _, name = key.partition("/")
         check_identity(self.root, key, self.manifest.configs[config], split)
@@ -147,39 +138,28 @@ def _selected_splits(
     return selected
 
 
-def _table(results: Mapping[str, SplitResult]) -> list[str]:
-    lines = [["split", "rows", "files", "bytes", "state"]]
-    for key, (split, state) in results.items():
-        lines.append([key, f"{split.rows:,}", f"{split.files:,}", f"{split.size:,}", state])
-    return aligned_lines(lines)
-
-
-def _totals(results: Mapping[str, SplitResult]) -> dict[str, int]:
-    splits = [split for split, _ in results.values()]
-    return {
-        "rows": sum(split.rows for split in splits),
-        "files": sum(split.files for split in splits),
-        "bytes": sum(split.size for split in splits),
-    }
-
-
-def _summary(job: Export, results: Mapping[str, SplitResult], *, dry_run: bool) -> str:
-    rows, files, size = _totals(results).values()
-    counts = ((len(results), "split"), (rows, "row"), (files, "file"), (size, "byte"))
-    contents = f"{', '.join(quantity(*count) for count in counts)} as {job.format}"
-    if dry_run:
-        return f"dry run: nothing was written; {job.out} would have {contents}"
-    return f"{job.out} has {contents}; its {readme.NAME} explains their sources and how to read them"
-
-
-def _document(job: Export, results: Mapping[str, SplitResult], notes: Sequence[str]) -> dict[str, Any]:
-    """Return what `--json` prints of a dry run."""
+def _document(job: Export, results: Results, notes: Sequence[str]) -> dict[str, Any]:
+    """Return what `--json` prints of a dry run; the text has the same numbers."""
     splits = [
         {"split": key, "rows": split.rows, "files": split.files, "bytes": split.size, "state": state}
         for key, (split, state) in results.items()
     ]
+    totals = {name: sum(split[name] for split in splits) for name in ("rows", "files", "bytes")}  # type: ignore[misc]
     paths = {"release": str(job.root), "out": str(job.out), "format": job.format}
-    return {**paths, **_totals(results), "splits": splits, "notes": list(notes)}
+    return {**paths, **totals, "splits": splits, "notes": list(notes)}
+
+
+def _lines(document: Mapping[str, Any], *, dry_run: bool) -> Iterator[str]:
+    table = [["split", "rows", "files", "bytes", "state"]]
+    for split in document["splits"]:
+        table.append([split["split"], *(f"{split[name]:,}" for name in table[0][1:4]), split["state"]])
+    yield from (*aligned_lines(table), "", *(f"note: {note}" for note in document["notes"]))
+    counts = [(len(document["splits"]), "split"), *((document[f"{name}s"], name) for name in ("row", "file", "byte"))]
+    contents = f"{', '.join(quantity(*count) for count in counts)} as {document['format']}"
+    if dry_run:
+        yield f"dry run: nothing was written; {document['out']} would have {contents}"
+    else:
+        yield f"{document['out']} has {contents}; its {readme.NAME} explains their sources and how to read them"
 
 
 @helpful(
@@ -252,13 +232,11 @@ def command(
             results = job.run(shown.update, dry_run=dry_run)
     mixed = readme.mixed({key: split for key, (split, _) in results.items()}) if chosen_format == "webdataset" else ()
     notes = [f"images of several formats in {text}; {readme.NAME} says how `datasets` reads them" for text in mixed]
+    document = _document(job, results, notes)
     if as_json:
-        print_document("export", _document(job, results, notes))
-        return
-    click.echo("\n".join([*_table(results), ""]))
-    for note in notes:
-        click.echo(f"note: {note}")
-    click.echo(_summary(job, results, dry_run=dry_run))
+        print_document("export", document)
+    else:
+        click.echo("\n".join(_lines(document, dry_run=dry_run)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,18 +20,18 @@ from builders.commands.summary import loading_line
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.processes import without_pandas
 from builders.hub.client import hub_settings
-from builders.hub.repo_id import folder_or_repository
+from builders.hub.place import folder_or_repository
 from builders.hub.repository import Repository
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Bring, Published
 from builders.pipeline.run import write_release
-from builders.release.digests import file_sha256
 from builders.release.manifest import read_manifest
 from builders.release.split_entries import FileEntry
 from builders.sources.base import Source
 from builders.sources.titles import TITLES
 from builders.storage.paths import PathType, store_of
 from builders.storage.scratch import scratch_folder
+from hf_scripts.publish.snapshot import snapshot
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 from unknown_detection.terminal.progress import TerminalMeter
 
@@ -97,25 +97,17 @@ def _published(
         )
     with scratch_folder("materialize") as into, hub_settings():
         repository = Repository(target, meter.note)
-        commit = repository.commit_at(revision)
-        _fetch(repository, commit, ["manifest.json"], into)
+        release = snapshot(repository, repository.commit_at(revision), into)
 
         def fetch(file: FileEntry, to: Path) -> None:
-            _fetch(repository, commit, [file.path], into)
-            shutil.move(into / file.path, to)
+            shutil.move(release.fetch(file.path), to)
 
         configs = _configs(into, requested, f"{target} at {revision}", fetch)
-        listed = [published.entry.excluded for published in configs]
-        listed += [split.index for published in configs for split in published.splits.values()]
-        listed += [table.file] if (table := configs[0].manifest.duplicates) is not None else []
-        listed = list(dict.fromkeys(listed))
-        _fetch(repository, commit, [file.path for file in listed], into)
-        for file in listed:
-            if file_sha256(into / file.path) != file.sha256:
-                raise BuildError(
-                    f"The release {target} at {revision} is damaged: {file.path} does not have the digest in its "
-                    "manifest. Give another --revision, and tell its publisher."
-                )
+        for published in configs:
+            for file in (published.entry.excluded, *(split.index for split in published.splits.values())):
+                release.fetch(file.path)
+        if (table := release.manifest.duplicates) is not None:
+            release.fetch(table.path)
         yield configs
 
 
@@ -128,14 +120,6 @@ def _configs(root: Path, requested: Sequence[str], name: str, fetch: Bring | Non
         config, _, split = key.partition("/")
         splits.setdefault(config, set()).add(split)
     return [Published(root, config, shown, fetch, frozenset(names)) for config, names in splits.items()]
-
-
-def _fetch(repository: Repository, commit: str, paths: Sequence[str], into: Path) -> None:
-    tree = repository.tree(commit)
-    for path in paths:
-        if path not in tree:
-            raise BuildError(f"{repository.name} is not a release: it has no {path}. Give another repository.")
-        repository.fetch(tree[path], commit, into)
 
 
 def _roots(configs: Sequence[Published], flags: BuildFlags, meter: TerminalMeter) -> dict[str, Path]:

@@ -13,17 +13,16 @@ from builders.cli.console import check_json, exit_code, json_option, print_docum
 from builders.cli.split_choice import splits_option
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
-from builders.hub.repo_id import is_repository
-from builders.release.entries import Manifest
+from builders.hub.place import is_repository
 from builders.release.manifest import read_manifest
 from builders.storage.paths import LOCAL
 from builders.storage.scratch import scratch_folder
-from hf_scripts import verify
-from hf_scripts.checks.verified import Scope
+from hf_scripts.checks.problems import Problems
+from hf_scripts.checks.run import verify_folder
 from hf_scripts.publish.merge import chosen_part, without_images
 from hf_scripts.publish.versions import requested_version
 from unknown_detection.help import ESSENTIALS, helpful
-from unknown_detection.terminal.progress import bar, log, result
+from unknown_detection.terminal.progress import log, result
 
 
 @helpful(
@@ -101,7 +100,7 @@ def command(
     # Imported here because huggingface_hub takes half a second, for which --help should not wait.
     from builders.hub.client import hub_settings
     from builders.hub.repository import Repository
-    from hf_scripts.publish.commit import PublishRequest, publish
+    from hf_scripts.publish.commit import Publication
 
     check_json(as_json=as_json, dry_run=dry_run)
     version = requested_version(tag)
@@ -110,30 +109,37 @@ def command(
     manifest = read_manifest(folder)
     chosen = chosen_part(manifest, splits, str(folder))
     part = without_images(chosen) if index_only else chosen
-    request = PublishRequest(folder, part, version, private, allow_demo, max_files, dry_run, allow_moved_tags)
 
     def check_folder() -> None:
-        _check_folder(folder, manifest, decode=check == "decode", workers=workers)
+        _check_folder(folder, decode=check == "decode", workers=workers)
 
     with scratch_folder("push") as scratch, hub_settings():
-        report = log if as_json else result
-        publishing = publish(Repository(repo, log), request, check_folder, scratch, report)
+        document = Publication(
+            repository=Repository(repo, log),
+            folder=folder,
+            manifest=part,
+            version=version,
+            private=private,
+            allow_demo=allow_demo,
+            allow_moved_tags=allow_moved_tags,
+            max_files=max_files,
+            dry_run=dry_run,
+            scratch=scratch,
+            log=log if as_json else result,
+        ).run(check_folder)
     if as_json:
-        print_document("push", publishing.document())
-    elif publishing.tagged:
+        print_document("push", document)
+    elif not dry_run or document["published_already"]:
         config = front_matter(part)["configs"][0]
         split = config["data_files"][0]["split"]
         click.echo(f'load_dataset("{repo}", "{config["config_name"]}", split="{split}", revision="{tag}")')
     return 0
 
 
-def _check_folder(folder: Path, manifest: Manifest, *, decode: bool, workers: int) -> None:
+def _check_folder(folder: Path, *, decode: bool, workers: int) -> None:
     from hf_scripts.publish.merged_release import damaged_folder
 
-    scope = Scope.of(manifest, decode=decode)
-    size = sum(file.size for file in manifest.files())
-    with bar(size, "checking", unit="B") as shown:
-        problems, _ = verify.verify(folder, manifest, scope, workers=workers, advance=shown.update)
+    problems = verify_folder(folder, (), Problems(), name=folder, decode=decode, workers=workers).problems
     if problems.total():
         raise damaged_folder(folder, problems)
     click.echo(f"verified {folder}" + ("" if decode else "; no image was decoded (--check fast)"))

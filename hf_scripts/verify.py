@@ -3,205 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from builders.cli.console import exit_code, json_option, print_document
+from builders.cli.console import aligned_lines, exit_code, json_option, print_document
 from builders.cli.split_choice import splits_option
 from builders.errors import NAMED, BuildError, more
 from builders.executors.cores import usable_cores
-from builders.executors.local import LocalExecutor
-from builders.hub.repo_id import folder_or_repository
+from builders.hub.place import folder_or_repository
 from builders.release.entries import Manifest
-from builders.release.layout import Layout
-from builders.release.split_entries import FileEntry
-from builders.storage.parquet import read_row_count
-from builders.storage.paths import LOCAL, store_of
-from hf_scripts.checks import duplicates
-from hf_scripts.checks import manifest as check_manifest
-from hf_scripts.checks import release as check_release
-from hf_scripts.checks.card import check_card, check_croissant
-from hf_scripts.checks.images import Decoded, concatenate
+from builders.storage.paths import LOCAL
 from hf_scripts.checks.manifest import files_in
 from hf_scripts.checks.problems import Problems
-from hf_scripts.checks.rows import UNREADABLE, DataTask, FileTask, IndexTask, Outcome
-from hf_scripts.checks.sealed import SealedTask
-from hf_scripts.checks.values import split_facts
-from hf_scripts.checks.verified import Scope, Verified
+from hf_scripts.checks.run import Verified, verify_folder
 from unknown_detection.help import ESSENTIALS, helpful
-from unknown_detection.terminal.progress import bar, log
-from unknown_detection.words import quantity
-
-Advance = Callable[[int], object]
-"""Called with the bytes checked since the last call."""
-
-_WORKER_IMPORTS = ("builders.cli.console", "hf_scripts.checks.release", "hf_scripts.checks.rows", "numpy.ma")
-
-
-def verify(
-    root: Path, manifest: Manifest, scope: Scope, *, workers: int, advance: Advance
-) -> tuple[Problems, list[str]]:
-    """Check a release against its manifest.
-
-    Args:
-        root: the release folder.
-        manifest: its manifest, as `hf_scripts.checks.manifest.load_manifest` returns it.
-        scope: what is checked of it.
-        workers: number of processes.
-        advance: called with the bytes of every file that is checked.
-
-    Returns:
-        The problems, and notes on facts that are no problems.
-
-    Raises:
-        BuildError: a build is writing to the folder, or was when a problem was found.
-    """
-    _refuse_build_in_progress(root)
-    problems, notes = _verify(root, manifest, scope, workers=workers, advance=advance)
-    if problems.total():
-        _refuse_build_in_progress(root)  # one that began meanwhile
-    return problems, notes
-
-
-def _refuse_build_in_progress(root: Path) -> None:
-    if store_of(root).is_locked(Layout(root).lock):
-        raise BuildError(f"A build is writing to {root}. Wait until it ends, and run the same command again.")
-
-
-def _verify(
-    root: Path, manifest: Manifest, scope: Scope, *, workers: int, advance: Advance
-) -> tuple[Problems, list[str]]:
-    problems = check_manifest.check_strays(root, manifest)
-    tasks = _tasks(root, manifest, scope)
-    outcomes = _run(tasks, workers, advance)
-    for outcome in outcomes:
-        problems.merge(outcome.problems)
-    rows = {task.file.path: outcome.rows for task, outcome in zip(tasks, outcomes, strict=True)}
-    _check_counts(manifest, rows, problems)
-    problems.merge(check_release.check_excluded(root, manifest))
-    problems.merge(check_card(root, manifest))
-    problems.merge(check_croissant(root, manifest))
-    notes = _notes(manifest)
-    if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
-        problems.merge(check_release.check_ids(root, manifest))
-        pairs, more = duplicates.check_duplicates(root, manifest, _decoded(tasks, outcomes))
-        problems.merge(pairs)
-        notes += more
-    else:
-        notes.append("splits were not compared with each other, because an index is damaged")
-    return problems, notes
-
-
-def _tasks(root: Path, manifest: Manifest, scope: Scope) -> list[FileTask]:
-    """Return a task for each file; a file that two configs share is checked once."""
-    tasks: dict[str, FileTask] = {}
-    compared = duplicates.compared_by(manifest)
-    for key, config, entry in manifest.splits():
-        demo, by = manifest.benchmarks[config.benchmark].demo, compared.get(key, frozenset())
-        split = split_facts(key, config, entry, demo=demo, compared=by)
-        index = entry.index
-        values = not entry.data or key not in scope.splits
-        tasks.setdefault(index.path, IndexTask(root, index, split, entry, values=values))
-        if key not in scope.splits:
-            continue
-        for file, rows, first in _index_rows(root, index, entry.data):
-            tasks.setdefault(file.path, DataTask(root, file, split, rows, first, scope.decode))
-        for file, rows, first in _index_rows(root, index, entry.sealed):
-            tasks.setdefault(file.path, SealedTask(root, file, split, rows, first))
-    files = {file.path: file for file in files_in(manifest, scope.splits)}
-    return [tasks.get(path) or FileTask(root, file) for path, file in files.items()]
-
-
-def _index_rows(
-    root: Path, index: FileEntry, files: Sequence[FileEntry]
-) -> Iterator[tuple[FileEntry, str | None, int]]:
-    """Yield each file of a split, the path of its index, and the number of the file's first row there.
-
-    The path is None where that row is not known.
-    """
-    first: int | None = 0
-    for file in files:
-        compared = index.path if first is not None and (root / index.path).is_file() else None
-        yield file, compared, first or 0
-        rows = _rows(root / file.path)
-        # After an unreadable file, the position in the index is unknown.
-        first = None if first is None or rows is None else first + rows
-
-
-def _rows(path: Path) -> int | None:
-    if not path.is_file():
-        return None
-    try:
-        return read_row_count(path)
-    except UNREADABLE:
-        return None
-
-
-def _decoded(tasks: Sequence[FileTask], outcomes: Sequence[Outcome]) -> dict[str, Decoded]:
-    """Return the decoded images of splits that were compared by them, by `config/split`, in the order of the rows."""
-    parts: dict[str, list[Decoded]] = {}
-    for task, outcome in zip(tasks, outcomes, strict=True):
-        if isinstance(task, DataTask) and task.decode and task.split.compared:
-            parts.setdefault(task.split.key, []).append(outcome.decoded)
-    return {key: concatenate(shards) for key, shards in parts.items()}
-
-
-def _check_counts(manifest: Manifest, rows: Mapping[str, int | None], problems: Problems) -> None:
-    for key, _, split in manifest.splits():
-        for kind, entries in (("shards", split.data), ("index", [split.index]), ("sealed residuals", split.sealed)):
-            counts = [count for entry in entries if (count := rows.get(entry.path)) is not None]
-            # An unreadable file is reported by its task.
-            if entries and len(counts) == len(entries) and sum(counts) != split.rows:
-                wrong = f"its {kind} has" if kind == "index" else f"its {kind} have"
-                problems.add("row count", f"{key}: {wrong} {sum(counts):,} rows, not {split.rows:,}")
-
-
-def _run(tasks: Sequence[FileTask], workers: int, advance: Advance) -> list[Outcome]:
-    # The largest first, so that no worker is left alone with a large file.
-    order = sorted(range(len(tasks)), key=lambda number: -tasks[number].file.size)
-    count = max(1, min(workers, len(tasks)))
-    with LocalExecutor(count, preload=_WORKER_IMPORTS, resumes=False) as executor:
-        outcomes = executor.run([tasks[number] for number in order], lambda _, size: advance(size))
-    return [outcome for _, outcome in sorted(zip(order, outcomes, strict=True), key=lambda pair: pair[0])]
-
-
-def _notes(manifest: Manifest) -> list[str]:
-    notes = []
-    for name, benchmark in sorted(manifest.benchmarks.items()):
-        if benchmark.demo:
-            notes.append(f"{name} is built from demo sources and is not for results")
-        if benchmark.limit_per_class is not None:
-            notes.append(f"{name} is limited to {quantity(benchmark.limit_per_class, 'image')} of each class")
-    short: dict[str, list[str]] = {}
-    for key, _, split in manifest.splits():
-        for sentence in split.shortfalls:
-            short.setdefault(sentence, []).append(key)
-    notes += _grouped(
-        "sources are short in {} ways; the first (manifest.json has all)",
-        [f"{', '.join(keys)} not complete: {sentence}" for sentence, keys in short.items()],
-    )
-    splits = list(manifest.splits())
-    notes += _grouped(
-        "{} splits have other numbers of rows than complete sources give; the first",
-        [
-            f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}"
-            for key, _, split in splits
-            if split.rows != split.expected
-        ],
-    )
-    index_only = [key for key, _, split in splits if not split.data]
-    if index_only:
-        verb = "has" if len(index_only) == 1 else "have"
-        notes.append(f"{', '.join(index_only[:NAMED])}{more(index_only)} {verb} only an index here, no images")
-    return notes
-
-
-def _grouped(kind: str, lines: Sequence[str]) -> list[str]:
-    """Return notes of one kind as one line: their number and the first; a single note as it is."""
-    return [f"{kind.format(f'{len(lines):,}')}: {lines[0]}"] if len(lines) > 1 else list(lines)
+from unknown_detection.terminal.progress import log
+from unknown_detection.words import printable, quantity
 
 
 @helpful(
@@ -259,47 +79,115 @@ def command(
                 f"{release} is a folder here, to which --revision and --keep do not apply. Omit them, or run from "
                 "another folder to check the repository of that name."
             )
-        verified = _check(folder, str(folder), Problems(), splits, decode=decode, workers=workers)
-        return _print(verified, verified.document(release, None, None) if as_json else None)
-    # The client takes half a second to import.
-    from hf_scripts.checks.download import downloaded
-    from hf_scripts.publish.access import exposure_problems
-
-    def chosen(manifest: Manifest, name: str) -> Collection[str]:
-        return Scope.of(manifest, decode=decode, splits=splits, name=name).splits
-
-    click.echo(f"there is no folder {release}; looking for it on the Hub", err=True)
-    with downloaded(release, revision or "main", keep, log, chosen) as download:
-        download.problems.merge(exposure_problems(download.repository, revision or "main", download.commit))
-        verified = _check(download.root, download.name, download.problems, splits, decode=decode, workers=workers)
-        return _print(verified, verified.document(release, revision or "main", download.commit) if as_json else None)
-
-
-def _check(
-    folder: Path, name: str, problems: Problems, splits: Sequence[str], *, decode: bool, workers: int
-) -> Verified:
-    """Check a folder, which the result calls `name`; its problems follow the given ones."""
-    notes: list[str] = []
-    scope = None
-    _refuse_build_in_progress(folder)  # which may not have written a manifest yet
-    manifest = check_manifest.load_manifest(folder, problems)
-    if manifest is not None:
-        scope = Scope.of(manifest, decode=decode, splits=splits, name=name)
-        size = sum(file.size for file in files_in(manifest, scope.splits))
-        with bar(size, "checking", unit="B") as shown:
-            new_problems, notes = verify(folder, manifest, scope, workers=workers, advance=shown.update)
-        problems.merge(new_problems)
-    return Verified(name, manifest, scope, decode, problems, tuple(notes))
-
-
-def _print(verified: Verified, document: Mapping[str, Any] | None) -> int:
-    """Print the result, or the JSON document if there is one, and return the exit code."""
-    if document is not None:
-        print_document("verify", document)
+        found = verify_folder(folder, splits, Problems(), name=folder, decode=decode, workers=workers)
+        name, commit = str(folder), None
     else:
-        for line in verified.lines():
-            click.echo(line)
-    return 1 if verified.problems.total() else 0
+        # The client takes half a second to import.
+        from hf_scripts.checks.download import downloaded
+        from hf_scripts.publish.remote import exposed_images
+
+        click.echo(f"there is no folder {release}; looking for it on the Hub", err=True)
+        revision = revision or "main"
+        with downloaded(release, revision, keep, splits, log) as download:
+            name, commit = download.name, download.commit
+            repository = download.repository
+            revisions = {revision: commit, **repository.tags()}
+            for sentence in exposed_images(repository, repository.info(), revisions).values():
+                download.problems.add("licence", sentence)
+            found = verify_folder(download.root, splits, download.problems, name=name, decode=decode, workers=workers)
+    if as_json:
+        origin = {"release": release, "revision": revision, "commit": commit}
+        print_document("verify", origin | _document(found, check))
+    else:
+        click.echo("\n".join(_lines(found, name, decode=decode)))
+    return 1 if found.problems.total() else 0
+
+
+def _splits(found: Verified) -> list[dict[str, Any]]:
+    """Return the checked splits, as `--json` has them."""
+    return [
+        {
+            "split": key,
+            "rows": entry.rows,
+            "digest": entry.digest,
+            "files": len(entry.files),
+            "bytes": sum(file.size for file in entry.files),
+        }
+        for key, entry in (found.manifest.by_key() if found.manifest else {}).items()
+        if key in found.splits
+    ]
+
+
+def _document(found: Verified, check: str) -> dict[str, Any]:
+    kinds = found.problems.sentences.items()
+    return {
+        "whole": not found.problems.total(),
+        "check": check,
+        "splits": _splits(found),
+        "problems": [
+            {"kind": kind, "count": found.problems.counts[kind], "messages": list(map(printable, messages))}
+            for kind, messages in kinds
+        ],
+        "notes": _notes(found),
+    }
+
+
+def _lines(found: Verified, name: str, *, decode: bool) -> Iterator[str]:
+    yield from found.problems.lines()
+    notes = [f"note: {note}" for note in _notes(found)]
+    if found.manifest is None or found.problems.total():
+        yield from (*notes, f"{name} is not whole: {quantity(found.problems.total(), 'problem')}")
+        return
+    splits, files = _splits(found), files_in(found.manifest, found.splits)
+    lines = [["split", "rows", "digest", "files", "bytes"]]
+    for split in splits:
+        rows, *numbers = (f"{split[column]:,}" for column in ("rows", "files", "bytes"))
+        lines.append([split["split"], rows, split["digest"][:12], *numbers])
+    yield from (*aligned_lines(lines), "", *notes)
+    how = "" if decode else "; images were not decoded, nor digests over pixels computed (--check fast)"
+    if not_read := len(found.manifest.by_key()) - len(splits):
+        how += f"; images of {quantity(not_read, 'other split')} were not read (--splits)"
+    rows_and_bytes = sum(split["rows"] for split in splits), sum(file.size for file in files)
+    counts = zip((len(splits), rows_and_bytes[0], len(files), rows_and_bytes[1]), _COUNTED, strict=True)
+    yield f"{name} is whole: {', '.join(quantity(*count) for count in counts)}, all as manifest.json lists{how}"
+
+
+_COUNTED = ("split", "row", "file", "byte")
+
+
+def _notes(found: Verified) -> list[str]:
+    facts = [] if found.manifest is None else _facts(found.manifest)
+    return list(map(printable, [*facts, *found.notes]))
+
+
+def _facts(manifest: Manifest) -> Iterator[str]:
+    """Yield notes on what a manifest says of itself; of several of a kind their number and the first."""
+    for name, benchmark in sorted(manifest.benchmarks.items()):
+        if benchmark.demo:
+            yield f"{name} is built from demo sources and is not for results"
+        if benchmark.limit_per_class is not None:
+            yield f"{name} is limited to {quantity(benchmark.limit_per_class, 'image')} of each class"
+    splits = manifest.by_key()
+    short: dict[str, list[str]] = {}
+    for key, split in splits.items():
+        for sentence in split.shortfalls:
+            short.setdefault(sentence, []).append(key)
+    fewer = [
+        f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}"
+        for key, split in splits.items()
+        if split.rows != split.expected
+    ]
+    for kind, lines in (
+        (
+            f"sources are short in {len(short):,} ways; the first (manifest.json has all): ",
+            [f"{', '.join(keys)} not complete: {sentence}" for sentence, keys in short.items()],
+        ),
+        (f"{len(fewer):,} splits have other numbers of rows than complete sources give; the first: ", fewer),
+    ):
+        yield from (f"{kind if len(lines) > 1 else ''}{line}" for line in lines[:1])
+    if index_only := [key for key, split in splits.items() if not split.data]:
+        verb = "has" if len(index_only) == 1 else "have"
+        yield f"{', '.join(index_only[:NAMED])}{more(index_only)} {verb} only an index here, no images"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

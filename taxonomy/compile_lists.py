@@ -21,9 +21,7 @@ from unknown_detection.terminal.command_line import run_command_line
 def compiled(name: str, path: Path) -> bytes:
     """Return the table of a published list: a line for each class; of a list without classes, for each image.
 
-    Args:
-        name: one of `taxonomy.lists.LISTS`.
-        path: the published file, plain or compressed by gzip.
+    `path`: the published file, plain or compressed by gzip.
 
     Raises:
         TaxonomyError: a line is none of such a list, or an image is listed twice.

@@ -118,10 +118,6 @@ def decisions_file(table: str) -> str:
 def load_decisions(table: str) -> tuple[Decision, ...]:
     """Return the frozen decisions of one table, one per class of the source, sorted by `class_id`.
 
-    Args:
-        table: One of `TABLES`: "imagenet" (1,000 rows), "tiny158" (200), "cifar100" (100), "food101" (101),
-            "caltech256" (257), "places365" (365); those of FACETS for SUN397 (397) and for ImageNet (1,000).
-
     Raises:
         TaxonomyError: There is no such table.
     """

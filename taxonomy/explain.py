@@ -141,10 +141,7 @@ def explain_class(subject: str, class_: str, *, every_match: bool = False) -> st
 
     For a source that FACETS uses, FACETS's decisions about the class follow.
 
-    Args:
-        subject: One of `SUBJECTS`.
-        class_: See `find_decisions`.
-        every_match: List all synsets that the keywords of a far-OoD class match, not only the best.
+    `every_match`: List all synsets that the keywords of a far-OoD class match, not only the best.
 
     Raises:
         TaxonomyError: See `find_decisions`.

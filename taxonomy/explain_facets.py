@@ -19,12 +19,7 @@ SOURCES = {
 
 
 def explain_facets(source: str, class_id: str) -> str:
-    """Return FACETS's decisions about a class, as text of several lines.
-
-    Args:
-        source: A key of `SOURCES`.
-        class_id: A class of the source, as in its tables.
-    """
+    """Return FACETS's decisions about a class, as text of several lines."""
     facts = {
         "imagenet": _of_imagenet,
         "sun397": lambda class_id: _grade("sun397", class_id),

@@ -122,9 +122,6 @@ def list_file(name: str) -> str:
 def load_list(name: str) -> Mapping[str, str]:
     """Return the class of each image of a list by the image's id; `UNKNOWN` where the list has none.
 
-    Args:
-        name: one of `LISTS`.
-
     Raises:
         KeyError: there is no such list.
     """

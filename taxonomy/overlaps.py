@@ -62,10 +62,7 @@ class Overlap:
         benchmark: a key of `LABEL_SPACES`.
         source: key of the source of the unknown class, such as "food101".
         class_id: the unknown class as the source names it, or `EVERY`.
-        class_name: its readable name.
         known: the known class, as the benchmark's configs name it in `label`; "" if there is none.
-        known_name: its readable name; "" if there is none.
-        kind: one of `CLOSENESS`, or `NONE`.
         basis: "WordNet", "FACETS grade" or "by hand".
         evidence: the path in WordNet, the grade's reason, or the reason of the hand.
     """
@@ -103,10 +100,7 @@ def source_overlaps(benchmark: str, source: str) -> tuple[Overlap, ...]:
 def closest(benchmark: str, source: str, known: Collection[str]) -> dict[str, Overlap]:
     """Return the closest overlap of each class of a source that has one, by class id.
 
-    Args:
-        benchmark: a key of `LABEL_SPACES`.
-        source: key of the source of the unknown classes.
-        known: the known classes of the config; entries with others do not count.
+    `known`: the known classes of the config; entries with others do not count.
     """
     known_classes = frozenset(known)
     overlap_of: dict[str, Overlap] = {}

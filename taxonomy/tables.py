@@ -44,7 +44,6 @@ class Caltech256Class:
     """One of Caltech-256's 256 object classes, or its 257th folder, clutter.
 
     Attributes:
-        number: 1 to 257.
         name: Name as in the archive, such as "swiss-army-knife" or "brain-101" (a class shared with Caltech-101).
         images: Images in the folder, 80 to 827.
     """
@@ -64,7 +63,6 @@ class Places365Class:
     """One of Places365's 365 categories.
 
     Attributes:
-        index: Label, 0 to 364.
         category: Path in the dataset's own category list, such as "/a/apartment_building/outdoor".
     """
 
@@ -119,14 +117,7 @@ class ClassSynset:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A decision set by hand against the rule, with the reason.
-
-    Attributes:
-        table: Decision table, such as "caltech256".
-        class_id: The class as in that table.
-        decision: What holds instead of the rule's outcome.
-        reason: Why.
-    """
+    """A decision set by hand against the rule, with the reason."""
 
     table: str
     class_id: str
@@ -147,7 +138,6 @@ class CocomagenetImage:
     """An image of the lists that the authors of BROAD publish for CoComageNet.
 
     Attributes:
-        image_id: COCO's number of the image.
         split: "cocomagenet" or "cocomagenet_mono".
         category: Name of the one COCO category that "cocomagenet_mono" has the image for; or "".
     """
@@ -159,13 +149,7 @@ class CocomagenetImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokenImage:
-    """An image that is broken in its owner's archive.
-
-    Attributes:
-        source: Key of the source, such as "sun397".
-        source_id: The image's stable name in it.
-        provenance: Who says so.
-    """
+    """An image that is broken in its owner's archive."""
 
     source: str
     source_id: str
@@ -177,8 +161,6 @@ class ExaminedImage:
     """An image of an out-of-distribution set that the authors of NINCO looked at (Bitterwolf et al., 2023).
 
     Attributes:
-        source: Key of the source, such as "imagenet_o".
-        source_id: The image's stable name in it.
         decision: Their letter: "i" for an image with an object of an ImageNet-1k class, "o" for one without; the few
             others ("u", "q", "b") are explained nowhere and say neither.
     """

@@ -87,10 +87,6 @@ def make_folder(path: Path) -> None:
 def finish(temporary: Path, path: Path) -> None:
     """Give a finished file or folder its final name in the same file system, and return once all of it is on the disk.
 
-    Args:
-        temporary: the file or folder, whose bytes are all written.
-        path: its final name; a file that has it is replaced.
-
     Raises:
         OSError: the disk is full or failing. A failure before the rename leaves `path` as it was.
     """
@@ -104,10 +100,7 @@ def finish(temporary: Path, path: Path) -> None:
 def replacing(path: Path, temporary: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield `temporary` to write to; if the block succeeds, it is renamed to `path`, else removed.
 
-    Args:
-        path: the file to write or replace; its folder is created.
-        temporary: a path beside it.
-        durable: whether to `finish` it. Else the caller flushes it.
+    `durable`: whether to `finish` it. Else the caller flushes it.
     """
     make_folder(path.parent)
     try:

@@ -119,7 +119,7 @@ def compared_by_similarity(
     Each split of a config with `duplicates_of` is compared with the training images, and with every split of the
     config that has in-distribution rows alone (`known`), itself included. The distance is not symmetric; of two such
     splits the first by name is the one that is searched, so that whoever compares them again knows the direction
-    (`hf_scripts.checks.recomparison`).
+    (`hf_scripts.checks.duplicates`).
     """
     for config in benchmark.configs:
         if not config.duplicates_of:

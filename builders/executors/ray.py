@@ -242,7 +242,7 @@ class _RayRun:
     def listen(self, progress: Progress) -> None:
         """Wait for answers, or for a moment."""
         # Not by `ray.wait`, which calls the handlers of signals itself and loses every exception of theirs but
-        # KeyboardInterrupt: `Stopped` would never come out of it. Nor for ever: see `builders.hub.background`.
+        # KeyboardInterrupt: `Stopped` would never come out of it. Nor for ever: see `builders.hub.client`.
         done, _ = wait(self.running, _LOOK_SECONDS, FIRST_COMPLETED)
         for future in done:
             self._receive(future, progress)

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,7 @@ class BatchTask:
 
     `plan` is an Arrow IPC file with the plan's columns and `root`, `file`, `offset`, `size`, `form`, and with
     `COMPANION_COLUMNS` and the companions' values if the generator takes companions. `roots` maps the names in `root`
-    to folders. `drop_unreadable` leaves out images that cannot be read or generated. `versions` are those of archives
-    in a store, by address (`builders.sources.base.SourceIndex.versions`).
+    to folders. `drop_unreadable` leaves out images that cannot be read or generated.
     """
 
     plan: Path
@@ -83,7 +82,6 @@ class BatchTask:
     roots: Mapping[str, str]
     generator: Generator
     drop_unreadable: bool
-    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def resources(self) -> Resources:
@@ -103,7 +101,7 @@ class BatchTask:
         earlier = read_parquet(batch.record) if batch.record.exists() else None
         with (
             arrow_rows(self.plan, batch.start, batch.stop) as rows,
-            Reader(self.versions) as reader,
+            Reader() as reader,
             self._sealed_writer() as sealed,
             atomic_path(batch.pack) as temporary,
             temporary.open("wb", buffering=0) as sink,

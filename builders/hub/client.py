@@ -1,4 +1,4 @@
-"""Settings of huggingface_hub for our commands: timeouts, progress bars, log level.
+"""How our commands use huggingface_hub: timeouts, no progress bars, and uploads that Ctrl-C leaves behind.
 
 `tests/hf_scripts/test_push_faults.py` shows timeouts at work.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
 from huggingface_hub.utils import (  # type: ignore[attr-defined]
     are_progress_bars_disabled,
@@ -23,6 +25,8 @@ from huggingface_hub.utils import logging as hub_logging
 from huggingface_hub.utils._http import default_client_factory
 
 from unknown_detection.terminal.interrupts import Stopped
+
+T = TypeVar("T")
 
 CONNECT_TIMEOUT = 30.0
 """Seconds."""
@@ -63,3 +67,29 @@ def _client_with_timeouts() -> Any:
     client = default_client_factory()
     client.timeout = httpx.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT, pool=None)
     return client
+
+
+_LOOK_SECONDS = 0.2
+"""How often the main thread looks for a Ctrl-C that did not wake it; ours."""
+
+
+def in_background(call: Callable[[], T]) -> T:
+    """Return what a call returns, or raise what it raises, without waiting for it after Ctrl-C.
+
+    The client uploads in threads of its own and waits for them, however long they take, before it lets an exception
+    out.
+    """
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised below
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    # Not without a limit: CPython runs handlers of signals between two instructions of the main thread, and a signal
+    # that comes after the last one, while it gives up the interpreter's lock, does not wake it from its wait.
+    while not wait([done], _LOOK_SECONDS).done:
+        pass
+    return done.result()

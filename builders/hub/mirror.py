@@ -12,9 +12,6 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-from tqdm import tqdm
 
 from builders.errors import NAMED, BuildError, more, os_errors_as_build_errors
 from builders.hub.client import hub_settings
@@ -37,11 +34,8 @@ class MirrorFiles:
     """The files of a mirror that a build needs.
 
     Args:
-        place: where they are.
         commit: the commit that the place named when it was looked up.
         home: the repository's folder in the cache.
-        files: all files that are needed.
-        missing: those that the cache lacks.
     """
 
     place: HubPlace
@@ -67,13 +61,6 @@ class MirrorFiles:
 
 def mirror_files(source: Source, place: HubPlace, partitions: Sequence[str], cache: Path, log: Log) -> MirrorFiles:
     """Return the files of a mirror that hold some partitions of a source.
-
-    Args:
-        source: the declaration.
-        place: the place that the user gave.
-        partitions: names of the partitions.
-        cache: the folder that holds what was downloaded.
-        log: prints every wait.
 
     Raises:
         BuildError: the source has no reader of Parquet files, there is no such place, or it lacks a partition.
@@ -105,12 +92,6 @@ def mirror_files(source: Source, place: HubPlace, partitions: Sequence[str], cac
 
 def download_mirror(source: Source, files: MirrorFiles, log: Log, *, quiet: bool = False) -> Path:
     """Download what the cache lacks, and return the folder for the source's reader.
-
-    Args:
-        source: the declaration.
-        files: the files that the build needs.
-        log: prints progress lines and every wait.
-        quiet: draw no bar.
 
     Raises:
         BuildError: the Hub refuses, the connection fails for good, or the disk is full.
@@ -178,26 +159,6 @@ def _refuse_full_disk(files: MirrorFiles) -> None:
         )
 
 
-def _forwarding(shown: Any) -> Any:
-    """Return a progress-bar class for the Hub's client that draws nothing and advances our bar."""
-
-    class Forwarding(tqdm):  # type: ignore[type-arg]
-        def __init__(self, *_: object, **__: object) -> None:
-            super().__init__(disable=True)
-
-        def update(self, n: float | None = 1) -> None:
-            shown.update(n)
-
-        # With these two the client counts the bytes that come over Xet once: as files, and not also as transfers.
-        def update_transfer(self, n: float | None = 1) -> None:
-            pass
-
-        def set_transfer_postfix_str(self, *_: object, **__: object) -> None:
-            pass
-
-    return Forwarding
-
-
 def _download(files: MirrorFiles, log: Log, *, quiet: bool) -> None:
     """Download one file after the other, so that Ctrl-C ends the run at once."""
     staging = files.home / _STAGING
@@ -205,15 +166,12 @@ def _download(files: MirrorFiles, log: Log, *, quiet: bool) -> None:
     snapshot = files.home / "snapshots" / files.commit
     with hub_settings(), bar(files.size, "downloading", quiet=quiet, unit="B") as shown:
         repository = Repository(files.place.repo, log)
-        done = 0
         try:
             for file in files.missing:
                 shown.set_description(file.path.rpartition("/")[2])
-                local = repository.fetch(file, files.commit, staging, bar=_forwarding(shown))
+                local = repository.fetch(file, files.commit, staging)
                 target = inside(snapshot, file.path)
                 finish(local, target)
-                done += file.size
-                shown.n = done  # a file that was downloaded twice is counted once
-                shown.refresh()
+                shown.update(file.size)
         finally:
             shutil.rmtree(staging, ignore_errors=True)

@@ -1,12 +1,17 @@
-"""Places of datasets on the Hub, such as `hf://datasets/ILSVRC/imagenet-1k`."""
+"""Names of datasets on the Hub, and places such as `hf://datasets/ILSVRC/imagenet-1k`.
+
+Tested by `tests/builders/hub/test_place.py` and `tests/hf_scripts/test_verify_hub.py`.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from builders.errors import BuildError, one_line
-from builders.hub.repo_id import is_repository
+from builders.storage.paths import as_path, store_of
 
 PREFIX = "hf://"
 
@@ -14,6 +19,15 @@ PREFIX = "hf://"
 _PLACE = re.compile(
     r"hf://datasets/(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revision>refs/(?:convert|pr)/[^/@]+|[^/@]+))?(?:/(?P<folder>.*))?"
 )
+
+
+# The rule of huggingface_hub.utils.validate_repo_id, with a required account.
+_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+
+
+def is_repository(text: str) -> bool:
+    """Whether a text has the form ORG/NAME."""
+    return _NAME.fullmatch(text) is not None and ".." not in text and "--" not in text
 
 
 @dataclass(frozen=True)
@@ -45,3 +59,26 @@ def parse_place(text: str) -> HubPlace:
     if folder in (".", "..") or re.fullmatch(r"[!-~]+", text) is None:
         raise BuildError(f"{one_line(text)} has a folder or characters that no place on the Hub has. Correct it.")
     return HubPlace(match["repo"], match["revision"] or "main", folder)
+
+
+def folder_or_repository(text: str, revision: str | None) -> Path | str:
+    """Return the path of a folder that exists, or of an address, or else the name of a repository.
+
+    Raises:
+        BuildError: there is no such folder, and the text is, or looks like, a path; or a store cannot be used.
+    """
+    path = as_path(text)
+    store_of(path).require_access(path)
+    if not store_of(path).is_local or path.exists():
+        return path
+    siblings = sorted(sibling.name for sibling in path.parent.iterdir()) if path.parent.is_dir() else []
+    similar = difflib.get_close_matches(path.name, siblings, n=1)
+    hint = f" (did you mean {path.parent / similar[0]}?)" if similar else ""
+    if not is_repository(text):
+        raise BuildError(f"There is no folder {text}{hint}, and a repository on the Hub is named ORG/NAME. Check it.")
+    if revision is None and path.parent.is_dir():
+        raise BuildError(
+            f"There is no folder {text}{hint}. Check the path, or give --revision, too, for the dataset repository of "
+            "this name on the Hub."
+        )
+    return text

@@ -12,27 +12,24 @@ import functools
 import hashlib
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
 import huggingface_hub
-from huggingface_hub import (
-    CommitOperationAdd,
-    CommitOperationCopy,
-    CommitOperationDelete,
-    HfApi,
-    RepoFile,
-)
+from huggingface_hub import CommitOperationAdd, CommitOperationCopy, CommitOperationDelete, HfApi, RepoFile
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
 from builders.errors import BuildError
-from builders.hub.background import in_background
+from builders.hub.client import in_background
 from builders.hub.retry import ChecksumError, Log, with_retries
 from builders.release.digests import file_sha256
 from builders.storage.paths import inside
+
+T = TypeVar("T")
 
 GITATTRIBUTES = ".gitattributes"
 """The file that the Hub adds to every repository, with the patterns of LFS files."""
@@ -105,10 +102,6 @@ def addition(path: str, local: Path, sha256: str = "") -> CommitOperationAdd:
 class Repository:
     """A dataset repository.
 
-    Args:
-        name: ORG/NAME.
-        log: prints every wait and the Hub's warnings.
-
     Raises:
         BuildError: the client's token is malformed.
     """
@@ -125,6 +118,9 @@ class Repository:
                 f"The token for {self.host} has characters that no token has. Copy it again, and log in with "
                 "`hf auth login` or set HF_TOKEN."
             )
+
+    def _ask(self, doing: str, call: Callable[[], T], *, unreached: str = "") -> T:
+        return with_retries(doing, call, self.log, unreached=unreached)
 
     # Account and repository
 
@@ -143,7 +139,7 @@ class Repository:
                 f"There is no token for {self.host}. Log in with `hf auth login`, or set HF_TOKEN to a token with "
                 "write access."
             )
-        me = with_retries("check the token", self.api.whoami, self.log)
+        me = self._ask("check the token", self.api.whoami)
         owner = self.name.split("/")[0]
         if me.get("auth", {}).get("accessToken", {}).get("role") == "read":
             raise BuildError(
@@ -159,50 +155,31 @@ class Repository:
 
     def check_write(self) -> None:
         """Check that the token may write to this repository, which must exist."""
-        with_retries(
-            f"check the write access to {self.name}",
-            lambda: self.api.auth_check(self.name, repo_type="dataset", write=True),
-            self.log,
-        )
+        check = functools.partial(self.api.auth_check, self.name, repo_type="dataset", write=True)
+        self._ask(f"check the write access to {self.name}", check)
 
-    def info(self) -> Info | None:
-        """Return the current state of the repository; None if it does not exist or the token may not see it."""
+    def info(self, revision: str | None = None, *, unreached: str = "") -> Info | None:
+        """Return the state of the repository at a revision; None if there is none, or the token may not see it."""
 
         def ask() -> Info | None:
             try:
-                info = self.api.dataset_info(self.name)
+                info = self.api.dataset_info(self.name, revision=revision)
             except GatedRepoError:
                 raise  # a subclass of the next
-            except RepositoryNotFoundError:
+            except (RepositoryNotFoundError, RevisionNotFoundError):
                 return None
             return Info(str(info.sha), bool(info.private), bool(info.gated))
 
-        return with_retries(f"read {self.name} on {self.host}", ask, self.log)
+        return self._ask(f"read {self.name} on {self.host}", ask, unreached=unreached)
 
     def create(self, *, private: bool) -> None:
         """Create the repository. An existing one stays as it is, including who may read it."""
-        with_retries(
-            f"create {self.name}",
-            # None lets the organisation's default decide, which may be private.
-            lambda: self.api.create_repo(self.name, repo_type="dataset", private=private or None, exist_ok=True),
-            self.log,
-        )
+        # None lets the organisation's default decide, which may be private.
+        visibility = private or None
+        create = functools.partial(self.api.create_repo, self.name, repo_type="dataset", private=visibility)
+        self._ask(f"create {self.name}", functools.partial(create, exist_ok=True))
 
     # Reading
-
-    def resolve(self, revision: str) -> str | None:
-        """Return the commit of a branch, tag or commit; None if there is no such repository or revision."""
-
-        def ask() -> str | None:
-            try:
-                return str(self.api.dataset_info(self.name, revision=revision).sha)
-            except GatedRepoError:
-                raise
-            except (RepositoryNotFoundError, RevisionNotFoundError):
-                return None
-
-        unreached = f"Check the connection; if a folder is meant, there is no {self.name} here."
-        return with_retries(f"find {self.name} at {revision} on {self.host}", ask, self.log, unreached=unreached)
 
     def commit_at(self, revision: str) -> str:
         """Return the commit of a branch, tag or commit.
@@ -210,9 +187,10 @@ class Repository:
         Raises:
             BuildError: there is no such repository, or no such revision of it.
         """
-        commit = self.resolve(revision)
-        if commit is not None:
-            return commit
+        unreached = f"Check the connection; if a folder is meant, there is no {self.name} here."
+        info = self.info(revision, unreached=unreached)
+        if info is not None:
+            return info.head
         if self.info() is None:
             raise BuildError(
                 f"There is no dataset {self.name} on {self.host}, or your token may not see it. Check the name, and "
@@ -231,7 +209,7 @@ class Repository:
                 return {}
             return {_text(tag.name): _text(tag.target_commit) for tag in refs.tags}
 
-        return with_retries(f"list the tags of {self.name}", ask, self.log)
+        return self._ask(f"list the tags of {self.name}", ask)
 
     def history(self) -> list[tuple[str, str]]:
         """Return the commits of the branch main with their titles, newest first; empty if there is no repository."""
@@ -243,7 +221,7 @@ class Repository:
                 return []
             return [(_text(commit.commit_id), _text(commit.title)) for commit in commits]
 
-        return with_retries(f"list the commits of {self.name}", ask, self.log)
+        return self._ask(f"list the commits of {self.name}", ask)
 
     def tree(self, commit: str, *, recursive: bool = True) -> dict[str, RemoteFile]:
         """Return the files of a commit by path, without the one that the Hub adds; `recursive` includes folders."""
@@ -261,14 +239,11 @@ class Repository:
                 if isinstance(entry, RepoFile)
             ]
 
-        files = with_retries(f"list the files of {self.name}", ask, self.log)
+        files = self._ask(f"list the files of {self.name}", ask)
         return {file.path: file for file in files if file.path != GITATTRIBUTES}
 
-    def fetch(self, file: RemoteFile, commit: str, into: Path, bar: Any = None) -> Path:
-        """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest.
-
-        `bar` is a class like tqdm, whose `update` is called with the number of bytes that have come.
-        """
+    def fetch(self, file: RemoteFile, commit: str, into: Path) -> Path:
+        """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest."""
         inside(into, file.path)  # the client would follow `..` in a path of the commit
 
         def ask() -> Path:
@@ -281,7 +256,6 @@ class Repository:
                     local_dir=into,
                     # Else the client would copy a file of the shared cache, which need not match the Hub's.
                     cache_dir=into / ".cache" / "none",
-                    tqdm_class=bar,
                 )
             )
             # The client only compares sizes.
@@ -290,7 +264,7 @@ class Repository:
                 raise ChecksumError(f"the downloaded {file.path} has other bytes than the Hub lists")
             return local
 
-        return with_retries(f"download {file.path} of {self.name}", ask, self.log)
+        return self._ask(f"download {file.path} of {self.name}", ask)
 
     # Writing
 
@@ -311,7 +285,7 @@ class Repository:
                 gitignore_content="",
             )
             more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
-            with_retries(f"upload {batch[0].path_in_repo}{more}", functools.partial(in_background, send), self.log)
+            self._ask(f"upload {batch[0].path_in_repo}{more}", functools.partial(in_background, send))
             yield sum(addition.upload_info.size for addition in batch)
 
     def commit(
@@ -334,14 +308,14 @@ class Repository:
                         self.name, operations, commit_message=title, repo_type="dataset", parent_commit=parent
                     )
                 except HfHubHTTPError as error:
-                    if error.response.status_code == 412:
+                    if error.response.status_code == HTTPStatus.PRECONDITION_FAILED:
                         return None
                     raise
             for warning in caught:
                 self.log(f"note: {' '.join(str(warning.message).split())}")
             return str(commit.oid)
 
-        return with_retries(f"commit to {self.name}", ask, self.log)
+        return self._ask(f"commit to {self.name}", ask)
 
     def tag(self, tag: str, commit: str) -> str:
         """Tag a commit unless the tag exists; returns the commit that it names."""
@@ -351,8 +325,8 @@ class Repository:
                 self.api.create_tag(self.name, tag=tag, revision=commit, repo_type="dataset")
             except HfHubHTTPError as error:
                 # It exists: set by an attempt whose answer was lost, or by another publisher.
-                if error.response.status_code != 409:
+                if error.response.status_code != HTTPStatus.CONFLICT:
                     raise
 
-        with_retries(f"set the tag {tag} of {self.name}", ask, self.log)
+        self._ask(f"set the tag {tag} of {self.name}", ask)
         return self.tags().get(tag, "")

@@ -45,9 +45,6 @@ _ADVICE = {
     412: "Run the same command again; it merges with what was published meanwhile.",
     413: "Publish fewer splits at a time with --splits.",
 }
-_REPOSITORY = re.compile(r"(https?://[^/]+)/(?:api/)?datasets/([^/]+/[^/]+)/")
-"""The start of an address of the Hub about a dataset."""
-
 _RESUME = "Run the same command again; it resumes."
 
 
@@ -58,12 +55,9 @@ class ChecksumError(Exception):
 def with_retries(doing: str, call: Callable[[], T], log: Log, *, unreached: str = "") -> T:
     """Call until it succeeds, fails permanently, or has failed too often.
 
-    Args:
-        doing: the attempted action, to follow "Cannot".
-        call: one request to the Hub, which may be repeated.
-        log: prints every wait.
-        unreached: advice for a first request, after which nobody waits if no connection can be opened: the name may
-            be a mistyped path.
+    `doing`: the attempted action, to follow "Cannot".
+    `unreached`: advice for a first request, after which nobody waits if no connection can be opened: the name may
+    be a mistyped path.
 
     Raises:
         BuildError: the error is permanent, or there were too many, or the answer is malformed.
@@ -120,21 +114,17 @@ def _requested_delay(error: HfHubHTTPError) -> int:
 
 
 def _message(doing: str, error: BaseException, advice: str) -> str:
-    status = next((link.response.status_code for link in _chain(error) if isinstance(link, HfHubHTTPError)), None)
-    offline = any(isinstance(link, OfflineModeIsEnabled) for link in _chain(error))
-    advice = advice or ("Unset HF_HUB_OFFLINE." if offline else _ADVICE.get(status or 0, _RESUME))
-    gated = next((link for link in _chain(error) if isinstance(link, GatedRepoError)), None)
-    return f"Cannot {doing}: {_reason(error).rstrip('.')}. {_access_advice(gated) if gated else advice}"
-
-
-def _access_advice(error: GatedRepoError) -> str:
-    """Return advice for a repository whose terms must be accepted first."""
-    match = _REPOSITORY.match(str(error.response.url))
-    page = f"{match[1]}/datasets/{match[2]}" if match else "the dataset's page on the Hub"
-    return (
-        f"Accept its terms at {page} with your account, log in with `hf auth login` or set HF_TOKEN to a token of "
-        "that account, and run the same command again."
-    )
+    chain = list(_chain(error))
+    status = next((link.response.status_code for link in chain if isinstance(link, HfHubHTTPError)), 0)
+    if gated := next((link for link in chain if isinstance(link, GatedRepoError)), None):
+        match = re.match("(https?://[^/]+)/(?:api/)?(datasets/[^/]+/[^/]+)/", str(gated.response.url))
+        advice = (
+            f"Accept its terms at {'/'.join(match.groups()) if match else 'its page on the Hub'} with your account, "
+            "log in with `hf auth login` or set HF_TOKEN to a token of that account, and run the same command again."
+        )
+    offline = any(isinstance(link, OfflineModeIsEnabled) for link in chain)
+    advice = advice or ("Unset HF_HUB_OFFLINE." if offline else _ADVICE.get(status, _RESUME))
+    return f"Cannot {doing}: {_reason(error).rstrip('.')}. {advice}"
 
 
 def _reason(error: BaseException) -> str:

@@ -39,7 +39,6 @@ class ShardWork:
         self.run, self.layout = run, run.layout
         self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in indexes.items()} | {STAGING: str(self.staging)}
-        self.versions = {path: version for index in indexes.values() for path, version in index.versions.items()}
         self.batches: dict[str, list[Batch]] = {}
         self.generated: dict[str, ReadPlan] = {}
 
@@ -106,7 +105,6 @@ class ShardWork:
             stop=split.starts[shard + 1],
             size=int(pc.sum(split.rows_of(shard)["size"]).as_py() or 0),
             roots=self.roots,
-            versions=self.versions,
             data=data,
             part=part,
             schema=arrow_schema(split.parts[0].labels, split.config.columns, demo=self.run.demo),
@@ -130,7 +128,7 @@ class ShardWork:
             path = self.staging / f"{key.replace('/', '-')}.arrow"
             write_arrow(path, plan.table)
             tasks += [
-                BatchTask(path, batch, self.roots, generator, self.run.allow_partial, self.versions)
+                BatchTask(path, batch, self.roots, generator, self.run.allow_partial)
                 for batch_key, batch in batches
                 if batch_key == key
             ]

@@ -214,14 +214,12 @@ class Source:
 class SourceIndex:
     """The index of a copy of a source in `root`: its partitions, with row numbers that continue from one to the next.
 
-    Columns of rows are those of the pieces' tables, and `partition`, `how` and `form`. `versions` are those of the
-    files in a store that were opened, such as archives, by address.
+    Columns of rows are those of the pieces' tables, and `partition`, `how` and `form`.
     """
 
     source: Source
     root: Path
     pieces: tuple[PartitionIndex, ...]
-    versions: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def table(self) -> pa.Table:
@@ -268,7 +266,7 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     Raises:
         BuildError: `root` is not a folder, holds no known layout of a partition, or has an image twice.
     """
-    with store_of(root).cached_listings(root) as versions:
+    with store_of(root).cached_listings(root):
         if source.on_disk and not root.is_dir():
             raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
         pieces, in_memory = [], 0
@@ -276,7 +274,7 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
             table = spilled([piece.table.unify_dictionaries()], max(_IN_MEMORY - in_memory, LARGE))
             pieces.append(dataclasses.replace(piece, table=table))
             in_memory += table.nbytes
-        index = SourceIndex(source, root, tuple(pieces), versions)
+        index = SourceIndex(source, root, tuple(pieces))
     source_id = repeated_text([piece.table["source_id"] for piece in index.pieces])
     if source_id is not None:
         duplicates = index.table.filter(pc.equal(index.table["source_id"], source_id))

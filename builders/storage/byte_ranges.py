@@ -5,7 +5,7 @@ In a store, ranges that the caller announces are fetched ahead (`builders.storag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from io import FileIO
 from typing import TYPE_CHECKING
 
@@ -31,10 +31,7 @@ class Ranges:
         self._raw: FileIO | None = None
 
     def expect(self, reads: Iterable[tuple[str, int, int]]) -> None:
-        """Announce all reads in their order, as path, offset and size: what is in a store is fetched ahead.
-
-        Images in a store are only known to be of the archives that were listed once all that was announced is read.
-        """
+        """Announce all reads in their order, as path, offset and size: what is in a store is fetched ahead."""
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read some bytes of a file.
@@ -83,14 +80,9 @@ class Ranges:
 
 
 class Reader:
-    """Reads byte ranges of files, wherever each lies; its methods are those of `Ranges`.
+    """Reads byte ranges of files, wherever each lies; its methods are those of `Ranges`."""
 
-    Args:
-        versions: of archives in a store, by address (`builders.sources.base.SourceIndex.versions`).
-    """
-
-    def __init__(self, versions: Mapping[str, str] | None = None) -> None:
-        self._versions = versions or {}
+    def __init__(self) -> None:
         self._ranges: dict[Store, Ranges] = {}
 
     def __enter__(self) -> Reader:
@@ -121,11 +113,8 @@ class Reader:
     ) -> None:
         """Fill rows of an array, each from its own offset in one file.
 
-        Args:
-            target: shape (n, bytes of a row), each row contiguous.
-            numbers: the rows to fill.
-            path: the file.
-            offsets: byte offset of each of these rows.
+        `target`: shape (n, bytes of a row), each row contiguous.
+        `offsets`: byte offset of each of these rows.
         """
         ranges = self._ranges_of(path)
         for number, offset in zip(numbers, offsets, strict=True):
@@ -134,16 +123,15 @@ class Reader:
     def _ranges_of(self, path: str) -> Ranges:
         store = store_of(path)
         if store not in self._ranges:
-            self._ranges[store] = store.ranges(self._versions)
+            self._ranges[store] = store.ranges()
         return self._ranges[store]
 
 
 def size_error(path: str, expected: int, actual: int) -> BuildError:
-    """Return the error for a file that has fewer or more bytes than when it was listed."""
-    shown = f"{actual:,}" if actual < expected else "more"  # of a file in a store that grew one more byte was read
+    """Return the error for a file that has fewer bytes than when it was listed."""
     return BuildError(
-        f"{path} changed during the build: expected {expected:,} bytes, found {shown}. Run the same command again; it "
-        "resumes."
+        f"{path} changed during the build: expected {expected:,} bytes, found {actual:,}. Run the same command again; "
+        "it resumes."
     )
 
 

@@ -29,10 +29,8 @@ def atomic_path(path: Path, *, durable: bool = True) -> AbstractContextManager[P
 
     The temporary path is beside `path`, or for a file in a store in the folder for temporary files.
 
-    Args:
-        path: the file to write or replace; its folder is created.
-        durable: whether the file is on the disk when the block has ended. Otherwise the caller flushes it, with its
-            folder. A file in a store is durable in any case.
+    `durable`: whether the file is on the disk when the block has ended. Otherwise the caller flushes it, with its
+    folder. A file in a store is durable in any case.
     """
     return store_of(path).written(path, durable=durable)
 
@@ -78,10 +76,6 @@ def open_buffered(path: str | os.PathLike[str]) -> io.BufferedReader:
 
 def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     """Read a regular file, or a file in a store.
-
-    Args:
-        path: the file, or a link to one.
-        most: upper limit on its size in bytes.
 
     Raises:
         BuildError: as `open_regular`.

@@ -30,10 +30,8 @@ def open_parquet(path: Path, part: str = "ranges", **options: Any) -> pq.Parquet
 
     pyarrow raises a `KeyError` where one of several columns of a name is requested.
 
-    Args:
-        path: the file.
-        part: what is read of it: `schema`, `whole` or some `ranges`. From a store the first two take one request.
-        options: of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers.
+    `part`: what is read of it: `schema`, `whole` or some `ranges`. From a store the first two take one request.
+    `options`: of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers.
 
     Raises:
         OSError, pa.ArrowException: the file is not there, is no Parquet file, or has two columns of one name.

@@ -52,9 +52,6 @@ def _store(is_local: bool) -> Store:
 def as_path(text: str | Path) -> Path:
     """Return the path that a text names, on this machine or in a store.
 
-    Args:
-        text: a path, or an address `PROTOCOL://BUCKET/PREFIX`.
-
     Raises:
         BuildError: an address is of no store, has credentials in it, has a part that is empty, `.` or `..`, or takes
             a package that is not installed.
@@ -89,25 +86,17 @@ def _check_address(protocol: str, location: str) -> None:
             "credentials from the environment or a profile alone. Give the address without what is before @ and "
             "after ?."
         )
-    if not location.isprintable() or "::" in location or "#" in location:
-        raise BuildError(
-            f"An address of {protocol}:// has a #, a :: or a character in it that does not print, and is no plain "
-            "address. Give one as s3://BUCKET/PREFIX."
-        )
     names = location.rstrip("/").split("/")
-    if any(name in ("", ".", "..") for name in (names[1:] if names[0] == "" else names)) or names == [""]:
+    parts = names[1:] if names[0] == "" else names  # of local:///FOLDER
+    if not location.isprintable() or "::" in location or "#" in location or {"", ".", ".."} & set(parts or [""]):
         raise BuildError(
-            f"{protocol}://{one_line(location)} has a part that is empty, . or .., which stores take for names. Give "
-            "it as s3://BUCKET/PREFIX."
+            f"An address of {protocol}:// has a part that is empty, . or .., a #, a :: or a character that does not "
+            "print, and is no plain address. Give one as s3://BUCKET/PREFIX."
         )
 
 
 class PathType(click.ParamType[Any]):
-    """A flag's value that is a path.
-
-    Args:
-        remote: whether it may be an address.
-    """
+    """A flag's value that is a path."""
 
     name = "path"
 

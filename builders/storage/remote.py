@@ -1,6 +1,6 @@
 """Object storage as a `Store`, in as few requests as possible; `Store` describes the methods.
 
-Tested by `tests/builders/pipeline/test_object_storage.py`.
+Tested by `tests/builders/storage/test_remote.py` and `tests/builders/pipeline/test_object_storage.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from io import BytesIO, FileIO
 from pathlib import Path
 from typing import Any, cast
@@ -21,15 +22,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
-from builders.storage.byte_ranges import PACK_SUFFIX, Ranges, read_error, size_error
+from builders.storage.byte_ranges import Ranges
 from builders.storage.files import read_regular, refuse_irregular
 from builders.storage.paths import as_path
 from builders.storage.scratch import scratch_folder
 from builders.storage.store import Store
 from builders.storage.stores import listings
-from builders.storage.stores.errors import ChangedMeanwhileError
-from builders.storage.stores.prefetch import Prefetch, Read, read_starts
-from builders.storage.stores.versions import ABSENT, current_version, refuse_changed, replace
+from builders.storage.stores.errors import ChangedMeanwhileError, client_errors, is_change, store_errors
+from builders.storage.stores.path import StorePath
+from builders.storage.stores.prefetch import Read, RemoteRanges, read_starts
 
 _END = 1 << 16
 """Bytes of the end of a Parquet file that pyarrow reads first, which hold the footer of all but wide or long files."""
@@ -42,9 +43,6 @@ class RemoteStore(Store):
 
     def require_access(self, path: Any, *, writing: bool = False) -> None:
         path.require_access(writing=writing)
-
-    def is_folder(self, path: Any) -> bool:
-        return bool(path.probe(str(path)).is_dir())
 
     def inside(self, root: Path, path: str | Path) -> Path:
         # A store has no links, and takes any name for a name.
@@ -68,20 +66,14 @@ class RemoteStore(Store):
     def is_locked(self, path: Path) -> bool:
         return False
 
-    @contextlib.contextmanager
-    def cached_listings(self, root: Path) -> Iterator[Mapping[str, str]]:
-        with listings.cached_listings(str(root)) as cache:
-            yield cache.versions
+    def cached_listings(self, root: Path) -> AbstractContextManager[object]:
+        return listings.cached_listings(str(root))
 
     def names(self, folder: Any) -> list[str]:
         return list(folder.names())
 
     def names_in_each(self, folders: Sequence[Path]) -> Iterator[list[str]]:
-        return (listing.names for listing in listings.list_ahead(folders))
-
-    def list_below(self, folder: Path) -> None:
-        if (cache := listings.current_cache()) is not None:
-            cache.list_below(folder)
+        return map(list, listings.list_ahead(folders))
 
     def folders(self, folder: Path) -> list[str]:
         return [name for name in self.names(folder) if (folder / name).is_dir()]
@@ -107,23 +99,14 @@ class RemoteStore(Store):
     def links(self, root: Path, files: Sequence[str]) -> list[str]:
         return []
 
-    def refuse_changed(self, path: Path, versions: Mapping[str, str]) -> None:
-        for address in (str(path), *map(str, path.parents)):
-            if address in versions:
-                refuse_changed(address, versions[address])
-
     def open(self, path: Any) -> FileIO:
         return cast(FileIO, cast(Any, as_path(path)).open_growing())
 
     def open_whole(self, path: Path) -> BytesIO:
         return BytesIO(read_regular(path))
 
-    @contextlib.contextmanager
-    def mapped(self, path: Path) -> Iterator[bytes]:
-        yield read_regular(path)
-
-    def ranges(self, versions: Mapping[str, str]) -> Ranges:
-        return RemoteRanges(versions)
+    def ranges(self) -> Ranges:
+        return RemoteRanges()
 
     def starts(self, root: Path, places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
         return read_starts([Read(os.path.join(str(root), file), offset, size) for file, offset, size in places])  # noqa: PTH118
@@ -170,37 +153,41 @@ class RemoteStore(Store):
             path.unlink(missing_ok=True)
 
 
-class RemoteRanges(Ranges):
-    """Reads byte ranges of files in stores, and fetches announced ones ahead, many at the same time.
+ABSENT = ""
+"""The version of a file that does not exist."""
 
-    Args:
-        versions: of archives, by address.
+
+def current_version(path: StorePath) -> str:
+    """Return the version of a file: the ETag, or all that fsspec says of it; `ABSENT` if there is no file."""
+    info = path.info()
+    if info is None or info["type"] != "file":
+        return ABSENT
+    return str(info.get("ETag") or sorted((name, str(value)) for name, value in info.items()))
+
+
+def replace(path: StorePath, data: bytes, before: str) -> None:
+    """Write a file if it still has the version that was read, so that no change is lost without a lock.
+
+    S3 and stores like it check this themselves (`If-Match`, `If-None-Match`). gcsfs can refuse to replace a file.
+    Otherwise the version is requested again just before the file is written, which leaves the moment between.
+
+    Raises:
+        ChangedMeanwhileError: it has another.
+        BuildError: the store refuses or fails.
     """
-
-    def __init__(self, versions: Mapping[str, str]) -> None:
-        super().__init__()
-        self._versions = versions
-        self._ahead = Prefetch(versions)
-
-    def expect(self, reads: Iterable[tuple[str, int, int]]) -> None:
-        self._ahead.expect([self._read(*read) for read in reads])
-
-    def read(self, path: str, offset: int, size: int) -> bytes:
-        try:
-            data = self._ahead.take(self._read(path, offset, size))
-        except OSError as error:
-            raise read_error(error, path) from error
-        if len(data) != size:
-            raise size_error(path, size, len(data))
-        return data
-
-    def read_into(self, target: memoryview, path: str, offset: int) -> None:
-        target[:] = self.read(path, offset, len(target))
-
-    def close(self) -> None:
-        self._ahead.close()
-
-    def _read(self, path: str, offset: int, size: int) -> Read:
-        # Any file but an archive and a pack of ours is a single image: its bytes are all of the file.
-        whole = offset == 0 and path not in self._versions and not path.endswith(PACK_SUFFIX)
-        return Read(path, offset, size, whole)
+    try:
+        if path.protocol in ("s3", "s3a"):
+            condition = {"IfNoneMatch": "*"} if before == ABSENT else {"IfMatch": before}
+            path.write(data, **condition)
+        else:
+            if current_version(path) != before:
+                raise ChangedMeanwhileError(path)
+            creates = before == ABSENT and path.protocol in ("gs", "gcs")
+            path.write(data, **({"mode": "create"} if creates else {}))
+    except client_errors() as error:
+        if not is_change(error):
+            with store_errors("write", path):
+                raise
+        # A request that came through is sent again where its answer was cut, and then finds what it wrote itself.
+        if path.info() is None or path.read_bytes() != data:
+            raise ChangedMeanwhileError(path) from error

@@ -57,10 +57,6 @@ class SealedHeader(NamedTuple):
 def read_sealed_header(sealed: bytes, name: str) -> SealedHeader:
     """Read the header of a sealed residual.
 
-    Args:
-        sealed: the residual.
-        name: id of its row, for messages.
-
     Raises:
         BuildError: it is none, of another version, or not whole.
     """
@@ -83,12 +79,7 @@ def read_sealed_header(sealed: bytes, name: str) -> SealedHeader:
 
 
 class SealedWriter:
-    """Writes a file of sealed residuals, in the order in which they are added; a context manager.
-
-    Args:
-        path: the file, which is complete when the context ends.
-        metadata: metadata of the file's schema.
-    """
+    """Writes a file of sealed residuals, in the order in which they are added; a context manager."""
 
     def __init__(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
         self._schema = SCHEMA.with_metadata(dict(metadata or {}))
@@ -138,11 +129,6 @@ def read_residuals(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def published_residuals(paths: Sequence[Path], ids: pa.ChunkedArray, side: int) -> Iterator[list[bytes]]:
     """Read the published sealed residuals of a split, some rows at a time.
-
-    Args:
-        paths: its files, in order.
-        ids: ids of its rows.
-        side: width and height of their images.
 
     Raises:
         BuildError: a file has no sealed residuals, or those of other rows, or one of them cannot be opened.

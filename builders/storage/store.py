@@ -8,11 +8,10 @@ Tested by `tests/builders/storage/test_paths.py` and `test_store_locks.py`.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import secrets
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from io import BytesIO, FileIO
 from pathlib import Path
@@ -33,10 +32,6 @@ from unknown_detection.durable import make_folder, replacing
 @contextlib.contextmanager
 def file_lock(path: Path, busy: str) -> Iterator[None]:
     """Hold a lock file while the block runs. The operating system drops it with the process, also on SIGKILL.
-
-    Args:
-        path: the lock file, which is created if it does not exist.
-        busy: the message if another process holds it.
 
     Raises:
         BuildError: another process holds it.
@@ -93,10 +88,6 @@ class Store:
     def require_access(self, path: Path, *, writing: bool = False) -> None:
         """Raise `BuildError` if a store's bucket cannot be read, or with `writing` cannot be written."""
 
-    def is_folder(self, path: Path) -> bool:
-        """Whether there is a folder; errors of a store are reported without waiting for retries."""
-        return path.is_dir()
-
     def inside(self, root: Path, path: str | Path) -> Path:
         """Return a path below a folder, as `builders.storage.paths.inside`."""
         full = root / path
@@ -127,13 +118,9 @@ class Store:
         """Whether a process holds a lock file."""
         return is_file_locked(path)
 
-    def cached_listings(self, root: Path) -> AbstractContextManager[Mapping[str, str]]:
-        """Cache a store's listings of a source's folder while the block runs.
-
-        Yields:
-            The version of each file in a store that was opened meanwhile, by address; empty for local files.
-        """
-        return nullcontext({})
+    def cached_listings(self, root: Path) -> AbstractContextManager[object]:
+        """Cache a store's listings of a source's folder while the block runs."""
+        return nullcontext()
 
     def names(self, folder: Path) -> list[str]:
         """Return the sorted names in a folder; the order of a listing depends on the file system."""
@@ -142,9 +129,6 @@ class Store:
     def names_in_each(self, folders: Sequence[Path]) -> Iterator[list[str]]:
         """Yield the names in each folder; in a store several are listed at the same time."""
         return map(self.names, folders)
-
-    def list_below(self, folder: Path) -> None:
-        """Cache the listings of all folders below one in a store at once, for readers of many small folders."""
 
     def folders(self, folder: Path) -> list[str]:
         """Return the sorted names of the folders in a folder, and of links to folders."""
@@ -183,9 +167,6 @@ class Store:
         start = f"{root}{os.sep}"
         return sorted(file for file in files if os.path.islink(start + file))  # noqa: PTH114 - a Path costs more
 
-    def refuse_changed(self, path: Path, versions: Mapping[str, str]) -> None:
-        """Refuse a file in a store, or one inside of it, that has another version than when it was listed."""
-
     def open(self, path: str | os.PathLike[str]) -> FileIO:
         """Open a regular file to read it forward, without a buffer."""
         return open_here(path)
@@ -194,14 +175,8 @@ class Store:
         """Open a regular file that is read in no order; one in a store is first read into memory."""
         return open_here(path)
 
-    @contextlib.contextmanager
-    def mapped(self, path: Path) -> Iterator[bytes | mmap.mmap]:
-        """Yield the content of a regular file."""
-        with open_here(path) as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            yield content
-
-    def ranges(self, versions: Mapping[str, str]) -> Ranges:
-        """Return a reader of byte ranges; `versions` are of archives in a store, by address."""
+    def ranges(self) -> Ranges:
+        """Return a reader of byte ranges."""
         return Ranges()
 
     def starts(self, root: Path, places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:

@@ -23,10 +23,6 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 def read_text_lines(path: Path, advice: str) -> list[str]:
     """Read the lines of a text, without their ends.
 
-    Args:
-        path: the file.
-        advice: the next step if it cannot be used, as a sentence.
-
     Raises:
         BuildError: it is not a regular file, too large, not UTF-8, or has control characters or a very long line.
     """
@@ -51,11 +47,6 @@ def read_text_lines(path: Path, advice: str) -> list[str]:
 
 def read_csv(path: Path, columns: Sequence[str], advice: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the line number and the cells of each row of a CSV, by column; a cell that is missing is empty.
-
-    Args:
-        path: the file.
-        columns: the columns that it must have. Others are ignored.
-        advice: the next step if it cannot be used, as a sentence.
 
     Raises:
         BuildError: as for `read_text_lines`, or it is not a CSV, lacks a column, or has a cell with a line break.

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from builders.generate.contract import COMPANION_VALUE, Generator
 from builders.plan.originals import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
-from builders.sources.base import IN_PLACE, Container, SourceIndex
+from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import look_up_sizes
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX
@@ -77,15 +77,6 @@ class Pack:
     @property
     def _lengths_path(self) -> Path:
         return self.path.with_suffix(".lengths.npy")
-
-
-def _unpacked_images(
-    index: SourceIndex, how: Container, file: str, rows: Int64
-) -> Iterator[Iterable[bytes | memoryview]]:
-    """Yield the images of a container; refuse at their end one in a store that is not the indexed one."""
-    container = index.root / file
-    yield from UNPACKERS[how](container, rows)
-    store_of(container).refuse_changed(container, index.versions)
 
 
 class _Unpacked(NamedTuple):
@@ -145,7 +136,7 @@ class Places:
             # Named after the source, the file and the rows: a rerun finds it, and other rows get another.
             key = hashlib.sha256(f"{file}\n".encode() + numbers.tobytes()).hexdigest()[:16]
             names[code] = f"{index.source.key}-{key}{PACK_SUFFIX}"
-            images = functools.partial(_unpacked_images, index, hows[int(positions[0])].as_py(), file, numbers)
+            images = functools.partial(UNPACKERS[hows[int(positions[0])].as_py()], index.root / file, numbers)
             packs[names[code]] = pack = Pack(self._staging / names[code], images)
             sizes[positions] = lengths = pack.lengths()
             offsets[positions] = np.cumsum(lengths) - lengths

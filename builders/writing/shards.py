@@ -12,7 +12,7 @@ import io
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -48,7 +48,7 @@ class ShardTask:
     `content_sha256`, and in `unreadable` the reason if an image could not be generated; their rows say `stored` of
     their bytes. `roots` maps the names in `root` to folders. `data` is the file for the images (None: index only),
     `part` the file for the index rows and the shard's record. `sealed` is the file for the images' sealed residuals,
-    None if they are not sealed. `versions` are those of archives in a store (`SourceIndex.versions`).
+    None if they are not sealed.
     """
 
     plan: Path
@@ -65,7 +65,6 @@ class ShardTask:
     generated: bool = False
     stored: Stored = "pixels"
     sealed: Path | None = None
-    versions: Mapping[str, str] = field(default_factory=dict)
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> ShardRecord:
@@ -80,7 +79,7 @@ class ShardTask:
         """
         with arrow_rows(self.plan, self.start, self.stop) as rows:
             images = GroupImages(rows, self.roots, progress)
-            with _data_writer(self) as (sink, writer), Reader(self.versions) as reader:
+            with _data_writer(self) as (sink, writer), Reader() as reader:
                 groups = (
                     images.generated(reader, self.stored)
                     if self.generated

@@ -26,10 +26,6 @@ def check_card(root: Path, manifest: Manifest) -> Problems:
 
     No YAML is parsed. What follows the YAML need not be the output of the current template: templates change, and
     published releases do not. `python -m hf_scripts.card --check` compares the two.
-
-    Args:
-        root: the release.
-        manifest: its manifest.
     """
     problems = Problems()
     path = Layout(root).card

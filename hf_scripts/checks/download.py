@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from builders.cli.split_choice import chosen_splits
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.hub.client import hub_settings
 from builders.hub.repository import RemoteFile, Repository
 from builders.hub.retry import Log
-from builders.release.entries import Manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
@@ -39,18 +39,12 @@ class Downloaded:
 
 
 @contextlib.contextmanager
-def downloaded(
-    name: str, revision: str, keep: Path | None, log: Log, chosen: Callable[[Manifest, str], Collection[str]]
-) -> Iterator[Downloaded]:
+def downloaded(name: str, revision: str, keep: Path | None, splits: Sequence[str], log: Log) -> Iterator[Downloaded]:
     """Download a release into a new folder, without using the local cache.
 
-    Args:
-        name: ORG/NAME.
-        revision: a branch, tag or commit. It is resolved once, and all files are of that commit.
-        keep: a new or empty folder for the files; without it they are deleted when the block ends.
-        log: prints the source and size of the download, and every wait.
-        chosen: returns the splits (`config/split`) whose images are downloaded, from the manifest and the release's
-            name.
+    `revision`: a branch, tag or commit. It is resolved once, and all files are of that commit.
+    `keep`: a new or empty folder for the files; without it they are deleted when the block ends.
+    `splits`: values of `--splits`: the splits whose images are downloaded.
 
     Raises:
         BuildError: there is no such release, or not enough disk space.
@@ -65,7 +59,7 @@ def downloaded(
             repository = Repository(name, log)
             commit = repository.commit_at(revision)
             label = f"{name} at {revision} (commit {commit[:12]})"
-            files, problems = _listed_files(repository, commit, into, chosen)
+            files, problems = _listed_files(repository, commit, into, splits)
             size = sum(file.size for file in files)
             destination = f"into {keep}" if keep else "into a temporary folder"
             log(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {destination}")
@@ -75,7 +69,7 @@ def downloaded(
 
 
 def _listed_files(
-    repository: Repository, commit: str, into: Path, chosen: Callable[[Manifest, str], Collection[str]]
+    repository: Repository, commit: str, into: Path, splits: Sequence[str]
 ) -> tuple[list[RemoteFile], Problems]:
     """Return the files of a commit that its manifest lists for the chosen splits; its unlisted files are problems."""
     tree = repository.tree(commit)
@@ -89,7 +83,8 @@ def _listed_files(
     if manifest is None:
         return [], Problems()  # checking the folder reports why
     images = {file.path for _, _, split in manifest.splits() for file in (*split.data, *split.sealed)}
-    selected = {file.path for file in check_manifest.files_in(manifest, chosen(manifest, where))}
+    chosen = chosen_splits(splits, list(manifest.by_key()), where)
+    selected = {file.path for file in check_manifest.files_in(manifest, chosen)}
     listed = {file.path for file in manifest.files_and_card()} - (images - selected)
     return [tree[path] for path in sorted(listed & tree.keys())], check_manifest.check_unlisted(tree, manifest)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
+
 from builders.duplicates.distance import distance
-from builders.duplicates.exact import exact_pairs, rows_of_pairs
+from builders.duplicates.exact import Digests, exact_pairs, ids_by_key, rows_of_pairs, searched_pairs
 from builders.errors import BuildError
 from builders.release.duplicates import (
+    KNOWN_ROLE,
     Pair,
     PairedRow,
     comparison,
@@ -19,15 +23,17 @@ from builders.release.duplicates import (
     listed_comparisons,
     read_pairs,
 )
-from builders.release.entries import METHODS, SIMILARITY, By, DuplicatesEntry, Manifest
+from builders.release.entries import SIMILARITY, By, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
-from builders.storage.parquet import read_row_count
+from builders.storage.parquet import read_parquet, read_row_count
 from hf_scripts.checks.images import Decoded
 from hf_scripts.checks.problems import Problems
-from hf_scripts.checks.recomparison import ROUNDING, Recomparison
 from unknown_detection.words import quantity
 
 _PROBLEM = "duplicates"
+
+# Distances are computed in float32, whose values below 1 are at most 6e-8 apart.
+_ROUNDING = 1e-6
 
 
 def compared_by(manifest: Manifest) -> dict[str, frozenset[By]]:
@@ -40,30 +46,18 @@ def compared_by(manifest: Manifest) -> dict[str, frozenset[By]]:
     return {key: frozenset(by) for key, by in methods.items()}
 
 
-def check_duplicates(
-    root: Path, manifest: Manifest, decoded: Mapping[str, Decoded] | None = None
-) -> tuple[Problems, list[str]]:
+def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decoded]) -> tuple[Problems, list[str]]:
     """Compare the table of duplicates with the rows. All indexes must be readable.
 
-    Args:
-        root: the release.
-        manifest: its manifest.
-        decoded: the decoded images of splits that were compared by pixels or similarity. Such a comparison is only
-            repeated where the images of both splits are given.
+    `decoded`: the decoded images of splits that were compared by pixels or similarity. Such a comparison is only
+    repeated where the images of both splits are given.
 
     Returns:
-        The problems, and notes: the numbers of pairs, and the splits that were not compared. A release from before
-        there was a table only gets notes.
+        The problems, and notes: the numbers of pairs, and the splits that were not compared.
     """
-    indexes = {key: root / entry.index.path for key, entry in manifest.by_key().items()}
-    exact = [pair for keys in groups(manifest) for pair in exact_pairs({key: indexes[key] for key in keys})]
-    table = manifest.duplicates
+    table, problems = manifest.duplicates, Problems()
     if table is None:
-        notes = _counts(manifest, exact)
-        if notes:
-            notes.append("there is no table of duplicates: this release was built before there was one")
-        return Problems(), notes
-    problems = Problems()
+        return problems, ["there is no table of duplicates"]
     if not (root / table.path).is_file():
         return problems, []  # reported by check_file
     try:
@@ -71,15 +65,30 @@ def check_duplicates(
     except BuildError:
         problems.add(_PROBLEM, f"{table.path}: is not a table of duplicates")
         return problems, []
-    _check_form(table, pairs, problems)
-    _check_rows(indexes, table, pairs, problems)
+    indexes = {key: root / entry.index.path for key, entry in manifest.by_key().items()}
+    exact = [pair for keys in groups(manifest) for pair in exact_pairs({key: indexes[key] for key in keys})]
     complete = {  # a build compares all rows of a split, so a part of them cannot repeat its comparisons
-        key: images for key, images in (decoded or {}).items() if len(images.digests) == read_row_count(indexes[key])
+        key: images for key, images in decoded.items() if len(images.digests) == read_row_count(indexes[key])
     }
-    recomparison = Recomparison(manifest, table, indexes, complete)
-    _check_missing(table, [*exact, *recomparison.equal_pixels(), *recomparison.similar()], pairs, problems)
-    _check_distances(table, pairs, recomparison, problems)
-    return problems, [*_counts(manifest, pairs), *_not_compared(manifest, table)]
+    ways: dict[tuple[str, str], set[By]] = {}
+    for by, *splits in listed_comparisons(table.compared):
+        ways.setdefault((splits[0], splits[1]), set()).add(by)
+    _check_form(table, pairs, problems)
+    _check_pairs(indexes, table, pairs, ways, complete, problems)
+    listed = {pair.place for pair in pairs}
+    again = (*_equal_pixels(manifest, ways, indexes, complete), *_similar(manifest, ways, indexes, complete))
+    for pair in sorted([*exact, *again]):
+        exactly = ways.get(pair.splits, set()) - {SIMILARITY}
+        if (pair.distance or exactly) and pair.place not in listed:
+            listed.add(pair.place)  # by another comparison, too
+            which = f"at distance {pair.distance:.6g}" if pair.distance else "equal"
+            rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
+            problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
+    return problems, [*_counts(manifest, pairs), *_not_compared(manifest, ways)]
+
+
+_Ways = Mapping[tuple[str, str], Set[By]]
+"""The methods by which each two splits were compared."""
 
 
 def _check_form(table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problems) -> None:
@@ -99,78 +108,120 @@ def _check_form(table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problem
             problems.add(_PROBLEM, f"{path} row {number}: the pair {wrong} the pair before it")
 
 
-def _check_rows(
-    indexes: Mapping[str, Path], table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problems
+def _check_pairs(
+    indexes: Mapping[str, Path],
+    table: DuplicatesEntry,
+    pairs: Sequence[Pair],
+    ways: _Ways,
+    decoded: Mapping[str, Decoded],
+    problems: Problems,
 ) -> None:
-    """Check that every pair has two rows of the release, from splits that were compared, and a possible distance."""
-    rows = rows_of_pairs(pairs, indexes.get)
-    compared = set(listed_comparisons(table.compared))
+    """Check that every pair has two rows of the release, and the distance that these have."""
+    rows, places = rows_of_pairs(pairs, indexes.get), _row_numbers(pairs, indexes, decoded)
     for number, pair in enumerate(pairs):
-        where, digests = f"{table.path} row {number}", []
-        for side in (
-            PairedRow(pair.split, pair.id, pair.role, pair.class_id),
-            PairedRow(pair.other_split, pair.other_id, pair.other_role, pair.other_class_id),
-        ):
-            row, digest = rows.get((side.split, side.id), (None, ""))
-            digests.append(digest)
+        where = f"{table.path} row {number}"
+        one = PairedRow(pair.split, pair.id, pair.role, pair.class_id)
+        other = PairedRow(pair.other_split, pair.other_id, pair.other_role, pair.other_class_id)
+        for side in (one, other):
+            row, _ = rows.get((side.split, side.id), (None, ""))
             if row is None:
                 problems.add(_PROBLEM, f"{where}: there is no row {side.id} in {side.split}")
             elif row != side:
                 wrong = f"{row.id} has role {side.role} and class {side.class_id}"
                 problems.add(_PROBLEM, f"{where}: {wrong}, but {row.role} and {row.class_id} in {row.split}")
-        if "" not in digests:
-            ways = {by for by in METHODS if comparison(by, *pair.splits) in compared}
-            reason = _wrong_distance(pair, ways, equal=digests[0] == digests[1])
+        digests = [rows[side[:2]][1] for side in (one, other) if side[:2] in rows]
+        if len(digests) == 2 and "" not in digests:
+            by = ways.get(comparison("bytes", *pair.splits)[1:], frozenset())
+            reason = _wrong_distance(pair, by, equal=digests[0] == digests[1])
+            if not reason and one[:2] in places and other[:2] in places:
+                images = [(decoded[side.split], places[side[:2]]) for side in (one, other)]
+                reason = _other_images(pair, by, images)
             if reason:
                 problems.add(_PROBLEM, f"{where}, {pair.id} and {pair.other_id}: {reason}")
 
 
-def _wrong_distance(pair: Pair, ways: Set[str], *, equal: bool) -> str:
+def _wrong_distance(pair: Pair, by: Set[str], *, equal: bool) -> str:
     """Return why a pair with equal or other digests cannot have its distance, by the methods used; empty if it can."""
-    if not ways:
+    if not by:
         return f"{pair.split} and {pair.other_split} were not compared"
     if equal:
         return "" if pair.distance == 0 else f"the distance is {pair.distance}, not 0, although the digests are equal"
     if not 0 <= pair.distance < float("inf"):
         return f"the distance is {pair.distance}, not a number of at least 0"
-    if SIMILARITY in ways or (pair.distance == 0 and "pixels" in ways):
+    if SIMILARITY in by or (pair.distance == 0 and "pixels" in by):
         return ""
     return f"the digests differ, and no comparison of the two splits gives distance {pair.distance}"
 
 
-def _check_missing(
-    table: DuplicatesEntry, expected: Iterable[Pair], pairs: Iterable[Pair], problems: Problems
-) -> None:
-    """Check that every expected pair is listed, if its splits were compared by a method that finds it."""
-    compared = {(c.one, c.other) for c in listed_comparisons(table.compared)}
-    exactly = {(c.one, c.other) for c in listed_comparisons(table.compared) if c.by != SIMILARITY}
-    listed = {pair.place for pair in pairs}
-    for pair in sorted(expected):
-        if pair.splits in (compared if pair.distance else exactly) and pair.place not in listed:
-            listed.add(pair.place)  # by another comparison, too
-            rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
-            which = f"at distance {pair.distance:.6g}" if pair.distance else "equal"
-            problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
+def _row_numbers(
+    pairs: Sequence[Pair], indexes: Mapping[str, Path], decoded: Mapping[str, Decoded]
+) -> dict[tuple[str, str], int]:
+    """Return the row number of each paired image that is decoded, by split and id."""
+    numbers: dict[tuple[str, str], int] = {}
+    for key, ids in ids_by_key(pairs).items():
+        if key in decoded:
+            for number, name in enumerate(read_parquet(indexes[key], ["id"])["id"].to_pylist()):
+                if name in ids and decoded[key].digests[number]:
+                    numbers[key, name] = number
+    return numbers
 
 
-def _check_distances(
-    table: DuplicatesEntry, pairs: Sequence[Pair], recomparison: Recomparison, problems: Problems
-) -> None:
-    """Check the distance of every pair with both images decoded."""
-    compared = set(listed_comparisons(table.compared))
-    for number, pair, (pixels, digest), (other_pixels, other_digest) in recomparison.images_of(pairs):
-        if digest == other_digest:
-            continue  # the distance of equal pixels is checked with the digests
-        if comparison(SIMILARITY, *pair.splits) in compared:
-            # The distance is not symmetric, and the table does not record which image was shifted.
-            distances = [distance(pixels, other_pixels), distance(other_pixels, pixels)]
-            if any(abs(value - pair.distance) <= ROUNDING for value in distances):
-                continue
-            measured = f"measured {' or '.join(f'{value:.6g}' for value in distances)}"
-        else:
-            measured = "the pixels differ"
-        where = f"{table.path} row {number}, {pair.id} and {pair.other_id}"
-        problems.add(_PROBLEM, f"{where}: the distance is listed as {pair.distance:.6g}, but {measured}")
+def _other_images(pair: Pair, by: Set[str], images: Sequence[tuple[Decoded, int]]) -> str:
+    """Return how far the decoded images of a pair are apart, if that is not its distance."""
+    digests = [image.digests[number] for image, number in images]
+    if digests[0] == digests[1]:
+        return ""
+    measured = "the pixels differ"
+    if SIMILARITY in by:
+        one, other = (image.pixels[number] for image, number in images)
+        # The distance is not symmetric, and the table does not record which image was shifted.
+        distances = [distance(one, other), distance(other, one)]
+        if any(abs(value - pair.distance) <= _ROUNDING for value in distances):
+            return ""
+        measured = f"measured {' or '.join(f'{value:.6g}' for value in distances)}"
+    return f"the distance is listed as {pair.distance:.6g}, but {measured}"
+
+
+def _equal_pixels(
+    manifest: Manifest, ways: _Ways, indexes: Mapping[str, Path], decoded: Mapping[str, Decoded]
+) -> Iterator[Pair]:
+    """Yield the pairs of rows whose decoded pixels are equal.
+
+    In a large group of equal images, which pairs are listed depends on all splits that were compared with each other
+    (`builders.duplicates.exact.ALL_PAIRS`), so such a group is skipped unless all of them are decoded.
+    """
+    compared = {splits for splits, by in ways.items() if "pixels" in by}
+    for group in groups(manifest):
+        keys = [key for key in group if any(key in splits for splits in compared)]
+        if keys and all(key in decoded for key in keys):
+            digests: dict[str, Digests] = {
+                key: partial(iter, [pa.array(decoded[key].digests, pa.string())]) for key in keys
+            }
+            pairs = exact_pairs({key: indexes[key] for key in keys}, digests)
+            yield from (pair for pair in pairs if pair.splits in compared)
+
+
+def _similar(
+    manifest: Manifest, ways: _Ways, indexes: Mapping[str, Path], decoded: Mapping[str, Decoded]
+) -> Iterator[Pair]:
+    """Yield the pairs of rows within the threshold whose bytes differ.
+
+    A build shifts the images of one split over those of the reference, which is a training split, or else an
+    in-distribution one; of two such splits the first by name.
+    """
+    entries = manifest.by_key()
+
+    def order(key: str) -> tuple[bool, bool, str]:
+        return not is_training(key, entries[key]), entries[key].roles != (KNOWN_ROLE,), key
+
+    for splits in sorted(splits for splits, by in ways.items() if SIMILARITY in by):
+        if all(key in decoded for key in splits):
+            from builders.duplicates.search import THRESHOLD, find_pairs  # SciPy, for which --help should not wait
+
+            query, reference = sorted(splits, key=order, reverse=True)
+            images = (decoded[key].pixels for key in (query, reference))
+            pairs = find_pairs(*images, threshold=THRESHOLD - _ROUNDING, advance=lambda _: None)
+            yield from searched_pairs(pairs, (query, indexes[query]), (reference, indexes[reference]))
 
 
 def _counts(manifest: Manifest, pairs: Sequence[Pair]) -> list[str]:
@@ -195,8 +246,7 @@ def _counts(manifest: Manifest, pairs: Sequence[Pair]) -> list[str]:
     return [f"{quantity(len(pairs), 'pair')} of duplicates {where}{f' ({facts})' if facts else ''}"]
 
 
-def _not_compared(manifest: Manifest, table: DuplicatesEntry) -> list[str]:
-    compared = {(c.one, c.other) for c in listed_comparisons(table.compared)}
+def _not_compared(manifest: Manifest, compared: Iterable[tuple[str, str]]) -> list[str]:
     lacking = [
         (first, second)
         for keys in groups(manifest)

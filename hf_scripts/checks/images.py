@@ -45,19 +45,10 @@ def concatenate(parts: Sequence[Decoded]) -> Decoded:
 def check_images(
     rows: pa.RecordBatch, path: str, first: int, problems: Problems, *, split: SplitFacts, decode: bool
 ) -> Decoded:
-    """Check the file name, the digest and, with `decode`, the decoding of every image.
+    """Check file name, digest and decoding of the images of some rows of the shard `path`, from row `first` on.
 
-    Args:
-        rows: some rows of a shard.
-        path: the shard, for messages.
-        first: number of the first row in the shard.
-        problems: collects the problems.
-        split: the facts of the manifest.
-        decode: decode by `datasets`, as whoever loads the release does. Without it no image is decoded, so the digests
-            of generated images, which are over pixels, are not compared either.
-
-    Returns:
-        The decoded images, as far as the split was compared by them.
+    Images are decoded by `datasets`, as whoever loads the release does. Without `decode`, digests over pixels are not
+    compared either. Returns the decoded images, as far as the split was compared by them.
     """
     column = rows.column("image")
     names = pc.struct_field(column, "path").to_pylist()
@@ -89,10 +80,8 @@ def check_images(
                 reason = str(error).split(" <_io.BytesIO")[0] or type(error).__name__
                 problems.add("image decoding", f"{where}: datasets cannot decode the image: {reason}")
         if digest and digest != listed[i]:
-            problems.add(
-                "image digest",
-                f"{where}: the image has the digest {digest}, not {listed[i]} as in content_sha256",
-            )
+            found = f"{where}: the image has the digest {digest}, not {listed[i]} as in content_sha256"
+            problems.add("image digest", found)
         digests.append(pixel_digest)
     return Decoded(digests if split.compared else (), pixels)
 

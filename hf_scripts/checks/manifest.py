@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,14 +30,6 @@ _NOT_RELEASED = (".cache", ".git", ".gitattributes", ".state")
 def load_manifest(root: Path, problems: Problems, name: str = "") -> Manifest | None:
     """Read the manifest of a release; an invalid one is added to `problems`.
 
-    Args:
-        root: the release folder.
-        problems: collects the reason if the manifest is invalid.
-        name: name of the release in messages, for a folder of downloads.
-
-    Returns:
-        The manifest, or None if it is invalid.
-
     Raises:
         BuildError: the folder has no manifest, or one of a format that this version does not know.
     """
@@ -59,20 +51,25 @@ def files_in(manifest: Manifest, splits: Collection[str]) -> list[FileEntry]:
 
 def check_file(root: Path, listed: FileEntry) -> Problems:
     """Check that a listed file exists and has the listed size and digest."""
-    problems = Problems()
-    path = root / listed.path
+    problems, path = Problems(), root / listed.path
     try:
-        size = path.stat().st_size if path.is_file() else -1
-        if size < 0:
+        if path.is_file():
+            _compare(listed, path.stat().st_size, lambda: file_sha256(path), problems)
+        else:
             wrong = "is not a regular file" if path.exists() else "the file is missing"
             problems.add("file missing", f"{listed.path}: {wrong}")
-        elif size != listed.size:
-            problems.add("file size", _wrong_size(listed, size))
-        elif (digest := file_sha256(path)) != listed.sha256:
-            problems.add("file digest", _wrong_digest(listed, digest))
     except OSError as error:
         problems.add("file unreadable", f"{listed.path}: cannot be read: {error.strerror}")
     return problems
+
+
+def _compare(listed: FileEntry, size: int, sha256: Callable[[], str], problems: Problems) -> None:
+    if size != listed.size:
+        wrong = f"has {size:,} bytes, not {listed.size:,} as manifest.json lists"
+        problems.add("file size", f"{listed.path}: {wrong}")
+    elif (digest := sha256()) != listed.sha256:
+        wrong = f"has the SHA-256 {digest}, not {listed.sha256} as manifest.json lists"
+        problems.add("file digest", f"{listed.path}: {wrong}")
 
 
 def check_strays(root: Path, manifest: Manifest) -> Problems:
@@ -91,20 +88,14 @@ def check_strays(root: Path, manifest: Manifest) -> Problems:
         if path.name.startswith(".") and path.name.endswith(TEMPORARY):
             problems.add("temporary file", f"{name}: a temporary file, left by a killed run")
         elif name not in known and not shows_images(name):
-            problems.add("file not listed", _not_listed(name))
+            problems.add("file not listed", f"{name}: manifest.json does not list this file")
     return problems
 
 
 def check_tree(tree: Mapping[str, RemoteFile], manifest: Manifest) -> Problems:
-    """Check that a repository holds the files that its manifest lists, and no others.
-
-    Args:
-        tree: the files of a commit by path, without the one that the Hub adds itself.
-        manifest: the commit's manifest.
-    """
+    """Check that a repository holds the files that its manifest lists, and no others."""
     problems = Problems()
-    files = {file.path: file for file in manifest.files_and_card()}
-    for _, file in sorted(files.items()):
+    for file in sorted({*manifest.files_and_card()}, key=lambda file: file.path):
         problems.merge(check_stored(file, tree))
     problems.merge(check_unlisted(tree, manifest))
     return problems
@@ -112,14 +103,11 @@ def check_tree(tree: Mapping[str, RemoteFile], manifest: Manifest) -> Problems:
 
 def check_stored(file: FileEntry, tree: Mapping[str, RemoteFile]) -> Problems:
     """Check that a repository has a listed file with the listed size and, if the Hub gives one, the listed digest."""
-    problems = Problems()
-    stored = tree.get(file.path)
+    problems, stored = Problems(), tree.get(file.path)
     if stored is None:
         problems.add("file missing", f"{file.path}: the file is missing")
-    elif stored.size != file.size:
-        problems.add("file size", _wrong_size(file, stored.size))
-    elif stored.sha256 and stored.sha256 != file.sha256:
-        problems.add("file digest", _wrong_digest(file, stored.sha256))
+    else:
+        _compare(file, stored.size, lambda: stored.sha256 or file.sha256, problems)
     return problems
 
 
@@ -128,17 +116,5 @@ def check_unlisted(paths: Iterable[str], manifest: Manifest) -> Problems:
     problems = Problems()
     known = {"manifest.json", *(file.path for file in manifest.files_and_card())}
     for path in sorted(set(paths) - known):
-        problems.add("file not listed", _not_listed(path))
+        problems.add("file not listed", f"{path}: manifest.json does not list this file")
     return problems
-
-
-def _wrong_size(listed: FileEntry, size: int) -> str:
-    return f"{listed.path}: has {size:,} bytes, not {listed.size:,} as manifest.json lists"
-
-
-def _wrong_digest(listed: FileEntry, digest: str) -> str:
-    return f"{listed.path}: has the SHA-256 {digest}, not {listed.sha256} as manifest.json lists"
-
-
-def _not_listed(path: str) -> str:
-    return f"{path}: manifest.json does not list this file"

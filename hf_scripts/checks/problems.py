@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from unknown_detection.words import printable
+from unknown_detection.words import printable, quantity
 
 SHOWN = 5
 """Number of problems of one kind that are printed; the others are counted."""
@@ -27,19 +27,15 @@ class Problems:
     def add(self, kind: str, sentence: str) -> None:
         """Add one problem.
 
-        Args:
-            kind: the kind that it is counted under.
-            sentence: the message: the place, a colon, and what is wrong there.
+        `sentence`: the message: the place, a colon, and what is wrong there.
         """
         self._extend(kind, [sentence], 1)
 
     def add_rows(self, kind: str, wrong: pa.ChunkedArray | pa.Array, sentence: Callable[[int], str]) -> None:
         """Add one problem for each marked row.
 
-        Args:
-            kind: the kind that they are counted under.
-            wrong: one boolean per row; null counts as true.
-            sentence: gives the message for a row's number in `wrong`.
+        `wrong`: one boolean per row; null counts as true.
+        `sentence`: gives the message for a row's number in `wrong`.
         """
         rows = np.flatnonzero(wrong.fill_null(True).to_numpy(zero_copy_only=False))
         if len(rows):
@@ -53,6 +49,11 @@ class Problems:
     def total(self) -> int:
         """Return the number of problems, including those without a message."""
         return sum(self.counts.values())
+
+    def first(self) -> str:
+        """Return the first problem, and the number of others."""
+        more = self.total() - 1
+        return next(self.lines()) + (f", and {quantity(more, 'more problem')}" if more else "")
 
     def lines(self) -> Iterator[str]:
         """Yield printable messages by kind, in the order of first occurrence, and the count of further ones."""

@@ -1,9 +1,12 @@
-"""Checks the rows of shards and indexes: one file per task, read in small batches."""
+"""Checks the rows of indexes, shards and sealed residuals: one file per task, read in small batches.
+
+An index is checked against the manifest, and what lies beside it is compared with the index, row by row.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -13,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
-from builders.release.schema import ID_OVERLAP, ROLES, arrow_schema
-from builders.release.split_entries import FileEntry, PartEntry, SplitEntry
-from builders.storage.parquet import open_streamed, row_batches, row_group
+from builders.release.schema import ID_OVERLAP, ROLES, arrow_schema, demo_metadata
+from builders.release.split_entries import FileEntry, SplitEntry
+from builders.storage.parquet import open_parquet, open_streamed, row_batches, row_group
+from builders.storage.sealed_files import SCHEMA, check_size, read_sealed_header
 from hf_scripts.checks.images import Decoded, check_images, concatenate
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
@@ -32,6 +37,7 @@ _ROW_BYTES = 16
 
 _BATCH_ROWS = 256
 _INDEX_BATCH_ROWS = 8192
+_SEALED_BATCH_ROWS = 64
 
 UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 """Exceptions raised by reading a damaged Parquet file."""
@@ -75,87 +81,44 @@ class FileTask:
         return Outcome(problems)
 
 
-@dataclass(frozen=True)
-class DataTask(FileTask):
-    """Checks one shard.
-
-    Its rows are compared with those of the file `index` from row `first` on, unless `index` is None. With `decode`,
-    every image is decoded.
-    """
-
-    split: SplitFacts
-    index: str | None
-    first: int
-    decode: bool
-
-    def check_contents(self, problems: Problems) -> Outcome:
-        """Check the schema and structure, and every row with its image."""
-        decoded = Decoded()
-        with open_streamed(self.root / self.file.path) as parquet:
-            _check_structure(parquet, self.file.path, problems)
-            if _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=True):
-                decoded = self._check_rows(parquet, problems)
-            return Outcome(problems, parquet.metadata.num_rows, decoded)
-
-    def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> Decoded:
-        decoded: list[Decoded] = []
-        index = IndexRows(self.root / self.index, self.split, self.first) if self.index else None
-        first = 0
-        for group in range(parquet.num_row_groups):
-            for batch in row_batches(parquet, _BATCH_ROWS, groups=[group]):
-                rows = pa.Table.from_batches([batch])
-                check_values(rows.drop_columns("image"), self.split, self.file.path, first, problems)
-                decoded.append(
-                    check_images(batch, self.file.path, first, problems, split=self.split, decode=self.decode)
-                )
-                if index is not None:
-                    _compare(rows, index.take(batch.num_rows), self, first, problems)
-                first += batch.num_rows
-        return concatenate(decoded)
-
-
 _COMPARED = ["id", "role", "class_id", "source", "content_sha256"]
 """Columns by which rows are compared with those of other splits."""
 
 
 @dataclass(frozen=True)
 class IndexTask(FileTask):
-    """Checks the index of a split against its entry; `values` checks its cells too, for a split without shards."""
+    """Checks the index of a split: its cells, and that its rows are those of its entry and of its parts."""
 
     split: SplitFacts
     entry: SplitEntry
-    values: bool
 
     def check_contents(self, problems: Problems) -> Outcome:
-        """Check the schema and structure, the ids, and that the rows are those of the entry and of its parts."""
-        with open_streamed(self.root / self.file.path) as parquet:
-            _check_structure(parquet, self.file.path, problems)
-            sound = _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=False)
-            if not sound or not self._check_size(parquet, problems):
+        """Check structure and schema, every cell, the ids, and the digest over the rows."""
+        path = self.file.path
+        with open_streamed(self.root / path) as parquet:
+            _check_structure(parquet, path, problems)
+            rows, size = parquet.metadata.num_rows, (self.root / path).stat().st_size
+            if not _check_schema(parquet.schema_arrow, self.split, path, problems, image=False):
                 return Outcome(problems)
-            if self.values:
-                first = 0
-                for batch in row_batches(parquet, _INDEX_BATCH_ROWS):
-                    check_values(pa.Table.from_batches([batch]), self.split, self.file.path, first, problems)
-                    first += batch.num_rows
+            # Few bytes can stand for many equal rows, which would take far more memory.
+            if rows > _FEW_ROWS and rows * _ROW_BYTES > size:
+                problems.add("Parquet", f"{path}: claims {rows:,} rows, too many for its {size:,} bytes")
+                return Outcome(problems)
+            first = 0
+            for batch in row_batches(parquet, _INDEX_BATCH_ROWS):
+                check_values(pa.Table.from_batches([batch]), self.split, path, first, problems)
+                first += batch.num_rows
             overlaps = ID_OVERLAP in self.split.columns
-            rows = parquet.read(columns=["label", *_COMPARED, *[ID_OVERLAP.name] * overlaps])
-        self._check_identity(rows.select(["id", "label", "role", "content_sha256"]), problems)
-        if not _is_sound(rows):
+            table = parquet.read(columns=["label", *_COMPARED, *[ID_OVERLAP.name] * overlaps])
+        self._check_identity(table.select(["id", "label", "role", "content_sha256"]), problems)
+        if not _is_sound(table):
             return Outcome(problems)
-        if self.entry.parts is not None:
-            self._check_parts(rows, self.entry.parts, problems)
-        if overlaps:
-            self._check_overlaps(rows[ID_OVERLAP.name], problems)
-        return Outcome(problems, rows.num_rows)
-
-    def _check_size(self, parquet: pq.ParquetFile, problems: Problems) -> bool:
-        """Refuse an index that would take far more memory than its size: few bytes can stand for many equal rows."""
-        rows, size = parquet.metadata.num_rows, (self.root / self.file.path).stat().st_size
-        if rows <= _FEW_ROWS or rows * _ROW_BYTES <= size:
-            return True
-        problems.add("Parquet", f"{self.file.path}: claims {rows:,} rows, too many for its {size:,} bytes")
-        return False
+        self._check_parts(table, problems)
+        if overlaps and (count := len(table) - table[ID_OVERLAP.name].null_count) != self.entry.overlaps:
+            listed = "no number" if self.entry.overlaps is None else f"{self.entry.overlaps:,}"
+            wrong = f"{count:,} rows have an id_overlap, and manifest.json lists {listed}"
+            problems.add("overlaps", f"{self.split.key}: {wrong}")
+        return Outcome(problems, rows)
 
     def _check_identity(self, rows: pa.Table, problems: Problems) -> None:
         counted = pc.value_counts(rows["id"])
@@ -164,34 +127,25 @@ class IndexTask(FileTask):
             places = np.flatnonzero(pc.equal(rows["id"], value).to_numpy(zero_copy_only=False))
             numbers = ", ".join(map(str, places[:3]))
             problems.add("id repeated", f"{self.file.path}: the id {value} is repeated, in rows {numbers}")
-        if any(column.null_count for column in rows.columns):
-            problems.add("value missing", f"{self.file.path}: some cells have no value")
-        elif (digest := rows_digest(rows)) != self.entry.digest:
+        if (
+            not any(column.null_count for column in rows.columns)
+            and (digest := rows_digest(rows)) != self.entry.digest
+        ):
             listed = f"not {self.entry.digest} as manifest.json lists"
             problems.add("rows digest", f"{self.split.key}: the rows have the digest {digest}, {listed}")
 
-    def _check_parts(self, rows: pa.Table, parts: Sequence[PartEntry], problems: Problems) -> None:
-        """Check the rows of each role and source of a joined split."""
+    def _check_parts(self, rows: pa.Table, problems: Problems) -> None:
+        """Check the number of rows of each role and source of a joined split."""
         counts: Counter[tuple[str, str]] = Counter()
-        for part in parts:
+        for part in self.entry.parts or ():
             counts[part.role, part.source] += part.rows
-        counted = rows.group_by(["role", "source"]).aggregate([([], "count_all")])
-        present = {(ROLES[row["role"]], row["source"]): row["count_all"] for row in counted.to_pylist()}
+        counted = rows.group_by(["role", "source"]).aggregate([([], "count_all")]).to_pylist() if counts else []
+        present = {(ROLES[row["role"]], row["source"]): row["count_all"] for row in counted}
         for role, source in sorted(counts.keys() | present.keys()):
             expected, count = counts[role, source], present.get((role, source), 0)
             if expected != count:
                 rows_of = f"{count:,} rows of role {role} from {source}"
                 problems.add("parts", f"{self.split.key}: has {rows_of}, and its parts have {expected:,}")
-
-    def _check_overlaps(self, values: pa.ChunkedArray, problems: Problems) -> None:
-        """Check the number of rows whose class overlaps a known one."""
-        overlapping, listed = len(values) - values.null_count, self.entry.overlaps
-        if listed != overlapping:
-            number = "no number" if listed is None else f"{listed:,}"
-            problems.add(
-                "overlaps",
-                f"{self.split.key}: {overlapping:,} rows have an id_overlap, and manifest.json lists {number}",
-            )
 
 
 def _is_sound(rows: pa.Table) -> bool:
@@ -204,80 +158,123 @@ def _is_sound(rows: pa.Table) -> bool:
     return bool(pc.all(pc.and_(inside, digests), min_count=0).as_py())
 
 
-class IndexRows:
-    """Reads an index from a given row on, a few rows at a time."""
+@dataclass(frozen=True)
+class ShardTask(FileTask):
+    """Checks a file whose rows are those of the index from row `first` on; `index` is None if that is not known."""
 
-    def __init__(self, path: Path, split: SplitFacts, first: int) -> None:
-        self.batches = _index_batches(path, arrow_schema(split.label_names, split.columns, image=False))
-        self.left: pa.Table | None = None
-        while first > 0:
-            first -= self.take(min(first, _INDEX_BATCH_ROWS)).num_rows or first
+    split: SplitFacts
+    index: str | None
+    first: int
 
-    def take(self, count: int) -> pa.Table:
-        """The next `count` rows, or fewer at the end of the index."""
-        while (self.left is None or self.left.num_rows < count) and (more := next(self.batches, None)) is not None:
-            self.left = more if self.left is None else pa.concat_tables([self.left, more])
-        if self.left is None:
-            return pa.table({})
-        taken, self.left = self.left.slice(0, count), self.left.slice(count)
-        return taken
+    def _index_rows(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the index from row `first` on; nothing if it cannot be read, which its own task reports."""
+        if self.index is None:
+            return
+        skipped = 0
+        try:
+            with open_streamed(self.root / self.index) as parquet:
+                if parquet.schema_arrow.equals(schema):
+                    for batch in row_batches(parquet, _INDEX_BATCH_ROWS):
+                        start = max(0, self.first - skipped)
+                        yield pa.Table.from_batches([batch]).slice(start)
+                        skipped += batch.num_rows
+        except UNREADABLE:
+            return
 
+    def _beside_index(self, parquet: pq.ParquetFile, size: int) -> Iterator[tuple[int, pa.RecordBatch, pa.Table]]:
+        """Yield the file's rows `size` at a time: the first one's number, the rows, and their rows of the index."""
+        schema, first = arrow_schema(self.split.label_names, self.split.columns, image=False), 0
+        index, left = self._index_rows(schema), schema.empty_table()
+        for group in range(parquet.num_row_groups):
+            for batch in row_batches(parquet, size, groups=[group]):
+                while left.num_rows < batch.num_rows and (more := next(index, None)) is not None:
+                    left = pa.concat_tables([left, more.cast(schema)])
+                yield first, batch, left.slice(0, batch.num_rows)
+                left, first = left.slice(batch.num_rows), first + batch.num_rows
 
-def _index_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    try:
-        with open_streamed(path) as parquet:
-            if parquet.schema_arrow.equals(schema):
-                for batch in row_batches(parquet, _INDEX_BATCH_ROWS):
-                    yield pa.Table.from_batches([batch])
-    except UNREADABLE:
-        return  # reported by the task of the index
-
-
-def _compare(rows: pa.Table, index: pa.Table, task: DataTask, first: int, problems: Problems) -> None:
-    """Compare a shard's rows with the index, column by column."""
-    path, count = task.file.path, min(rows.num_rows, index.num_rows)
-    if index.num_rows < rows.num_rows:
-        extra = pa.array(np.arange(rows.num_rows) >= index.num_rows)
+    def _compare(self, first: int, rows: pa.Table, index: pa.Table, problems: Problems) -> None:
+        """Compare rows with the index, column by column; a cell without a value differs from one that has any."""
+        path, count = self.file.path, min(rows.num_rows, index.num_rows)
+        extra = pa.array(np.arange(rows.num_rows) >= count)
         problems.add_rows(
-            "row not in the index", extra, lambda i: f"{path} row {first + i}: the row is not in {task.index}"
+            "row not in the index", extra, lambda i: f"{path} row {first + i}: the row is not in {self.index}"
         )
-    for name in index.column_names:
-        expected, values = index[name].slice(0, count), rows[name].slice(0, count)
-        if not values.equals(expected):
-            problems.add_rows(
-                f"{name} differs from the index",
-                _differ(values, expected),
-                lambda i, name=name, expected=expected, values=values: (  # type: ignore[misc]
-                    f"{path} row {first + i}: {name} is {values[i]}, and {expected[i]} in {task.index}"
-                ),
-            )
+        for name in rows.column_names if count else ():
+            expected, values = index[name].slice(0, count), rows[name].slice(0, count)
+            if not values.equals(expected):
+                nulls = pc.not_equal(pc.is_null(values), pc.is_null(expected))
+                problems.add_rows(
+                    f"{name} differs from the index",
+                    pc.coalesce(pc.not_equal(values, expected), nulls),
+                    lambda i, name=name, expected=expected, values=values: (  # type: ignore[misc]
+                        f"{path} row {first + i}: {name} is {values[i]}, and {expected[i]} in {self.index}"
+                    ),
+                )
 
 
-def _differ(values: pa.ChunkedArray, expected: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whether cells differ; a cell without a value differs from one that has any."""
-    return pc.coalesce(pc.not_equal(values, expected), pc.not_equal(pc.is_null(values), pc.is_null(expected)))
+@dataclass(frozen=True)
+class DataTask(ShardTask):
+    """Checks a shard of images; with `decode`, every image is decoded."""
+
+    decode: bool
+
+    def check_contents(self, problems: Problems) -> Outcome:
+        """Check structure and schema, every image, and that the rows are those of the index."""
+        path, decoded = self.file.path, []
+        with open_streamed(self.root / path) as parquet:
+            _check_structure(parquet, path, problems)
+            if _check_schema(parquet.schema_arrow, self.split, path, problems, image=True):
+                for first, batch, index in self._beside_index(parquet, _BATCH_ROWS):
+                    found = check_images(batch, path, first, problems, split=self.split, decode=self.decode)
+                    decoded.append(found)
+                    if self.index is not None:
+                        rows = pa.Table.from_batches([batch]).drop_columns("image")
+                        self._compare(first, rows, index, problems)
+            return Outcome(problems, parquet.metadata.num_rows, concatenate(decoded))
+
+
+@dataclass(frozen=True)
+class SealedTask(ShardTask):
+    """Checks a file of sealed residuals as far as possible without the originals: ids, and the residuals' headers."""
+
+    def check_contents(self, problems: Problems) -> Outcome:
+        """Check the schema, the header of each residual, and that the ids are those of the index."""
+        path = self.file.path
+        with open_parquet(self.root / path, pre_buffer=False) as parquet:
+            expected = SCHEMA.with_metadata(demo_metadata(demo=self.split.demo))
+            if not _equal_schemas(parquet.schema_arrow, expected, path, problems):
+                return Outcome(problems)
+            for first, batch, index in self._beside_index(parquet, _SEALED_BATCH_ROWS):
+                if self.index is not None:
+                    rows = pa.Table.from_batches([batch]).select(["id"])
+                    self._compare(first, rows, index, problems)
+                cells = zip(batch["id"].to_pylist(), batch["sealed"].to_pylist(), strict=True)
+                for number, (name, sealed) in enumerate(cells, start=first):
+                    try:
+                        check_size(read_sealed_header(sealed or b"", str(name)), str(name), self.split.prepared)
+                    except BuildError as error:
+                        reason = str(error).partition(". ")[0]
+                        problems.add("sealed residual", f"{path} row {number}: {reason}")
+            return Outcome(problems, parquet.metadata.num_rows)
 
 
 def _check_schema(schema: pa.Schema, split: SplitFacts, path: str, problems: Problems, *, image: bool) -> bool:
-    """Check columns, types and metadata, which has the features. Returns False for wrong columns or types."""
     expected = arrow_schema(split.label_names, split.columns, image=image, demo=split.demo)
+    return _equal_schemas(schema, expected, path, problems)
+
+
+def _equal_schemas(schema: pa.Schema, expected: pa.Schema, path: str, problems: Problems) -> bool:
+    """Check columns, types and metadata, which has the features. Returns False for wrong columns or types."""
     if not schema.equals(expected):
-        problems.add("columns", f"{path}: wrong columns: expected {_columns(expected)}; found {_columns(schema)}")
+        columns, found = (", ".join(f"{column.name} {column.type}" for column in s) for s in (expected, schema))
+        problems.add("columns", f"{path}: wrong columns: expected {columns}; found {found}")
         return False
     if not schema.equals(expected, check_metadata=True):
-        problems.add("features", f"{path}: {other_metadata(schema, expected)}")
+        differing = (schema.metadata or {}).items() ^ (expected.metadata or {}).items()
+        keys = ", ".join(sorted({key.decode("utf-8", "replace") for key, _ in differing}))
+        place = f"(in {keys or 'a column'})"
+        problems.add("features", f"{path}: the schema's metadata is not that of a release {place}")
     return True
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
-
-
-def other_metadata(schema: pa.Schema, expected: pa.Schema) -> str:
-    """Describe how a schema's metadata, from which `datasets` reads features, differs."""
-    differing = (schema.metadata or {}).items() ^ (expected.metadata or {}).items()
-    keys = sorted({key.decode("utf-8", "replace") for key, _ in differing})
-    return f"the schema's metadata is not that of a release (in {', '.join(keys) or 'a column'})"
 
 
 def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> None:
@@ -286,13 +283,11 @@ def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> 
         metadata = row_group(parquet, group)
         for number in range(metadata.num_columns):
             column = metadata.column(number)
-            name = column.path_in_schema
-            if name == "image.bytes" and column.total_uncompressed_size > ROW_GROUP_BYTES:
-                size = column.total_uncompressed_size
-                problems.add(
-                    "row group",
-                    f"{path} row group {group}: {size:,} image bytes, more than the limit of {ROW_GROUP_BYTES:,}",
-                )
+            name, size = column.path_in_schema, column.total_uncompressed_size
+            where = f"{path} row group {group}"
+            if name == "image.bytes" and size > ROW_GROUP_BYTES:
+                wrong = f"{size:,} image bytes, more than the limit of {ROW_GROUP_BYTES:,}"
+                problems.add("row group", f"{where}: {wrong}")
             # Columns of images have no statistics, hence an offset index alone.
             if not column.has_offset_index or not (column.has_column_index or name.startswith("image.")):
-                problems.add("page index", f"{path} row group {group}: {name} has no page index")
+                problems.add("page index", f"{where}: {name} has no page index")

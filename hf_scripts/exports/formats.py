@@ -9,6 +9,7 @@ Tested by `tests/hf_scripts/test_export.py`.
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import json
 import tarfile
@@ -21,7 +22,7 @@ from builders.release.openood_tree import LISTS, list_text, openood_path
 from builders.release.schema import ROLES
 from hf_scripts.exports.names import class_folder, file_stem
 from hf_scripts.exports.rows import ImageRow
-from hf_scripts.exports.targets import Bytes, Sink, Target
+from hf_scripts.exports.targets import Bytes, Target
 
 SHARD_BYTES = 512_000_000
 """Default maximum bytes of a tar, about the size of a shard of a release."""
@@ -104,22 +105,32 @@ def write_webdataset(output: SplitOutput, rows: Iterable[ImageRow], target: Targ
     """Write shards `<config>/<split>-00000.tar`, ..., with samples `<key>.<format>`, `<key>.json` and `<key>.cls`.
 
     The key is the row number in the split, with eight digits; the JSON has all columns but the image, and `cls` is the
-    label. Equal rows give equal bytes. A tar of an earlier run is compared and kept. A sample larger than a shard gets
-    a shard of its own.
+    label. Equal rows give equal bytes: headers (POSIX ustar) have only names and sizes. A sample larger than a shard
+    gets a shard of its own.
     """
     numbers = itertools.count()
-    archive: _Archive | None = None
+    archive: tarfile.TarFile | None = None
     with contextlib.ExitStack() as opened:
         for number, row in enumerate(rows):
-            columns = json.dumps(row.columns).encode()
-            label = str(row.columns["label"]).encode()
+            columns, label = json.dumps(row.columns).encode(), str(row.columns["label"]).encode()
             members: list[tuple[str, Bytes]] = [(row.kind, row.image), ("json", columns), ("cls", label)]
-            if archive is None or archive.size_with([len(data) for _, data in members]) > output.shard_bytes:
+            if archive is None or _size_with(archive, members) > output.shard_bytes:
                 opened.close()
                 path = output.out / output.config / f"{output.split}-{next(numbers):05d}.tar"
-                archive = opened.enter_context(_archive(path, target))
+                sink = opened.enter_context(target.stream(path))
+                form = tarfile.USTAR_FORMAT
+                archive = opened.enter_context(tarfile.open(fileobj=sink, mode="w", format=form))  # type: ignore[call-overload]
             for kind, data in members:
-                archive.add(f"{number:08d}.{kind}", data)
+                info = tarfile.TarInfo(f"{number:08d}.{kind}")  # owner 0, group 0, time 0, no names, mode 644
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+
+
+def _size_with(archive: tarfile.TarFile, members: Iterable[tuple[str, Bytes]]) -> int:
+    """Return the bytes of the complete tar if it ended after these members."""
+    block = tarfile.BLOCKSIZE
+    filled = archive.offset + sum(block + -(-len(data) // block) * block for _, data in members) + 2 * block
+    return -(-filled // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
 
 
 Writer = Callable[[SplitOutput, Iterable[ImageRow], Target], None]
@@ -146,52 +157,3 @@ def _write_images(
 
 def _json_line(columns: Mapping[str, Any]) -> bytes:
     return json.dumps(columns).encode() + b"\n"
-
-
-class _Archive:
-    """Writes a tar (POSIX ustar) whose headers have only names and sizes.
-
-    Names are short and sizes below 8 GiB, so no member needs an extended header.
-    """
-
-    def __init__(self, sink: Sink) -> None:
-        self.sink = sink
-        self.filled = 0
-
-    def size_with(self, sizes: Iterable[int]) -> int:
-        """Return the bytes of the complete tar if it ended after members of these sizes."""
-        return _rounded(
-            self.filled + sum(tarfile.BLOCKSIZE + _rounded(size, tarfile.BLOCKSIZE) for size in sizes) + _END,
-            tarfile.RECORDSIZE,
-        )
-
-    def add(self, name: str, data: Bytes) -> None:
-        """Add a file."""
-        info = tarfile.TarInfo(name)  # owner 0, group 0, time 0, no names, mode 644
-        info.size = len(data)
-        self._write(info.tobuf(tarfile.USTAR_FORMAT))
-        self._write(data)
-        self._write(bytes(-len(data) % tarfile.BLOCKSIZE))
-
-    def end(self) -> None:
-        """Write the end of the tar: two empty blocks, padded to a whole record."""
-        self._write(bytes(self.size_with([]) - self.filled))
-
-    def _write(self, data: Bytes) -> None:
-        self.sink.write(data)
-        self.filled += len(data)
-
-
-_END = 2 * tarfile.BLOCKSIZE
-
-
-@contextlib.contextmanager
-def _archive(path: Path, target: Target) -> Iterator[_Archive]:
-    with target.stream(path, keep=True) as sink:
-        archive = _Archive(sink)
-        yield archive
-        archive.end()
-
-
-def _rounded(size: int, unit: int) -> int:
-    return -(-size // unit) * unit

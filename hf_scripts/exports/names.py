@@ -68,10 +68,6 @@ def class_folder(class_id: str) -> str:
 def file_stem(name: str, row_id: str) -> str:
     """Return the name of an image's file, without extension.
 
-    Args:
-        name: the file's name in its source.
-        row_id: the row's id.
-
     Returns:
         The readable part of the name in the source, with words that `datasets` reads as a split in upper case, and 12
         hex digits of the SHA-256 of the row id, which make it unique. Only ASCII letters, digits, `-` and `_`.
@@ -83,10 +79,6 @@ def file_stem(name: str, row_id: str) -> str:
 
 def extension(start: bytes, where: str) -> str:
     """Return the file extension of an image's actual format, without the dot.
-
-    Args:
-        start: the first 12 bytes of the image.
-        where: the image, for the message.
 
     Raises:
         BuildError: the bytes are of no format that image folders support.

@@ -67,13 +67,7 @@ load_dataset features with an Image() for each format, or it fails, or drops the
 
 
 def readme(manifest: Manifest, chosen_format: str, splits: Mapping[str, ExportedSplit]) -> str:
-    """Render the README.
-
-    Args:
-        manifest: the manifest of the release.
-        chosen_format: the name of the format.
-        splits: the finished splits by `config/split`.
-    """
+    """Render the README."""
     described = manifest.by_key()
     entries = {key: described[key] for key in sorted(splits, key=lambda key: key.split("/"))}
     benchmarks = sorted({manifest.configs[key.partition("/")[0]].benchmark for key in entries})

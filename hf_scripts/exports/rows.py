@@ -44,13 +44,7 @@ class ImageRow:
 
 
 def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry) -> None:
-    """Check the columns, cells and digest of a split's rows against the manifest, without reading images.
-
-    Args:
-        root: the release folder.
-        key: `config/split`.
-        config: the entry of its config in the manifest.
-        split: its own.
+    """Check the columns, cells and digest of the rows of `key` against the manifest, without reading images.
 
     Raises:
         BuildError: one of them differs, or a shard cannot be read.
@@ -61,35 +55,24 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
     for file in split.data:
         with _shard(root, file.path) as parquet:
             if not parquet.schema_arrow.equals(expected):
-                names = sorted({column.name for column in {*parquet.schema_arrow} ^ {*expected}}) or [
-                    "the order of columns"
-                ]
-                raise BuildError(
-                    f"{root / file.path} has other columns than manifest.json says, or of other types: "
-                    f"{one_line(', '.join(names))}. {_see_verify(root)}"
+                names = sorted({column.name for column in {*parquet.schema_arrow} ^ {*expected}})
+                shown = one_line(", ".join(names)) or "the order of columns"
+                raise _damaged(
+                    root, f"{root / file.path} has other columns than manifest.json says, or of other types: {shown}"
                 )
             for batch in parquet.iter_batches(columns=[name for name in expected.names if name != "image"]):
                 batch.validate(full=True)  # text that is not UTF-8
                 if empty := without_values(batch, columns):
-                    raise BuildError(
-                        f"{root / file.path} has rows without a value in the column {empty[0]}. {_see_verify(root)}"
-                    )
+                    raise _damaged(root, f"{root / file.path} has rows without a value in the column {empty[0]}")
                 parts.append(batch.select(_IDENTITY))
     digest = rows_digest(pa.Table.from_batches(parts, pa.schema([expected.field(name) for name in _IDENTITY])))
     if digest != split.digest:
-        raise BuildError(
-            f"The shards of {key} in {root} have rows with digest {digest[:12]}, not {split.digest[:12]} as in its "
-            f"manifest. {_see_verify(root)}"
-        )
+        wrong = f"have rows with digest {digest[:12]}, not {split.digest[:12]} as in its manifest"
+        raise _damaged(root, f"The shards of {key} in {root} {wrong}")
 
 
 def read_image_rows(root: Path, key: str, split: SplitEntry) -> Iterator[ImageRow]:
-    """Yield the rows of a split with their images, in order.
-
-    Args:
-        root: the release folder.
-        key: `config/split`.
-        split: its entry in the manifest.
+    """Yield the rows of the split `key` with their images, in order.
 
     Raises:
         BuildError: a shard cannot be read, or an image does not have its digest.
@@ -108,20 +91,14 @@ def _rows(batch: pa.RecordBatch, key: str, root: Path) -> Iterator[ImageRow]:
     for row, name, value in zip(columns, names, pc.struct_field(encoded, "bytes"), strict=True):
         image = memoryview(value.as_buffer() or b"").cast("B")
         where = f"{row['id']} of {key}"
-        digest = _content_sha256(row["stored"], image, where)
+        try:
+            digest = images.content_sha256(row["stored"], image)
+        except images.UnreadableImageError as error:
+            raise BuildError(f"The image of row {where} does not decode ({error}). Build that split again.") from error
         if digest != row["content_sha256"]:
-            raise BuildError(
-                f"The image of row {where} in {root} has the digest {digest[:12]}, not its content_sha256 "
-                f"{row['content_sha256'][:12]}. {_see_verify(root)}"
-            )
+            wrong = f"the digest {digest[:12]}, not its content_sha256 {row['content_sha256'][:12]}"
+            raise _damaged(root, f"The image of row {where} in {root} has {wrong}")
         yield ImageRow(row, image, name or "", extension(bytes(image[:12]), where))
-
-
-def _content_sha256(stored: str, image: memoryview, where: str) -> str:
-    try:
-        return images.content_sha256(stored, image)
-    except images.UnreadableImageError as error:
-        raise BuildError(f"The image of row {where} does not decode ({error}). Build that split again.") from error
 
 
 @contextlib.contextmanager
@@ -131,8 +108,9 @@ def _shard(root: Path, path: str) -> Iterator[pq.ParquetFile]:
             yield parquet
     except UNREADABLE as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise BuildError(f"Cannot read {root / path}: {reason}. {_see_verify(root)}") from error
+        raise _damaged(root, f"Cannot read {root / path}: {reason}") from error
 
 
-def _see_verify(root: Path) -> str:
-    return f"List all problems with python -m hf_scripts.verify {root}, and build the release again."
+def _damaged(root: Path, problem: str) -> BuildError:
+    advice = f"List all problems with python -m hf_scripts.verify {root}, and build the release again."
+    return BuildError(f"{problem}. {advice}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from builders.errors import BuildError
-from builders.storage.files import TEMPORARY, write_text
+from builders.storage.files import write_text
 from builders.storage.paths import inside
 from builders.storage.store import file_lock
 from unknown_detection.durable import make_folder
@@ -45,26 +45,30 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class ExportState:
-    """The record of an export's folder.
+    """The record of the export in `out`; its `splits` are by `config/split`.
 
-    `settings` are the settings that all files depend on; `splits` are by `config/split`.
+    Raises:
+        BuildError: the folder is no export with these settings.
     """
 
     def __init__(self, out: Path, settings: Settings) -> None:
         self.out = out
-        self.settings = dict(settings)
         self.splits: dict[str, ExportedSplit] = {}
-        self._load()
+        self._settings = dict(settings)
+        self._path = inside(out, f"{FOLDER}/export.json")
+        if out.exists() and not out.is_dir():
+            raise BuildError(f"{out} is a file, not a folder. Give another --out.")
+        if self._path.is_file():
+            self._load()
+        # A run that was stopped before it recorded anything left only its folder.
+        elif out.is_dir() and any(child.name != FOLDER for child in out.iterdir()):
+            raise BuildError(f"{out} has other files, and is not an export. Give an empty or new folder with --out.")
 
-    def begin(self, key: str, digest: str) -> None:
-        """Record that a split with this digest is being written."""
-        self.splits[key] = ExportedSplit(digest=digest)
-        self._save()
-
-    def finish(self, key: str, written: ExportedSplit) -> None:
-        """Record that a split is finished."""
-        self.splits[key] = written
-        self._save()
+    def record(self, key: str, split: ExportedSplit) -> None:
+        """Record a split that is finished, or one with only its digest that is being written."""
+        self.splits[key] = split
+        record = msgspec.to_builtins(_Record(self._settings, self.splits))
+        write_text(self._path, json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
     def finished(self, key: str) -> bool:
         """Whether a split is recorded as finished, and its lists or tars have their recorded sizes."""
@@ -75,14 +79,10 @@ class ExportState:
         return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
     def check_release(self, root: Path, digests: Mapping[str, str]) -> None:
-        """Check that all splits of the folder have the rows of one release.
-
-        Args:
-            root: the release, for the message.
-            digests: the digests of all its splits.
+        """Check that the release in `root` has all splits of the folder, with the same digests.
 
         Raises:
-            BuildError: the folder has a split that the release lacks, or has with other rows.
+            BuildError: it lacks one, or has it with other rows.
         """
         for key, split in sorted(self.splits.items()):
             if digests.get(key) != split.digest:
@@ -93,51 +93,23 @@ class ExportState:
                 )
 
     def _load(self) -> None:
-        path = self._path
-        if self.out.exists() and not self.out.is_dir():
-            raise BuildError(f"{self.out} is a file, not a folder. Give another --out.")
-        if not path.is_file():
-            # A run that was stopped before it recorded anything left only this folder.
-            if self.out.is_dir() and any(child.name != FOLDER for child in self.out.iterdir()):
-                raise BuildError(
-                    f"{self.out} has other files, and is not an export. Give an empty or new folder with --out."
-                )
-            return
         try:
-            record = msgspec.json.decode(path.read_bytes(), type=_Record)
+            record = msgspec.json.decode(self._path.read_bytes(), type=_Record)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BuildError(f"{path} is not the record of an export: {error}. Give another --out.") from error
-        for name, value in self.settings.items():
-            if record.settings.get(name) != value:
+            raise BuildError(f"{self._path} is not the record of an export: {error}. Give another --out.") from error
+        for name, value in self._settings.items():
+            if (recorded := record.settings.get(name)) != value:
                 raise BuildError(
-                    f"{self.out} has an export with {name} {record.settings.get(name)}, not {value}. Give another "
-                    "--out, or the same settings as before."
+                    f"{self.out} has an export with {name} {recorded}, not {value}. Give another --out, or the same "
+                    "settings as before."
                 )
         self.splits = record.splits
-
-    def _save(self) -> None:
-        record = msgspec.to_builtins(_Record(self.settings, self.splits))
-        write_text(self._path, json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
-
-    @property
-    def _path(self) -> Path:
-        return inside(self.out, f"{FOLDER}/export.json")
 
 
 @contextlib.contextmanager
 def export_lock(out: Path) -> Iterator[None]:
-    """Lock an export's folder.
-
-    Raises:
-        BuildError: another run has locked it.
-    """
+    """Lock an export's folder, or raise `BuildError` if another run has locked it."""
     path = inside(out, f"{FOLDER}/lock")
     make_folder(path.parent)
     with file_lock(path, f"Another export is writing to {out}. Wait for it, or give another --out."):
         yield
-
-
-def remove_temporary_files(out: Path) -> None:
-    """Remove the temporary files of killed runs."""
-    for leftover in sorted(out.rglob(f".*{TEMPORARY}")):
-        leftover.unlink()

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from builders.errors import BuildError
 from builders.storage.files import atomic_path
 from builders.storage.paths import inside
 from unknown_detection.durable import flush_all
@@ -22,40 +21,19 @@ _FLUSHED_TOGETHER = 1000
 
 
 class Sink:
-    """A file that is written sequentially, or compared with what an earlier run wrote.
+    """A file that is written from its start to its end; without an open file it only counts bytes."""
 
-    Args:
-        path: the file.
-        opened: the open file; None only counts bytes.
-        compares: read `opened` and compare its bytes, instead of writing them.
-    """
+    def __init__(self, opened: IO[bytes] | None) -> None:
+        self._opened, self._size = opened, 0
 
-    def __init__(self, path: Path, opened: IO[bytes] | None, *, compares: bool) -> None:
-        self.path, self.bytes = path, 0
-        self._opened, self._compares = opened, compares
+    def write(self, data: Bytes, /) -> int:
+        """Write the next bytes."""
+        self._size += len(data)
+        return len(data) if self._opened is None else self._opened.write(data)
 
-    def write(self, data: Bytes, /) -> None:
-        """Write the next bytes.
-
-        Raises:
-            BuildError: the file of an earlier run has other bytes.
-        """
-        self.bytes += len(data)
-        if self._opened is not None and self._compares:
-            self._refuse_other(self._opened.read(len(data)), data)
-        elif self._opened is not None:
-            self._opened.write(data)
-
-    def end(self) -> None:
-        """Check that a file of an earlier run ends here."""
-        if self._opened is not None and self._compares:
-            self._refuse_other(self._opened.read(1), b"")
-
-    def _refuse_other(self, existing: bytes, data: Bytes) -> None:
-        if existing != data:
-            raise BuildError(
-                f"{self.path} has other bytes than this export would write. Remove it and run the same command again."
-            )
+    def tell(self) -> int:
+        """Return the number of bytes so far."""
+        return self._size
 
 
 class Target:
@@ -65,8 +43,6 @@ class Target:
         out: the export's folder; files outside of it are refused. None for a dry run, which only counts.
 
     Attributes:
-        files: files so far.
-        bytes: their bytes.
         streamed: sizes of the files written in pieces, by path.
     """
 
@@ -97,28 +73,17 @@ class Target:
         self._unflushed.clear()
 
     @contextlib.contextmanager
-    def stream(self, path: Path, *, keep: bool = False) -> Iterator[Sink]:
-        """Write a file in pieces; it exists once the block ends without an error.
-
-        Args:
-            path: the file.
-            keep: compare an existing file with the data instead of replacing it.
-
-        Raises:
-            BuildError: with `keep`, the existing file has other bytes.
-        """
+    def stream(self, path: Path) -> Iterator[Sink]:
+        """Write or replace a file in pieces; it exists once the block ends without an error."""
         with contextlib.ExitStack() as stack:
-            opened, compares = None, False
+            opened = None
             if self.out is not None:
                 self._check(self.out, path)
-                compares = keep and path.is_file()
-                place = path if compares else stack.enter_context(atomic_path(path))
-                opened = stack.enter_context(place.open("rb" if compares else "wb"))
-            sink = Sink(path, opened, compares=compares)
+                opened = stack.enter_context(stack.enter_context(atomic_path(path)).open("wb"))
+            sink = Sink(opened)
             yield sink
-            sink.end()
-        self._count(sink.bytes)
-        self.streamed[path] = sink.bytes
+        self._count(sink.tell())
+        self.streamed[path] = sink.tell()
 
     def _count(self, size: int) -> None:
         self.files += 1

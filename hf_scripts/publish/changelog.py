@@ -46,10 +46,8 @@ class RowChanges:
 def row_changes(split: str, old: Path | None, new: Path | None) -> RowChanges:
     """Compare two indexes of a split.
 
-    Args:
-        split: `config/split`.
-        old: its previous index; None for a new split.
-        new: its new index; None for a removed split.
+    `old`: its previous index; None for a new split.
+    `new`: its new index; None for a removed split.
     """
     before, after = _identities(old), _identities(new)
     in_both = pc.is_in(after["id"], value_set=before["id"])
@@ -88,13 +86,7 @@ def entry(
 ) -> str:
     """Return the changelog entry of a version.
 
-    Args:
-        version: the version to publish.
-        previous: the previous version; None for the first.
-        old: the manifest of the previous version; an empty one for the first.
-        new: the manifest of this version.
-        changes: the differences between both.
-        rows: the changed ids of every added, removed or changed split. Unused for the first version.
+    `rows`: the changed ids of every added, removed or changed split. Unused for the first version.
     """
     if previous is None:
         lines = [f"## {version.tag}", "", "First release.", ""]

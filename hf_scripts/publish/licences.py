@@ -29,29 +29,15 @@ _MAY_READ: Mapping[str, tuple[Access, ...]] = {
 }
 
 
-def sources_of_images(manifest: Manifest) -> dict[str, list[str]]:
-    """Return the splits with pixels (`config/split`) by the key of their source, generated images included."""
-    splits_of_source: dict[str, list[str]] = {}
-    for key, _, split in manifest.splits():
-        if split.data:
-            for source in split.sources:
-                splits_of_source.setdefault(source, []).append(key)
-    return splits_of_source
-
-
 def with_declared_licences(manifest: Manifest) -> Manifest:
     """Return a manifest with the licences that its sources declare. Unknown sources keep theirs, as `ids-only`."""
     return replace(manifest, sources={key: _declared_entry(key, entry) for key, entry in manifest.sources.items()})
 
 
 def check_declared(folder: Path, manifest: Manifest) -> None:
-    """Check the licences and `demo` in a manifest against the sources' declarations and the files' own metadata.
+    """Check the licences and `demo` in a folder's manifest against the sources' declarations and the files' metadata.
 
     Files that cannot be read are left to `verify`.
-
-    Args:
-        folder: the release folder.
-        manifest: the part of its manifest to publish.
 
     Raises:
         BuildError: the manifest differs from a declaration, or mistakes demo rows for real ones, or vice versa.
@@ -89,25 +75,18 @@ def forbidden_images(manifest: Manifest, access: Access) -> str:
 
 
 def check_licences(manifest: Manifest, access: Access, where: str) -> None:
-    """Check that every source's licence allows its images in the repository.
-
-    Args:
-        manifest: the manifest of the repository after publishing.
-        access: who may read the repository, by its actual settings.
-        where: the repository's name.
+    """Check that every source's licence allows its images in the repository `where`, as it will be with `manifest`.
 
     Raises:
         BuildError: a licence does not; the message names each such source, its licence, and the alternatives.
     """
-    wrong = _forbidden(manifest, access)
-    if not wrong:
-        return
-    out = "a private or gated" if all("gated" in _MAY_READ[_publish_class(key)] for key in wrong) else "a private"
-    raise BuildError(
-        f"{where} is {access}, where the licence does not allow images of {forbidden_images(manifest, access)}. "
-        f"Publish rows without images with --index-only, or push to {out} repository (--private for a new one) that "
-        "only people whom the licence allows can read."
-    )
+    if wrong := _forbidden(manifest, access):
+        out = "a private or gated" if all("gated" in _may_read(key) for key in wrong) else "a private"
+        raise BuildError(
+            f"{where} is {access}, where the licence does not allow images of {forbidden_images(manifest, access)}. "
+            f"Publish rows without images with --index-only, or push to {out} repository (--private for a new one) "
+            "that only people whom the licence allows can read."
+        )
 
 
 def check_demo(manifest: Manifest, access: Access, where: str, *, allowed: bool) -> None:
@@ -130,10 +109,10 @@ def _declared(key: str) -> Source | None:
     return NOISE if key == NOISE.key else SOURCES.get(key)
 
 
-def _publish_class(key: str) -> str:
-    """Return how images of a source may be published: the strictest class for a source unknown to this version."""
+def _may_read(key: str) -> tuple[Access, ...]:
+    """Return who may read images of a source: of one that is unknown to this version, as few as possible."""
     source = _declared(key)
-    return source.licence.publish if source is not None else "ids-only"
+    return _MAY_READ[source.licence.publish if source is not None else "ids-only"]
 
 
 def _declared_entry(key: str, entry: SourceEntry) -> SourceEntry:
@@ -147,8 +126,9 @@ def _declared_entry(key: str, entry: SourceEntry) -> SourceEntry:
 
 def _forbidden(manifest: Manifest, access: Access) -> dict[str, list[str]]:
     """Return the splits with images that may not be read with this access, by the key of their source."""
-    return {
-        key: splits
-        for key, splits in sources_of_images(manifest).items()
-        if access not in _MAY_READ[_publish_class(key)]
-    }
+    splits_of: dict[str, list[str]] = {}
+    for key, _, split in manifest.splits():
+        for source in split.sources if split.data else ():
+            if access not in _may_read(source):
+                splits_of.setdefault(source, []).append(key)
+    return splits_of

@@ -20,11 +20,6 @@ _IDENTITY = ("seed", "limit_per_class", "demo")
 def chosen_part(manifest: Manifest, requested: Sequence[str], where: str) -> Manifest:
     """Return the manifest of some splits, with the benchmarks and sources that they use.
 
-    Args:
-        manifest: the manifest of a release.
-        requested: values of `--splits`; empty for all splits.
-        where: the release, for messages.
-
     Raises:
         BuildError: the release has no such config or split.
     """
@@ -59,11 +54,6 @@ def merge(published: Manifest, release: Manifest, where: str) -> Manifest:
 
     Splits, configs, sources and audits of the release replace those of the same name. The entries `excluded`, `audit`
     and `duplicates` are taken from one side; `merged_release` merges the tables that they name.
-
-    Args:
-        published: the manifest of the repository.
-        release: the manifest of the release.
-        where: the repository, for messages.
 
     Raises:
         BuildError: remaining splits have other labels or columns, or were drawn with other choices.

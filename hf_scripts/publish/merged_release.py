@@ -6,7 +6,8 @@ Tested by `tests/hf_scripts/test_push.py`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,11 +17,10 @@ from builders.card import card
 from builders.card.metadata import croissant_text
 from builders.duplicates.table import complete, origin, table_entry, write_duplicates
 from builders.errors import BuildError
-from builders.hub.repository import RemoteFile, Repository
 from builders.release.duplicates import read_pairs
 from builders.release.entries import EMPTY, ConfigEntry, Manifest
 from builders.release.layout import CARD, CHANGELOG, CROISSANT, Layout
-from builders.release.manifest import file_entry, read_manifest
+from builders.release.manifest import file_entry
 from builders.release.split_entries import FileEntry
 from builders.release.tables import read_excluded, write_excluded
 from builders.storage.files import write_text
@@ -30,78 +30,14 @@ from hf_scripts.checks.problems import Problems
 from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
 from hf_scripts.publish.merge import merge, part_keys
+from hf_scripts.publish.snapshot import Snapshot
 from hf_scripts.publish.versions import Changes, Version, compare_manifests
-from unknown_detection.words import quantity
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A published release at one commit; `root` is the folder for downloaded files."""
-
-    repository: Repository
-    commit: str
-    manifest: Manifest
-    tree: Mapping[str, RemoteFile]
-    root: Path
-
-    def fetch(self, path: str) -> Path:
-        """Return the local path of a file, which is downloaded at the first call.
-
-        Raises:
-            BuildError: the commit has no such file, or one that does not match the manifest.
-        """
-        if path not in self.tree:
-            raise BuildError(
-                f"{self.repository.name} at {self.commit[:12]} lacks {path}, which its manifest.json lists. Restore "
-                "it there, or push to another repository."
-            )
-        local = self.root / path
-        if not local.exists():
-            self.repository.fetch(self.tree[path], self.commit, self.root)
-            files = {file.path: file for file in self.manifest.files()}
-            # The client checks the file against the commit, which need not match the manifest.
-            problems = check_manifest.check_file(self.root, files[path]) if path in files else Problems()
-            if problems.total():
-                raise damaged_repository(f"{self.repository.name} at {self.commit[:12]}", problems)
-        return local
-
-
-def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
-    """Read the manifest of a published release; an empty repository is a release without splits.
-
-    Raises:
-        BuildError: the repository has files but no manifest, or one that this version cannot read.
-    """
-    tree = repository.tree(commit)
-    if set(tree) <= {CARD}:
-        return Snapshot(repository, commit, EMPTY, tree, root)
-    where = f"{repository.name} at {commit[:12]}"
-    if "manifest.json" not in tree:
-        raise BuildError(
-            f"{where} is neither empty nor a release: it has {min(set(tree) - {CARD})} and no manifest.json. Push to "
-            "another repository."
-        )
-    repository.fetch(tree["manifest.json"], commit, root)
-    return Snapshot(repository, commit, read_manifest(root, where), tree, root)
-
-
-def first_problem(problems: Problems) -> str:
-    """Return the first problem, and the number of others."""
-    more = problems.total() - 1
-    return next(problems.lines()) + (f", and {quantity(more, 'more problem')}" if more else "")
-
-
-def damaged_repository(where: str, problems: Problems) -> BuildError:
-    """Return the error for a damaged release in a repository, with its first problem."""
-    return BuildError(
-        f"The release in {where} is damaged: {first_problem(problems)}. Repair the repository, or push to another."
-    )
 
 
 def damaged_folder(folder: Path, problems: Problems) -> BuildError:
     """Return the error for a damaged release folder, with its first problem."""
     return BuildError(
-        f"The release in {folder} is damaged: {first_problem(problems)}. List all problems with python -m "
+        f"The release in {folder} is damaged: {problems.first()}. List all problems with python -m "
         f"hf_scripts.verify {folder}, and build it again."
     )
 
@@ -116,7 +52,7 @@ class MergedRelease:
 
     folder: Path
     root: Path
-    base: Snapshot | None
+    base: Snapshot
     manifest: Manifest
     part: Manifest
     written: list[str] = field(default_factory=list)
@@ -138,12 +74,9 @@ class MergedRelease:
         Raises:
             BuildError: the file does not match the manifest.
         """
-        if path in self.part_files and path not in self.written:
-            return self.checked(path)
-        local = self.local(path)
-        if local is None and self.base is not None:
-            return self.base.fetch(path)
-        return local or self.root / path
+        if path in self.written:
+            return self.root / path
+        return self.checked(path) if path in self.part_files else self.base.fetch(path)
 
     def checked(self, path: str) -> Path:
         """Check a file of `folder`, and return its path.
@@ -163,18 +96,14 @@ class MergedRelease:
         return entry
 
 
-def merge_with_published(folder: Path, part: Manifest, base: Snapshot | None, root: Path) -> MergedRelease:
-    """Merge a release folder with a published release, including the tables of exclusions and duplicates.
+def merge_with_published(folder: Path, part: Manifest, base: Snapshot, root: Path) -> MergedRelease:
+    """Merge the `part` of a release folder's manifest with the published release.
 
-    Args:
-        folder: the release folder.
-        part: the part of its manifest to publish.
-        base: the published release; None if there is no repository.
-        root: an empty folder for the merged tables.
+    The tables of exclusions and of duplicates are merged, too, into the new folder `root`.
     """
-    published = base.manifest if base else EMPTY
-    where = base.repository.name if base else ""
-    merged = MergedRelease(folder, root, base, merge(published, part, where), part)
+    root.mkdir(parents=True)
+    manifest = merge(base.manifest, part, base.repository.name)
+    merged = MergedRelease(folder, root, base, manifest, part)
     configs = {name: _with_tables(merged, name) for name in sorted(part.configs)}
     merged.manifest = replace(merged.manifest, configs={**merged.manifest.configs, **configs})
     _merge_duplicates(merged)
@@ -183,21 +112,15 @@ def merge_with_published(folder: Path, part: Manifest, base: Snapshot | None, ro
 
 def _with_tables(merged: MergedRelease, name: str) -> ConfigEntry:
     """Merge a config's table of exclusions, and return its entry with the merged table."""
-    layout, config = Layout(merged.root), merged.part.configs[name]
-    published = merged.base.manifest.configs.get(name) if merged.base else None
-    path = _copied(merged, published.excluded if published else None, layout.excluded(name))
+    published = merged.base.manifest.configs.get(name)
+    path = Layout(merged.root).excluded(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if published is not None:
+        path.write_bytes(merged.base.fetch(published.excluded.path).read_bytes())
     parts = part_keys(merged.part, name)
-    lines = read_excluded(merged.checked(config.excluded.path))
+    lines = read_excluded(merged.checked(merged.part.configs[name].excluded.path))
     write_excluded(path, [line for line in lines if line.split in parts], parts)
     return replace(merged.manifest.configs[name], excluded=merged.add(path))
-
-
-def _copied(merged: MergedRelease, table: FileEntry | None, path: Path) -> Path:
-    """Copy the repository's table, if it has one, to the path of the merged table, and return that."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if merged.base is not None and table is not None:
-        path.write_bytes(merged.base.fetch(table.path).read_bytes())
-    return path
 
 
 def _merge_duplicates(merged: MergedRelease) -> None:
@@ -207,10 +130,7 @@ def _merge_duplicates(merged: MergedRelease) -> None:
     side, nothing is written.
     """
     origins, tables = [], []
-    for manifest, fetch in (
-        (merged.base.manifest if merged.base else EMPTY, merged.base.fetch if merged.base else merged.checked),
-        (merged.part, merged.checked),
-    ):
+    for manifest, fetch in ((merged.base.manifest, merged.base.fetch), (merged.part, merged.checked)):
         if manifest.duplicates is not None:
             tables.append(fetch(manifest.duplicates.path))
             origins.append(origin(manifest, tables[-1]))
@@ -251,10 +171,9 @@ def check_together(merged: MergedRelease) -> None:
     problems = release.check_excluded(merged.root, together)
     problems.merge(release.check_ids(merged.root, together))
     if problems.total():
-        where = merged.base.repository.name if merged.base else ""
         raise BuildError(
-            f"These splits do not fit those that stay in {where}: {first_problem(problems)}. Build them with the same "
-            "choices, or push all splits together."
+            f"These splits do not fit those that stay in {merged.base.repository.name}: {problems.first()}. Build "
+            "them with the same choices, or push all splits together."
         )
 
 
@@ -262,12 +181,10 @@ def changes_since(merged: MergedRelease, last: Snapshot) -> Changes:
     """Return the differences between a published version and the merged release, including the card."""
     # A card may show its version and repository, which alone are no difference.
     shown = replace(merged.manifest, version=last.manifest.version, repository=last.manifest.repository)
-    layout = Layout(merged.root)
-    entries = []
-    for name, text in ((CARD, card.card_text(shown)), (CROISSANT, croissant_text(shown))):
-        path = layout.inside(f"of-the-last-version/{name}")
-        write_text(path, text)
-        entries.append(file_entry(layout, path))
+    entries = [
+        FileEntry(name, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
+        for name, text in ((CARD, card.card_text(shown)), (CROISSANT, croissant_text(shown)))
+    ]
     return compare_manifests(last.manifest, replace(merged.manifest, card=entries[0], croissant=entries[1]))
 
 
@@ -280,12 +197,8 @@ def write_version(
 ) -> None:
     """Write the files of a new version: changelog, table of changes, card and manifest.
 
-    Args:
-        merged: the merged release; sets `version`, `previous`, `repository`, `changelog` and the card of its manifest.
-        repository: ORG/NAME.
-        version: the version to publish.
-        last: the highest published version and its release; None before the first.
-        changes: the differences between the two.
+    `merged`: the merged release; sets `version`, `previous`, `repository`, `changelog` and the card of its manifest.
+    `last`: the highest published version and its release; None before the first.
     """
     layout = Layout(merged.root)
     old, before, tables = EMPTY, "", []

@@ -145,11 +145,6 @@ def compare_manifests(old: Manifest, new: Manifest) -> Changes:
 def check_version(requested: Version, last: Version | None, changes: Changes) -> None:
     """Check that a version is high enough for its changes.
 
-    Args:
-        requested: the version to publish.
-        last: the highest published version; None before the first, which may be any.
-        changes: the differences from `last`.
-
     Raises:
         BuildError: nothing has changed, or the version is too low; the message names the lowest possible tag.
     """

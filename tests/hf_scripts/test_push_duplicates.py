@@ -113,21 +113,6 @@ def test_near_duplicates_of_both_sides_stay(push, published, tmp_path):
     assert [pair for pair in published("v2.0.0")[0] if pair.distance] == [second]
 
 
-def test_a_release_from_before_the_table_joins_one_with_a_table(push, published, second, tmp_path):
-    make_release(tmp_path / "old", {TEST: range(3), NEAR: range(3), TRAIN: range(100, 102)}, picture=picture)
-    assert push("old").code == 0
-    assert any("nothing was changed" in line for line in push("old").out)
-    assert push("other", tag="v1.1.0").code == 0
-    assert len(published("v1.1.0")[0]) == 4
-
-
-def test_a_release_from_before_the_table_is_pushed_without_one(push, hub, tmp_path):
-    make_release(tmp_path / "old", {TEST: range(3)}, picture=picture)
-    make_release(tmp_path / "new", {NEAR: range(3)}, picture=picture)
-    assert push("old").code == push("new", tag="v1.1.0").code == 0
-    assert not [path for path in hub.files(REPO) if path.startswith("duplicates")]
-
-
 def test_the_first_table_is_a_minor_change(push, hub, first):
     bare = manifest_of(first)
     table = bare.pop("duplicates")

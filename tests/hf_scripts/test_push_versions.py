@@ -58,12 +58,6 @@ def test_changed_rows_ask_for_a_major_version(push, hub, release, tmp_path):
     assert "  - removed: `source/test/2.png`" in text
 
 
-def test_a_tag_below_the_newest_is_refused(push, hub, release, tmp_path):
-    push("release", tag="v2.0.0")
-    make_release(tmp_path / "more", {"bench/far_ood": range(4)})
-    assert "Publish with --tag v2.1.0 or higher" in push("more", tag="v1.5.0").error
-
-
 def test_a_tag_of_another_release_is_refused(push, hub, release, tmp_path):
     push("release")
     commit = hub.tags(REPO)["v1.0.0"]
@@ -77,38 +71,12 @@ def test_a_tag_of_another_release_is_refused(push, hub, release, tmp_path):
     assert hub.tags(REPO)["v1.0.0"] == commit
 
 
-def test_nothing_new_is_no_version(push, hub, release):
-    push("release")
-    error = push("release", tag="v1.0.1").error
-    assert "Nothing differs from v1.0.0, so there is nothing to publish as v1.0.1" in error
-    assert len(hub.commits(REPO)) == 2
-
-
 def test_a_card_that_shows_its_version_is_nothing_new(push, hub, release, monkeypatch):
     rendered = card.card_text
     monkeypatch.setattr(card, "card_text", lambda manifest: f"{rendered(manifest)}\n{manifest.version}\n")
     assert push("release").code == 0
     assert hub.read(REPO, "README.md").endswith(b"\n1.0.0\n")
     assert "Nothing differs from v1.0.0" in push("release", tag="v1.0.1").error
-
-
-def test_another_card_is_a_patch(push, hub, release, monkeypatch):
-    """As of a later template."""
-    push("release")
-    rendered = card.card_text
-    monkeypatch.setattr(card, "card_text", lambda manifest: f"{rendered(manifest)}\nMore words.\n")
-    assert push("release", tag="v1.0.1").code == 0
-    assert hub.read(REPO, "README.md").endswith(b"\nMore words.\n")
-    assert "- Metadata: `README.md`." in changelog_at(hub)
-
-
-def test_tags_that_are_no_versions_are_left_alone(push, hub, release, tmp_path):
-    push("release")
-    hub.tag(REPO, "v9")
-    hub.tag(REPO, "reviewed-99.0.0")
-    make_release(tmp_path / "more", {"bench/far_ood": range(4)})
-    assert push("more", tag="v1.1.0").code == 0
-    assert manifest_at(hub, "v1.1.0")["previous"] == "1.0.0"
 
 
 def test_the_changelog_grows_at_its_top(push, hub, release, tmp_path):

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from builders import imagenet_benchmark
-from builders.errors import BuildError
 from builders.pipeline.state import locked
 from builders.release.layout import Layout
-from builders.release.manifest import read_manifest
-from builders.storage.store import is_file_locked
 from hf_scripts import verify
-from hf_scripts.checks.verified import Scope
+from hf_scripts.checks import run
+from hf_scripts.checks.problems import Problems
 from tests.hf_scripts.samples import make_release
 from tests.hf_scripts.tampering import NEAR_SHARD, built, check, copy, rewrite, with_cells
 from tests.manifests import manifest_of, write_json
@@ -152,18 +151,13 @@ def test_a_folder_that_a_build_is_writing_to_is_left_alone(building, capsys, lac
     assert sorted(building.rglob("*")) == list(before)
 
 
-def test_a_build_that_begins_while_problems_are_found(tmp_path):
+def test_a_build_that_begins_while_problems_are_found(tmp_path, monkeypatch, capsys):
     root = make_release(tmp_path / "release", {"bench/test": range(2)})
-    manifest = read_manifest(root)
     (root / "excluded/bench.csv").unlink()
     with contextlib.ExitStack() as held:
-
-        def begin(_):
-            if not is_file_locked(Layout(root).lock):
-                held.enter_context(locked(Layout(root)))
-
-        with pytest.raises(BuildError, match=r"A build is writing to .*release\. Wait until it ends"):
-            verify.verify(root, manifest, Scope.of(manifest, decode=False), workers=1, advance=begin)
+        monkeypatch.setattr(run, "check_card", lambda *_: held.enter_context(locked(Layout(root))) or Problems())
+        assert verify.main([str(root), "--workers", "1"]) == 2
+    assert re.match(r"error: A build is writing to .*release\. Wait until it ends", capsys.readouterr().err)
 
 
 def test_a_release_with_the_lock_of_a_finished_build_is_verified_without_a_trace(building, tmp_path, capsys):

@@ -102,12 +102,6 @@ def create_repo(hub, call: Call) -> Answer:
     return json_answer({"url": url, "name": name, "id": name})
 
 
-@route("GET /api/datasets/{repo}/auth-check")
-def auth_check(hub, call: Call, repo: str) -> Answer:
-    readable(hub, call, repo)
-    return json_answer({})
-
-
 @route("GET /api/datasets/{repo}/auth-check/write")
 def auth_check_write(hub, call: Call, repo: str) -> Answer:
     writable(hub, call, repo)

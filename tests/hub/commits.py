@@ -44,7 +44,7 @@ def commit(hub, call: Call, repo: str, rev: str) -> Answer:
 
 
 def _operation(key: str) -> Callable[[Repo, Files, dict[str, Any]], None]:
-    operations = {"file": _file, "lfsFile": _lfs_file, "deletedFile": _delete_file, "deletedFolder": _delete_folder}
+    operations = {"file": _file, "lfsFile": _lfs_file, "deletedFile": _delete_file}
     if key not in operations:
         raise RefusedError(400, f"unknown operation {key}")
     return operations[key]
@@ -72,12 +72,3 @@ def _delete_file(repo: Repo, files: Files, value: dict[str, Any]) -> None:
     if files.pop(value["path"], None) is None:
         # The client looks for the first half of this sentence.
         raise entry_not_found(f"A file with this name doesn't exist: {value['path']}")
-
-
-def _delete_folder(repo: Repo, files: Files, value: dict[str, Any]) -> None:
-    prefix = value["path"].rstrip("/") + "/"
-    inside = [path for path in files if path.startswith(prefix)]
-    if not inside:
-        raise entry_not_found(f"A folder with this name doesn't exist: {prefix}")
-    for path in inside:
-        del files[path]

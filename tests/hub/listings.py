@@ -11,7 +11,6 @@ from tests.hub.store import Commit, pointer
 
 def page(hub, call: Call, entries: list[dict[str, object]], size: int) -> Answer:
     """One page of a list; the address of the next stands in the header Link, as the clients follow it."""
-    size = hub.page_size or size
     query = dict(call.request.query)
     start = int(query.pop("cursor", ["0"])[0])
     headers = {}

@@ -3,12 +3,12 @@
 import yaml
 
 from tests.hub.accounts import readable, user_of, writable
-from tests.hub.answers import Answer, RefusedError, check_card_size, json_answer, revision_not_found
+from tests.hub.answers import Answer, RefusedError, check_card_size, json_answer
 from tests.hub.connection import Call
 from tests.hub.listings import page
 from tests.hub.routing import route
 from tests.hub.rules import card_data, card_problems
-from tests.hub.store import Commit, Repo, pointer
+from tests.hub.store import Commit, Repo
 
 
 @route(
@@ -20,22 +20,13 @@ from tests.hub.store import Commit, Repo, pointer
 def repo_info(hub, call: Call, repo: str, rev: str = "main") -> Answer:
     repository = readable(hub, call, repo)
     commit = repository.at(rev)
-    everything = _describe(repository, commit, blobs=call.flag("blobs"))
+    everything = _describe(repository, commit)
     expand = call.request.query.get("expand")
-    chosen = {"_id", "id", *expand} if expand else set(everything) - {"usedStorage"}
+    chosen = {"_id", "id", *expand} if expand else set(everything)
     return json_answer({key: value for key, value in everything.items() if key in chosen})
 
 
-def _describe(repo: Repo, commit: Commit, *, blobs: bool) -> dict[str, object]:
-    siblings: list[dict[str, object]] = []
-    for path, file in commit.files.items():
-        entry: dict[str, object] = {"rfilename": path}
-        if blobs:
-            entry |= {"size": file.size, "blobId": file.oid}
-            if file.lfs:
-                pointed = len(pointer(file.sha256, file.size))
-                entry["lfs"] = {"size": file.size, "sha256": file.sha256, "pointerSize": pointed}
-        siblings.append(entry)
+def _describe(repo: Repo, commit: Commit) -> dict[str, object]:
     return {
         "_id": repo.name,
         "id": repo.name,
@@ -50,8 +41,7 @@ def _describe(repo: Repo, commit: Commit, *, blobs: bool) -> dict[str, object]:
         "downloads": 0,
         "likes": 0,
         "cardData": _card(repo, commit),
-        "siblings": siblings,
-        "usedStorage": sum(repo.objects.values()),
+        "siblings": [{"rfilename": path} for path in commit.files],
     }
 
 
@@ -88,15 +78,6 @@ def create_tag(hub, call: Call, repo: str, rev: str) -> Answer:
         if tag in repository.tags:
             raise RefusedError(409, f"Tag {tag} exists already")
         repository.tags[tag] = commit.id
-    return json_answer({})
-
-
-@route("DELETE /api/datasets/{repo}/tag/{tag}")
-def delete_tag(hub, call: Call, repo: str, tag: str) -> Answer:
-    repository, _ = writable(hub, call, repo)
-    with hub.lock:
-        if repository.tags.pop(tag, None) is None:
-            raise revision_not_found(tag)
     return json_answer({})
 
 

@@ -33,22 +33,6 @@ def upload_mode(path: str, size: int, sample: bytes, attributes: str) -> str:
     return "lfs" if by_name or size > MOST_IN_GIT or b"\0" in sample else "regular"
 
 
-def ignored(path: str, gitignore: str) -> bool:
-    """Whether the rules of a .gitignore leave a file out; the last that matches decides."""
-    out = False
-    for line in gitignore.splitlines():
-        rule = line.strip()
-        if not rule or rule.startswith("#"):
-            continue
-        keep = rule.startswith("!")
-        rule = rule.removeprefix("!")
-        folders_only = rule.endswith("/")
-        candidates = _parents(path) if folders_only else [*_parents(path), path]
-        if any(_matches(candidate, rule.rstrip("/")) for candidate in candidates):
-            out = not keep
-    return out
-
-
 def card_data(card: bytes) -> object:
     """The YAML block at the top of a README.md; None where there is none.
 
@@ -84,11 +68,6 @@ def _config_problems(configs: object) -> Iterator[str]:
         for entry in files if isinstance(files, list) else []:
             if isinstance(entry, dict) and not {"split", "path"} <= set(entry):
                 yield f'"configs[{number}].data_files" needs split and path'
-
-
-def _parents(path: str) -> list[str]:
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[: end + 1]) for end in range(len(parts))]
 
 
 def _matches(path: str, rule: str) -> bool:

@@ -24,10 +24,7 @@ class Hub:
         folder: where contents lie, new or empty; a temporary one without it.
         user: the account whose token the clients get.
         orgs: the organisations it may write to.
-        multipart_above: size in bytes above which LFS objects come in parts; never without it.
-        part_size: bytes of such a part.
         most_card: bytes of a card above which it is refused.
-        page_size: entries a page of a listing; as many as the Hub's without it.
     """
 
     def __init__(
@@ -36,18 +33,12 @@ class Hub:
         *,
         user: str = "publisher",
         orgs: tuple[str, ...] = ("org",),
-        multipart_above: int | None = None,
-        part_size: int = 1 << 20,
         most_card: int = MOST_CARD,
-        page_size: int | None = None,
     ):
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="hub-")
         self.folder = Path(self._temporary.name) if self._temporary else Path(folder)
         self.users = [User(user, orgs)]
-        self.multipart_above = multipart_above
-        self.part_size = part_size
         self.most_card = most_card
-        self.page_size = page_size
         self.repos: dict[str, Repo] = {}
         self.requests: list[Request] = []
         """Every request in the order of arrival."""

@@ -1,9 +1,10 @@
-"""The stand-in Hub itself: whom it lets do what, how it ends, and the guard, which refuses and notes other hosts.
+"""The stand-in Hub: the installed clients publish to it and read from it, and no connection leaves the machine.
 
-The tests of `hf_scripts` and of `hf://` sources are worth what the stand-in is: in this folder the installed clients
-publish to it, read from it and falter with it, and no connection leaves the machine.
+The tests of `hf_scripts` and of `hf://` sources are worth what the stand-in is.
 """
 
+import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,14 +15,18 @@ import datasets
 import huggingface_hub
 import pytest
 from datasets.exceptions import DatasetNotFoundError
-from huggingface_hub import HfApi
-from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, RepositoryNotFoundError
+from huggingface_hub import CommitOperationAdd, HfApi
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    LocalTokenNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
 from huggingface_hub.utils import httpx
 
 from tests.hub.client import in_process
 from tests.hub.loopback import ForeignHostError, refused, watching
-from tests.hub.process import HubProcess
-from tests.hub.samples import BINARY, REPO, SHA256, TEXT, publish, refusal, release, rows
+from tests.hub.samples import BINARY, CARD, REPO, SHA256, SPLITS, TEXT, publish, refusal, release, rows
 from tests.hub.server import Hub
 
 pytest_plugins = ["pytester"]
@@ -54,17 +59,6 @@ def test_accounts(hub, api, repo, tmp_path):
         with refusal(403):
             change()
     assert (len(hub.commits(repo)), hub.tags(repo), set(hub.repos)) == (1, {}, {repo})
-
-
-def test_a_repository_is_created_once(hub, api):
-    """With `exist_ok` it is left as it is, public or private."""
-    url = api.create_repo(REPO, repo_type="dataset")
-    assert (url.repo_id, url.repo_type, url.endpoint) == (REPO, "dataset", hub.endpoint)
-    with refusal(409):
-        api.create_repo(REPO, repo_type="dataset")
-    assert api.create_repo(REPO, repo_type="dataset", private=True, exist_ok=True) == url
-    assert not api.repo_info(REPO, repo_type="dataset").private
-    assert [commit.title for commit in hub.commits(REPO)] == ["initial commit"]
 
 
 def test_to_strangers_a_private_repository_does_not_exist(hub, api, tmp_path):
@@ -101,15 +95,191 @@ def test_the_stand_in_says_what_it_does_not_do(hub, api, repo):
         other.fail("commit")
 
 
-def test_an_error_inside_the_stand_in_is_raised_at_its_end(tmp_path):
-    def broken():
-        raise ZeroDivisionError
+def test_what_goes_to_lfs(hub, api, repo):
+    """By extension, by size (more than 10 MiB) and by content (a zero byte); text stays in git."""
+    before = hub.commits(repo)[0]
+    long = b'"' + b"x" * (10 * 1024 * 1024) + b'"\n'
+    files = {
+        "a.parquet": BINARY,
+        "deep/er/a.jpg": TEXT,
+        "README.md": CARD,
+        "manifest.json": b"{}\n",
+        "long.json": long,
+        "exactly.json": long[: 10 * 1024 * 1024],
+        "unnamed": b"\0" + TEXT,
+        "empty.parquet": b"",
+    }
+    done = publish(api, files, message="first", commit_description="why")
+    commit = hub.commits(repo)[0]
+    assert (commit.id, commit.parent, commit.author) == (done.oid, before, "publisher")
+    assert (commit.title, commit.message) == ("first", "why")
+    in_lfs = {path for path, file in hub.files(repo).items() if file.lfs}
+    assert in_lfs == {"a.parquet", "deep/er/a.jpg", "long.json", "unnamed"}
+    assert {path: hub.read(repo, path) for path in files} == files
+    assert hub.uploads()[SHA256] == 1
 
-    with pytest.raises(ZeroDivisionError), Hub() as hub, in_process(hub, tmp_path) as api:
-        hub.create(REPO)
-        hub.race(broken)
-        with pytest.raises(httpx.RemoteProtocolError):
-            publish(api, {"a.txt": TEXT})
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="compares with git itself, which is not installed")
+def test_identifiers_are_those_of_git(hub, api, repo, tmp_path):
+    names = ("README", "a/b/c.txt", "a/b.txt", "a.txt", "a0", "ü/ß.csv")
+    publish(api, {name: name.encode() for name in names}, message="title", commit_description="body")
+    publish(api, {"more.txt": TEXT})
+
+    def git(*arguments, **environment):
+        run = subprocess.run(
+            ["git", *arguments], cwd=tmp_path, check=True, capture_output=True, text=True, env=os.environ | environment
+        )
+        return run.stdout.strip()
+
+    git("init", "--quiet", "--initial-branch=main")
+    for commit in reversed(hub.commits(repo)):
+        for path in commit.files:
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_bytes(hub.read(repo, path, commit.id))
+        hashed = git("hash-object", "--no-filters", *commit.files).split()
+        assert hashed == [file.oid for file in commit.files.values()]
+        git("add", "--force", *commit.files)
+        who = {"NAME": commit.author, "EMAIL": f"{commit.author}@localhost", "DATE": f"{commit.seconds} +0000"}
+        identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in who.items()}
+        message = f"{commit.title}\n\n{commit.message}" if commit.message else commit.title
+        git("commit", "--quiet", "--no-verify", "--message", message, **identity)
+        assert git("rev-parse", "HEAD") == commit.id
+        for folder, oid in commit.trees.items():
+            assert git("rev-parse", f"HEAD:{folder}") == oid
+
+
+def test_what_is_there_already_is_neither_sent_nor_committed_again(hub, api, repo):
+    """So a publication that broke off after the uploads sends nothing twice."""
+    api.preupload_lfs_files(repo, [CommitOperationAdd("a/b", BINARY)], repo_type="dataset")
+    assert (hub.files(repo), hub.uploads()) == ({}, {SHA256: 1})
+    first = publish(api, {"a.txt": TEXT, "a/b": BINARY})
+    repeated = publish(api, {"a.txt": TEXT, "a/b": BINARY})
+    assert (repeated.oid, len(hub.asked("commit"))) == (first.oid, 1)
+    publish(api, {"copy.parquet": BINARY})
+    assert hub.files(repo)["copy.parquet"] == hub.files(repo)["a/b"]
+    assert hub.uploads() == {SHA256: 1}
+
+
+def test_commits_go_to_the_head_of_a_branch_only(hub, api, repo):
+    parent = hub.commits(repo)[0].id
+    theirs = hub.commit(repo, {"theirs.txt": TEXT})
+    with refusal(412) as caught:
+        publish(api, {"ours.txt": TEXT}, parent_commit=parent)
+    assert "A commit has happened since" in str(caught.value)
+    hub.tag(repo, "v1")
+    for revision in ("v1", "nowhere"):
+        with pytest.raises(RevisionNotFoundError):
+            publish(api, {"a.txt": TEXT}, revision=revision)
+    assert hub.commits(repo)[0] is theirs
+    publish(api, {"ours.txt": TEXT}, parent_commit=theirs.id[:10])
+    assert set(hub.files(repo)) == {"ours.txt", "theirs.txt"}
+
+
+def test_what_was_done_though_its_answer_is_lost(hub, api, repo, waits):
+    """Additions may be repeated: they are found unchanged, and the parent is not looked at. A tag is a conflict."""
+    for number, status in enumerate((500, 504)):
+        hub.lose_response("commit", status=status)
+        with refusal(status):
+            publish(api, {f"{number}.txt": TEXT})
+        assert hub.read(repo, f"{number}.txt") == TEXT
+    parent = hub.commits(repo)[0].id
+    hub.lose_response()
+    with pytest.raises(httpx.RemoteProtocolError):
+        publish(api, {"a.txt": TEXT}, parent_commit=parent)
+    repeated = publish(api, {"a.txt": TEXT}, parent_commit=parent)
+    assert repeated.oid == hub.commits(repo)[0].id
+    assert (len(hub.asked("commit")), len(hub.commits(repo))) == (3, 4)
+    hub.lose_response("create_tag")
+    with pytest.raises(httpx.RemoteProtocolError):
+        api.create_tag(repo, tag="v1", repo_type="dataset")
+    with refusal(409):
+        api.create_tag(repo, tag="v1", repo_type="dataset")
+    hub.lose_response("create_repo")
+    with pytest.raises(httpx.RemoteProtocolError):
+        api.create_repo("org/new", repo_type="dataset")
+    assert api.create_repo("org/new", repo_type="dataset", exist_ok=True).repo_id == "org/new"
+    hub.lose_response("lfs_put")
+    publish(api, {"a.parquet": BINARY})
+    assert hub.uploads() == {SHA256: 2}
+
+
+def test_tags(hub, api, repo):
+    """`exist_ok` hides that a tag points elsewhere."""
+    first = hub.commits(repo)[0]
+    second = hub.commit(repo, {"a.txt": TEXT})
+    api.create_tag(repo, tag="v1", revision=first.id, repo_type="dataset")
+    api.create_tag(repo, tag="v2", tag_message="words", repo_type="dataset")
+    refs = api.list_repo_refs(repo, repo_type="dataset", include_pull_requests=True)
+    assert {tag.name: tag.target_commit for tag in refs.tags} == {"v1": first.id, "v2": second.id} == hub.tags(repo)
+    assert [(branch.name, branch.target_commit) for branch in refs.branches] == [("main", second.id)]
+    with refusal(409):
+        api.create_tag(repo, tag="v1", repo_type="dataset")
+    api.create_tag(repo, tag="v1", revision=second.id, repo_type="dataset", exist_ok=True)
+    assert hub.tags(repo)["v1"] == first.id
+    with pytest.raises(RevisionNotFoundError):
+        api.create_tag(repo, tag="v3", revision="nowhere", repo_type="dataset")
+    assert hub.tags(repo) == {"v1": first.id, "v2": second.id}
+
+
+def test_downloads_are_named_by_what_they_hold(hub, api):
+    """The cache names contents by ETag and snapshots by X-Repo-Commit. The token does not go to the storage."""
+    hub.create(REPO, private=True)
+    publish(api, {"data/a.parquet": BINARY, "a.txt": TEXT})
+    for path, data in (("data/a.parquet", BINARY), ("a.txt", TEXT)):
+        local = Path(api.hf_hub_download(REPO, path, repo_type="dataset"))
+        file = hub.files(REPO)[path]
+        assert local.resolve().name == (file.sha256 if file.lfs else file.oid)
+        assert (hub.commits(REPO)[0].id in local.parts, local.read_bytes()) == (True, data)
+    sent = sum(request.bytes_out for request in hub.requests)
+    api.hf_hub_download(REPO, "data/a.parquet", repo_type="dataset")
+    assert sum(request.bytes_out for request in hub.requests) == sent
+    stored = [*hub.asked("cdn"), *hub.asked("lfs_put")]
+    assert len(stored) == 2
+    assert not any("authorization" in request.headers for request in stored)
+    assert all("authorization" in request.headers for request in [*hub.asked("resolve"), *hub.asked("lfs_batch")])
+
+
+def test_ranges(hub, api, repo):
+    text = BINARY.replace(b"\0", b"\1")
+    hub.commit(repo, {"a.parquet": BINARY, "a.bin.txt": text})
+    for asked, part in (
+        ("bytes=0-3", slice(4)),
+        ("bytes=5000-", slice(5000, None)),
+        ("bytes=-8", slice(-8, None)),
+        ("bytes=5100-9999", slice(5100, None)),
+        ("bytes=5120-", None),
+    ):
+        for path, content in (("a.parquet", BINARY), ("a.bin.txt", text)):
+            url = f"{hub.endpoint}/datasets/{repo}/resolve/main/{path}"
+            answer = huggingface_hub.get_session().get(url, headers={"Range": asked})
+            assert answer.status_code == (206 if part else 416), asked
+            assert part is None or answer.content == content[part], asked
+
+
+def test_load_dataset_reads_the_rows_of_a_revision(hub, api, published, tmp_path):
+    for config, split in [(config, name) for config, names in SPLITS.items() for name in names]:
+        for streaming in (False, True):
+            loaded = datasets.load_dataset(published, config, split=split, revision="v1", streaming=streaming)
+            assert list(loaded) == rows(config, split)
+    oldest = hub.commits(published)[1].id
+    loaded = datasets.load_dataset(published, "beta", split="test", revision=oldest)
+    assert list(loaded) == rows("beta", "test")
+    assert all(Path(file["filename"]).is_relative_to(tmp_path / "hf-datasets") for file in loaded.cache_files)
+    assert datasets.get_dataset_config_names(published, revision="v1") == ["alpha", "beta"]
+    with pytest.raises(ValueError, match="more"):
+        datasets.load_dataset(published, "alpha", split="more", revision="v1")
+    # Of main, and of no other revision, the dataset viewer is asked for what it knows.
+    assert hub.asked("dataset_viewer") == []
+    assert list(datasets.load_dataset(published, "alpha", split="more")) == rows("alpha", "more")
+    assert [request.status for request in hub.asked("dataset_viewer")] == [404]
+
+
+def test_damage_of_the_same_length_is_not_noticed(hub, api, repo):
+    """Sizes are compared, digests are not: who wants to be sure has to hash."""
+    hub.commit(repo, {"a.parquet": BINARY})
+    hub.corrupt("cdn")
+    path = api.hf_hub_download(repo, "a.parquet", repo_type="dataset")
+    assert Path(path).read_bytes() == b"\xff" + BINARY[1:]
 
 
 def test_the_end_of_a_test_ends_what_it_waits_for(tmp_path):
@@ -161,19 +331,6 @@ def test_a_subprocess_knows_no_other_hub(hub, published, tmp_path, monkeypatch):
     assert hub.commits("org/new")[0].author == "publisher"
 
 
-def test_a_stand_in_in_its_own_process(tmp_path):
-    with HubProcess() as hub:
-        hub.call("create", REPO)
-        hub.call("fail", "repo_info", status=500)
-        with in_process(hub, tmp_path) as api:
-            with refusal(500):
-                api.repo_info(REPO, repo_type="dataset")
-            done = publish(api, {"a.parquet": BINARY})
-        assert hub.call("commits", REPO)[0].id == done.oid
-        assert hub.call("files", REPO)["a.parquet"].sha256 == SHA256
-        assert hub.call("requests")[0].status == 500
-
-
 # 192.0.2.0/24 and example.* are set aside for documentation (RFC 5737, RFC 2606): nobody answers there.
 ADDRESS = "192.0.2.7"
 
@@ -205,17 +362,6 @@ def test_other_hosts_are_refused(watched):
         with pytest.raises(ForeignHostError, match=host):
             attempt()
         assert watched() == sorted({host for _, host in attempts[: number + 1]})
-
-
-def test_this_machine_is_not(watched, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        socket.create_connection(("localhost", server.getsockname()[1])).close()
-    path = str(tmp_path / "s")
-    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as peer:
-        server.bind(path)
-        server.listen()
-        peer.connect(path)
-    assert watched() == []
 
 
 def test_a_client_that_swallows_the_error_fails_the_test(pytester):
@@ -254,12 +400,3 @@ def test_subprocesses_are_guarded_and_noted(hub, tmp_path, monkeypatch):
         subprocess.run([sys.executable, "-c", code], env=environment, check=True)
         assert refused(tmp_path / "sub" / "foreign-hosts") == [ADDRESS]
         (tmp_path / "sub" / "foreign-hosts").unlink()
-
-
-def test_the_clients_would_reach_others_without_the_settings(hub, repo, tmp_path, watched, monkeypatch):
-    """What `in_process` and `environment` switch off, each seen to be needed."""
-    hub.commit(repo, {"a.csv": b"a\n1\n"})
-    with in_process(hub, tmp_path):
-        monkeypatch.setattr(datasets.config, "HF_UPDATE_DOWNLOAD_COUNTS", True)
-        datasets.load_dataset(repo)
-    assert watched() == ["s3.amazonaws.com"]

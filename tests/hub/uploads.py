@@ -1,4 +1,4 @@
-"""Routes that take in contents ahead of a commit: how each file is to be sent, and LFS in one part or several."""
+"""Routes that take in contents ahead of a commit: how each file is to be sent, and objects of LFS."""
 
 import base64
 import hashlib
@@ -9,7 +9,7 @@ from tests.hub.accounts import readable, writable
 from tests.hub.answers import Answer, RefusedError, json_answer
 from tests.hub.connection import Call
 from tests.hub.routing import route
-from tests.hub.rules import ignored, upload_mode
+from tests.hub.rules import upload_mode
 from tests.hub.store import Repo, data_file
 
 
@@ -24,14 +24,13 @@ def preupload(hub, call: Call, repo: str, rev: str) -> Answer:
 
     asked = call.body.json()
     attributes = hosted(".gitattributes")
-    gitignore = asked.get("gitIgnore", hosted(".gitignore"))
     answers = []
     for entry in asked["files"]:
         path = entry["path"]
         answer = {
             "path": path,
             "uploadMode": upload_mode(path, entry["size"], base64.b64decode(entry["sample"]), attributes),
-            "shouldIgnore": ignored(path, gitignore),
+            "shouldIgnore": False,
         }
         if file := commit.files.get(path):
             # The clients compare this with the SHA-256 of what they would send to LFS, and with git's name otherwise.
@@ -46,28 +45,16 @@ def lfs_batch(hub, call: Call, repo: str) -> Answer:
     repository, _ = writable(hub, call, repo)
     asked = call.body.json()
     if asked["operation"] != "upload" or "basic" not in asked["transfers"]:
-        raise RefusedError(422, "the stand-in takes uploads by the transfers basic and multipart")
+        raise RefusedError(422, "the stand-in takes uploads by the transfer basic")
     objects = []
     for entry in asked["objects"]:
         oid, size = entry["oid"], entry["size"]
         answer = {"oid": oid, "size": size, "authenticated": True}
         if oid not in repository.objects:
             verify = {"href": f"{hub.endpoint}/datasets/{repo}.git/info/lfs/objects/verify"}
-            answer["actions"] = {"upload": _where(hub, repo, oid, size), "verify": verify}
+            answer["actions"] = {"upload": {"href": f"{hub.storage}/lfs/{repo}/{oid}?size={size}"}, "verify": verify}
         objects.append(answer)
     return json_answer({"transfer": "basic", "objects": objects})
-
-
-def _where(hub, repo: str, oid: str, size: int) -> dict[str, object]:
-    if hub.multipart_above is None or size <= hub.multipart_above:
-        return {"href": f"{hub.storage}/lfs/{repo}/{oid}?size={size}"}
-    parts = {
-        str(number): f"{hub.storage}/lfs/{repo}/{oid}/{number}" for number in range(1, -(-size // hub.part_size) + 1)
-    }
-    return {
-        "href": f"{hub.endpoint}/lfs/{repo}/{oid}/complete?size={size}",
-        "header": {"chunk_size": str(hub.part_size), **parts},
-    }
 
 
 @route("PUT /lfs/{repo}/{oid}")
@@ -77,25 +64,6 @@ def lfs_put(hub, call: Call, repo: str, oid: str) -> Answer:
     return _take(hub, call, repository, oid, received)
 
 
-@route("PUT /lfs/{repo}/{oid}/{part}")
-def lfs_put_part(hub, call: Call, repo: str, oid: str, part: str) -> Answer:
-    path = data_file(_part(hub.repos[repo], oid, int(part)), call.body.blocks())
-    return Answer(headers={"ETag": f'"{path.stat().st_size}"'})
-
-
-@route("POST /lfs/{repo}/{oid}/complete")
-def lfs_complete(hub, call: Call, repo: str, oid: str) -> Answer:
-    repository = hub.repos[repo]
-    numbers = [entry["partNumber"] for entry in call.body.json()["parts"]]
-    joined = _part(repository, oid, 0)
-    with joined.open("wb") as file:
-        for number in numbers:
-            part = _part(repository, oid, number)
-            file.write(part.read_bytes())
-            part.unlink()
-    return _take(hub, call, repository, oid, joined)
-
-
 @route("POST /datasets/{repo}.git/info/lfs/objects/verify")
 def lfs_verify(hub, call: Call, repo: str) -> Answer:
     repository = readable(hub, call, repo)
@@ -103,10 +71,6 @@ def lfs_verify(hub, call: Call, repo: str) -> Answer:
     if repository.objects.get(asked["oid"]) != asked["size"]:
         raise RefusedError(404, f"LFS holds no object {asked['oid']} of {asked['size']} bytes")
     return json_answer({})
-
-
-def _part(repo: Repo, oid: str, number: int) -> Path:
-    return repo.folder / f"{oid}.{number}"
 
 
 def _take(hub, call: Call, repo: Repo, oid: str, received: Path) -> Answer:

@@ -41,26 +41,6 @@ _REFUSED = {
     "401",
     "403",
 }
-_OTHER_REGION = {
-    "AuthorizationHeaderMalformed",
-    "IllegalLocationConstraintException",
-    "PermanentRedirect",
-    "TemporaryRedirect",
-    "301",
-    "307",
-}
-_BUSY = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "429", "500", "502", "503", "504"}
-_UNREACHABLE = {
-    "ClientConnectorError",
-    "ConnectionClosedError",
-    "ConnectTimeoutError",
-    "EndpointConnectionError",
-    "HTTPClientError",
-    "ReadTimeoutError",
-    "ResponseStreamingError",
-    "ServerDisconnectedError",
-    "ClientPayloadError",
-}
 EMPTY = {"InvalidRange", "416"}
 """Codes of the answer to a request for the first byte of an empty file."""
 
@@ -82,10 +62,6 @@ class ChangedMeanwhileError(BuildError):
 @contextlib.contextmanager
 def store_errors(doing: str, address: object) -> Iterator[None]:
     """Turn what a store's client raises into a `BuildError`, but for a file that is not there.
-
-    Args:
-        doing: the attempted action, as it follows "Cannot" and stands before the address.
-        address: the path.
 
     Raises:
         FileNotFoundError: there is no such file, though there is its bucket.
@@ -131,18 +107,12 @@ def reason(error: BaseException) -> str:
         return f"the store refused these credentials{detail}. Check them, and what they may do in this bucket."
     if code in _CHANGED or "FileExpired" in names:
         return "it changed while it was read. Run the same command again; it resumes."
-    if code in _OTHER_REGION:
-        return "the bucket is in another region. Set AWS_REGION to it, and run the same command again."
-    if code in _BUSY:
-        return f"the store is busy or failing ({code}), also when asked again. Run the same command again; it resumes."
-    if names & _UNREACHABLE or isinstance(error, ConnectionError | TimeoutError):
-        return (
-            f"the store cannot be reached or cuts connections ({one_line(error)}). Check the network "
-            "(for another store of S3's kind AWS_ENDPOINT_URL, too), and run the same command again; it resumes."
-        )
-    text = one_line(error).strip(", ")
+    text = one_line(error).strip(", .")
     text = f"the store answered {code}" if text == code else text  # gcsfs's, where an answer has no text
-    return f"{text}. Mend this, and run the same command again; it resumes."
+    return (
+        f"{text}. Check the network and the settings of the store (AWS_REGION, for one that is not Amazon's "
+        "AWS_ENDPOINT_URL), and run the same command again; it resumes."
+    )
 
 
 def code_of(error: BaseException) -> str:

@@ -20,12 +20,7 @@ from builders.storage.stores.errors import store_errors
 
 
 class RangedFile(io.RawIOBase):
-    """A file of fsspec whose errors are sentences.
-
-    Args:
-        opened: the file, opened to be read.
-        address: its path, for messages.
-    """
+    """A file of fsspec whose errors are sentences."""
 
     def __init__(self, opened: Any, address: str) -> None:
         super().__init__()
@@ -98,9 +93,7 @@ class GrowingReadAhead(BaseCache):  # type: ignore[misc]  # fsspec has no types
     """The bytes around the last read, for `fsspec.open(cache_type="growing")`.
 
     Args:
-        blocksize: not read.
         fetcher: reads the bytes from one place up to another; called by several threads.
-        size: bytes of the file.
         concurrency: requests at the same time; 1 where a filesystem answers one at a time.
     """
 

@@ -1,4 +1,4 @@
-"""Lists folders of a store, and caches the listings and the versions of files while a source is indexed.
+"""Lists folders of a store, and caches the listings while a source is indexed.
 
 Readers ask of hundreds of names whether they are folders. In a store each such question is one or two requests, so
 they are answered from the cached listing of the folder above, a thousand names a request. The cache has names and
@@ -10,7 +10,6 @@ Nothing outside of the folder that the person gave is requested: credentials may
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import errno
 import itertools
@@ -19,16 +18,15 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
-from builders.errors import BuildError
 from builders.storage.stores.errors import store_errors
 
 FOLDER = -1
 """The size of a folder in a listing."""
 
-_MOST_NAMES = 200_000
-"""Names in a cache besides those of the last folder (ours): about 20 MB."""
+_MOST_FOLDERS = 200
+"""Folders in a cache (ours), of those that were used last: 40 MB for a thousand images each."""
 
 LISTED_TOGETHER = 16
 """Folders that are listed at the same time (ours); S3 takes 5,500 such requests a second and prefix."""
@@ -40,16 +38,8 @@ _LISTED_AHEAD = 64
 """Folders whose names are held at most, of those that are listed ahead (ours)."""
 
 
-class Listing(NamedTuple):
-    """The sorted names in a folder with their sizes, `FOLDER` for folders."""
-
-    names: list[str]
-    sizes: list[int]
-
-    def size(self, name: str) -> int | None:
-        """Return the bytes of a file, `FOLDER` for a folder, None if there is no such name."""
-        place = bisect.bisect_left(self.names, name)
-        return self.sizes[place] if place < len(self.names) and self.names[place] == name else None
+Listing = dict[str, int]
+"""The names in a folder, sorted, with their sizes; `FOLDER` for folders."""
 
 
 def list_folder(folder: Any) -> Listing:
@@ -75,8 +65,7 @@ def list_folder(folder: Any) -> Listing:
             continue
         size = _entry_size(entry)
         sizes[name] = FOLDER if sizes.get(name) == FOLDER else size
-    names = sorted(sizes)
-    return Listing(names, [sizes[name] for name in names])
+    return dict(sorted(sizes.items()))
 
 
 def list_ahead(folders: Iterable[Any], *, missing: bool = False) -> Iterator[Listing]:
@@ -90,7 +79,7 @@ def list_ahead(folders: Iterable[Any], *, missing: bool = False) -> Iterator[Lis
             return list_folder(folder)
         except (FileNotFoundError, NotADirectoryError):
             if missing:
-                return Listing([], [])
+                return {}
             raise
 
     remaining = iter(folders)
@@ -105,11 +94,7 @@ def _concurrency(path: Any) -> int:
 
 
 def sizes_of(root: Any, files: Sequence[str]) -> list[int | None]:
-    """Return the sizes of files as `Listing.size` does: `FOLDER` for a folder, None where nothing is there.
-
-    Args:
-        root: a folder, a `StorePath`.
-        files: paths relative to it.
+    """Return the sizes of files below a `StorePath`: `FOLDER` for a folder, None where nothing is there.
 
     Raises:
         BuildError: the store refuses or fails.
@@ -122,7 +107,7 @@ def sizes_of(root: Any, files: Sequence[str]) -> list[int | None]:
     listings = list_ahead((root / folder if folder else root for folder in large), missing=True)
     for numbers, listing in zip(large.values(), listings, strict=True):
         for number in numbers:
-            sizes[number] = listing.size(files[number].rpartition("/")[2])
+            sizes[number] = listing.get(files[number].rpartition("/")[2])
     few = [number for folder, numbers in numbers_of.items() if folder not in large for number in numbers]
     with ThreadPoolExecutor(_concurrency(root)) as threads:
         entries = threads.map(lambda number: (root / files[number]).info(), few)
@@ -136,20 +121,11 @@ def _entry_size(entry: Mapping[str, Any]) -> int:
 
 
 class ListingCache:
-    """The listings of a folder of a store and of folders below it.
-
-    Args:
-        root: the folder's address.
-
-    Attributes:
-        versions: of the files that were opened, by address.
-    """
+    """The listings of a folder of a store, given by its address, and of folders below it."""
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
-        self.versions: dict[str, str] = {}
         self._listings: OrderedDict[str, Listing | OSError] = OrderedDict()
-        self._names = 0
 
     def listing(self, folder: Any) -> Listing:
         """Return the listing of a folder, cached if possible; raises as `list_folder`, also for a folder outside."""
@@ -166,17 +142,6 @@ class ListingCache:
             raise listing
         return listing
 
-    def list_below(self, folder: Any) -> None:
-        """List a folder with all folders below it at once, where these are many and have few names."""
-        names: dict[str, dict[str, int]] = {str(folder).rstrip("/"): {}}
-        for path, size in folder.files():
-            while (parent := str(path.parent).rstrip("/")) not in names:
-                names[parent] = {path.name: size}
-                path, size = path.parent, FOLDER
-            names[parent][path.name] = size
-        for address, sizes in names.items():
-            self._put(address, Listing(sorted(sizes), [sizes[name] for name in sorted(sizes)]))
-
     def info(self, path: Any) -> dict[str, Any] | None:
         """Return `name`, `type` and `size` of a path as fsspec does; None if nothing is there or it is outside.
 
@@ -188,28 +153,13 @@ class ListingCache:
             return None
         return {"name": path.path, "type": "directory" if size == FOLDER else "file", "size": max(size, 0)}
 
-    def record_version(self, path: Any, details: Mapping[str, Any]) -> None:
-        """Record the version of a file that was opened.
-
-        Raises:
-            BuildError: it was opened before, and had another one.
-        """
-        version = version_in(details)
-        if self.versions.setdefault(str(path), version) != version:
-            raise change_error(path)
-
     def _list(self, address: str, folder: Any) -> None:
         try:
-            self._put(address, list_folder(folder))
+            self._listings[address] = list_folder(folder)
         except (FileNotFoundError, NotADirectoryError) as error:
-            self._put(address, error)
-
-    def _put(self, address: str, listing: Listing | OSError) -> None:
-        self._names += _count(listing) - _count(self._listings.get(address))
-        self._listings[address] = listing
-        while self._names > _MOST_NAMES and len(self._listings) > 1:
-            _, oldest = self._listings.popitem(last=False)
-            self._names -= _count(oldest)
+            self._listings[address] = error
+        if len(self._listings) > _MOST_FOLDERS:
+            self._listings.popitem(last=False)
 
     def _size(self, path: Any) -> int | None:
         address = str(path).rstrip("/")
@@ -217,26 +167,9 @@ class ListingCache:
             if address == self.root:
                 self.listing(path)
                 return FOLDER
-            return self.listing(path.parent).size(path.name) if address.startswith(f"{self.root}/") else None
+            return self.listing(path.parent).get(path.name) if address.startswith(f"{self.root}/") else None
         except (FileNotFoundError, NotADirectoryError):
             return None
-
-
-def _count(listing: Listing | OSError | None) -> int:
-    return len(listing.names) if isinstance(listing, Listing) else 0
-
-
-def version_in(details: Mapping[str, Any]) -> str:
-    """Return a file's version from what fsspec says of it: the ETag, or all of it where there is none."""
-    return str(details.get("ETag") or sorted((name, str(value)) for name, value in details.items()))
-
-
-def change_error(address: object) -> BuildError:
-    """Return the error for a file that has another version than was listed."""
-    return BuildError(
-        f"{address} changed during the build: the store has another version of it than was listed. Run the same "
-        "command again; it resumes."
-    )
 
 
 _CACHE: ContextVar[ListingCache | None] = ContextVar("listings", default=None)

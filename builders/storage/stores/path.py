@@ -18,15 +18,53 @@ from upath.extensions import ProxyUPath
 from builders.errors import BuildError
 from builders.storage.stores import listings
 from builders.storage.stores.errors import EMPTY, NO_BUCKET, code_of, store_errors
-from builders.storage.stores.file import TOGETHER, GrowingReadAhead, RangedFile
-from builders.storage.stores.settings import (
-    CUTS,
-    PROBE_ATTEMPTS,
-    READ_AHEAD,
-    READ_WHOLE,
-    UPLOAD_PART,
-    options,
-)
+from builders.storage.stores.file import GrowingReadAhead, RangedFile
+
+ATTEMPTS = 5
+"""How often botocore sends a request that a store answers with 500 or 503 or cuts: about 8 seconds of waiting between
+(ours; botocore's mode `standard` waits a random part of 1, 2, 4, ... seconds)."""
+
+PROBE_ATTEMPTS = 2
+"""How often it sends the first request, whose failure is reported at once."""
+
+CUTS = 3
+"""How often s3fs asks where an answer is cut in the middle (ours; its default of 5 multiplies `ATTEMPTS`)."""
+
+CONNECT_SECONDS, READ_SECONDS = 5, 60
+"""Timeouts of a connection and of an answer's next bytes (ours)."""
+
+READ_AHEAD = 1 << 20
+"""Bytes that are read beyond what is asked for (ours): the small columns behind the images of a row group."""
+
+READ_WHOLE = 8 << 20
+"""Bytes that are read at a time of a file that is read from its start to its end (ours)."""
+
+TOGETHER = 32
+"""Connections of a process: 32 requests in 35 ms are 900 images a second, more than a core decodes (ours)."""
+
+UPLOAD_PART = 16 << 20
+"""Bytes of a part of a multipart upload (ours); files up to twice of it are one request. S3 takes 10,000 parts."""
+
+UPLOADED_TOGETHER = 4
+"""Parts that are sent at the same time, all of which are in memory."""
+
+
+def options(protocol: str, attempts: int | None = None) -> dict[str, Any]:
+    """Return keyword arguments of a protocol's filesystem; its client takes credentials from the environment.
+
+    Listings are not cached: other processes write to the same folder.
+    """
+    keywords: dict[str, Any] = {"use_listings_cache": False}
+    if protocol in ("s3", "s3a"):
+        keywords["max_concurrency"] = UPLOADED_TOGETHER
+        keywords["config_kwargs"] = {
+            "max_pool_connections": TOGETHER,
+            "retries": {"mode": "standard", "total_max_attempts": attempts or ATTEMPTS},
+            "connect_timeout": CONNECT_SECONDS,
+            "read_timeout": READ_SECONDS,
+        }
+    return keywords
+
 
 _OBJECTS = ("s3", "s3a", "gs", "gcs")
 """Protocols of stores with buckets and without folders, whose clients take the size of parts."""
@@ -82,24 +120,17 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """Return the path itself: a store has no links."""
         return self
 
-    def probe(self, address: str) -> StorePath:
-        """Return the path of an address whose requests have few attempts, so that errors are reported at once."""
-        path = type(self)(address, **options(self.protocol, PROBE_ATTEMPTS))
-        path.fs.retries = 1
-        return path
-
     def require_access(self, *, writing: bool = False) -> None:
         """Request the bucket, so that a wrong address or wrong credentials are reported before any work is done.
-
-        Args:
-            writing: whether to write a file and remove it again, too.
 
         Raises:
             BuildError: there is no such bucket, the store refuses the credentials, or it cannot be reached.
         """
         bucket = self.path.strip("/").partition("/")[0]
         if self.protocol in _OBJECTS:
-            probe = self.probe(f"{self.protocol}://{bucket}/")
+            # With few attempts, so that errors are reported at once.
+            probe = type(self)(f"{self.protocol}://{bucket}/", **options(self.protocol, PROBE_ATTEMPTS))
+            probe.fs.retries = 1
             try:
                 with store_errors("use", str(self)):
                     probe.fs.info(bucket)
@@ -157,7 +188,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             FileNotFoundError, NotADirectoryError: there is no such folder, or it is a file.
         """
         cache = listings.current_cache()
-        return (listings.list_folder(self) if cache is None else cache.listing(self)).names
+        return list(listings.list_folder(self) if cache is None else cache.listing(self))
 
     def iterdir(self) -> Iterator[StorePath]:
         """Yield the files and folders in a folder, sorted; none if there is no such folder."""
@@ -221,15 +252,12 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     def open_growing(self) -> RangedFile:
         """Open a file to read it forward, with or without gaps: the more is read in a row, the more is read ahead."""
-        concurrency = TOGETHER if self.fs.async_impl else 1
-        return self._open(cache_type=GrowingReadAhead.name, cache_options={"concurrency": concurrency})
+        one_at_a_time = {} if self.fs.async_impl else {"concurrency": 1}
+        return self._open(cache_type=GrowingReadAhead.name, cache_options=one_at_a_time)
 
     def _open(self, **options: Any) -> RangedFile:
         with store_errors("read", str(self)):
-            file = self.fs.open(self.path, "rb", **options)
-            if (cache := listings.current_cache()) is not None:
-                cache.record_version(self, getattr(file, "details", None) or self.fs.info(self.path))
-            return RangedFile(file, str(self))
+            return RangedFile(self.fs.open(self.path, "rb", **options), str(self))
 
     def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
         """Open a file to read it from start to end; `builders.storage.files.atomic_path` writes files."""
@@ -238,12 +266,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         return io.BufferedReader(self.open_ranges(read_ahead=0), READ_WHOLE)
 
     def write(self, data: bytes, **condition: Any) -> None:
-        """Write a file in one request, which may have 5 GB.
-
-        Args:
-            data: its bytes.
-            condition: further arguments of the store's client, which raises its own exception if it refuses them.
-        """
+        """Write a file in one request, which may have 5 GB."""
         if self.protocol not in _OBJECTS:
             self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
         elif self.protocol in ("s3", "s3a"):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from builders.hub.background import in_background
+from builders.hub.client import in_background
 
 
 class ComesOutError(Exception):

@@ -94,7 +94,7 @@ def of_hub(name: str, answer: object, question: Callable[[Repository], object], 
 
 
 TARGETS = (
-    of_hub("hub-info", INFO, lambda repository: (repository.info(), repository.resolve("main"))),
+    of_hub("hub-info", INFO, lambda repository: (repository.info(), repository.commit_at("main"))),
     of_hub("hub-tags", REFS, lambda repository: repository.tags()),
     of_hub(
         "hub-history",

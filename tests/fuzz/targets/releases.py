@@ -18,11 +18,9 @@ from builders.release.duplicates import PairedRow, pair_of, read_pairs, write_pa
 from builders.release.manifest import read_manifest
 from builders.report.classes import class_trees
 from builders.report.pictures import read_split_rows, thumbnails
-from hf_scripts import verify
-from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks import run
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import FileTask, Outcome
-from hf_scripts.checks.verified import Scope
 from tests.fuzz.target import Target
 from tests.hf_scripts.samples import make_release
 
@@ -51,17 +49,11 @@ def in_this_process(tasks: Sequence[FileTask], workers: int, advance: object) ->
 
 def verified(folder: Path) -> object:
     """Verify a release; its problems are raised as one sentence, which has to be printable as theirs are."""
-    problems = Problems()
-    manifest = check_manifest.load_manifest(folder, problems)
-    if manifest is not None:
-        with mock.patch.object(verify, "_run", in_this_process):
-            other_problems, _ = verify.verify(
-                folder, manifest, Scope.of(manifest, decode=True), workers=1, advance=lambda size: None
-            )
-        problems.merge(other_problems)
-    if problems.total():
-        raise BuildError(f"{'; '.join(problems.lines())}.")
-    return manifest
+    with mock.patch.object(run, "_run", in_this_process):
+        found = run.verify_folder(folder, (), Problems(), name=folder, decode=True, workers=1)
+    if found.problems.total():
+        raise BuildError(f"{'; '.join(found.problems.lines())}.")
+    return found.manifest
 
 
 def of_release(name: str, file: str, cases: Callable[[bytes], dict[str, bytes]] = lambda good: {}) -> Target:

@@ -16,7 +16,7 @@ from builders.release.digests import file_sha256
 from builders.release.images import rgb_sha256
 from builders.release.split_entries import FileEntry
 from builders.storage.sealed_files import SealedWriter, published_residuals
-from hf_scripts.checks.sealed import SealedTask
+from hf_scripts.checks.rows import SealedTask
 from hf_scripts.checks.values import SplitFacts
 from tests.fuzz.target import Target
 
@@ -75,7 +75,7 @@ def verify_file(folder: Path) -> object:
     """Check a file as `verify` does; its problems are raised as one sentence."""
     path = folder / "x.parquet"
     listed = FileEntry(path.name, path.stat().st_size, file_sha256(path))
-    outcome = SealedTask(folder, listed, SplitFacts("a/b", (), (), prepared=SIDE), None, 0).run(
+    outcome = SealedTask(folder, listed, SplitFacts("a/b", (), (), (), SIDE, True, False, frozenset()), None, 0).run(
         lambda images, size: None
     )
     if outcome.problems.total():

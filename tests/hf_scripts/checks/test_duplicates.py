@@ -62,13 +62,6 @@ def test_pairs_that_are_listed_are_notes(root, check):
     assert check() == ([], NOTES)
 
 
-def test_a_release_from_before_the_table_has_notes_and_no_problems(check):
-    assert check() == (
-        [],
-        [*NOTES, "note: there is no table of duplicates: this release was built before there was one"],
-    )
-
-
 @pytest.mark.parametrize(
     ("number", "rows"),
     [

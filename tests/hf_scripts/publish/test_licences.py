@@ -14,7 +14,6 @@ from hf_scripts.publish.licences import (
     check_declared,
     check_demo,
     check_licences,
-    sources_of_images,
     with_declared_licences,
 )
 from tests import manifests
@@ -100,10 +99,6 @@ def test_every_source_in_the_way_is_named_with_its_licence():
 def test_a_gated_repository_is_named_where_it_is_enough():
     with pytest.raises(BuildError, match="push to a private or gated repository"):
         check_licences(manifest(a="gated"), "public", "org/name")
-
-
-def test_only_splits_with_pixels_have_images():
-    assert sources_of_images(manifest(b="open", a="open", c_index="gated")) == {"open": ["a/a", "a/b"]}
 
 
 def test_what_the_hub_says():

@@ -4,7 +4,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.hub.repository import Repository
-from hf_scripts.publish.read_back import read_back
+from hf_scripts.publish.remote import read_back
 from tests.hf_scripts.samples import REPO, write_revision
 from tests.hub.samples import BINARY
 
@@ -17,11 +17,9 @@ def published(push, hub, release, tmp_path):
     assert push("release").code == 0
     folder = write_revision(hub, tmp_path / "published")
 
-    def read(*, local=True):
+    def read():
         commit = hub.tags(REPO)["v1.0.0"]
-        repository = Repository(REPO, print)
-        places = (lambda path: folder / path) if local else (lambda path: None)
-        return read_back(repository, "v1.0.0", commit, folder / "manifest.json", places, tmp_path / "back")
+        return read_back(Repository(REPO, print), "v1.0.0", commit, folder / "manifest.json", tmp_path / "back")
 
     return read
 
@@ -32,14 +30,12 @@ def spoil(hub, changes):
     hub.tag(REPO, "v1.0.0")
 
 
-@pytest.mark.parametrize("local", [True, False])
-def test_a_whole_release(published, hub, local):
+def test_a_whole_release(published, hub):
     before = len(hub.asked("resolve"))
-    assert published(local=local) == 12
+    assert published() == 12
     asked = {request.path.rpartition("/")[2] for request in hub.asked("resolve")[before:] if request.method == "GET"}
-    # Without files at hand, those of which the Hub gives no SHA-256.
-    small = {"README.md", "croissant.json", "CHANGELOG.md", "bench.csv", "bench-train.csv"}
-    assert asked == (set() if local else small)
+    # Those of which the Hub gives no SHA-256.
+    assert asked == {"README.md", "croissant.json", "CHANGELOG.md", "bench.csv", "bench-train.csv"}
 
 
 @pytest.mark.parametrize(
@@ -61,12 +57,11 @@ def test_a_difference(published, hub, changes, sentence):
 
 
 @pytest.mark.parametrize("path", [SHARD, "excluded/bench.csv"])
-@pytest.mark.parametrize("local", [True, False])
-def test_other_bytes_of_the_same_length(published, hub, path, local):
+def test_other_bytes_of_the_same_length(published, hub, path):
     data = hub.read(REPO, path)
     spoil(hub, {path: data[:-1] + bytes([data[-1] ^ 1])})
     with pytest.raises(BuildError, match=f"{path}: has the SHA-256 "):
-        published(local=local)
+        published()
 
 
 def test_a_tag_of_another_commit(published, hub, tmp_path):
@@ -74,4 +69,4 @@ def test_a_tag_of_another_commit(published, hub, tmp_path):
     with pytest.raises(BuildError, match=r"The tag v1\.0\.0 of org/name names .*, not commit"):
         commit = hub.commits(REPO)[0].id
         manifest = tmp_path / "published/manifest.json"
-        read_back(Repository(REPO, print), "v1.0.0", commit, manifest, lambda path: None, tmp_path / "back")
+        read_back(Repository(REPO, print), "v1.0.0", commit, manifest, tmp_path / "back")

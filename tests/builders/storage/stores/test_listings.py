@@ -1,10 +1,8 @@
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.files import read_regular
 from builders.storage.paths import as_path, store_of
 from builders.storage.stores import listings
-from builders.storage.stores.listings import Listing
 
 
 @pytest.fixture
@@ -51,8 +49,8 @@ def test_what_lies_outside_of_the_given_folder_is_not_looked_at(root, proxy):
 
 
 def test_no_listing_outlives_its_look(root, store):
-    with store_of(root).cached_listings(root) as versions, store_of(root).cached_listings(root) as inner:
-        assert inner is versions
+    with store_of(root).cached_listings(root) as cache, store_of(root).cached_listings(root) as inner:
+        assert inner is cache
         assert not (root / "new.txt").exists()
         store.put(root.path.partition("/")[0], {"copy/new.txt": b"new"})
         assert not (root / "new.txt").exists()
@@ -63,48 +61,12 @@ def test_no_listing_outlives_its_look(root, store):
 
 
 def test_listings_are_given_back_beyond_a_number_of_names(root, monkeypatch, proxy):
-    monkeypatch.setattr(listings, "_MOST_NAMES", 4)
+    monkeypatch.setattr(listings, "_MOST_FOLDERS", 2)
     with store_of(root).cached_listings(root):
         for _ in range(3):
             assert (root / "b/c/3.jpg").is_file()
             assert (root / "empty").is_dir()
     assert proxy.kinds()["ListObjectsV2"] > 3
-
-
-def test_many_small_folders_are_listed_at_once(root, store, proxy):
-    files = {f"copy/deep/{number % 7}/{number % 5}/{number}.jpg": b"x" * number for number in range(35)}
-    store.put(root.path.partition("/")[0], files)
-    with store_of(root).cached_listings(root):
-        assert (root / "deep").is_dir()
-        proxy.requests.clear()
-        store_of(root).list_below(root / "deep")
-        assert store_of(root).names(root / "deep") == [str(number) for number in range(7)]
-        assert all((root.parent / name).stat().st_size == len(data) for name, data in files.items())
-        assert (root / "deep/3/2").is_dir()
-        assert store_of(root).names(root / "deep/3/3") == ["3.jpg"]
-        assert not (root / "deep/9").exists()
-    assert proxy.kinds() == {"ListObjectsV2": 1}
-
-
-def test_a_file_that_changes_between_two_reads_of_one_look_is_noticed(root, store):
-    with store_of(root).cached_listings(root) as versions:
-        assert read_regular(root / "a.txt") == b"abc"
-        assert list(versions) == [f"{root}/a.txt"]
-        store.put(root.path.partition("/")[0], {"copy/a.txt": b"xyz"})
-        with pytest.raises(BuildError, match=r"copy/a\.txt changed during the build: the store has another version"):
-            read_regular(root / "a.txt")
-
-
-def test_a_container_that_was_replaced_since_the_look_is_refused(root, store, tmp_path):
-    with store_of(root).cached_listings(root) as versions:
-        read_regular(root / "a.txt")
-    for path in (root / "a.txt", root / "a.txt/member", root / "b/1.jpg", tmp_path):
-        store_of(path).refuse_changed(path, versions)
-    store.put(root.path.partition("/")[0], {"copy/a.txt": b"xyz"})
-    store_of(root).refuse_changed(root / "b/1.jpg", versions)
-    for path in (root / "a.txt", root / "a.txt/member"):
-        with pytest.raises(BuildError, match=r"copy/a\.txt changed during the build: the store has another version"):
-            store_of(path).refuse_changed(path, versions)
 
 
 def test_names_are_sorted_whatever_the_order_of_the_pages(root, monkeypatch):
@@ -132,12 +94,12 @@ def test_sizes_come_from_listings_but_those_of_a_few_files(root, store, proxy):
 
 def test_a_name_that_is_a_file_and_a_folder_is_a_folder(root, store):
     store.put(root.path.partition("/")[0], {"copy/b": b"also a file"})
-    assert listings.list_folder(root) == Listing(["a.txt", "b", "empty"], [3, listings.FOLDER, listings.FOLDER])
+    assert listings.list_folder(root) == {"a.txt": 3, "b": listings.FOLDER, "empty": listings.FOLDER}
 
 
 def test_folders_are_listed_ahead_in_their_order(root, proxy):
     folders = [root, root / "b", root / "no", root / "b/c", root / "a.txt"]
-    names = [listing.names for listing in listings.list_ahead(folders, missing=True)]
+    names = [list(listing) for listing in listings.list_ahead(folders, missing=True)]
     assert names == [["a.txt", "b", "empty"], ["1.jpg", "2.jpg", "c"], [], ["3.jpg"], []]
     with pytest.raises(FileNotFoundError):
         list(listings.list_ahead(folders))

@@ -2,8 +2,8 @@ import pytest
 
 from builders.storage.files import write_text
 from builders.storage.paths import as_path
+from builders.storage.remote import ABSENT, current_version, replace
 from builders.storage.stores.errors import ChangedMeanwhileError
-from builders.storage.stores.versions import ABSENT, current_version, replace
 from tests.store.fixtures import forget_clients
 from tests.store.proxy import NO_ANSWER
 
