@@ -80,7 +80,6 @@ class ReAct(ShapedEnergy):
 
     def _learn(self, features: Features, head: Head) -> None:
         super()._learn(features, head)
-        mean_features(features)  # refuses NaN
         self.threshold = _quantile(features.penultimate, self.quantile)
 
     def _shape(self, z: Doubles) -> Doubles:
@@ -175,10 +174,7 @@ def ash(z: Doubles, pruned: float, variant: Variant = "s") -> Doubles:
     Source: Djurisic et al., Extremely Simple Activation Shaping for Out-of-Distribution Detection, ICLR 2023, section
     2, algorithms 1 to 3.
 
-    Args:
-        z: non-negative activations, shape (n, D), as is the result.
-        pruned: fraction to set to zero.
-        variant: one of the three.
+    z are non-negative activations, shape (n, D), as is the result.
     """
     count = z.shape[1] - round(pruned * z.shape[1])
     smallest = np.partition(z, z.shape[1] - count, axis=1)[:, z.shape[1] - count, None]
@@ -200,9 +196,7 @@ def scale(z: Doubles, pruned: float) -> Doubles:
     Source: Xu et al., Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement, ICLR 2024,
     section 3; pruned = 0.85 is theirs for ImageNet.
 
-    Args:
-        z: non-negative activations, shape (n, D), as is the result.
-        pruned: fraction of the activations that do not count for s2.
+    z are non-negative activations, shape (n, D), as is the result.
     """
     count = round(pruned * z.shape[1])
     selected = np.partition(z, count, axis=1)[:, count:].sum(axis=1, keepdims=True)
