@@ -104,22 +104,21 @@ def test_features_are_those_of_the_model(release, extract, tmp_path):
     assert (features_of(tmp_path, "near_ood").labels == -1).all()
 
 
-def test_damaged_features_are_not_there_already(extract, tmp_path):
-    """An emptied block, and one that is cut; both are computed again, and a split that is gone is."""
+def test_a_split_that_is_gone_is_computed_again_and_damage_is_named(extract, tmp_path):
     flags = only("test,near_ood")
     assert extract(*flags)[0] == 0
     complete = files_of(tmp_path / "out")
     folder = tmp_path / "out" / "features" / CONFIG
-    (first,), (second,) = (list((folder / split).iterdir()) for split in ("test", "near_ood"))
-    first.write_bytes(b"")
-    second.write_bytes(second.read_bytes()[:-100])
-    assert f"{CONFIG}/near_ood: 24 images" in extract(*flags, "--dry-run")[1]
-    lines = extract(*flags)[1].splitlines()
-    assert f"{CONFIG}/test: 40 of 40 images" in lines
-    assert f"{CONFIG}/near_ood: 24 of 24 images" in lines
-    assert files_of(tmp_path / "out") == complete
     shutil.rmtree(folder / "near_ood")
     assert main(["score", "--features", str(tmp_path / "out"), "--out", str(tmp_path / "scores.parquet")]) == 2
+    assert f"{CONFIG}/near_ood: 24 images" in extract(*flags, "--dry-run")[1]
+    assert f"{CONFIG}/near_ood: 24 of 24 images" in extract(*flags)[1].splitlines()
+    assert files_of(tmp_path / "out") == complete
+    (first,) = (folder / "test").iterdir()
+    first.write_bytes(b"")
+    code, _, errors = extract(*flags)
+    assert code == 2
+    assert f"{first} is damaged. Delete it, and run the command that wrote it again" in errors
 
 
 def test_a_network_that_always_drops_has_the_same_features_at_every_run(extract, tmp_path):

@@ -102,9 +102,8 @@ class Bank:
     def vectors32(self, rows: slice) -> npt.NDArray[np.float32]:
         """Return some vectors, float32, each number off by at most two roundings."""
         values = self.features.penultimate[rows]
-        factors = (self.weights[rows] / self.lengths[rows]).astype(values.dtype)
-        vectors: npt.NDArray[np.float32] = (values * factors[:, None]).astype(np.float32, copy=False)
-        return vectors
+        factors = (self.weights[rows] / self.lengths[rows])[:, None].astype(values.dtype, copy=False)
+        return np.multiply(values, factors).astype(np.float32, copy=False)
 
     def directions(self, rows: Integers) -> Doubles:
         """Return the directions of some rows, float64."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +27,6 @@ from unknown_detection.evaluation.detectors.rows import (
     FEATURES,
     LOGITS,
     Doubles,
-    Scores,
     dots,
     pieces,
 )
@@ -60,17 +60,15 @@ def unit_bank(features: Features) -> Bank:
 
 
 Decided = tuple[Doubles, npt.NDArray[np.bool_]]
-"""A column for each k, computed from the top products, and whether these suffice, for each row."""
 
 
 class _Nearest(Together):
     """A detector that searches the `k` nearest fitted rows; several search once, for the greatest k."""
 
     fits_on = "train"
-    inputs = (FEATURES,)
+    inputs: ClassVar[tuple[str, ...]] = (FEATURES,)
     k: int
     bank: Bank
-    _decide: ClassVar[Callable[[Doubles, Bank, Sequence[int], TopProducts], Decided]]
 
     def _learn(self, features: Features, head: Head | None) -> None:
         if not (1 <= self.k <= len(features) and self.k == int(self.k)):
@@ -88,35 +86,19 @@ class _Nearest(Together):
         # The more rows at once, the less often the bank is read; 4,096 are enough, and their products take 128 MiB.
         return partial(in_threads, search) if device is None else search, max(width, 2 * max(counts), 2048)
 
+    @abc.abstractmethod
+    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Decided:
+        """Compute from the top products a column for each k, and whether these suffice, for each row."""
+
     def _search(self, values: Doubles, *more: Doubles, counts: Sequence[int], device: str | None) -> Doubles:
         """Search for rows, shape (m, D); in float64 where many of the bank are nearly as far."""
         z, bank = unit(values), self.bank
-        decided, certain = self._decide(z, bank, counts, search_bank(z, bank, max(counts), device=device))
+        decided, certain = self._decide(z, counts, search_bank(z, bank, max(counts), device=device))
         if not certain.all():
             z = z[~certain]
             exact = search_bank(z, bank, max(counts), device=None, exact=True)
-            decided[~certain] = self._decide(z, bank, counts, exact)[0]
+            decided[~certain] = self._decide(z, counts, exact)[0]
         return decided
-
-
-def _distances(z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts) -> Decided:
-    """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
-    distances = np.empty((len(z), len(counts)))
-    certain = np.ones(len(z), dtype=np.bool_)
-    for column, count in enumerate(counts):
-        first, end, sure = top.around(count)  # the candidates of each row
-        sizes = end - first
-        starts = np.cumsum(sizes) - sizes
-        row = np.repeat(np.arange(len(z)), sizes)
-        candidates = top.index[row, np.arange(len(row)) - starts[row] + first[row]]
-        of_pairs = np.empty(len(row))
-        for start in range(0, len(row), _PAIRS):
-            pairs = slice(start, start + _PAIRS)
-            # As a difference: from the product, the distance of a row to itself could be up to 1e-8.
-            of_pairs[pairs] = np.linalg.norm(z[row[pairs]] - bank.directions(candidates[pairs]), axis=1)
-        distances[:, column] = of_pairs[np.lexsort((of_pairs, row))][starts + count - 1 - first]
-        certain &= sure
-    return distances, certain
 
 
 @dataclass
@@ -132,24 +114,27 @@ class KNN(_Nearest):
     name, title, source = "knn", "KNN", "Sun et al. 2022, section 3"
     search: ClassVar = {"k": (50, 1, 5, 10, 20, 100, 200, 500, 1000)}
     ranges: ClassVar = {"k": "1 to the number of rows fitted on"}
-    _decide = staticmethod(_distances)
 
     k: int = 50
 
-
-def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts) -> Decided:
-    """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
-    most = max(counts)
-    _, end, certain = top.around(most)
-    row, place = np.nonzero(np.arange(end.max(initial=most)) < end[:, None])
-    candidates = top.index[row, place]
-    products = np.full((len(z), end.max(initial=most)), -np.inf)
-    for start in range(0, len(row), _PAIRS):
-        pairs = slice(start, start + _PAIRS)
-        products[row[pairs], place[pairs]] = dots(z[row[pairs]], bank.directions(candidates[pairs]))
-    products[row, place] *= bank.weights[candidates]
-    descending = -np.sort(-products, axis=1)
-    return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1), certain
+    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Decided:
+        """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
+        distances = np.empty((len(z), len(counts)))
+        certain = np.ones(len(z), dtype=np.bool_)
+        for column, count in enumerate(counts):
+            first, end, sure = top.around(count)  # the candidates of each row
+            sizes = end - first
+            starts = np.cumsum(sizes) - sizes
+            row = np.repeat(np.arange(len(z)), sizes)
+            candidates = top.index[row, np.arange(len(row)) - starts[row] + first[row]]
+            of_pairs = np.empty(len(row))
+            for start in range(0, len(row), _PAIRS):
+                pairs = slice(start, start + _PAIRS)
+                # As a difference: from the product, the distance of a row to itself could be up to 1e-8.
+                of_pairs[pairs] = np.linalg.norm(z[row[pairs]] - self.bank.directions(candidates[pairs]), axis=1)
+            distances[:, column] = of_pairs[np.lexsort((of_pairs, row))][starts + count - 1 - first]
+            certain &= sure
+        return distances, certain
 
 
 @dataclass
@@ -166,9 +151,22 @@ class NNGuide(_Nearest):
     name, title, source = "nnguide", "NNGuide", "Park et al. 2023, section 3"
     inputs = (FEATURES, LOGITS)
     search: ClassVar = {"k": (10, 1, 50, 100)}  # 100 is OpenOOD's
-    _decide = staticmethod(_guidance)
 
     k: int = 10
+
+    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Decided:
+        """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
+        most = max(counts)
+        _, end, certain = top.around(most)
+        row, place = np.nonzero(np.arange(end.max(initial=most)) < end[:, None])
+        candidates = top.index[row, place]
+        products = np.full((len(z), end.max(initial=most)), -np.inf)
+        for start in range(0, len(row), _PAIRS):
+            pairs = slice(start, start + _PAIRS)
+            products[row[pairs], place[pairs]] = dots(z[row[pairs]], self.bank.directions(candidates[pairs]))
+        products[row, place] *= self.bank.weights[candidates]
+        descending = -np.sort(-products, axis=1)
+        return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1), certain
 
     def _learn(self, features: Features, head: Head | None) -> None:
         super()._learn(features, head)

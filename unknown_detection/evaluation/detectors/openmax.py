@@ -151,8 +151,8 @@ def _largest(distances: Doubles, labels: Integers, classes: int, count: int) -> 
 class Tails:
     """One Weibull distribution for each of C classes, over distances shifted by `translation` - least.
 
-    `least` and `greatest` are the distances at the tail's ends, `shape` the parameter k, and `log_scale` the log of the
-    scale parameter divided by the greatest shifted distance; all of shape (C,).
+    `least` and `greatest` are the distances at the tail's ends, `shape` the parameter k, and `log_scale` the log of
+    the scale parameter divided by the greatest shifted distance; all of shape (C,).
     """
 
     translation: float

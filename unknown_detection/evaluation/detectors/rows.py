@@ -171,7 +171,8 @@ def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Intege
 
 def mean_features(features: Features) -> Doubles:
     """Return the mean of the penultimate features over all rows, shape (D,)."""
-    return np.stack([z.sum(axis=0) for _, z in pieces(features.penultimate)]).sum(axis=0) / len(features)
+    total: Doubles = np.sum([z.sum(axis=0) for _, z in pieces(features.penultimate)], axis=0)
+    return total / len(features)
 
 
 def class_means(values: Floats, labels: Integers, classes: int) -> Doubles:

@@ -33,12 +33,8 @@ class Model:
 
     Attributes:
         name: the model's name on the command line; for a file, without its folder.
-        module: a `torch.nn.Module` in eval mode on `device`, with its weights loaded and gradients of parameters
-            disabled.
-        preprocessing: turns an image into the model's input.
-        layers: names of its last linear layer and its blocks.
+        module: a `torch.nn.Module` in eval mode on `device`, without gradients of parameters.
         digest: identifies the model, see `weights.model_digest`.
-        device: "cpu", "cuda", "cuda:1" and so on, or "mps".
         classes: the module's logits that are the release's classes, in their order; None for all.
         origin: where its weights are from: where they were published with their accuracy, or the digest of those that
             came with a module; empty for those from a file of the user's.
@@ -175,7 +171,12 @@ def open_model(
             blueprint, probe, layers = probed(width)
         weights.load_weights(blueprint.module, tensors, head=layers.head, name=name, path=path)
     elif isinstance(spec, str) and not pretrained:
-        _require_loaded(blueprint.module, probed(len(names))[0].module, name)
+        first, second = (weights.model_digest(of.module, {}) for of in (blueprint, probed(len(names))[0]))
+        if first != second:
+            raise EvaluationError(
+                f"{name} returns other weights at every call, so none were loaded. Load them in the function, or give "
+                "--weights."
+            )
     module = blueprint.module
     layers = find_layers(module, probe, declared=blueprint.blocks, name=name)
     published = blueprint.source is not None
@@ -204,15 +205,6 @@ def _probed(spec: Any, classes: int, *, pretrained: bool, override: Any) -> tupl
     with dropout_off():
         name = blueprint.description["model"]
         return blueprint, probe, find_layers(blueprint.module, probe, declared=blueprint.blocks, name=name)
-
-
-def _require_loaded(module: Any, second: Any, name: str) -> None:
-    """Check that a function returns the same weights twice: those that it loads, and no random ones."""
-    if weights.model_digest(module, {}) != weights.model_digest(second, {}):
-        raise EvaluationError(
-            f"{name} returns other weights at every call, so none were loaded. Load them in the function, or give "
-            "--weights."
-        )
 
 
 def _logits_of(

@@ -184,14 +184,13 @@ class Scorer:
         Several sets of hyperparameters are only for a method whose detectors can score together.
         """
         assert self.fit_splits.validation is not None and self.fit_splits.external is not None
+        trials = [Trial(hyperparameters, None) for hyperparameters in sets]
         detectors: dict[int, Detector] = {}
-        aurocs: dict[int, float] = {}
-        problems: dict[int, str] = {}
         for number, hyperparameters in enumerate(sets):
             try:
                 detectors[number] = self._make(method, hyperparameters)
             except EvaluationError as error:
-                problems[number] = str(error)
+                trials[number] = Trial(hyperparameters, None, str(error))
         try:
             if detectors:
                 known = self._validation_rows(method, sets[0], to_fit=False)
@@ -199,11 +198,11 @@ class Scorer:
                 truth = np.repeat([False, True], [len(known), len(unknown)])
                 sides = (method.score_together([*detectors.values()], rows.unlabelled()) for rows in (known, unknown))
                 for number, pair in zip(detectors, zip(*sides, strict=True), strict=True):
-                    aurocs[number] = auroc(np.concatenate(pair), truth)
+                    trials[number] = Trial(sets[number], auroc(np.concatenate(pair), truth))
         except EvaluationError as error:
-            problems |= dict.fromkeys(detectors, str(error))
-            aurocs = {}
-        return [Trial(values, aurocs.get(number), problems.get(number, "")) for number, values in enumerate(sets)]
+            for number in detectors:
+                trials[number] = Trial(sets[number], None, str(error))
+        return trials
 
     def _try_on_errors(self, method: type[Detector], sets: Sequence[Mapping[str, float]]) -> list[Trial]:
         """Compute the AUROC of right against wrong in-distribution rows, as in BROAD (section 3, tables 6 and 7).

@@ -85,9 +85,6 @@ def in_fit_half(ids: Sequence[str], labels: npt.NDArray[np.int64]) -> Mask:
 
     The rows of a class, sorted by the SHA-256 of their ids, go to the fit half and to the tune half in turn. The
     halves depend on nothing but ids and labels, so a report finds the same ones.
-
-    Returns:
-        Whether each row is in the fit half, shape (n,); rows labelled -1 are in no half.
     """
     ranks = [hashlib.sha256(f"fit half\t{id_}".encode()).digest() for id_ in ids]
     order = sorted(range(len(ids)), key=lambda row: (int(labels[row]), ranks[row]))
