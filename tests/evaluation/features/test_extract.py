@@ -453,10 +453,10 @@ def test_a_head_that_is_not_linear_keeps_the_detectors_that_do_not_read_it(relea
     assert not (tmp_path / "out" / "head").exists()
     scores = tmp_path / "scores.parquet"
     assert main(["score", *features, "--detectors", "msp,knn,vim", "--out", str(scores)]) == 2
-    assert "The logits of scaled.py:scaled are not its penultimate features times" in capsys.readouterr().err
+    assert "reads the model's last layer, found none. Give the head to fit, or leave" in capsys.readouterr().err
     assert main(["score", *features, "--detectors", "all", "--out", str(scores)]) == 0
     (note,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("left out: "))
-    assert re.search(r"[ ,]vim[ ,][^;]*\(The logits of scaled\.py:scaled are not", note)
+    assert re.search(r"[ ,]vim[ ,][^;]*\(reads the model's last layer, found none", note)
     detectors = set(read_scores(scores)[0]["detector"].to_pylist())
     assert {"msp", "energy", "knn", "mahalanobis"} <= detectors
     assert not {"vim", "react", "dice", "ash", "scale", "gradnorm", "fdbd"} & detectors

@@ -167,7 +167,7 @@ def test_batches_halve_when_memory_runs_out(runner, tmp_path, capsys):
     assert runner.batch_size == blocks.environment()["batch_size"] == 2
     complete = Runner(runner.release, runner.model, batch_size=2)
     expected = RowBlocks(tmp_path / "expected")
-    complete.run(lambda images, ids: compute(images, ids, limit=9), expected, *SNOW, lambda count: None)
+    complete.run(lambda images, ids: compute(images, ids, limit=9), expected, SNOW, lambda count: None)
     assert np.array_equal(blocks.read(("input",))["input"], expected.read(("input",))["input"])
     assert "going on with --batch-size 2" in capsys.readouterr().err
     with pytest.raises(EvaluationError, match="cpu has no memory for a single image with timm:"):

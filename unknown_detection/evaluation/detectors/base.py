@@ -165,7 +165,10 @@ class RowDetector(Detector):
                 raise EvaluationError(f"{name} of {self.name} must be {allowed}, found {value}; give another.")
         if self.reads_head:
             if head is None:
-                raise EvaluationError(f"{self.name} reads the model's last layer, found none. Give the head to fit.")
+                raise EvaluationError(
+                    f"{self.name} reads the model's last layer, found none. Give the head to fit, or leave it out for "
+                    "a model whose logits are no linear layer's."
+                )
             self._widths = {LOGITS: head.weight.shape[0], FEATURES: head.weight.shape[1]}
             if features is not None:
                 self._read(features, (FEATURES, LOGITS))

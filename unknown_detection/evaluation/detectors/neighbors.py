@@ -185,8 +185,8 @@ class Relation(Together):
     and j over the N fitted rows; in [-1, 0]. The power t is above 0.
     Source: Kim et al., Neural Relation Graph: A Unified Framework for Identifying Label Noise and Outlier Data,
     NeurIPS 2023, section 3; t = 1 is theirs for OoD detection, and the cutoff of 0.03 that of their code, which gives
-    the farthest rows equal scores. With many fitted rows, and a cutoff, negative features or t other than 1, relations
-    are computed in float32: scores are then right to about 1e-6 of themselves.
+    the farthest rows equal scores. With many fitted rows, relations are computed in float32: scores are then right to
+    about 1e-6 of themselves.
     """
 
     name, title, source = "relation", "Relation", "Kim et al. 2023, section 3"
@@ -200,8 +200,6 @@ class Relation(Together):
 
     def _learn(self, features: Features, head: Head | None) -> None:
         self.bank = unit_bank(features)
-        # The sum of z_j p_j^T over the bank, shape (D, C), if scores follow from it.
-        self.sums = _sum_of_products(self.bank) if self.power == 1 and self.cutoff == 0 else None
 
     def _plan(self, detectors: Sequence[Relation], features: Features) -> tuple[Callable[..., Doubles], int]:
         """Compute the relations to the bank once."""
@@ -212,27 +210,13 @@ class Relation(Together):
         doubles = 2 * width + 3 * classes + 4 * bank_rows if device is None else max(width, 2048)
 
         def score(z: Doubles, logits: Doubles) -> Doubles:
-            return _scores(unit(z), softmax(logits, axis=1), detectors, device)
+            rows = unit(z), softmax(logits, axis=1)
+            if device is None:
+                return -_relations(*rows, detectors) / len(self.bank)
+            on_device = partial(_relations_on_device, detectors=detectors)
+            return -np.concatenate(compute_in_halves(on_device, device, *rows)) / len(self.bank)
 
         return score, doubles + len(detectors)
-
-
-def _scores(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation], device: str | None) -> Doubles:
-    """Return negative mean relations of rows to the bank, shape (m, number of detectors)."""
-    total = np.empty((len(z), len(detectors)))
-    pairwise = []
-    for column, detector in enumerate(detectors):
-        if detector.sums is not None and (z >= 0).all():
-            # No cosine is negative, so the sum over the bank is z^T (sum_j z_j p_j^T) p.
-            total[:, column] = dots(z @ detector.sums, probabilities)
-        else:
-            pairwise.append(column)
-    if pairwise:
-        compute = _relations if device is None else _relations_on_device
-        run = partial(compute, detectors=[detectors[column] for column in pairwise])
-        parts = [run(z, probabilities)] if device is None else compute_in_halves(run, device, z, probabilities)
-        total[:, pairwise] = np.concatenate(parts)
-    return -total / len(detectors[0].bank)
 
 
 def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]) -> Doubles:
@@ -241,7 +225,7 @@ def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]
     total = np.zeros((len(z), len(detectors)))
     for rows in bank.pieces(_BANK_ROWS):
         relations = np.maximum(z @ bank.vectors(rows).T, 0.0)
-        relations *= probabilities @ _probabilities(bank, rows).T
+        relations *= probabilities @ softmax(bank.features.logits[rows].astype(np.float64), axis=1).T
         for column, detector in enumerate(detectors):
             counted = np.where(relations <= detector.cutoff, 0.0, relations) if detector.cutoff > 0 else relations
             total[:, column] += (counted if detector.power == 1 else counted**detector.power).sum(axis=1)
@@ -263,19 +247,3 @@ def _relations_on_device(z: Any, probabilities: Any, detectors: Sequence[Relatio
             counted = counted if detector.power == 1 else counted**detector.power
             total[:, column] += counted.sum(dim=1).cpu().numpy()
     return total
-
-
-def _probabilities(bank: Bank, rows: slice) -> Doubles:
-    probabilities: Doubles = softmax(bank.features.logits[rows].astype(np.float64), axis=1)
-    return probabilities
-
-
-def _sum_of_products(bank: Bank) -> Doubles | None:
-    """Return the sum of z_j p_j^T over the bank, shape (D, C); None if a feature is negative."""
-    sums = np.zeros((bank.features.penultimate.shape[1], bank.features.logits.shape[1]))
-    for rows in bank.pieces(_BANK_ROWS):
-        vectors = bank.vectors(rows)
-        if (vectors < 0).any():
-            return None
-        sums += vectors.T @ _probabilities(bank, rows)
-    return sums

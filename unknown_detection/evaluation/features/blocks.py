@@ -33,7 +33,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 class RowBlocks:
     """Columns of n rows in a folder of their own, one file per block of consecutive rows.
 
-    One process writes at a time. The environment is what results depend on besides the model and the image, as JSON values.
+    One process writes at a time. The environment is what results depend on besides the model and the image, as JSON.
     """
 
     def __init__(self, folder: Path) -> None:

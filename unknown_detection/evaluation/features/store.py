@@ -23,7 +23,7 @@ from msgspec import Struct
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.features.blocks import RowBlocks
 from unknown_detection.evaluation.files import Text, parse_json, write_text
-from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks, NoHead
+from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks
 
 if TYPE_CHECKING:
     from unknown_detection.evaluation.features.runner import Runner
@@ -93,13 +93,13 @@ class FeatureStore:
             ) from error
 
     @classmethod
-    def begin(cls, root: Path, identity: Identity, head: Head) -> FeatureStore:
+    def begin(cls, root: Path, identity: Identity, head: Head | None) -> FeatureStore:
         """Open a feature store for writing, or create it; raises as `check`."""
         cls.check(root, identity)
         if not (root / _RECORD).exists() or (root / _RECORD).read_text(encoding="utf-8") != _canonical(identity):
             write_text(root / _RECORD, _canonical(identity))
         store, classes = cls.open(root), len(identity.label_names)
-        if identity.linear:
+        if head is not None:
             for block in store.head_blocks.begin(classes, classes, {}):
                 store.head_blocks.write(block, {"weight": head.weight, "bias": head.bias}, classes, {})
         return store
@@ -214,11 +214,9 @@ class FeatureStore:
                 "`extract` that wrote them again; it resumes."
             )
 
-    def head(self) -> Head:
-        """The model's last linear layer; `NoHead` if the logits are not its output."""
-        if not self.identity.linear:
-            return NoHead(self.identity.model)
-        return Head(**self.head_blocks.read())
+    def head(self) -> Head | None:
+        """The model's last linear layer; None if the logits are not its output."""
+        return Head(**self.head_blocks.read()) if self.identity.linear else None
 
     def features(self, config: str, split: str) -> Features:
         """Read the features of a split, block features on access; `EvaluationError` if there are none."""

@@ -17,7 +17,7 @@ from unknown_detection.evaluation.models import weights
 from unknown_detection.evaluation.models.blueprints import Blueprint, make_blueprint
 from unknown_detection.evaluation.models.classes import of_wnids, read_classes
 from unknown_detection.evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
-from unknown_detection.evaluation.models.features import Head, NoHead
+from unknown_detection.evaluation.models.features import Head
 from unknown_detection.evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
 from unknown_detection.evaluation.models.preprocessing import Preprocessing
 from unknown_detection.precision import exact_float32
@@ -61,10 +61,10 @@ class Model:
         return slice(None) if self.classes is None else list(self.classes)
 
     @property
-    def head(self) -> Head:
-        """The last linear layer, in float32; `NoHead` if the logits are not its output."""
+    def head(self) -> Head | None:
+        """The last linear layer, in float32; None if the logits are not its output."""
         if not self.layers.linear:
-            return NoHead(self.name)
+            return None
         return Head(*(np.asarray(tensor[self._rows].float().cpu().numpy()) for tensor in self._linear))
 
     @property

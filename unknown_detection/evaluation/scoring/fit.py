@@ -75,7 +75,7 @@ class Scorer:
     _scores: dict[tuple[str, Key], Scores] = field(default_factory=dict)
 
     @cached_property
-    def _head(self) -> Head:
+    def _head(self) -> Head | None:
         return self.cache.store.head()
 
     def fit(self, name: str) -> Fitted:
