@@ -37,8 +37,8 @@ _SPARE = 16
 """Products to find beyond those asked for, at least, and an eighth of their number. The bound of the error is 1.2e-4
 for 2,048 features, where the thousandth of 254,000 random directions has some 30 others below it within twice that."""
 
-_BANK_ROWS = 2048
-"""Rows of the bank whose products are computed at once."""
+_ROWS, _BANK_ROWS = 512, 2048
+"""Rows, and rows of the bank, whose products are computed at once: they stay in a core's cache until they are read."""
 
 _DEVICE: ContextVar[str] = ContextVar("device", default="auto")
 
@@ -159,38 +159,54 @@ def search_bank(z: Doubles, bank: Bank, count: int, *, device: str | None, exact
 
 
 def _search_with_numpy(z: Doubles, bank: Bank, count: int, *, exact: bool) -> tuple[Doubles, Integers]:
-    rows = z if exact else z.astype(np.float32)
-    products, index = np.empty((len(z), 0), rows.dtype), np.empty((len(z), 0), dtype=np.int64)
-    for part in bank.pieces(_BANK_ROWS):
-        new = rows @ (bank.vectors(part) if exact else bank.vectors32(part)).T
-        if products.shape[1] == count:
-            # Of random rows, few are greater, so that one comparison is all that most take.
-            row, place = np.divmod(np.flatnonzero(new > products.min(axis=1, keepdims=True)), new.shape[1])
-            sizes = np.bincount(row, minlength=len(z))
-            column = np.arange(count, count + len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            values = np.full((len(z), count + sizes.max(initial=0)), -np.inf, rows.dtype)
-            numbers = np.zeros(values.shape, dtype=np.int64)
-            values[:, :count], numbers[:, :count] = products, index
-            values[row, column], numbers[row, column] = new[row, place], place + part.start
-        else:
-            values = np.hstack((products, new))
-            numbers = np.hstack((index, np.broadcast_to(np.arange(part.start, part.stop), new.shape)))
-        products, index = _greatest(values, numbers, count)
+    values = z if exact else z.astype(np.float32)
+    parts = [values[start : start + _ROWS] for start in range(0, len(values), _ROWS)]
+    best = [(np.empty((len(part), 0), values.dtype), np.empty((len(part), 0), dtype=np.int64)) for part in parts]
+    for rows in bank.pieces(_BANK_ROWS):
+        transposed = (bank.vectors(rows) if exact else bank.vectors32(rows)).T
+        best = [
+            _with_greater(*top, part @ transposed, rows.start, count) for part, top in zip(parts, best, strict=True)
+        ]
+    products, index = (np.concatenate(column) for column in zip(*best, strict=True))
     order = np.argsort(-products, axis=1)
     return np.take_along_axis(products, order, axis=1).astype(np.float64), np.take_along_axis(index, order, axis=1)
 
 
-def _greatest(values: npt.NDArray[Any], index: Integers, count: int) -> tuple[npt.NDArray[Any], Integers]:
-    """Return the `count` greatest values of each row, unordered, with their numbers."""
+def _with_greater(
+    products: npt.NDArray[Any], index: Integers, new: npt.NDArray[Any], start: int, count: int
+) -> tuple[npt.NDArray[Any], Integers]:
+    """Return the `count` greatest of each row's products and of new ones, those of the bank's rows from `start` on."""
+    rows, width = new.shape
+    if not products.size:
+        values, places = _greatest(new, count)
+        return values, places + start
+    if products.shape[1] < count:
+        numbers = np.hstack((index, np.broadcast_to(np.arange(start, start + width), new.shape)))
+        values, places = _greatest(np.hstack((products, new)), count)
+        return values, np.take_along_axis(numbers, places, axis=1)
+    # Of random rows, few are greater, so that one comparison is all that most take.
+    flat = np.flatnonzero(new > products.min(axis=1, keepdims=True))
+    row = flat // width
+    sizes = np.bincount(row, minlength=rows)
+    column = np.arange(count, count + len(flat)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    values = np.full((rows, count + sizes.max(initial=0)), -np.inf, new.dtype)
+    numbers = np.zeros(values.shape, dtype=np.int64)
+    values[:, :count], numbers[:, :count] = products, index
+    values[row, column], numbers[row, column] = new.ravel()[flat], flat - row * width + start
+    values, places = _greatest(values, count)
+    return values, np.take_along_axis(numbers, places, axis=1)
+
+
+def _greatest(values: npt.NDArray[Any], count: int) -> tuple[npt.NDArray[Any], Integers]:
+    """Return the `count` greatest values of each row, unordered, with their places; all if there are fewer."""
     rows, width = values.shape
-    if width <= count:
-        return values, index
+    count = min(count, width)
     # NumPy finds the least of them with vector instructions, which `argpartition` does not use.
-    least = np.partition(values, -count, axis=1)[:, -count, None]
-    places = np.flatnonzero(values >= least)
-    if len(places) != rows * count:  # other values equal the least
-        places = (np.argpartition(values, -count, axis=1)[:, -count:] + width * np.arange(rows)[:, None]).ravel()
-    return values.ravel()[places].reshape(rows, count), index.ravel()[places].reshape(rows, count)
+    least = np.partition(values, width - count, axis=1)[:, width - count, None]
+    flat = np.flatnonzero(values >= least)
+    if len(flat) != rows * count:  # other values equal the least
+        flat = (np.argpartition(values, width - count, axis=1)[:, -count:] + width * np.arange(rows)[:, None]).ravel()
+    return values.ravel()[flat].reshape(rows, count), (flat % width).reshape(rows, count)
 
 
 @functools.cache

@@ -31,7 +31,6 @@ from unknown_detection.evaluation.scoring.fit_splits import (
     Mask,
     has_two_of_each_class,
     in_fit_half,
-    require_two_of_each_class,
 )
 from unknown_detection.evaluation.scoring.settings import Settings
 from unknown_detection.terminal.progress import Log
@@ -255,8 +254,13 @@ class Scorer:
         """Read in-distribution validation rows: those to fit on in place of training rows, or those to tune on."""
         assert self.fit_splits.validation is not None
         features = self._read(method, hyperparameters, self.fit_splits.validation)
+        if to_fit and not self.halved:
+            raise EvaluationError(
+                f"{'/'.join(self.fit_splits.validation)} has a class of one row only, or no labelled rows, so it "
+                "cannot be divided into rows to fit on and rows to tune on. Extract the split train, or more rows of "
+                "validation."
+            )
         if to_fit:
-            require_two_of_each_class(features.labels, "/".join(self.fit_splits.validation))
             return features.take(self.fit_half)
         return _in_distribution(features.take(~self.fit_half) if self.halved else features)
 

@@ -99,14 +99,3 @@ def has_two_of_each_class(labels: npt.NDArray[np.int64]) -> bool:
     """Return whether there are labelled rows, and every class among them has a row for either half."""
     counts = np.unique(labels[labels >= 0], return_counts=True)[1]
     return bool(len(counts)) and int(counts.min()) > 1
-
-
-def require_two_of_each_class(labels: npt.NDArray[np.int64], where: str) -> None:
-    """Check that a split can be divided into halves: no class has one row only."""
-    if not has_two_of_each_class(labels):
-        classes, counts = np.unique(labels[labels >= 0], return_counts=True)
-        short = f"only one row of class {classes[counts < 2][0]}" if len(classes) else "no labelled rows"
-        raise EvaluationError(
-            f"{where} has {short}, so it cannot be divided into rows to fit on and rows to tune on. Extract the "
-            "split train, or more rows of validation."
-        )
