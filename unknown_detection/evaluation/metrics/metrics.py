@@ -258,7 +258,7 @@ def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
     Raises:
         EvaluationError: scores are NaN or infinite, or lengths differ.
     """
-    return risk_coverage_area(*rank(scores, errors))
+    return risk_coverage_area(rank(scores, errors)[0])
 
 
 def risk_coverage(scores: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -267,7 +267,7 @@ def risk_coverage(scores: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats,
     Returns:
         Coverage, k / n for k = 1..n, and the error rate among the k rows with the lowest scores; both of shape (n,).
     """
-    risks = np.concatenate(list(_risk(*rank(scores, errors))))
+    risks = np.concatenate(list(_risk(rank(scores, errors)[0])))
     return np.arange(1, len(risks) + 1) / len(risks), risks
 
 
@@ -286,7 +286,7 @@ def auroc(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
     Raises:
         EvaluationError: a side has no rows, scores are NaN or infinite, or lengths differ.
     """
-    return roc_area(*rank(scores, unknown))
+    return roc_area(rank(scores, unknown)[0])
 
 
 def aupr_in(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimator) -> float:
@@ -303,7 +303,7 @@ def aupr_in(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimat
         estimator: `average_precision` sums precision over the steps of recall, as scikit-learn does; `trapezoid`
             interpolates linearly, as pytorch-ood and OpenOOD do, which is too optimistic for tied scores.
     """
-    return aupr(*rank(scores, unknown), "known", estimator)
+    return aupr(rank(scores, unknown)[0], "known", estimator)
 
 
 def aupr_out(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimator) -> float:
@@ -312,7 +312,7 @@ def aupr_out(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estima
     >>> ud.aupr_out([0.1, 0.4, 0.35, 0.8], unknown=[0, 0, 1, 1], estimator="average_precision")  # (1 + 2/3) / 2
     0.8333333333333333
     """
-    return aupr(*rank(scores, unknown), "unknown", estimator)
+    return aupr(rank(scores, unknown)[0], "unknown", estimator)
 
 
 def fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
@@ -330,7 +330,7 @@ def fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Si
     Raises:
         EvaluationError: as for `auroc`, or there is no such side.
     """
-    return first_fpr_at_95_tpr(*rank(scores, unknown), positive)
+    return first_fpr_at_95_tpr(rank(scores, unknown)[0], positive)
 
 
 def oscr(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -> float:
