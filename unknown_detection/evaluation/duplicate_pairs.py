@@ -49,13 +49,7 @@ def read_pairs(path: Path, sha256: str, rows: int, name: str) -> pa.Table:
 
 
 def check_pairs(pairs: pa.Table, splits: frozenset[str], ids: Ids, where: str) -> None:
-    """Check a table against the rows of its release.
-
-    Args:
-        pairs: the table.
-        splits: the release's splits, as `config/split`.
-        ids: returns the ids of a split; called only for splits that the table names.
-        where: the release, for messages.
+    """Check a table against the rows of its release: its `config/split`s, and the ids of those that the table names.
 
     Raises:
         EvaluationError: columns differ from `COLUMNS`, cells are empty, an id is paired with itself, or a split or id

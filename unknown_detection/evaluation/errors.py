@@ -29,7 +29,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
 
 
 def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Check that names are known; `kind` says what they stand for. The error has the closest known names."""
+    """Check that names, of what `kind` says, are known; the error has the closest known names."""
     for name in names:
         if name not in known:
             raise unknown_name(kind, name, known)

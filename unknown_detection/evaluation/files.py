@@ -48,9 +48,7 @@ DAMAGED = (
 def atomic_path(path: Path) -> contextlib.AbstractContextManager[Path]:
     """Yield a temporary path next to `path`; it becomes `path`, durably, if the block succeeds, and else is deleted.
 
-    Returns:
-        A context manager of the path to write to. It keeps the file's ending, because some writers choose the format
-        by it.
+    It keeps the file's ending, because some writers choose the format by it.
     """
     # Two processes that write the same file do not collide, also where they have one number on two machines.
     return replacing(path, path.with_name(f".{os.getpid()}{_MACHINE:09d}.{path.name}"))
@@ -68,17 +66,10 @@ def safe_file_name(*parts: str) -> str:
 
 
 def load_python(spec: str, kind: str) -> tuple[Any, str, Path, str]:
-    """Load an object from the user's file, whose code is run.
-
-    Args:
-        spec: `FILE.py:NAME`, with a name in that file.
-        kind: what it should be, for messages.
+    """Load `FILE.py:NAME` from the user's file, whose code is run; `kind` says what it should be.
 
     Returns:
         The object, its name, the file and the SHA-256 of its content.
-
-    Raises:
-        EvaluationError: there is no such file or name, or the file is not Python.
     """
     file, colon, name = spec.rpartition(":")
     path = Path(file)

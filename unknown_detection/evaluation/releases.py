@@ -5,7 +5,6 @@ Rows are checked against the manifest's digests, because the cache of `datasets`
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -83,13 +82,7 @@ class _Manifest(Struct):
 
 
 class Release:
-    """A release with its manifest; rows and images are loaded on first use.
-
-    Args:
-        source: first argument of `load_dataset`: a folder, or ORG/NAME.
-        revision: the commit on the Hub; None for a folder.
-        manifest: what the evaluation reads of its `manifest.json`.
-    """
+    """A release, a folder or ORG/NAME at a commit, with its manifest; rows and images are loaded on first use."""
 
     def __init__(self, source: str, revision: str | None, manifest: _Manifest) -> None:
         self.source = source
@@ -194,10 +187,7 @@ class Release:
         return self._images[config, split]
 
     def duplicates(self) -> pa.Table | None:
-        """Load the table of duplicate pairs, with the columns `duplicate_pairs.COLUMNS`; read once.
-
-        Returns:
-            The table; None for releases built before it existed.
+        """Load the table of duplicate pairs, with the columns `duplicate_pairs.COLUMNS`; None if the release has none.
 
         Raises:
             EvaluationError: the table cannot be read, differs from the manifest's digest, or names splits or rows
@@ -294,12 +284,9 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
     if not _REPOSITORY.fullmatch(where):
         raise EvaluationError(f"{where} is neither a folder nor a repository ORG/NAME; check the path.")
     if revision is None and root.parent.is_dir():
-        siblings = sorted(path.name for path in root.parent.iterdir())
-        near = difflib.get_close_matches(root.name, siblings, n=1, cutoff=0.6)
-        hint = f"; did you mean {root.parent / near[0]}?" if near else "."
         raise EvaluationError(
-            f"There is no folder {where}{hint} Check the path, or give --revision, too, for a dataset of this name on "
-            "the Hub."
+            f"There is no folder {where}. Check the path, or give --revision, too, for a dataset of this name on the "
+            "Hub."
         )
     commit, path = _download(where, revision, "manifest.json", f"{where} is not a release: it has no manifest.json")
     return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
@@ -308,15 +295,9 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
 def choose_splits(
     available: Mapping[str, Sequence[str]], requested: str | Iterable[str | Key] | None, where: str
 ) -> list[Key]:
-    """Select splits.
+    """Select splits: `CONFIG[/SPLIT],...`, several of `CONFIG`, `CONFIG/SPLIT` and (config, split), or None for all.
 
-    Args:
-        available: the names of the splits of each config.
-        requested: `CONFIG[/SPLIT],...`, or several of `CONFIG`, `CONFIG/SPLIT` and (config, split); None for all.
-        where: what has these configs, for messages.
-
-    Raises:
-        EvaluationError: there is no such config or split, or nothing is named.
+    `where` is what has these configs, for messages.
     """
     pairs = [(config, split) for config, splits in available.items() for split in splits]
     if requested is None:

@@ -13,7 +13,7 @@ from torchvision.transforms import functional  # noqa: E402
 
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
-from unknown_detection.evaluation.detectors.image_passes import (  # noqa: E402  # noqa: E402
+from unknown_detection.evaluation.detectors.images import (  # noqa: E402
     crop,
     mean_cosine,
     perturbed,

@@ -15,7 +15,6 @@ from tests.evaluation.scoring.test_fit import NEAR, TEST, TRAIN, fill
 from unknown_detection import Detector, EvaluationError
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors import KNN, ODIN
-from unknown_detection.evaluation.detectors.image_passes import ImagePass
 from unknown_detection.evaluation.detectors.own import choose, load_own, own_method
 from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.features.store import FeatureStore
@@ -161,25 +160,6 @@ def test_ids_of_scored_rows_say_nothing_of_their_split(folder):
     (opaque,) = (id_ for id_, value in seen.items() if value == by_id[TEST.ids[0]])
     alone = own_method(lambda features: np.array([float(id_ == opaque) for id_ in features.ids]), name="one")
     assert alone().score(TEST).tolist() == [1.0, *[0.0] * (len(TEST) - 1)], "of the id alone"
-
-
-def test_ids_are_opaque_in_an_image_pass_of_the_user_s_own():
-    seen = []
-
-    def run(model, images, ids, *, seed):
-        seen.extend(ids)
-        return {"logits": np.zeros((len(ids), 2))}
-
-    class Mine(ODIN):
-        name, image_pass = "mine", ImagePass("look", run)
-
-    own_method(Mine).image_pass.run(None, None, ["test/cat/1"], seed=0)
-    assert re.fullmatch("[0-9a-f]{16}", *seen)
-
-    class Shared(ODIN):
-        name = "shared"
-
-    assert own_method(Shared).image_pass is ODIN.image_pass, "whose outputs are stored, by the release's ids"
 
 
 @pytest.mark.parametrize(

@@ -104,22 +104,21 @@ def test_features_are_those_of_the_model(release, extract, tmp_path):
     assert (features_of(tmp_path, "near_ood").labels == -1).all()
 
 
-def test_damaged_features_are_not_there_already(extract, tmp_path):
-    """An emptied block, and one that is cut; both are computed again, and a split that is gone is."""
+def test_a_split_that_is_gone_is_computed_again_and_damage_is_named(extract, tmp_path):
     flags = only("test,near_ood")
     assert extract(*flags)[0] == 0
     complete = files_of(tmp_path / "out")
     folder = tmp_path / "out" / "features" / CONFIG
-    (first,), (second,) = (list((folder / split).iterdir()) for split in ("test", "near_ood"))
-    first.write_bytes(b"")
-    second.write_bytes(second.read_bytes()[:-100])
-    assert f"{CONFIG}/near_ood: 24 images" in extract(*flags, "--dry-run")[1]
-    lines = extract(*flags)[1].splitlines()
-    assert f"{CONFIG}/test: 40 of 40 images" in lines
-    assert f"{CONFIG}/near_ood: 24 of 24 images" in lines
-    assert files_of(tmp_path / "out") == complete
     shutil.rmtree(folder / "near_ood")
     assert main(["score", "--features", str(tmp_path / "out"), "--out", str(tmp_path / "scores.parquet")]) == 2
+    assert f"{CONFIG}/near_ood: 24 images" in extract(*flags, "--dry-run")[1]
+    assert f"{CONFIG}/near_ood: 24 of 24 images" in extract(*flags)[1].splitlines()
+    assert files_of(tmp_path / "out") == complete
+    (first,) = (folder / "test").iterdir()
+    first.write_bytes(b"")
+    code, _, errors = extract(*flags)
+    assert code == 2
+    assert f"{first} is damaged. Delete it, and run the command that wrote it again" in errors
 
 
 def test_a_network_that_always_drops_has_the_same_features_at_every_run(extract, tmp_path):
@@ -454,10 +453,10 @@ def test_a_head_that_is_not_linear_keeps_the_detectors_that_do_not_read_it(relea
     assert not (tmp_path / "out" / "head").exists()
     scores = tmp_path / "scores.parquet"
     assert main(["score", *features, "--detectors", "msp,knn,vim", "--out", str(scores)]) == 2
-    assert "The logits of scaled.py:scaled are not its penultimate features times" in capsys.readouterr().err
+    assert "reads the model's last layer, found none. Give the head to fit, or leave" in capsys.readouterr().err
     assert main(["score", *features, "--detectors", "all", "--out", str(scores)]) == 0
     (note,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("left out: "))
-    assert re.search(r"[ ,]vim[ ,][^;]*\(The logits of scaled\.py:scaled are not", note)
+    assert re.search(r"[ ,]vim[ ,][^;]*\(reads the model's last layer, found none", note)
     detectors = set(read_scores(scores)[0]["detector"].to_pylist())
     assert {"msp", "energy", "knn", "mahalanobis"} <= detectors
     assert not {"vim", "react", "dice", "ash", "scale", "gradnorm", "fdbd"} & detectors

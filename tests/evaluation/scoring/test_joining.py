@@ -125,14 +125,3 @@ def test_a_prediction_that_is_no_class_is_refused(columns):
     message = refusal(scores(["t0", "t1", "n0"], **columns))
     assert "one of the 2 classes of c" in message
     assert f"classes of c: {next(iter(columns.values()))[1]} and the like at 1 id (t1)" in message
-
-
-def test_a_detector_of_its_own_for_every_row_takes_no_table_of_all_pairs():
-    """20,000 detectors and 20,000 ids would be 400 million cells, and their number grows with the square."""
-    many = 20_000
-    names = list(map(str, range(many)))
-    rows = pa.table({"config": ["c"] * many, "split": ["test"] * many, "id": names, "label": [0] * many})
-    with pytest.raises(
-        EvaluationError, match=r"20,000 scores of 20,000 detectors for 20,000 ids, so most are missing"
-    ):
-        joined(scores(names, detector=names), rows)

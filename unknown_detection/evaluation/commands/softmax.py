@@ -88,7 +88,7 @@ def _mean_softmax(stores: Sequence[FeatureStore], release: Release, key: Key) ->
     """
     members = [store.features(*key) for store in stores]
     features = members[0] if len(members) == 1 else average(members)
-    outputs = [softmax(logits, axis=1) for _, logits in pieces("logits", features.logits, features.ids)]
+    outputs = [softmax(logits, axis=1) for _, logits in pieces(features.logits)]
     known = _known_names(stores[0].identity.label_names, release, key[0])
     rows = release.rows(*key).select(["source", "class_id", "class_name"]).to_pandas()
     classes = [rows["source"], rows["class_id"]]  # datasets may share ids of classes

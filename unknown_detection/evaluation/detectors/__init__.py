@@ -12,11 +12,11 @@ the rows, and `ImageDetector`, which runs the model on the images again.
 
 from unknown_detection.evaluation.detectors.base import Detector, RowDetector
 from unknown_detection.evaluation.detectors.ensembles import EnsF, EnsR, EnsV
-from unknown_detection.evaluation.detectors.image_passes import ImagePass
 from unknown_detection.evaluation.detectors.images import (
     ODIN,
     CADet,
     ImageDetector,
+    ImagePass,
     MCDropout,
     MCDropoutMI,
     ODINMaxLogit,

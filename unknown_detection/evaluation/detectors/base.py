@@ -16,6 +16,7 @@ from unknown_detection.evaluation.detectors.rows import (
     LOGITS,
     Doubles,
     Scores,
+    require_finite,
     require_labels,
     require_width,
     score_in_chunks,
@@ -110,9 +111,6 @@ class Detector(abc.ABC):
             features: the `Features` of the rows; None if `fits_on` is "none".
             head: the `Head` of the model; None for a detector that does not read it.
 
-        Returns:
-            The detector itself.
-
         Raises:
             EvaluationError: rows are missing, unlabelled, too few, not finite or of another width than the layer, or
                 a hyperparameter is out of range.
@@ -165,18 +163,23 @@ class RowDetector(Detector):
             value = getattr(self, name)
             if value is not None and isinstance(allowed, Range) and not allowed.allows(value):
                 raise EvaluationError(f"{name} of {self.name} must be {allowed}, found {value}; give another.")
-        if self.fits_on != "none":
-            if features is None:
-                raise EvaluationError(f"{self.name} is fitted on rows of {self.fits_on}, found none. Give features.")
-            require_labels(features, self.name)
         if self.reads_head:
             if head is None:
-                raise EvaluationError(f"{self.name} reads the model's last layer, found none. Give the head to fit.")
+                raise EvaluationError(
+                    f"{self.name} reads the model's last layer, found none. Give the head to fit, or leave it out for "
+                    "a model whose logits are no linear layer's."
+                )
             self._widths = {LOGITS: head.weight.shape[0], FEATURES: head.weight.shape[1]}
             if features is not None:
                 self._read(features, (FEATURES, LOGITS))
         elif features is not None:
             self._widths = {LOGITS: features.logits.shape[1], FEATURES: features.penultimate.shape[1]}
+        if self.fits_on != "none":
+            if features is None:
+                raise EvaluationError(f"{self.name} is fitted on rows of {self.fits_on}, found none. Give features.")
+            require_labels(features, self.name)
+            for name, values in self._read(features, self.inputs).items():
+                require_finite(name, values, features.ids)
         self._learn(features, head)
         return self
 

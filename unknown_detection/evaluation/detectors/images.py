@@ -1,22 +1,222 @@
-"""Detectors that need a second pass of the model over the images, whose outputs they find in `Features.passed`."""
+"""Detectors that need a second pass of the model over the images, whose outputs they find in `Features.passed`.
+
+The images are perturbed, shown with dropout, cropped, or without parts of rank one. All random numbers are drawn per
+row from its id, so that outputs do not depend on the batch. Those of dropout are drawn on the model's device: another
+kind of device draws others.
+
+Tested by `tests/evaluation/detectors/test_images.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors.base import POSITIVE, RowDetector, at_least
-from unknown_detection.evaluation.detectors.image_passes import (
-    CROPS,
-    PERTURBED,
-    WITH_DROPOUT,
-    WITHOUT_RANK_ONE,
-    ImagePass,
-)
 from unknown_detection.evaluation.detectors.logits import energy, msp
-from unknown_detection.evaluation.detectors.rows import Doubles, Scores
+from unknown_detection.evaluation.detectors.members import log_mean_softmax, mutual_information
+from unknown_detection.evaluation.detectors.rows import Doubles, Scores, dots
+from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats
+from unknown_detection.evaluation.models.layers import channels_last
+from unknown_detection.evaluation.models.models import Model
+from unknown_detection.precision import exact_float32
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class ImagePass:
+    """A second pass of a model over images.
+
+    Attributes:
+        name: name of its folders in the feature store.
+        run: called as `run(model, images, ids, seed=..., **hyperparameters)` with preprocessed images (B, 3, H, W) and
+            their ids; returns columns of B rows, which become `Features.passed`.
+        depends_on: the hyperparameters that `run` is called with. A search over others does not run it again.
+        predicts: whether its `logits` make the method's prediction; if not, the model's logits do.
+        random: whether the outputs depend on the seed.
+        check: called with the model; raises `EvaluationError` if the pass cannot be used with it.
+        is_ordinary: called with the hyperparameters; whether the model's stored logits are the pass's, so that the
+            images need not be looked at again.
+    """
+
+    name: str
+    run: Callable[..., Columns]
+    depends_on: tuple[str, ...] = ()
+    predicts: bool = False
+    random: bool = True
+    check: Callable[[Model], object] = lambda model: None
+    is_ordinary: Callable[[Mapping[str, float]], bool] = lambda hyperparameters: False
+
+
+def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> Any:
+    """Perturb images so that the model becomes more confident: the input preprocessing of ODIN.
+
+    Formula: x - epsilon sign(grad_x L(f(x) / T, y)) / std, with L the cross-entropy and y the predicted class. The
+    division by the standard deviation of the preprocessing makes epsilon a step in pixel values of [0, 1]. As in the
+    authors' code, nothing is clipped.
+    Source: Liang et al., Enhancing The Reliability of Out-of-distribution Image Detection in Neural Networks, ICLR
+    2018, section 3 and equation 2.
+
+    The images are preprocessed, shape (B, 3, H, W), as is the result, on the model's device.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    images = images.to(model.device)
+    if epsilon == 0:
+        return images
+    with exact_float32(), torch.enable_grad():
+        moved = images.clone().requires_grad_()
+        logits = model.logits(moved) / temperature
+        # A sum, not a mean, so that gradients do not depend on the batch size.
+        loss = cross_entropy(logits, logits.argmax(dim=1), reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, moved)
+    std = images.new_tensor(model.preprocessing.std).view(1, -1, 1, 1)
+    return images - epsilon * gradient.sign() / std
+
+
+def run_perturbed(
+    model: Model, images: Any, ids: Sequence[str], *, seed: int, temperature: float, epsilon: float
+) -> Columns:
+    """Return the logits of perturbed images, shape (B, C); the seed is not used."""
+    import torch
+
+    moved = perturbed(model, images, temperature, epsilon)
+    with exact_float32(), torch.inference_mode():
+        return {"logits": model.logits(moved).float().cpu().numpy()}
+
+
+def run_with_dropout(model: Model, images: Any, ids: Sequence[str], *, seed: int, samples: float) -> Columns:
+    """Run a model several times with dropout; return the log of the mean softmax as `logits`, and MI, shape (B,)."""
+    import torch
+
+    require_dropout(model)
+    images = images.to(model.device)
+    passes = []
+    with exact_float32(), torch.inference_mode():
+        for sample in range(int(samples)):
+            seeds = [row_seed(seed, f"dropout {sample}", id_) for id_ in ids]
+            generators = [torch.Generator(images.device).manual_seed(number) for number in seeds]
+            passes.append(model.logits(images, generators).cpu().double().numpy())
+    members = np.stack(passes)
+    return {"logits": log_mean_softmax(members), "mutual_information": mutual_information(members)}
+
+
+def require_dropout(model: Model) -> None:
+    """Refuse a model without dropout of a positive rate, in layers or called as a function."""
+    if not model.dropout.rates:
+        raise EvaluationError(
+            f"{model.name} has no dropout layers with a positive rate. Leave mc_dropout and mc_dropout_mi out, or use "
+            "a model trained with dropout."
+        )
+
+
+def run_on_crops(model: Model, images: Any, ids: Sequence[str], *, seed: int, views: float) -> Columns:
+    """Return the `similarity` of a model's penultimate features of several crops, `mean_cosine`, shape (B,)."""
+    import torch
+
+    images = images.to(model.device)
+    features = []
+    for view in range(int(views)):
+        crops = [crop(image, row_seed(seed, f"crop {view}", id_)) for image, id_ in zip(images, ids, strict=True)]
+        features.append(model.forward(torch.stack(crops)).penultimate.cpu().double().numpy())
+    return {"similarity": mean_cosine(np.stack(features))}
+
+
+def crop(image: Any, seed: int) -> Any:
+    """Return a random crop of three quarters of an image, shape (3, H, W), resized bilinearly to its size.
+
+    The seed determines the crop's position and its aspect ratio, 3/4 to 4/3 of the image's.
+    """
+    from torch.nn.functional import interpolate
+
+    random = np.random.default_rng(seed)
+    height, width = image.shape[1:]
+    stretch = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+    rows = min(height, max(1, round(height * math.sqrt(0.75 / stretch))))
+    columns = min(width, max(1, round(width * math.sqrt(0.75 * stretch))))
+    top, left = int(random.integers(height - rows + 1)), int(random.integers(width - columns + 1))
+    cut = image[None, :, top : top + rows, left : left + columns]
+    return interpolate(cut, size=(height, width), mode="bilinear", align_corners=False, antialias=True)[0]
+
+
+def mean_cosine(features: Doubles) -> Scores:
+    """Mean cosine similarity, shape (n,), between two of several views of a row, features of shape (V, n, D).
+
+    Formula: m_in = 2 / (V (V - 1)) sum_{i < j} cos(z_i, z_j), in [-1, 1]; the similarity to a zero vector is 0.
+    """
+    views = len(features)
+    lengths = np.linalg.norm(features, axis=2, keepdims=True)
+    units = np.divide(features, lengths, out=np.zeros_like(features), where=lengths > 0)
+    # The squared sum of unit vectors has every pair twice, and each vector with itself once.
+    squares = np.einsum("vnd,vnd->n", units, units)
+    total = units.sum(axis=0)
+    similarity: Scores = (dots(total, total) - squares) / (views * (views - 1))
+    return similarity
+
+
+def row_seed(seed: int, purpose: str, id_: str) -> int:
+    """Derive a 63-bit seed for one row and purpose from the first bytes of a SHA-256."""
+    digest = hashlib.sha256(f"{seed}\t{purpose}\t{id_}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def run_without_rank_one(model: Model, images: Any, ids: Sequence[str], *, seed: int) -> Columns:
+    """Return the mean logits of a model without the part of rank one of its last block, and of the one before."""
+    import torch
+
+    images = images.to(model.device)
+    passes = []
+    with exact_float32(), torch.inference_mode():
+        for block in model.layers.blocks[-2:]:
+            with _rank_one_removed(model, block):
+                passes.append(model.logits(images).cpu().double().numpy())
+    return {"logits": np.mean(passes, axis=0)}
+
+
+def without_rank_one(matrices: Any) -> Any:
+    """Subtract from float32 matrices, shape (B, m, n), their best approximation of rank one, s_1 u_1 v_1^T.
+
+    Where the two greatest singular values are equal, either part may be taken.
+    """
+    import torch
+
+    if matrices.shape[1] < matrices.shape[2]:
+        return without_rank_one(matrices.mT).mT
+    # MPS has no float64. The eigenvector of the small X^T X is v_1, and X v_1 is s_1 u_1.
+    doubles = (matrices.cpu() if matrices.device.type == "mps" else matrices).double()
+    greatest = torch.linalg.eigh(doubles.mT @ doubles).eigenvectors[:, :, -1:]
+    return (doubles - doubles @ greatest @ greatest.mT).to(matrices.device, matrices.dtype)
+
+
+@contextmanager
+def _rank_one_removed(model: Model, block: str) -> Iterator[None]:
+    last = channels_last(model.module)
+
+    def hook(_: Any, __: Any, output: Any) -> Any:
+        # A matrix of channels and pixels, or of tokens and channels.
+        maps = output.flatten(1, 2) if output.ndim == 4 and last else output.flatten(2) if output.ndim > 2 else None
+        if maps is None or min(maps.shape[1:]) < 2:
+            raise EvaluationError(
+                f"Block {block} of {model.name} returns {tuple(output.shape[1:])} for an image, where rankfeat needs "
+                "maps of several pixels, or tokens. Leave rankfeat out."
+            )
+        return without_rank_one(maps).reshape(output.shape)
+
+    handle = dict(model.module.named_modules())[block].register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 class ImageDetector(RowDetector):
@@ -54,7 +254,13 @@ class ODIN(ImageDetector):
     """
 
     name, title, source = "odin", "ODIN", "Liang et al. 2018, section 3"
-    image_pass = PERTURBED
+    image_pass = ImagePass(
+        "perturbed",
+        run_perturbed,
+        depends_on=("temperature", "epsilon"),
+        random=False,
+        is_ordinary=lambda hyperparameters: hyperparameters["epsilon"] == 0,
+    )
     # The search of the unified benchmark (table 5 and its code). 0 means no perturbation, as in the optimizer paper.
     search: ClassVar = {
         "temperature": (1000.0, 1.0, 10.0, 100.0),
@@ -93,7 +299,7 @@ class MCDropout(ImageDetector):
     """
 
     name, title, source = "mc_dropout", "MC-dropout", "Gal and Ghahramani 2016, section 4"
-    image_pass = WITH_DROPOUT
+    image_pass = ImagePass("dropout", run_with_dropout, ("samples",), predicts=True, check=require_dropout)
     search: ClassVar = {"samples": (50,)}
     ranges: ClassVar = {"samples": at_least(2)}
 
@@ -128,7 +334,7 @@ class CADet(ImageDetector):
     """
 
     name, title, source = "cadet", "CADet m_in", "Guille-Escuret et al. 2023, section 3"
-    image_pass = CROPS
+    image_pass = ImagePass("crops", run_on_crops, ("views",))
     column = "similarity"
     search: ClassVar = {"views": (5,)}
     ranges: ClassVar = {"views": at_least(2)}
@@ -150,6 +356,11 @@ class RankFeat(ImageDetector):
     """
 
     name, title, source = "rankfeat", "RankFeat", "Song et al. 2022, section 3"
-    image_pass = WITHOUT_RANK_ONE
+    image_pass = ImagePass(
+        "without_rank_one",
+        run_without_rank_one,
+        random=False,
+        check=lambda model: run_without_rank_one(model, model.probe, ["", ""], seed=0),
+    )
 
     _rows = staticmethod(energy)

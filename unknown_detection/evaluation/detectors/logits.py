@@ -21,7 +21,6 @@ from scipy.special import log_softmax, softmax
 
 from unknown_detection.evaluation.detectors.base import POSITIVE, RowDetector, Together, at_least
 from unknown_detection.evaluation.detectors.rows import (
-    LOGITS,
     Doubles,
     Scores,
     class_sums,
@@ -241,7 +240,7 @@ class KLMatching(RowDetector):
 
     def _learn(self, features: Features, head: Head | None) -> None:
         predictions, classes = predicted(features), features.logits.shape[1]
-        sums = class_sums(LOGITS, features.logits, predictions, classes, features.ids, partial(softmax, axis=1))
+        sums = class_sums(features.logits, predictions, classes, partial(softmax, axis=1))
         counts = np.bincount(predictions, minlength=classes)
         means = sums[counts > 0] / counts[counts > 0, None]
         self.typical = np.log(np.maximum(means, np.finfo(float).tiny))
@@ -265,7 +264,7 @@ def fit_temperature(features: Features) -> float:
 
     def slope(log_temperature: float) -> float:
         total = 0.0
-        for rows, logits in pieces(LOGITS, features.logits, features.ids):
+        for rows, logits in pieces(features.logits):
             # Differences to the label's logit are summed, because sums of large numbers would cancel.
             excess = logits - np.take_along_axis(logits, features.labels[rows, None], axis=1)
             scaled = excess / np.exp(log_temperature)

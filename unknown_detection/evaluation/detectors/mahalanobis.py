@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from unknown_detection.evaluation.detectors.base import RowDetector
@@ -17,10 +16,12 @@ from unknown_detection.evaluation.detectors.rows import (
     FEATURES,
     LOGITS,
     Doubles,
+    Integers,
     Scores,
     class_means,
     dots,
     pieces,
+    require_finite,
     require_rows_of_each_class,
     require_width,
     score_in_chunks,
@@ -46,7 +47,7 @@ class ClassGaussians:
     Attributes:
         centre: mean of the class means, shape (D,); subtracted first, because differences of large numbers lose
             digits.
-        scale: standard deviation within classes of each feature, shape (D,); 1 where it is 0.
+        scale: standard deviation within classes of each feature, shape (D,).
         factor: lower Cholesky factor of the covariance of features divided by `scale`, shape (D, D).
         means: class means, whitened: mapped so that the covariance is the identity; shape (C, D).
         shrinkage: weight of the Ledoit-Wolf target in the covariance; 0 if none was needed.
@@ -84,10 +85,8 @@ def _whiten(values: Doubles, centre: Doubles, scale: Doubles, factor: Doubles) -
     return white
 
 
-def fit_class_gaussians(
-    name: str, values: Floats, labels: npt.NDArray[np.int64], classes: int, ids: npt.NDArray[np.str_]
-) -> ClassGaussians:
-    """Fit class means and the within-class covariance.
+def fit_class_gaussians(name: str, values: Floats, labels: Integers, classes: int) -> ClassGaussians:
+    """Fit class means and the within-class covariance of values, described by `name`.
 
     The covariance is S = 1/n sum (x - mean_y) (x - mean_y)^T. If it is singular up to rounding, as with fewer than D +
     C rows, a constant feature, or logits with a constant sum, it is shrunk to (1 - r) S + r tr(S)/D I with the r of
@@ -96,14 +95,12 @@ def fit_class_gaussians(
     Source: Lee et al., A Simple Unified Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks,
     NeurIPS 2018, equation 1; Ledoit and Wolf, A Well-conditioned Estimator for Large-dimensional Covariance Matrices,
     Journal of Multivariate Analysis 88, 2004, section 3.
-
-    The arguments are those of `class_means`.
     """
     count, width = values.shape
-    means = class_means(name, values, labels, classes, ids)
+    means = class_means(values, labels, classes)
     covariance = np.zeros((width, width))
     fourth = 0.0
-    for rows, chunk in pieces(name, values, ids):
+    for rows, chunk in pieces(values):
         residuals = chunk - means[labels[rows]]
         covariance += residuals.T @ residuals
         fourth += float((dots(residuals, residuals) ** 2).sum())
@@ -148,9 +145,8 @@ def _scaled_cholesky(covariance: Doubles, rounding: Doubles) -> tuple[Doubles, D
     except np.linalg.LinAlgError:
         return None
     # A squared pivot is the fraction of a feature's variance that the features before it leave unexplained.
-    unexplained = np.diag(factor) ** 2
     noise = len(scale) * np.maximum(np.finfo(float).eps, rounding / variance)
-    return (scale, factor) if (unexplained > noise).all() else None
+    return (scale, factor) if (np.diag(factor) ** 2 > noise).all() else None
 
 
 def _ledoit_wolf(covariance: Doubles, fourth: float, count: int) -> float:
@@ -158,10 +154,9 @@ def _ledoit_wolf(covariance: Doubles, fourth: float, count: int) -> float:
 
     `fourth` is the sum over the n rows of the fourth power of the residual's norm.
     """
-    width = len(covariance)
     squares = float(np.einsum("ij,ij->", covariance, covariance))
     error = (fourth / count - squares) / count
-    distance = squares - float(np.trace(covariance)) ** 2 / width
+    distance = squares - float(np.trace(covariance)) ** 2 / len(covariance)
     return 1.0 if distance <= 0 else min(error / distance, 1.0)
 
 
@@ -169,6 +164,7 @@ class _Distances(RowDetector):
     """The mean over layers of the squared distance to the nearest class."""
 
     fits_on = "train"
+    inputs = ()  # layers are read one after the other
     copies = 4
     """Float64 copies of a layer that computing distances holds at once."""
 
@@ -179,10 +175,10 @@ class _Distances(RowDetector):
     def _learn(self, features: Features, head: Head | None) -> None:
         classes = features.logits.shape[1]
         require_rows_of_each_class(features.labels, classes, 2, self.name)
-        self.gaussians = {
-            name: fit_class_gaussians(name, read(), features.labels, classes, features.ids)
-            for name, read in self._layers(features).items()
-        }
+        self.gaussians = {}
+        for name, read in self._layers(features).items():
+            require_finite(name, values := read(), features.ids)
+            self.gaussians[name] = fit_class_gaussians(name, values, features.labels, classes)
 
     def score(self, features: Features) -> Scores:
         """See `Detector.score`."""
@@ -268,8 +264,7 @@ class RMDS(Mahalanobis):
 
     def _learn(self, features: Features, head: Head | None) -> None:
         super()._learn(features, head)
-        of_none = np.zeros_like(features.labels)
-        self.background = fit_class_gaussians(FEATURES, features.penultimate, of_none, 1, features.ids)
+        self.background = fit_class_gaussians(FEATURES, features.penultimate, np.zeros_like(features.labels), 1)
 
     def _distances(self, layer: str, values: Doubles, device: str | None) -> Scores:
         return super()._distances(layer, values, device) - self.background.distances(values, device)

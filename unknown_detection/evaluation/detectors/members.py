@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ from scipy.special import log_softmax, logsumexp
 
 from unknown_detection.evaluation.detectors.base import RowDetector
 from unknown_detection.evaluation.detectors.logits import msp
-from unknown_detection.evaluation.detectors.rows import Doubles, Scores, as_float64, chunks, require_width
+from unknown_detection.evaluation.detectors.rows import Doubles, Scores, chunks, require_finite, require_width
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats
 
@@ -47,16 +46,15 @@ def mutual_information(members: Doubles) -> Scores:
 def average(members: Sequence[Features]) -> Features:
     """Combine several models' features of the same rows to score them like one model's.
 
-    Returns:
-        Features with logits whose softmax is the mean of the members' (`log_mean_softmax`), and the members' logits;
-        without penultimate features (width 0) and blocks, which models do not share.
+    Their logits' softmax is the mean of the members' (`log_mean_softmax`); there are no penultimate features (width 0)
+    and no blocks, which models do not share.
     """
     if len(members) < 2:
         raise EvaluationError(
             f"An ensemble needs at least 2 models, found {len(members)}; extract features with more."
         )
     first = members[0]
-    for number, member in enumerate(members[1:], start=2):
+    for number, member in enumerate(members, start=1):
         same_rows = np.array_equal(member.ids, first.ids) and np.array_equal(member.labels, first.labels)
         if not same_rows or member.logits.shape != first.logits.shape:
             raise EvaluationError(
@@ -64,18 +62,12 @@ def average(members: Sequence[Features]) -> Features:
                 f"{member.logits.shape} and {first.logits.shape}). Extract all models from one release, config and "
                 "split."
             )
-    stacked = dataclasses.replace(
-        first,
-        penultimate=np.empty((len(first), 0)),
-        blocks=(),
-        members=tuple(member.logits for member in members),
-        scores={},
-    )
+        require_finite("logits", member.logits, member.ids)
+    logits = tuple(member.logits for member in members)
     mean = np.empty(first.logits.shape)
     for rows in chunks(len(first), 3 * len(members) * first.logits.shape[1]):
-        checked = [as_float64("logits", logits, rows, first.ids) for logits in stacked.members]
-        mean[rows] = log_mean_softmax(np.stack(checked))
-    return dataclasses.replace(stacked, logits=mean)
+        mean[rows] = log_mean_softmax(np.stack([member[rows] for member in logits]).astype(np.float64))
+    return Features(first.ids, first.labels, mean, np.empty((len(first), 0)), (), members=logits)
 
 
 class MemberDetector(RowDetector):

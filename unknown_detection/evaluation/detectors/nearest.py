@@ -9,8 +9,11 @@ Tested by `tests/evaluation/detectors/test_neighbors.py`.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,24 +22,22 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.rows import Doubles, as_float64
+from unknown_detection.evaluation.detectors.rows import Doubles, Integers
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.models.models import check_device, out_of_memory, pick_device
 from unknown_detection.precision import exact_float32
 
-Integers = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 
 WORTH = 1 << 34
 """Multiplications from which on torch's import, of several seconds, is worth it: a second in float64 on two cores."""
 
 _SPARE = 16
-"""Products to find beyond those asked for, at least, and a thirty-second of the number of features. The bound of the
-error is 1.2e-4 for 2,048 features, where the thousandth of 254,000 random directions has some 30 others below it
-within twice that."""
+"""Products to find beyond those asked for, at least, and an eighth of their number. The bound of the error is 1.2e-4
+for 2,048 features, where the thousandth of 254,000 random directions has some 30 others below it within twice that."""
 
-_PART, _BANK_ROWS = 512, 2048
+_ROWS, _BANK_ROWS = 512, 2048
 """Rows, and rows of the bank, whose products are computed at once: they stay in a core's cache until they are read."""
 
 _DEVICE: ContextVar[str] = ContextVar("device", default="auto")
@@ -74,17 +75,17 @@ def search_device(multiplications: int) -> str | None:
 
 @dataclass(frozen=True)
 class Bank:
-    """Vectors to compare with: the penultimate features of some rows, each times a factor.
+    """Vectors to compare with: the directions of some rows' penultimate features, each times a weight.
 
     Attributes:
         features: the N rows.
-        factors: shape (N,).
-        longest: length of the longest vector.
+        lengths: of their features, shape (N,); 1 for rows of zeros.
+        weights: shape (N,).
     """
 
     features: Features
-    factors: Doubles
-    longest: float = 1.0
+    lengths: Doubles
+    weights: Doubles
 
     def __len__(self) -> int:
         return len(self.features)
@@ -96,19 +97,18 @@ class Bank:
 
     def vectors(self, rows: slice) -> Doubles:
         """Return some vectors, float64."""
-        features = self.features
-        values = as_float64("penultimate features", features.penultimate, rows, features.ids)
-        return values * self.factors[rows, None]
+        return self.features.penultimate[rows].astype(np.float64) * (self.weights[rows] / self.lengths[rows])[:, None]
 
     def vectors32(self, rows: slice) -> npt.NDArray[np.float32]:
         """Return some vectors, float32, each number off by at most two roundings."""
         values = self.features.penultimate[rows]
-        vectors: npt.NDArray[np.float32] = (values * self.factors[rows, None].astype(values.dtype)).astype(np.float32)
+        factors = (self.weights[rows] / self.lengths[rows])[:, None].astype(values.dtype, copy=False)
+        vectors: npt.NDArray[np.float32] = np.multiply(values, factors).astype(np.float32, copy=False)
         return vectors
 
-    def at(self, rows: Integers) -> Doubles:
-        """Return the features of some rows, float64, without their factors."""
-        return self.features.penultimate[rows].astype(np.float64)
+    def directions(self, rows: Integers) -> Doubles:
+        """Return the directions of some rows, float64."""
+        return self.features.penultimate[rows].astype(np.float64) / self.lengths[rows, None]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class TopProducts:
         products: the products; all others are at most the last of these, by their computed value.
         index: row of the bank of each.
         error: greatest error of a product.
-        whole: whether the bank has no more than these K rows.
+        complete: whether the bank has no more than these K rows.
     """
 
     products: Doubles
@@ -143,74 +143,95 @@ class TopProducts:
 def search_bank(z: Doubles, bank: Bank, count: int, *, device: str | None, exact: bool = False) -> TopProducts:
     """Find the greatest products of rows, shape (m, D), each of length 1 or 0, with a bank.
 
-    Args:
-        z: the rows.
-        bank: the bank.
-        count: the least number of products to find; a few more are found, so that `TopProducts.around` is certain.
-        device: device of torch; None for NumPy.
-        exact: search in float64, with NumPy.
+    At least `count` are found, and a few more so that `TopProducts.around` is certain: on a device of torch, or with
+    NumPy for None, or in float64 with NumPy if `exact`.
     """
-    count = min(count + max(_SPARE, z.shape[1] // 32, count // 8), len(bank))
+    count = min(count + max(_SPARE, count // 8), len(bank))
     if device is None:
-        vectors = bank.vectors if exact else bank.vectors32
-        products, index = _search_with_numpy(z if exact else z.astype(np.float32), bank, vectors, count)
+        products, index = _search_with_numpy(z, bank, count, exact=exact)
     else:
         parts = compute_in_halves(lambda rows: _search_on_device(rows, bank, count), device, z)
         products, index = (np.concatenate(column) for column in zip(*parts, strict=True))
     # The bound of a sum of D products in any order, with the roundings of both factors.
     roundings = (z.shape[1] + 4) * 2.0 ** (-53 if exact else -24)
-    return TopProducts(products, index, bank.longest * roundings / (1 - roundings), complete=count == len(bank))
+    error = float(np.abs(bank.weights).max()) * roundings / (1 - roundings)
+    return TopProducts(products, index, error, complete=count == len(bank))
 
 
-def _search_with_numpy(
-    z: npt.NDArray[Any], bank: Bank, vectors: Callable[[slice], npt.NDArray[Any]], count: int
-) -> tuple[Doubles, Integers]:
-    parts = [slice(start, start + _PART) for start in range(0, len(z), _PART)]
-    best = [(np.empty((len(z[part]), 0), z.dtype), np.empty((len(z[part]), 0), dtype=np.int64)) for part in parts]
+def _search_with_numpy(z: Doubles, bank: Bank, count: int, *, exact: bool) -> tuple[Doubles, Integers]:
+    values = z if exact else z.astype(np.float32)
+    parts = [values[start : start + _ROWS] for start in range(0, len(values), _ROWS)]
+    best = [(np.empty((len(part), 0), values.dtype), np.empty((len(part), 0), dtype=np.int64)) for part in parts]
     for rows in bank.pieces(_BANK_ROWS):
-        transposed = vectors(rows).T
-        for number, part in enumerate(parts):
-            new, (products, index) = z[part] @ transposed, best[number]
-            if products.shape[1] == count:
-                best[number] = _with_greater(products, index, new, rows.start)
-            else:
-                places = np.broadcast_to(np.arange(rows.start, rows.stop), new.shape)
-                best[number] = _greatest(np.hstack((products, new)), np.hstack((index, places)), count)
+        transposed = (bank.vectors(rows) if exact else bank.vectors32(rows)).T
+        best = [
+            _with_greater(*top, part @ transposed, rows.start, count) for part, top in zip(parts, best, strict=True)
+        ]
     products, index = (np.concatenate(column) for column in zip(*best, strict=True))
     order = np.argsort(-products, axis=1)
     return np.take_along_axis(products, order, axis=1).astype(np.float64), np.take_along_axis(index, order, axis=1)
 
 
 def _with_greater(
-    products: npt.NDArray[Any], index: Integers, new: npt.NDArray[Any], start: int
+    products: npt.NDArray[Any], index: Integers, new: npt.NDArray[Any], start: int, count: int
 ) -> tuple[npt.NDArray[Any], Integers]:
-    """Replace the least products of each row by greater new ones, those of the bank's rows from `start` on.
-
-    Of random rows, few do, so that one comparison is all that most take.
-    """
-    (count, width), rows = (products.shape[1], new.shape[1]), len(new)
+    """Return the `count` greatest of each row's products and of new ones, those of the bank's rows from `start` on."""
+    rows, width = new.shape
+    if not products.size:
+        values, places = _greatest(new, count)
+        return values, places + start
+    if products.shape[1] < count:
+        numbers = np.hstack((index, np.broadcast_to(np.arange(start, start + width), new.shape)))
+        values, places = _greatest(np.hstack((products, new)), count)
+        return values, np.take_along_axis(numbers, places, axis=1)
+    # Of random rows, few are greater, so that one comparison is all that most take.
     flat = np.flatnonzero(new > products.min(axis=1, keepdims=True))
     row = flat // width
     sizes = np.bincount(row, minlength=rows)
-    place = np.arange(count, count + len(flat)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    candidates = np.full((rows, count + sizes.max()), -np.inf, new.dtype)
-    candidate_rows = np.zeros(candidates.shape, dtype=np.int64)
-    candidates[:, :count], candidate_rows[:, :count] = products, index
-    candidates[row, place], candidate_rows[row, place] = new.ravel()[flat], flat - row * width + start
-    return _greatest(candidates, candidate_rows, count)
+    column = np.arange(count, count + len(flat)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    values = np.full((rows, count + sizes.max(initial=0)), -np.inf, new.dtype)
+    numbers = np.zeros(values.shape, dtype=np.int64)
+    values[:, :count], numbers[:, :count] = products, index
+    values[row, column], numbers[row, column] = new.ravel()[flat], flat - row * width + start
+    values, places = _greatest(values, count)
+    return values, np.take_along_axis(numbers, places, axis=1)
 
 
-def _greatest(values: npt.NDArray[Any], index: Integers, count: int) -> tuple[npt.NDArray[Any], Integers]:
-    """Return the `count` greatest values of each row, unordered, with their numbers."""
+def _greatest(values: npt.NDArray[Any], count: int) -> tuple[npt.NDArray[Any], Integers]:
+    """Return the `count` greatest values of each row, unordered, with their places; all if there are fewer."""
     rows, width = values.shape
-    if width <= count:
-        return values, index
+    count = min(count, width)
     # NumPy finds the least of them with vector instructions, which `argpartition` does not use.
-    least = np.partition(values, -count, axis=1)[:, -count, None]
-    places = np.flatnonzero(values >= least)
-    if len(places) != rows * count:  # other values equal the least
-        places = (np.argpartition(values, -count, axis=1)[:, -count:] + width * np.arange(rows)[:, None]).ravel()
-    return values.ravel()[places].reshape(rows, count), index[np.divmod(places, width)].reshape(rows, count)
+    least = np.partition(values, width - count, axis=1)[:, width - count, None]
+    flat = np.flatnonzero(values >= least)
+    if len(flat) != rows * count:  # other values equal the least
+        flat = (np.argpartition(values, width - count, axis=1)[:, -count:] + width * np.arange(rows)[:, None]).ravel()
+    return values.ravel()[flat].reshape(rows, count), (flat % width).reshape(rows, count)
+
+
+@functools.cache
+def _blas() -> Any:
+    """Return what limits the threads of matrix products; None where threadpoolctl is not installed."""
+    if importlib.util.find_spec("threadpoolctl") is None:
+        return None
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+def in_threads(compute: Callable[..., Doubles], *matrices: Doubles) -> Doubles:
+    """Compute parts of the rows of some matrices in threads, as many as matrix products take, and join the results.
+
+    A product on several threads would leave all but one idle in what follows it.
+    """
+    blas = _blas()
+    threads = min((library["num_threads"] for library in blas.info()), default=1) if blas is not None else 1
+    parts = min(threads, os.cpu_count() or 1, -(-len(matrices[0]) // 64))
+    if parts < 2:
+        return compute(*matrices)
+    with blas.limit(limits=1), ThreadPoolExecutor(parts) as pool:
+        split = [np.array_split(matrix, parts) for matrix in matrices]
+        return np.concatenate(list(pool.map(compute, *split)))
 
 
 def compute_in_halves(compute: Callable[..., Result], device: str, *rows: Doubles) -> list[Result]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,9 +16,9 @@ from unknown_detection.evaluation.detectors.base import POSITIVE, Range, Togethe
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.nearest import (
     Bank,
-    Integers,
     TopProducts,
     compute_in_halves,
+    in_threads,
     search_bank,
     search_device,
     torch_device,
@@ -26,9 +27,6 @@ from unknown_detection.evaluation.detectors.rows import (
     FEATURES,
     LOGITS,
     Doubles,
-    Scores,
-    as_float64,
-    chunks,
     dots,
     pieces,
 )
@@ -38,6 +36,9 @@ from unknown_detection.evaluation.models.features import Features, Head
 # Bank rows per chunk. Each chunk is converted to float64 again for every chunk of scored rows, so the latter should be
 # larger.
 _BANK_ROWS = 1024
+
+_PAIRS = 64
+"""Pairs of rows that are compared in float64 at once: they stay in a core's cache."""
 
 _RELATION_ROWS = 4096
 """Number of rows for which Relation decides whether torch is worth it, whatever their number is."""
@@ -50,18 +51,22 @@ def unit(values: Doubles) -> Doubles:
 
 
 def unit_bank(features: Features) -> Bank:
-    """Return the directions of the rows' features, and zeros for rows of zeros; refuse NaN and infinity."""
+    """Return the directions of the rows' features, and zeros for rows of zeros."""
     lengths = np.empty(len(features))
     for start in range(0, len(features), _BANK_ROWS):  # few rows at once, which stay in the cache
         rows = slice(start, start + _BANK_ROWS)
-        lengths[rows] = np.linalg.norm(as_float64(FEATURES, features.penultimate, rows, features.ids), axis=1)
-    return Bank(features, np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0))
+        lengths[rows] = np.linalg.norm(features.penultimate[rows].astype(np.float64), axis=1)
+    return Bank(features, np.where(lengths > 0, lengths, 1.0), np.ones(len(features)))
+
+
+Decided = tuple[Doubles, npt.NDArray[np.bool_]]
 
 
 class _Nearest(Together):
     """A detector that searches the `k` nearest fitted rows; several search once, for the greatest k."""
 
     fits_on = "train"
+    inputs: ClassVar[tuple[str, ...]] = (FEATURES,)
     k: int
     bank: Bank
 
@@ -73,15 +78,27 @@ class _Nearest(Together):
             )
         self.bank = unit_bank(features)
 
-    def _search(self, detectors: Sequence[_Nearest], features: Features) -> tuple[list[int], str | None, int]:
-        """Return each detector's k, the device to search on, and the float64 numbers that a search holds per row."""
+    def _plan(self, detectors: Sequence[_Nearest], features: Features) -> tuple[Callable[..., Doubles], int]:
         counts = [int(detector.k) for detector in detectors]
         width = features.penultimate.shape[1]
         device = search_device(len(features) * self.bank.features.penultimate.size)
-        if device is None:
-            return counts, None, 2 * width + 8 * max(counts) + 1024
+        search = partial(self._search, counts=counts, device=device)
         # The more rows at once, the less often the bank is read; 4,096 are enough, and their products take 128 MiB.
-        return counts, device, max(width, 2 * max(counts), 2048)
+        return partial(in_threads, search) if device is None else search, max(width, 2 * max(counts), 2048)
+
+    @abc.abstractmethod
+    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Decided:
+        """Compute from the top products a column for each k, and whether these suffice, for each row."""
+
+    def _search(self, values: Doubles, *more: Doubles, counts: Sequence[int], device: str | None) -> Doubles:
+        """Search for rows, shape (m, D); in float64 where many of the bank are nearly as far."""
+        z, bank = unit(values), self.bank
+        decided, certain = self._decide(z, counts, search_bank(z, bank, max(counts), device=device))
+        if not certain.all():
+            z = z[~certain]
+            exact = search_bank(z, bank, max(counts), device=None, exact=True)
+            decided[~certain] = self._decide(z, counts, exact)[0]
+        return decided
 
 
 @dataclass
@@ -95,57 +112,29 @@ class KNN(_Nearest):
     """
 
     name, title, source = "knn", "KNN", "Sun et al. 2022, section 3"
-    inputs = (FEATURES,)
     search: ClassVar = {"k": (50, 1, 5, 10, 20, 100, 200, 500, 1000)}
     ranges: ClassVar = {"k": "1 to the number of rows fitted on"}
 
     k: int = 50
 
-    def _plan(self, detectors: Sequence[KNN], features: Features) -> tuple[Callable[..., Doubles], int]:
-        counts, device, doubles = self._search(detectors, features)
-        return lambda z: _search_and_decide(_distances, unit(z), self.bank, counts, device), doubles
-
-
-Decided = tuple[Doubles, npt.NDArray[np.bool_]]
-"""A column for each k, computed from the top products, and whether these suffice, for each row."""
-
-Decide = Callable[[Doubles, Bank, Sequence[int], TopProducts], Decided]
-
-
-def _search_and_decide(decide: Decide, z: Doubles, bank: Bank, counts: Sequence[int], device: str | None) -> Doubles:
-    """Search for rows, shape (m, D), of length 1 or 0; in float64 where many of the bank are nearly as far."""
-    values, certain = decide(z, bank, counts, search_bank(z, bank, max(counts), device=device))
-    if not certain.all():
-        z = z[~certain]
-        values[~certain] = decide(z, bank, counts, search_bank(z, bank, max(counts), device=None, exact=True))[0]
-    return values
-
-
-def _distances(z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts) -> Decided:
-    """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
-    distances = np.empty((len(z), len(counts)))
-    certain = np.ones(len(z), dtype=np.bool_)
-    for column, count in enumerate(counts):
-        first, end, sure = top.around(count)
-        distances[:, column] = _kth_distances(z, bank, top.index, first, end, count)
-        certain &= sure
-    return distances, certain
-
-
-def _kth_distances(z: Doubles, bank: Bank, index: Integers, first: Integers, end: Integers, count: int) -> Scores:
-    """Return the `count`-th smallest distance of each row, of which `first` are smaller than those up to `end`."""
-    sizes = end - first
-    starts = np.cumsum(sizes) - sizes
-    row = np.repeat(np.arange(len(z)), sizes)
-    place = np.arange(sizes.sum()) - starts[row] + first[row]
-    distances = np.empty(len(row))
-    for pairs in chunks(len(row), 3 * z.shape[1]):
-        # As a difference: from the product, the distance of a row to itself could be up to 1e-8.
-        neighbors = unit(bank.at(index[row[pairs], place[pairs]]))
-        distances[pairs] = np.linalg.norm(z[row[pairs]] - neighbors, axis=1)
-    ordered = distances[np.lexsort((distances, row))]
-    scores: Scores = ordered[starts + count - 1 - first]
-    return scores
+    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Decided:
+        """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
+        distances = np.empty((len(z), len(counts)))
+        certain = np.ones(len(z), dtype=np.bool_)
+        for column, count in enumerate(counts):
+            first, end, sure = top.around(count)  # the candidates of each row
+            sizes = end - first
+            starts = np.cumsum(sizes) - sizes
+            row = np.repeat(np.arange(len(z)), sizes)
+            candidates = top.index[row, np.arange(len(row)) - starts[row] + first[row]]
+            of_pairs = np.empty(len(row))
+            for start in range(0, len(row), _PAIRS):
+                pairs = slice(start, start + _PAIRS)
+                # As a difference: from the product, the distance of a row to itself could be up to 1e-8.
+                of_pairs[pairs] = np.linalg.norm(z[row[pairs]] - self.bank.directions(candidates[pairs]), axis=1)
+            distances[:, column] = of_pairs[np.lexsort((of_pairs, row))][starts + count - 1 - first]
+            certain &= sure
+        return distances, certain
 
 
 @dataclass
@@ -165,37 +154,27 @@ class NNGuide(_Nearest):
 
     k: int = 10
 
+    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Decided:
+        """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
+        most = max(counts)
+        _, end, certain = top.around(most)
+        row, place = np.nonzero(np.arange(end.max(initial=most)) < end[:, None])
+        candidates = top.index[row, place]
+        products = np.full((len(z), end.max(initial=most)), -np.inf)
+        for start in range(0, len(row), _PAIRS):
+            pairs = slice(start, start + _PAIRS)
+            products[row[pairs], place[pairs]] = dots(z[row[pairs]], self.bank.directions(candidates[pairs]))
+        products[row, place] *= self.bank.weights[candidates]
+        descending = -np.sort(-products, axis=1)
+        return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1), certain
+
     def _learn(self, features: Features, head: Head | None) -> None:
         super()._learn(features, head)
-        energies = np.empty(len(features))
-        for rows, logits in pieces(LOGITS, features.logits, features.ids):
-            energies[rows] = -energy(logits)
-        # A vector's length is its energy, but 0 where the features are 0.
-        factors, longest = self.bank.factors * energies, float(np.abs(energies).max())
-        self.bank = replace(self.bank, factors=factors, longest=longest)
+        energies = [-energy(logits) for _, logits in pieces(features.logits)]
+        self.bank = replace(self.bank, weights=np.concatenate(energies))
 
-    def _plan(self, detectors: Sequence[NNGuide], features: Features) -> tuple[Callable[..., Doubles], int]:
-        counts, device, doubles = self._search(detectors, features)
-
-        def score(z: Doubles, logits: Doubles) -> Doubles:
-            return energy(logits)[:, None] * _search_and_decide(_guidance, unit(z), self.bank, counts, device)
-
-        return score, doubles + 4 * features.logits.shape[1]
-
-
-def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts) -> Decided:
-    """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
-    most = max(counts)
-    _, end, certain = top.around(most)
-    places = np.arange(end.max(initial=most))
-    products = np.full((len(z), len(places)), -np.inf)
-    row, place = np.nonzero(places < end[:, None])
-    index = top.index[row, place]
-    for pairs in chunks(len(row), 3 * z.shape[1]):
-        vectors = bank.at(index[pairs]) * bank.factors[index[pairs], None]
-        products[row[pairs], place[pairs]] = dots(z[row[pairs]], vectors)
-    descending = -np.sort(-products, axis=1)
-    return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1), certain
+    def _search(self, values: Doubles, *more: Doubles, counts: Sequence[int], device: str | None) -> Doubles:
+        return energy(more[0])[:, None] * super()._search(values, counts=counts, device=device)
 
 
 @dataclass
@@ -206,8 +185,8 @@ class Relation(Together):
     and j over the N fitted rows; in [-1, 0]. The power t is above 0.
     Source: Kim et al., Neural Relation Graph: A Unified Framework for Identifying Label Noise and Outlier Data,
     NeurIPS 2023, section 3; t = 1 is theirs for OoD detection, and the cutoff of 0.03 that of their code, which gives
-    the farthest rows equal scores. With many fitted rows, and a cutoff, negative features or t other than 1, relations
-    are computed in float32: scores are then right to about 1e-6 of themselves.
+    the farthest rows equal scores. With many fitted rows, relations are computed in float32: scores are then right to
+    about 1e-6 of themselves.
     """
 
     name, title, source = "relation", "Relation", "Kim et al. 2023, section 3"
@@ -220,11 +199,7 @@ class Relation(Together):
     cutoff: float = 0.03
 
     def _learn(self, features: Features, head: Head | None) -> None:
-        for _ in pieces(LOGITS, features.logits, features.ids):
-            pass  # refuses NaN
         self.bank = unit_bank(features)
-        # The sum of z_j p_j^T over the bank, shape (D, C), if scores follow from it.
-        self.sums = _sum_of_products(self.bank) if self.power == 1 and self.cutoff == 0 else None
 
     def _plan(self, detectors: Sequence[Relation], features: Features) -> tuple[Callable[..., Doubles], int]:
         """Compute the relations to the bank once."""
@@ -235,27 +210,13 @@ class Relation(Together):
         doubles = 2 * width + 3 * classes + 4 * bank_rows if device is None else max(width, 2048)
 
         def score(z: Doubles, logits: Doubles) -> Doubles:
-            return _scores(unit(z), softmax(logits, axis=1), detectors, device)
+            rows = unit(z), softmax(logits, axis=1)
+            if device is None:
+                return -_relations(*rows, detectors) / len(self.bank)
+            on_device = partial(_relations_on_device, detectors=detectors)
+            return -np.concatenate(compute_in_halves(on_device, device, *rows)) / len(self.bank)
 
         return score, doubles + len(detectors)
-
-
-def _scores(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation], device: str | None) -> Doubles:
-    """Return negative mean relations of rows to the bank, shape (m, number of detectors)."""
-    total = np.empty((len(z), len(detectors)))
-    pairwise = []
-    for column, detector in enumerate(detectors):
-        if detector.sums is not None and (z >= 0).all():
-            # No cosine is negative, so the sum over the bank is z^T (sum_j z_j p_j^T) p.
-            total[:, column] = dots(z @ detector.sums, probabilities)
-        else:
-            pairwise.append(column)
-    if pairwise:
-        compute = _relations if device is None else _relations_on_device
-        run = partial(compute, detectors=[detectors[column] for column in pairwise])
-        parts = [run(z, probabilities)] if device is None else compute_in_halves(run, device, z, probabilities)
-        total[:, pairwise] = np.concatenate(parts)
-    return -total / len(detectors[0].bank)
 
 
 def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]) -> Doubles:
@@ -264,7 +225,7 @@ def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]
     total = np.zeros((len(z), len(detectors)))
     for rows in bank.pieces(_BANK_ROWS):
         relations = np.maximum(z @ bank.vectors(rows).T, 0.0)
-        relations *= probabilities @ _probabilities(bank.features, rows).T
+        relations *= probabilities @ softmax(bank.features.logits[rows].astype(np.float64), axis=1).T
         for column, detector in enumerate(detectors):
             counted = np.where(relations <= detector.cutoff, 0.0, relations) if detector.cutoff > 0 else relations
             total[:, column] += (counted if detector.power == 1 else counted**detector.power).sum(axis=1)
@@ -286,20 +247,3 @@ def _relations_on_device(z: Any, probabilities: Any, detectors: Sequence[Relatio
             counted = counted if detector.power == 1 else counted**detector.power
             total[:, column] += counted.sum(dim=1).cpu().numpy()
     return total
-
-
-def _probabilities(features: Features, rows: slice) -> Doubles:
-    probabilities: Doubles = softmax(as_float64(LOGITS, features.logits, rows, features.ids), axis=1)
-    return probabilities
-
-
-def _sum_of_products(bank: Bank) -> Doubles | None:
-    """Return the sum of z_j p_j^T over the bank, shape (D, C); None if a feature is negative."""
-    features = bank.features
-    sums = np.zeros((features.penultimate.shape[1], features.logits.shape[1]))
-    for rows in bank.pieces(_BANK_ROWS):
-        vectors = bank.vectors(rows)
-        if (vectors < 0).any():
-            return None
-        sums += vectors.T @ _probabilities(features, rows)
-    return sums

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from unknown_detection.evaluation.detectors.base import Range, RowDetector, at_least
-from unknown_detection.evaluation.detectors.rows import Doubles, Scores, as_float64, require_width
+from unknown_detection.evaluation.detectors.rows import Doubles, Scores, require_finite, require_width
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
 
@@ -33,6 +33,7 @@ class OODL(RowDetector):
 
     name, title, source = "oodl", "OODL", "Abdelzad et al. 2019, section 3"
     fits_on = "train"
+    inputs = ()
     search: ClassVar = {"depth": (0.0, 0.25, 0.5, 0.75, 1.0), "nu": (0.001, 0.01, 0.1)}
     ranges: ClassVar = {
         "depth": Range("0 to 1", lambda value: 0 <= value <= 1),
@@ -50,12 +51,13 @@ class OODL(RowDetector):
         from sklearn.svm import OneClassSVM  # optional, and slow to import
 
         self.block = round(self.depth * (len(features.blocks) - 1)) if features.blocks else 0
-        name, values = self._values(features)
+        ((name, values),) = self._inputs(features).items()
+        require_finite(name, values, features.ids)
         drawn = np.argsort(features.ids, kind="stable")
         if len(drawn) > self.rows:
             places = np.random.default_rng(self.seed).choice(len(drawn), int(self.rows), replace=False)
             drawn = drawn[np.sort(places)]
-        fitted = as_float64(name, values[drawn], slice(None), features.ids[drawn])
+        fitted = values[drawn].astype(np.float64)
         self.mean, deviation = fitted.mean(axis=0), fitted.std(axis=0)
         self.scale = np.where(deviation > 0, deviation, 1.0)
         standard = (fitted - self.mean) / self.scale
@@ -70,21 +72,17 @@ class OODL(RowDetector):
         self.more = 2 * len(self.vectors)
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
-        name, values = self._values(features)
-        require_width(name, values, len(self.mean))
-        return {name: values}
-
-    def _rows(self, values: Doubles) -> Scores:
-        standard = (values - self.mean) / self.scale
-        squares = (standard**2).sum(axis=1)[:, None] + (self.vectors**2).sum(axis=1)
-        squares -= 2 * (standard @ self.vectors.T)
-        scores: Scores = -np.exp(-self.gamma * np.maximum(squares, 0.0)) @ self.weights
-        return scores
-
-    def _values(self, features: Features) -> tuple[str, Floats]:
         if self.block >= len(features.blocks):
             raise EvaluationError(
                 f"oodl needs features of at least {self.block + 1} blocks, found {len(features.blocks)}. Extract both "
                 "splits with one model, with blocks."
             )
-        return f"features of block {self.block + 1}", features.blocks[self.block]
+        return {f"features of block {self.block + 1}": features.blocks[self.block]}
+
+    def _rows(self, values: Doubles) -> Scores:
+        require_width(f"features of block {self.block + 1}", values, len(self.mean))
+        standard = (values - self.mean) / self.scale
+        squares = (standard**2).sum(axis=1)[:, None] + (self.vectors**2).sum(axis=1)
+        squares -= 2 * (standard @ self.vectors.T)
+        scores: Scores = -np.exp(-self.gamma * np.maximum(squares, 0.0)) @ self.weights
+        return scores

@@ -11,11 +11,9 @@ from scipy.special import logsumexp
 
 from unknown_detection.evaluation.detectors.base import POSITIVE, Range, RowDetector, at_least
 from unknown_detection.evaluation.detectors.rows import (
-    LOGITS,
     Doubles,
     Integers,
     Scores,
-    as_float64,
     chunks,
     class_means,
     labels_to_fit,
@@ -85,9 +83,9 @@ class OpenMax(RowDetector):
             raise EvaluationError("Both weights of openmax's distances are 0. Give one above 0.")
         classes = features.logits.shape[1]
         labels, self.remark = labels_to_fit(features, _LEAST_ROWS, self.name)
-        self.means = class_means(LOGITS, features.logits, labels, classes, features.ids)
+        self.means = class_means(features.logits, labels, classes)
         distances = np.empty(len(features))
-        for rows, logits in pieces(LOGITS, features.logits, features.ids):
+        for rows, logits in pieces(features.logits):
             distances[rows] = _distances(logits, self.means[features.labels[rows]], *weights)
         largest = _largest(distances[labels >= 0], labels[labels >= 0], classes, int(self.tail))
         equal = np.flatnonzero(np.nanmin(largest, axis=1) == np.nanmax(largest, axis=1))
@@ -109,16 +107,12 @@ class OpenMax(RowDetector):
         """Return the class of the greatest revised logit, shape (n,); -1 where the unknown class has a greater one."""
         classes = np.empty(len(features), dtype=np.int64)
         for rows in chunks(len(features), 4 * len(self.means) + self.more):
-            unknown, revised = self._revise(as_float64(LOGITS, features.logits, rows, features.ids))
+            unknown, revised = self._revise(features.logits[rows].astype(np.float64))
             classes[rows] = np.where(unknown > revised.max(axis=1), -1, revised.argmax(axis=1))
         return classes
 
     def _revise(self, logits: Doubles) -> tuple[Doubles, Doubles]:
-        """Move a part of the greatest logits to the unknown class.
-
-        Returns:
-            The logit of the unknown class, shape (n,), and the revised ones, shape (n, C).
-        """
+        """Move a part of the greatest logits to the unknown class; return its logit (n,) and the others (n, C)."""
         rows = np.arange(len(logits))[:, None]
         greatest = np.argpartition(logits, -self._alpha, axis=1)[:, -self._alpha :]
         greatest = greatest[rows, np.argsort(-logits[rows, greatest], axis=1, kind="stable")]
@@ -157,12 +151,8 @@ def _largest(distances: Doubles, labels: Integers, classes: int, count: int) -> 
 class Tails:
     """One Weibull distribution for each of C classes, over distances shifted by `translation` - least.
 
-    Attributes:
-        translation: where each shifted tail starts.
-        least: smallest distance of the tail, shape (C,).
-        greatest: largest distance of the tail, shape (C,).
-        shape: shape parameter k, shape (C,).
-        log_scale: log of the scale parameter divided by the greatest shifted distance, shape (C,).
+    `least` and `greatest` are the distances at the tail's ends, `shape` the parameter k, and `log_scale` the log of
+    the scale parameter divided by the greatest shifted distance; all of shape (C,).
     """
 
     translation: float
@@ -193,10 +183,7 @@ def fit_tails(tails: Doubles, translation: float) -> Tails:
 
     Source: the likelihood equations of the two-parameter Weibull distribution (Cohen, Technometrics 7, 1965).
 
-    Args:
-        tails: the largest distances of each class, shape (C, m), padded with NaN for classes with fewer. Each class
-            needs two different distances.
-        translation: where each tail is shifted to start, above 0.
+    `tails` are the largest distances of each class, two different ones at least, shape (C, m), padded with NaN.
     """
     present = ~np.isnan(tails)
     least, greatest = np.nanmin(tails, axis=1), np.nanmax(tails, axis=1)

@@ -10,21 +10,18 @@ import dataclasses
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors.base import Detector
-from unknown_detection.evaluation.detectors.image_passes import Columns, ImagePass
-from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.detectors.registry import METHODS
 from unknown_detection.evaluation.detectors.rows import Scores
 from unknown_detection.evaluation.errors import EvaluationError, one_line
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.models.features import Features
-from unknown_detection.evaluation.models.models import Model
 
 Own = type[Detector] | Detector | Callable[[Features], npt.ArrayLike]
 """A class, which is searched; an instance, whose hyperparameters are taken as they are; or a function that scores the
@@ -40,8 +37,6 @@ _ROUNDING = 2 * 4096 * 2.0**-24
 """Difference of a row's two scores, relative to the split's greatest, that may be rounding: the bound for a sum of
 4,096 float32 products, the features that AlexNet's and VGG's last layers read, in two orders (Higham, Accuracy and
 Stability of Numerical Algorithms, 2nd edition, section 3.1)."""
-
-_PASSES = [kind.image_pass for kind in METHODS.values() if issubclass(kind, ImageDetector)]
 
 _NAME = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
 
@@ -78,15 +73,19 @@ def own_method(own: Own, *, name: str = "", source: str = "the user's own", dige
     return _checked(kind, declared)
 
 
-def choose(detectors: Sequence[str | Own] | None) -> tuple[list[str] | None, dict[str, type[Detector]]]:
-    """Return the names of detectors, and the classes of those that are the user's own or have hyperparameters set."""
+def choose(detectors: str | Own | Iterable[str | Own] | None) -> tuple[list[str] | None, dict[str, type[Detector]]]:
+    """Return the names of detectors, and the classes of those that are the user's own or have hyperparameters set.
+
+    `NAME,NAME` stands for two; None stays.
+    """
     if detectors is None:
         return None, {}
     names: list[str] = []
     own: dict[str, type[Detector]] = {}
-    for detector in detectors:
+    listed: list[Any] = list(detectors) if isinstance(detectors, list | tuple) else [detectors]
+    for detector in listed:
         if isinstance(detector, str):
-            names.append(detector)
+            names += detector.split(",")
             continue
         kind: type[Any] = detector if isinstance(detector, type) else type(detector)
         if kind in METHODS.values():
@@ -150,28 +149,13 @@ def _checked(kind: type[Detector], declared: Mapping[str, object]) -> type[Detec
         body["predict"] = predict
     if kind.score_together is not Detector.score_together:
         body["score_together"] = staticmethod(score_together)
-    if issubclass(kind, ImageDetector) and kind.image_pass not in _PASSES:
-        body["image_pass"] = _with_opaque_ids(kind.image_pass)
     return type(kind.__name__, (kind, _OfTheUser), body)
 
 
 def _with_hashed_ids(features: Features) -> Features:
     """Replace ids, which may name a row's split and class, by hashes."""
-    return dataclasses.replace(features, ids=_opaque_ids(features.ids.tolist()))
-
-
-def _opaque_ids(ids: Sequence[str]) -> npt.NDArray[np.str_]:
-    hashes = [hashlib.sha256(f"opaque\t{id_}".encode()).hexdigest()[:_DIGITS] for id_ in ids]
-    return np.array(hashes, dtype=f"<U{_DIGITS}")
-
-
-def _with_opaque_ids(image_pass: ImagePass) -> ImagePass:
-    run = image_pass.run
-
-    def opaque(model: Model, images: Any, ids: Sequence[str], **arguments: Any) -> Columns:
-        return run(model, images, _opaque_ids(ids).tolist(), **arguments)
-
-    return dataclasses.replace(image_pass, run=opaque)
+    hashes = [hashlib.sha256(f"opaque\t{id_}".encode()).hexdigest()[:_DIGITS] for id_ in features.ids.tolist()]
+    return dataclasses.replace(features, ids=np.array(hashes, dtype=f"<U{_DIGITS}"))
 
 
 def _scores_of(name: str, score: Callable[[Features], Sequence[object]], features: Features) -> list[Scores]:

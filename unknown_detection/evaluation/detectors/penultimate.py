@@ -45,7 +45,7 @@ class SHE(RowDetector):
     def _learn(self, features: Features, head: Head | None) -> None:
         labels, self.remark = labels_to_fit(features, 1, self.name)
         classes = features.logits.shape[1]
-        self.patterns = class_means(FEATURES, features.penultimate, labels, classes, features.ids)
+        self.patterns = class_means(features.penultimate, labels, classes)
 
     def _rows(self, z: Doubles, logits: Doubles) -> Scores:
         return -dots(z, self.patterns[logits.argmax(axis=1)])
@@ -71,7 +71,7 @@ class _Subspace(RowDetector):
         # In a quarter of the time of `pinv`, whose cutoff of singular values this is.
         self.origin, *_ = np.linalg.lstsq(weight, -bias, rcond=1e-15)
         scatter = np.zeros((width, width))
-        for _, z in pieces(FEATURES, features.penultimate, features.ids):
+        for _, z in pieces(features.penultimate):
             centred = z - self.origin
             scatter += centred.T @ centred
         eigenvalues, vectors = np.linalg.eigh(scatter)
@@ -124,8 +124,8 @@ class ViM(_Subspace):
 
     def _learn(self, features: Features, head: Head) -> None:
         super()._learn(features, head)
-        logits = sum(float(chunk.max(axis=1).sum()) for _, chunk in pieces(LOGITS, features.logits, features.ids))
-        norms = sum(float(self._norms(z).sum()) for _, z in pieces(FEATURES, features.penultimate, features.ids))
+        logits = sum(float(chunk.max(axis=1).sum()) for _, chunk in pieces(features.logits))
+        norms = sum(float(self._norms(z).sum()) for _, z in pieces(features.penultimate))
         self.alpha = logits / norms
 
     def _rows(self, z: Doubles, logits: Doubles) -> Scores:

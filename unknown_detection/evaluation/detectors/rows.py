@@ -44,10 +44,10 @@ def chunks(count: int, doubles_per_row: int) -> Iterator[slice]:
         yield slice(start, min(start + step, count))
 
 
-def pieces(name: str, values: Floats, ids: npt.NDArray[np.str_]) -> Iterator[tuple[slice, Doubles]]:
-    """Yield slices of rows that fit in memory three times, each with its rows as `as_float64` returns them."""
+def pieces(values: Floats) -> Iterator[tuple[slice, Doubles]]:
+    """Yield slices of rows that fit in memory three times, each with its rows in float64."""
     for rows in chunks(len(values), 3 * values.shape[1]):
-        yield rows, as_float64(name, values, rows, ids)
+        yield rows, values[rows].astype(np.float64, copy=False)
 
 
 def require_width(name: str, values: Floats, width: int) -> None:
@@ -59,17 +59,18 @@ def require_width(name: str, values: Floats, width: int) -> None:
         )
 
 
-def as_float64(name: str, values: Floats, rows: slice, ids: npt.NDArray[np.str_]) -> Doubles:
-    """Return some rows of values, shape (n, width), as float64; refuse NaN and infinity by `name` and the n `ids`."""
-    chunk = values[rows].astype(np.float64, copy=False)
-    finite = np.isfinite(chunk)
-    if not finite.all():
-        first = int(np.flatnonzero(~finite.all(axis=1))[0])
-        raise EvaluationError(
-            f"The {name} of {str(ids[rows][first])!r} are NaN or infinite. Check the model's weights and that image, "
-            "then extract again."
-        )
-    return chunk
+def require_finite(name: str, values: Floats, ids: npt.NDArray[np.str_]) -> None:
+    """Refuse NaN and infinity in values, described by `name`, of the rows `ids`."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):  # one pass without a copy; so large numbers that their sum overflows are rare
+            return
+    for rows in chunks(len(values), values.shape[1]):
+        wrong = ~np.isfinite(values[rows]).all(axis=1)
+        if wrong.any():
+            raise EvaluationError(
+                f"The {name} of {str(ids[rows][np.argmax(wrong)])!r} are NaN or infinite. Check the model's weights "
+                "and that image, then extract again."
+            )
 
 
 def score_in_chunks(
@@ -79,7 +80,7 @@ def score_in_chunks(
     doubles_per_row: int,
     columns: tuple[int, ...] = (),
 ) -> Scores:
-    """Score rows in chunks.
+    """Score rows in chunks, and refuse inputs and scores that are NaN or infinite.
 
     Args:
         function: maps the inputs in their order, each float64 of shape (m, width), to scores of shape (m, *columns).
@@ -88,14 +89,16 @@ def score_in_chunks(
         doubles_per_row: float64 numbers that `function` holds in memory per row.
         columns: (k,) if each row has k scores.
     """
+    for name, values in inputs.items():
+        require_finite(name, values, ids)
     scores = np.empty((len(ids), *columns))
     # An overflow is either intended (a probability of 1) or caught by the check of the scores below.
     with np.errstate(over="ignore", invalid="ignore"):
         for rows in chunks(len(ids), doubles_per_row):
-            scores[rows] = function(*(as_float64(name, values, rows, ids) for name, values in inputs.items()))
+            scores[rows] = function(*(values[rows].astype(np.float64, copy=False) for values in inputs.values()))
     finite = np.isfinite(scores).all(axis=tuple(range(1, scores.ndim)))
     if not finite.all():
-        first = int(np.flatnonzero(~finite)[0])
+        first = int(np.argmin(finite))
         raise EvaluationError(
             f"The score of {str(ids[first])!r} is {scores[first]}: its {' and '.join(inputs)} are outside the domain "
             "of this detector. Leave the detector out."
@@ -110,7 +113,7 @@ def require_labels(features: Features, detector: str) -> None:
     classes = features.logits.shape[1]
     outside = (features.labels < 0) | (features.labels >= classes)
     if outside.any():
-        first = int(np.flatnonzero(outside)[0])
+        first = int(np.argmax(outside))
         raise EvaluationError(
             f"{int(outside.sum()):,} of {len(features):,} rows to fit {detector} on have no label from 0 to "
             f"{classes - 1}, the first {str(features.ids[first])!r} with label {features.labels[first]}. Fit on an "
@@ -148,13 +151,10 @@ def labels_if_correct(features: Features) -> Integers:
 
 
 def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Integers, str]:
-    """Return the labels of the rows that a detector of correctly classified rows is fitted on, and a remark.
+    """Return the labels, -1 for rows that do not count, for a detector of correctly classified rows, and a remark.
 
-    These are the correctly classified rows. Of a class with fewer than `least` of them, all rows count (ours): the
+    Of a class with fewer than `least` correctly classified rows, all rows count (ours), and the remark names it: the
     unified benchmark's OpenMax stops there, and OpenOOD's SHE gives rows predicted as such a class NaN.
-
-    Returns:
-        The labels, shape (n,), -1 for rows that do not count; and which classes have all of their rows, empty if none.
     """
     classes = features.logits.shape[1]
     require_rows_of_each_class(features.labels, classes, least, detector)
@@ -171,38 +171,21 @@ def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Intege
 
 def mean_features(features: Features) -> Doubles:
     """Return the mean of the penultimate features over all rows, shape (D,)."""
-    total = np.zeros(features.penultimate.shape[1])
-    for _, z in pieces(FEATURES, features.penultimate, features.ids):
-        total += z.sum(axis=0)
+    total: Doubles = np.sum([z.sum(axis=0) for _, z in pieces(features.penultimate)], axis=0)
     return total / len(features)
 
 
-def class_means(name: str, values: Floats, labels: Integers, classes: int, ids: npt.NDArray[np.str_]) -> Doubles:
+def class_means(values: Floats, labels: Integers, classes: int) -> Doubles:
     """Return the mean row of each class, which has one at least; otherwise as `class_sums`."""
-    sums = class_sums(name, values, labels, classes, ids)
-    return sums / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
+    return class_sums(values, labels, classes) / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
 
 
 def class_sums(
-    name: str,
-    values: Floats,
-    labels: Integers,
-    classes: int,
-    ids: npt.NDArray[np.str_],
-    of: Callable[[Doubles], Doubles] = lambda chunk: chunk,
+    values: Floats, labels: Integers, classes: int, of: Callable[[Doubles], Doubles] = lambda chunk: chunk
 ) -> Doubles:
-    """Return the sums of the rows of each class, or of a function `of` them; refuse NaN and infinity.
-
-    Args:
-        name: description of the values, for the error.
-        values: shape (n, D).
-        labels: class of each row, 0 to `classes` - 1; rows with -1 are ignored.
-        classes: number C of classes; the sums are of shape (C, D).
-        ids: the n ids.
-        of: maps rows, shape (m, D), to an array of this shape.
-    """
+    """Return the sums, shape (C, D), of the rows (n, D) of each class, or of `of` them; rows of -1 do not count."""
     sums = np.zeros((classes, values.shape[1]))
-    for rows, chunk in pieces(name, values, ids):
+    for rows, chunk in pieces(values):
         counted = np.flatnonzero(labels[rows] >= 0)
         places = (labels[rows][counted], counted)
         sums += sparse.csr_array((np.ones(len(counted)), places), (classes, len(chunk))) @ of(chunk)

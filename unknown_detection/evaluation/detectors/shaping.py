@@ -80,7 +80,6 @@ class ReAct(ShapedEnergy):
 
     def _learn(self, features: Features, head: Head) -> None:
         super()._learn(features, head)
-        mean_features(features)  # refuses NaN
         self.threshold = _quantile(features.penultimate, self.quantile)
 
     def _shape(self, z: Doubles) -> Doubles:
@@ -175,10 +174,7 @@ def ash(z: Doubles, pruned: float, variant: Variant = "s") -> Doubles:
     Source: Djurisic et al., Extremely Simple Activation Shaping for Out-of-Distribution Detection, ICLR 2023, section
     2, algorithms 1 to 3.
 
-    Args:
-        z: non-negative activations, shape (n, D), as is the result.
-        pruned: fraction to set to zero.
-        variant: one of the three.
+    z are non-negative activations, shape (n, D), as is the result.
     """
     count = z.shape[1] - round(pruned * z.shape[1])
     smallest = np.partition(z, z.shape[1] - count, axis=1)[:, z.shape[1] - count, None]
@@ -200,9 +196,7 @@ def scale(z: Doubles, pruned: float) -> Doubles:
     Source: Xu et al., Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement, ICLR 2024,
     section 3; pruned = 0.85 is theirs for ImageNet.
 
-    Args:
-        z: non-negative activations, shape (n, D), as is the result.
-        pruned: fraction of the activations that do not count for s2.
+    z are non-negative activations, shape (n, D), as is the result.
     """
     count = round(pruned * z.shape[1])
     selected = np.partition(z, count, axis=1)[:, count:].sum(axis=1, keepdims=True)
@@ -226,30 +220,17 @@ def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
     place, margin = rank * len(sample) // values.size, round(4 * len(sample) ** 0.5)
     low = sample[place - margin] if place >= margin else -np.inf
     high = sample[place + margin] if place + margin < len(sample) else np.inf
-    pair = _between(values, rank, low, high) or _between(values, rank, -np.inf, np.inf)
-    assert pair is not None
-    return pair[0] + (pair[1] - pair[0]) * (position - rank) if position > rank else pair[0]
-
-
-def _between(values: npt.NDArray[np.floating], rank: int, low: float, high: float) -> tuple[float, float] | None:
-    """Return the value of a rank, counted from 0, and the next one, if both lie from `low` to `high`; else None."""
-    less, upto_low, upto_high, inside = 0, 0, 0, []
-    for rows in chunks(len(values), 4 * values.shape[1]):
-        chunk = values[rows]
-        less += int(np.count_nonzero(chunk < low))
-        above, upto = chunk > low, chunk <= high
-        upto_low += above.size - int(np.count_nonzero(above))
-        upto_high += int(np.count_nonzero(upto))
-        inside.append(chunk[above & (chunk < high)])
-    between = np.concatenate(inside)
-    ranks = [rank, min(rank + 1, values.size - 1)]
-    if ranks[0] < less or ranks[1] >= upto_high:
-        return None
-    places = sorted({number - upto_low for number in ranks if 0 <= number - upto_low < len(between)})
-    if places:
-        between.partition(places)
-    first, second = (
-        float(low if number < upto_low else between[number - upto_low] if number - upto_low < len(between) else high)
-        for number in ranks
-    )
-    return first, second
+    for least, greatest in ((low, high), (-np.inf, np.inf)):
+        less, inside = 0, []
+        for rows in chunks(len(values), 8 * values.shape[1]):
+            chunk = values[rows].ravel()
+            inside.append(chunk[chunk >= least])
+            less += chunk.size - inside[-1].size
+            inside[-1] = inside[-1][inside[-1] <= greatest]
+        between = np.concatenate(inside)
+        places = [rank - less, min(rank + 1, values.size - 1) - less]
+        if places[0] >= 0 and places[1] < len(between):
+            break
+    between.partition(places)
+    first, second = (float(between[place]) for place in places)
+    return first + (second - first) * (position - rank)

@@ -31,34 +31,26 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class RowBlocks:
-    """Columns of n rows in a folder, one file per block of consecutive rows. One process writes at a time.
+    """Columns of n rows in a folder of their own, one file per block of consecutive rows.
 
-    Args:
-        folder: has no other files; need not exist yet.
+    One process writes at a time. The environment is what results depend on besides the model and the image, as JSON.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def begin(self, rows: int, size: int, environment: Mapping[str, Any]) -> list[range]:
-        """Return the blocks left to compute, each as a range of row numbers, in order.
+        """Return the blocks of `size` rows left to compute, each as a range of row numbers, in order.
 
-        Nothing is left if all rows exist, whatever their environment. Otherwise damaged blocks and those of another
-        size or environment are deleted, so that all rows are computed in one, as are files that a killed run did not
-        finish.
-
-        Args:
-            rows: total number of rows.
-            size: rows of every block but the last.
-            environment: what results depend on besides the model and the image, as JSON values.
+        Nothing is left if all rows exist, whatever their environment. Otherwise blocks of another size or environment
+        are deleted, so that all rows are computed in one, as are files that a killed run did not finish.
         """
-        if self._tiles(rows) and self.is_sound():
+        if self._tiles(rows):
             return []
         blocks = {_name(block): block for block in (range(n, min(n + size, rows)) for n in range(0, rows, size))}
         expected = _metadata(rows, environment)
         for path in sorted(self.folder.glob("*")):
-            table = _open(path) if path.name in blocks else None
-            if table is None or table.schema.metadata[METADATA] != expected:
+            if path.name not in blocks or _read(path).schema.metadata[METADATA] != expected:
                 path.unlink()
         return [block for block in blocks.values() if not self.has(block)]
 
@@ -85,21 +77,13 @@ class RowBlocks:
         """Return whether there are files of all rows."""
         return "rows" in (metadata := self._first_metadata()) and self._tiles(metadata["rows"])
 
-    def is_sound(self) -> bool:
-        """Return whether all rows exist and can be read."""
-        return self.is_whole() and all(_open(path) is not None for path in self.paths())
-
     def environment(self) -> Mapping[str, Any]:
         """Return the environment in which the first block was computed."""
         environment: Mapping[str, Any] = self._first_metadata().get("computed", {})
         return environment
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
-        """Read columns of all rows, in order.
-
-        Raises:
-            EvaluationError: rows are missing, or a block is damaged.
-        """
+        """Read columns of all rows, in order; `EvaluationError` if rows are missing."""
         if not self.is_whole():
             raise EvaluationError(
                 f"{self.folder} is incomplete: it has only {len(self.paths()):,} blocks of its rows. Run the command "
@@ -114,9 +98,9 @@ class RowBlocks:
         return sorted(path for path in self.folder.glob("*.arrow") if _NAME.fullmatch(path.name))
 
     def _first_metadata(self) -> dict[str, Any]:
-        """Return the metadata of the first block; nothing if there is none, or it is damaged."""
-        table = next(map(_open, self.paths()), None)
-        metadata: dict[str, Any] = {} if table is None else json.loads(table.schema.metadata[METADATA])
+        metadata: dict[str, Any] = {}
+        for path in self.paths()[:1]:
+            metadata = json.loads(_read(path).schema.metadata[METADATA])
         return metadata
 
     def _tiles(self, rows: int) -> bool:
@@ -126,16 +110,10 @@ class RowBlocks:
 
 
 class ReusableFeatures:
-    """Features of a split's rows that other splits have already.
+    """Features that other splits of the same model have already of a split's rows, by their ids.
 
-    Args:
-        ids: ids of the split's rows; an id stands for one image in the whole release.
-        other_splits: the same model's features of other splits. Incomplete ones, and those computed in another
-            environment, are not used; if several splits have an image, the first is used.
-        environment: as for `RowBlocks.begin`.
-
-    Attributes:
-        has: whether each row's features exist, shape (n,).
+    An id stands for one image in the whole release. Incomplete splits, and those computed in another environment, are
+    not used; if several have an image, the first is. `has` says of each row whether its features exist, shape (n,).
     """
 
     def __init__(self, ids: Sequence[str], other_splits: Iterable[RowBlocks], environment: Mapping[str, Any]) -> None:
@@ -152,15 +130,13 @@ class ReusableFeatures:
         rows = self._row[numbers]
         files = np.searchsorted(self._starts, rows, side="right") - 1
         inverse = np.argsort(np.argsort(files, kind="stable"))
-        blocks = {file: _read(self._paths[file]).drop_columns(["id", "label"]) for file in np.unique(files).tolist()}
-
-        def column(name: str) -> npt.NDArray[Any]:
-            parts = (
-                _to_numpy(block[name])[rows[files == file] - self._starts[file]] for file, block in blocks.items()
-            )
-            return np.concatenate(list(parts))[inverse]
-
-        return {name: column(name) for name in next(iter(blocks.values())).column_names}
+        parts = [
+            _read(self._paths[file]).drop_columns(["id", "label"]).take(rows[files == file] - self._starts[file])
+            for file in np.unique(files).tolist()
+        ]
+        return {
+            name: np.concatenate([_to_numpy(part[name]) for part in parts])[inverse] for name in parts[0].column_names
+        }
 
 
 def _name(block: range) -> str:
@@ -176,20 +152,14 @@ def _metadata(rows: int, environment: Mapping[str, Any]) -> bytes:
     return json.dumps({"rows": rows, "computed": dict(environment)}, sort_keys=True).encode()
 
 
-def _open(path: Path) -> pa.Table | None:
-    """Map a block into memory; None if it is cut, or has other rows than its name says."""
-    try:
-        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-    except (pa.ArrowException, OSError):
-        return None
-    return table if len(table) == len(_range(path)) else None
-
-
 def _read(path: Path) -> pa.Table:
-    table = _open(path)
-    if table is None:
-        raise EvaluationError(f"{path} is damaged. Run the command that wrote it again: it replaces damaged blocks.")
-    return table
+    """Map a block into memory."""
+    try:
+        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise EvaluationError(
+            f"{path} is damaged. Delete it, and run the command that wrote it again: it resumes."
+        ) from error
 
 
 def _to_arrow(values: npt.NDArray[Any]) -> pa.Array:

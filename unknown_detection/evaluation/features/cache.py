@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.detectors.members import average
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.runner import Columns, Runner
+from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.releases import Key as Key
@@ -43,11 +43,7 @@ class FeatureCache:
             member.require_release(self.store.identity.release_digest)
 
     def check(self, method: type[Detector]) -> None:
-        """Check that a method can be used with the given features and model.
-
-        Raises:
-            EvaluationError: it needs several models or the images, which were not given, or another kind of model.
-        """
+        """Refuse a method that needs several models or the images, which were not given, or another kind of model."""
         if method.reads == "members" and not self.members:
             raise EvaluationError(
                 f"{method.name} needs features of several models, but only one was given. Extract features with each "
@@ -84,15 +80,12 @@ class FeatureCache:
         values = {**parameters, **({"seed": self.seed} if image_pass.random else {})}
         name = "-".join([image_pass.name, *(f"{parameter}={value:g}" for parameter, value in sorted(values.items()))])
         row_blocks = self.store.row_blocks(*key, name)
-        if not row_blocks.is_sound():
+        if not row_blocks.is_whole():
             runner = self.runner
             assert runner is not None  # `check` refuses the method otherwise
-
-            def run(images: Any, ids: Sequence[str]) -> Columns:
-                return image_pass.run(runner.model, images, ids, seed=self.seed, **parameters)
-
+            run = partial(image_pass.run, runner.model, seed=self.seed, **parameters)
             rows = len(runner.release.rows(*key))
             with self.store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
-                runner.run(run, row_blocks, *key, progress.update, self.store.other_splits(*key, name))
+                runner.run(run, row_blocks, key, progress.update, self.store.other_splits(*key, name))
         columns = row_blocks.read()
         return replace(features, passed={name: columns[name] for name in columns if name not in ("id", "label")})

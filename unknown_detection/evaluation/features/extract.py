@@ -116,7 +116,7 @@ def extract(
         size = _bytes_a_row(ready)
         for config, split in chosen:
             rows = len(opened.rows(config, split))
-            complete = existing is not None and existing.row_blocks(config, split).is_sound()
+            complete = existing is not None and existing.row_blocks(config, split).is_whole()
             log(f"{config}/{split}: {'there already' if complete else f'{rows:,} images, {rows * size:,} bytes'}")
         return FeatureStore(root or Path(), identity)
     compute: Callable[[FeatureStore, Sequence[Key]], Iterator[tuple[Key, PassCounts]]]
@@ -158,7 +158,7 @@ def _locally(
     compute = outputs_of(runner.model)
     for key in keys:
         with bar(len(runner.release.rows(*key)), "/".join(key), quiet=quiet) as progress:
-            counts = runner.run(compute, store.row_blocks(*key), *key, progress.update, store.other_splits(*key))
+            counts = runner.run(compute, store.row_blocks(*key), key, progress.update, store.other_splits(*key))
         yield key, counts
 
 

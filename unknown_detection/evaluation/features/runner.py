@@ -113,39 +113,32 @@ class Runner:
         self,
         compute: BatchFunction,
         row_blocks: RowBlocks,
-        config: str,
-        split: str,
+        key: Key,
         progress: Progress,
-        other_splits: Iterable[RowBlocks] = (),
+        other_splits: Sequence[RowBlocks] = (),
     ) -> PassCounts:
         """Apply a function to every image of a split, in the release's order, and store new results.
 
-        Args:
-            compute: computes the columns of a batch. A row's values must not depend on the other rows.
-            row_blocks: where to store the columns, next to `id` and `label`.
-            config: the split's config.
-            split: its name.
-            progress: called first with the number of rows that are there already.
-            other_splits: stored results of the same function on other splits; their images are not computed again.
+        A row's values must not depend on the other rows. `other_splits` are results of the same function, whose images
+        are not computed again; `progress` is called first with the number of rows that are there already.
 
         Raises:
             EvaluationError: the release has no images of the split, one cannot be decoded, a result is not finite, or
                 the device has no memory for a single image.
         """
-        finished = 0
-
-        def advance(count: int) -> None:
-            nonlocal finished
-            finished += count
-            progress(count)
-
-        key, stored = (config, split), tuple(other_splits)
+        rows = len(self.release.rows(*key))
         while True:
+            missing = row_blocks.begin(rows, block_rows(self.batch_size), self.environment)
+            finished = rows - sum(map(len, missing))
+            progress(finished)
+
+            def advance(count: int) -> None:
+                nonlocal finished
+                finished += count
+                progress(count)
+
             try:
-                rows = len(self.release.rows(*key))
-                missing = row_blocks.begin(rows, block_rows(self.batch_size), self.environment)
-                advance(rows - sum(map(len, missing)))
-                return self.fill(compute, row_blocks, key, missing, advance, stored)
+                return self.fill(compute, row_blocks, key, missing, advance, other_splits)
             except RuntimeError as error:
                 if not out_of_memory(error):
                     raise
@@ -157,7 +150,7 @@ class Runner:
             # From the split's first row on, so that all of its rows are computed in batches of one size.
             self.batch_size = -(-self.batch_size // 2)
             log(f"{self.model.device} has too little memory: going on with --batch-size {self.batch_size}")
-            advance(-finished)
+            progress(-finished)
 
     def fill(
         self,

@@ -23,7 +23,7 @@ from msgspec import Struct
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.features.blocks import RowBlocks
 from unknown_detection.evaluation.files import Text, parse_json, write_text
-from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks, NoHead
+from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks
 
 if TYPE_CHECKING:
     from unknown_detection.evaluation.features.runner import Runner
@@ -34,8 +34,6 @@ FORMAT = 2
 _RECORD = "features.json"
 _EXPECTED = "splits.json"
 _ACCEPTED = "accepted.json"
-
-_ORDINARY = "the model's own preprocessing"
 
 
 class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -67,17 +65,13 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class FeatureStore:
-    """A folder of features.
-
-    Attributes:
-        identity: the release and the model that the features are of.
-        runner: runs the model on the images again, where this process extracted the features; else None.
-    """
+    """A folder of features; `runner` runs the model again where this process extracted them, else it is None."""
 
     def __init__(self, root: Path, identity: Identity) -> None:
         self.root = root
         self.identity = identity
         self.runner: Runner | None = None
+        self.head_blocks = RowBlocks(root / "head")
 
     @classmethod
     def open(cls, root: Path) -> FeatureStore:
@@ -99,16 +93,16 @@ class FeatureStore:
             ) from error
 
     @classmethod
-    def begin(cls, root: Path, identity: Identity, head: Head) -> FeatureStore:
+    def begin(cls, root: Path, identity: Identity, head: Head | None) -> FeatureStore:
         """Open a feature store for writing, or create it; raises as `check`."""
         cls.check(root, identity)
         if not (root / _RECORD).exists() or (root / _RECORD).read_text(encoding="utf-8") != _canonical(identity):
             write_text(root / _RECORD, _canonical(identity))
-        classes = len(identity.label_names)
-        if identity.linear:
-            for block in _head_of(root).begin(classes, classes, {}):
-                _head_of(root).write(block, {"weight": head.weight, "bias": head.bias}, classes, {})
-        return cls.open(root)
+        store, classes = cls.open(root), len(identity.label_names)
+        if head is not None:
+            for block in store.head_blocks.begin(classes, classes, {}):
+                store.head_blocks.write(block, {"weight": head.weight, "bias": head.bias}, classes, {})
+        return store
 
     @classmethod
     def check(cls, root: Path, identity: Identity) -> FeatureStore | None:
@@ -142,7 +136,7 @@ class FeatureStore:
                 "code, or another folder."
             )
         for key in sorted({*stored.prepared, *identity.prepared}):
-            ways = [of.prepared.get(key, _ORDINARY) for of in (stored, identity)]
+            ways = [of.prepared.get(key, "the model's own preprocessing") for of in (stored, identity)]
             if ways[0] != ways[1]:
                 raise EvaluationError(
                     f"The features of {key} in {self.root} are of images with {ways[0]}, and the release now asks for "
@@ -181,8 +175,8 @@ class FeatureStore:
 
     def other_splits(self, config: str, split: str, pass_name: str = "") -> list[RowBlocks]:
         """Return the stored features, or a second pass's outputs, of all other splits, complete or not; sorted."""
-        split_folder = self.row_blocks(config, split, pass_name).folder
-        return [RowBlocks(folder) for folder in sorted(self._folder(pass_name).glob("*/*")) if folder != split_folder]
+        folders = sorted({*self._folder(pass_name).glob("*/*")} - {self.row_blocks(config, split, pass_name).folder})
+        return [RowBlocks(folder) for folder in folders]
 
     def expect(self, keys: Iterable[tuple[str, str]]) -> None:
         """Add splits to those that are to be extracted, so that `require_whole` misses one that is lost later.
@@ -208,11 +202,7 @@ class FeatureStore:
         return complete
 
     def require_whole(self, configs: Sequence[str] = ()) -> None:
-        """Check that the features of some configs, or of all if none is named, are complete.
-
-        Raises:
-            EvaluationError: a split that was to be extracted is not there, or not whole.
-        """
+        """Check that the features of some configs, or of all if none is named, are complete."""
         missing = [
             f"{config}/{split}"
             for config, split in self._begun()
@@ -224,18 +214,17 @@ class FeatureStore:
                 "`extract` that wrote them again; it resumes."
             )
 
-    def head(self) -> Head:
-        """The model's last linear layer; `NoHead` if the logits are not its output."""
-        if not self.identity.linear:
-            return NoHead(self.identity.model)
-        return Head(**_head_of(self.root).read(("weight", "bias")))
+    def head(self) -> Head | None:
+        """The model's last linear layer; None if the logits are not its output."""
+        return Head(**self.head_blocks.read()) if self.identity.linear else None
 
     def features(self, config: str, split: str) -> Features:
         """Read the features of a split, block features on access; `EvaluationError` if there are none."""
-        available = self.splits()
-        require_known(f"config with features in {self.root}", [config], available)
-        require_known(f"split of {config} with features in {self.root}", [split], available[config])
         row_blocks = self.row_blocks(config, split)
+        if not row_blocks.is_whole():
+            available = self.splits()
+            require_known(f"config with features in {self.root}", [config], available)
+            require_known(f"split of {config} with features in {self.root}", [split], available[config])
         columns = row_blocks.read(("id", "label", "logits", "penultimate"))
 
         def read(number: int) -> Any:
@@ -269,10 +258,6 @@ class FeatureStore:
 def block_column(number: int) -> str:
     """Return the column of a block, counted from 0."""
     return f"block_{number:02d}"
-
-
-def _head_of(root: Path) -> RowBlocks:
-    return RowBlocks(root / "head")
 
 
 def _canonical(identity: Identity) -> str:

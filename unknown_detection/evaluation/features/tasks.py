@@ -30,14 +30,9 @@ _DECODERS = 4
 class Setup:
     """Opens the driver's release and model in a worker.
 
-    Attributes:
-        release: `source`, `revision` and `digest` of the release.
-        model: the arguments of `open_model` but for the device, in its order.
-        model_digest: what the model's digest has to be.
-        device: `cpu`, or `cuda` for the GPU that a task is given.
-        batch_size: images per batch.
-        workers: processes that decode images; 0 decodes in the worker's own.
-        threads: threads of torch on the CPU, on whose number the last digits depend.
+    `release` has its `source`, `revision` and `digest`, `model` the arguments of `open_model` but for the device, in
+    its order; `device` is `cpu`, or `cuda` for the GPU that a task is given. On the number of `threads` of torch on
+    the CPU the last digits depend.
     """
 
     release: tuple[str, str | None, str]
@@ -84,8 +79,11 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class _ModelTask:
-    """A task for a worker with a model's setup."""
+class ReadEnvironment:
+    """Returns the environment of a worker: what results depend on besides the model and the images.
+
+    It takes what the tasks after it take, since the environment has the GPU's name.
+    """
 
     setup: Setup
 
@@ -94,18 +92,13 @@ class _ModelTask:
         """What the task occupies."""
         return self.setup.resources
 
-
-# It takes what the tasks after it take, since the environment has the GPU's name.
-class ReadEnvironment(_ModelTask):
-    """Returns the environment of a worker: what results depend on besides the model and the images."""
-
-    def run(self, progress: Progress) -> dict[str, Any]:
+    def run(self, progress: Progress) -> Any:
         """Return the environment."""
         return self.setup.environment()
 
 
 @dataclass(frozen=True)
-class ExtractBlocks(_ModelTask):
+class ExtractBlocks(ReadEnvironment):
     """Computes the features of some blocks of a split, and writes each into its file.
 
     `environment` is the first worker's, which all must have; `folder` has the split's blocks, `other_splits` are the
@@ -119,11 +112,7 @@ class ExtractBlocks(_ModelTask):
     other_splits: tuple[Path, ...]
 
     def run(self, progress: Progress) -> None:
-        """Compute the blocks that an earlier try of this task has not written.
-
-        Raises:
-            EvaluationError: as for `Runner.run`, or the worker's environment is another one.
-        """
+        """Compute the blocks that an earlier try of this task has not written."""
         local = self.setup.environment()
         if local != self.environment:
             differing = sorted(name for name in local if local[name] != self.environment.get(name))
@@ -169,10 +158,6 @@ class Spread:
 
         An image of several splits is run once, as without an executor: a split that has images of one before it waits
         for that one.
-
-        Raises:
-            BuildError: as for `Executor.run`.
-            EvaluationError: as for `ExtractBlocks`.
         """
         for group in _without_common_images(self.release, keys):
             plans = {key: self._planned(store, key) for key in group}

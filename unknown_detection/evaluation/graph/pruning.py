@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,18 +66,22 @@ STEPS: Mapping[str, str] = {
 }
 """The pruning steps, in the paper's order, and what each takes away."""
 
+_DIFFERING: Mapping[str, Callable[[DatasetClass], str]] = {
+    "self-loops": attrgetter("key"),
+    "same-names": attrgetter("name"),
+    "same-dataset": attrgetter("dataset"),
+}
+"""The steps that take images whose true and predicted class are equal, and in what."""
+
 
 def prune(
     transitions: Transitions, *, min_weight: int = MIN_WEIGHT, accepted: float = ACCEPTED, keep: Collection[str] = ()
 ) -> tuple[Any, list[Stage]]:
-    """Build the transition graph of some images, and prune it.
+    """Build the transition graph of some images, one at least, and prune it.
 
-    Args:
-        transitions: at least one image.
-        min_weight: lighter edges are removed by the step `light-edges`.
-        accepted: fraction of the in-distribution images, above 0 and at most 1, that `evident-id` removes, with those
-            that tie.
-        keep: names of steps to skip. `evident-id` is also skipped if roles are unknown.
+    The step `light-edges` removes edges of less than `min_weight`, `evident-id` the `accepted` fraction of the
+    in-distribution images, above 0 and at most 1, with those that tie; it is also skipped if roles are unknown. Steps
+    to `keep` are skipped.
 
     Returns:
         The pruned graph, a `networkx.DiGraph` of `DATASET:CLASS` with `label` (the display name) and `dataset` of
@@ -88,19 +93,29 @@ def prune(
     """
     require_known("pruning step", keep, STEPS)
     images = transitions.images
-    threshold = _threshold(images, accepted)
+    scores = sorted(image.score for image in images if image.known)
+    # As a rational number, because 0.95 n may exceed 95 % in floating point.
+    threshold = scores[math.ceil(Fraction(str(accepted)) * len(scores)) - 1] if scores else -math.inf
     nodes = _ends(images)
     stages = [Stage("", len(nodes), len(_edges(images)), len(images))]
-    for name in STEPS:
-        why = "kept" if name in keep else ""
-        if name == "evident-id" and any(image.known is None for image in images):
+    for step in STEPS:
+        why = "kept" if step in keep else ""
+        if step == "evident-id" and any(image.known is None for image in images):
             why = "roles are unknown"
-        if not why:
-            remaining = _remaining(name, images, min_weight, threshold)
-            if not remaining:
-                raise _emptied(name, images, min_weight)
-            images, nodes = remaining, _ends(remaining) if name == "isolated" else nodes
-        stages.append(Stage(name, len(nodes), len(_edges(images)), len(images), why))
+        remaining = images
+        if not why and step in _DIFFERING:
+            of = _DIFFERING[step]
+            remaining = [image for image in images if of(image.true) != of(image.predicted)]
+        elif not why and step == "evident-id":
+            remaining = [image for image in images if not image.known or image.score > threshold]
+        elif not why and step == "light-edges":
+            remaining = [image for edge in _edges(images).values() if len(edge) >= min_weight for image in edge]
+        elif not why:
+            nodes = _ends(images)
+        if not remaining:
+            raise _emptied(step, _edges(images), min_weight)
+        images = remaining
+        stages.append(Stage(step, len(nodes), len(_edges(images)), len(images), why))
     return _graph(images, nodes), stages
 
 
@@ -128,23 +143,6 @@ def heaviest(graph: Any) -> list[Edge]:
     return sorted(graph.edges(data=True), key=lambda edge: (-edge[2]["weight"], edge[:2]))
 
 
-def _remaining(
-    step: str, images: Sequence[ClassifiedImage], min_weight: int, threshold: float
-) -> Sequence[ClassifiedImage]:
-    """Return the images that remain after a step."""
-    if step == "self-loops":
-        return [image for image in images if image.true.key != image.predicted.key]
-    if step == "evident-id":
-        return [image for image in images if not image.known or image.score > threshold]
-    if step == "same-names":
-        return [image for image in images if image.true.name != image.predicted.name]
-    if step == "same-dataset":
-        return [image for image in images if image.true.dataset != image.predicted.dataset]
-    if step == "light-edges":
-        return [image for edge in _edges(images).values() if len(edge) >= min_weight for image in edge]
-    return images
-
-
 def _edges(images: Sequence[ClassifiedImage]) -> Mapping[tuple[DatasetClass, DatasetClass], list[ClassifiedImage]]:
     """Group images by true and predicted class."""
     groups = defaultdict(list)
@@ -155,13 +153,6 @@ def _edges(images: Sequence[ClassifiedImage]) -> Mapping[tuple[DatasetClass, Dat
 
 def _ends(images: Sequence[ClassifiedImage]) -> set[DatasetClass]:
     return {end for image in images for end in (image.true, image.predicted)}
-
-
-def _threshold(images: Sequence[ClassifiedImage], accepted: float) -> float:
-    """Return the score up to which a fraction of the in-distribution images is accepted; -inf if there are none."""
-    scores = sorted(image.score for image in images if image.known)
-    # As a rational number, because 0.95 n may exceed 95 % in floating point.
-    return scores[math.ceil(Fraction(str(accepted)) * len(scores)) - 1] if scores else -math.inf
 
 
 def _graph(images: Sequence[ClassifiedImage], nodes: Collection[DatasetClass]) -> Any:
@@ -177,11 +168,10 @@ def _graph(images: Sequence[ClassifiedImage], nodes: Collection[DatasetClass]) -
     return graph
 
 
-def _emptied(step: str, images: Sequence[ClassifiedImage], min_weight: int) -> EvaluationError:
-    edges = _edges(images)
+def _emptied(step: str, edges: Mapping[Any, Sequence[ClassifiedImage]], min_weight: int) -> EvaluationError:
     message = f"The step {step} leaves no edge: it removes the last {len(edges):,} ({STEPS[step]})"
-    if step == "light-edges":
-        largest = max(map(len, edges.values()))
-        message += f", with at most {largest:,} images each, but the minimum is {min_weight:,}"
-        return EvaluationError(f"{message}. Lower --min-weight.")
-    return EvaluationError(f"{message}. Skip it with --keep {step}.")
+    if step != "light-edges":
+        return EvaluationError(f"{message}. Skip it with --keep {step}.")
+    largest = max(map(len, edges.values()))
+    message += f", with at most {largest:,} images each, but the minimum is {min_weight:,}"
+    return EvaluationError(f"{message}. Lower --min-weight.")

@@ -87,14 +87,9 @@ def read_class(text: str) -> DatasetClass | None:
 def read_transitions(path: Path, *, detector: str | None = None) -> Transitions:
     """Read a file with the true and the predicted class of every image.
 
-    Args:
-        path: Parquet or CSV with the columns `id`, `score`, `class` (the true one) and `prediction`, both as
-            `DATASET:CLASS`; optionally `role`, which is `in_distribution` or another, and `detector`, if there are
-            scores of several.
-        detector: None for the only one, else for `PREFERRED_DETECTOR`.
-
-    Raises:
-        EvaluationError: the file is invalid, or does not have the detector.
+    It is Parquet or CSV with the columns `id`, `score`, `class` (the true one) and `prediction`, both as
+    `DATASET:CLASS`; optionally `role`, which is `in_distribution` or another, and `detector`, if there are scores of
+    several: None stands for the only one, else for `PREFERRED_DETECTOR`.
     """
     scores, _ = read_scores(path, GRAPH_COLUMNS)
     missing = [name for name in ("class", "prediction") if name not in scores.column_names]
@@ -118,17 +113,9 @@ def scored_transitions(
 ) -> Transitions:
     """Read scores of a release, which provides each image's true class and role.
 
-    Args:
-        path: a scores file with `id`, `score` and the predicted class: as `prediction`, an index into the config's
-            label names or one of these names with or without its dataset; or as `class`, such a name.
-        release: the release whose rows were scored.
-        config: config of the rows; others are left out. None for the only config with scores.
-        split: split of the rows; None for the splits to evaluate, if any of them were scored.
-        detector: as for `read_transitions`.
-
-    Raises:
-        EvaluationError: the file is not a scores file of this release, or has ids or predictions that the release does
-            not.
+    The file has `id`, `score` and the predicted class: as `prediction`, an index into the config's label names or one
+    of these names with or without its dataset; or as `class`, such a name. Rows of other configs are left out; None
+    stands for the only config with scores, and for the splits to evaluate, if any of them were scored.
     """
     scores, provenance = read_scores(path, GRAPH_COLUMNS, release)
     column = "prediction" if "prediction" in scores.column_names else "class"

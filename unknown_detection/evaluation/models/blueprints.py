@@ -44,14 +44,10 @@ class Blueprint:
 
 
 def make_blueprint(spec: Any, classes: int, *, pretrained: bool, override: Any = None) -> Blueprint:
-    """Make a model as `models.open_model` describes it; raises as said there.
+    """Make a model of some `classes` as `models.open_model` describes it; raises as said there.
 
-    Args:
-        spec: a module, or the model's name.
-        classes: number of logits; a file's function without `num_classes` may make others, and so may `pretrained` and
-            a module.
-        pretrained: download and load published weights.
-        override: a preprocessing in place of the model's own, as for `preprocessing.of_declaration`.
+    A file's function without `num_classes` may make others, and so may `pretrained` and a module. `override` is a
+    preprocessing in place of the model's own, as for `preprocessing.of_declaration`.
     """
     if not isinstance(spec, str):
         return _in_memory(spec, override)
@@ -188,11 +184,7 @@ _AGAIN = "Try again, or give the file with --weights."
 
 
 def download_timm(repository: str, file: str | None) -> tuple[Path, dict[str, str]]:
-    """Download weights of timm from the Hub: the named file, else as safetensors where the repository has them.
-
-    Raises:
-        EvaluationError: the repository or its weights do not exist, or cannot be downloaded.
-    """
+    """Download weights of timm from the Hub: the named file, else as safetensors where the repository has them."""
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
@@ -212,11 +204,7 @@ def download_timm(repository: str, file: str | None) -> tuple[Path, dict[str, st
 
 
 def download_torchvision(entry: Any) -> tuple[Path, dict[str, str]]:
-    """Download weights of torchvision to `torch.hub`'s folder, unless they lie there already.
-
-    Raises:
-        EvaluationError: they cannot be downloaded, or differ from the hash in the file's name.
-    """
+    """Download weights of torchvision to `torch.hub`'s folder, unless they lie there already."""
     import torch
 
     path = Path(torch.hub.get_dir()) / "checkpoints" / entry.url.rpartition("/")[2]

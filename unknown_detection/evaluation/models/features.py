@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.errors import EvaluationError
-
 Floats = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice
 """An index into n rows: row numbers, a mask, or a slice."""
@@ -98,18 +96,3 @@ class Head:
 
     weight: Floats
     bias: Floats
-
-
-class NoHead(Head):
-    """Stands for the head of a model whose logits are no linear layer's; a detector that reads it is refused."""
-
-    def __init__(self, model: str) -> None:
-        object.__setattr__(self, "_model", model)
-
-    def __getattr__(self, name: str) -> Floats:
-        if name not in ("weight", "bias"):
-            raise AttributeError(name)
-        raise EvaluationError(
-            f"The logits of {self._model} are not its penultimate features times the weights of a last linear layer, "
-            "which this detector reads. Leave the detector out, or use a model that ends in such a layer."
-        )

@@ -17,7 +17,7 @@ from unknown_detection.evaluation.models import weights
 from unknown_detection.evaluation.models.blueprints import Blueprint, make_blueprint
 from unknown_detection.evaluation.models.classes import of_wnids, read_classes
 from unknown_detection.evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
-from unknown_detection.evaluation.models.features import Head, NoHead
+from unknown_detection.evaluation.models.features import Head
 from unknown_detection.evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
 from unknown_detection.evaluation.models.preprocessing import Preprocessing
 from unknown_detection.precision import exact_float32
@@ -33,12 +33,8 @@ class Model:
 
     Attributes:
         name: the model's name on the command line; for a file, without its folder.
-        module: a `torch.nn.Module` in eval mode on `device`, with its weights loaded and gradients of parameters
-            disabled.
-        preprocessing: turns an image into the model's input.
-        layers: names of its last linear layer and its blocks.
+        module: a `torch.nn.Module` in eval mode on `device`, without gradients of parameters.
         digest: identifies the model, see `weights.model_digest`.
-        device: "cpu", "cuda", "cuda:1" and so on, or "mps".
         classes: the module's logits that are the release's classes, in their order; None for all.
         origin: where its weights are from: where they were published with their accuracy, or the digest of those that
             came with a module; empty for those from a file of the user's.
@@ -65,10 +61,10 @@ class Model:
         return slice(None) if self.classes is None else list(self.classes)
 
     @property
-    def head(self) -> Head:
-        """The last linear layer, in float32; `NoHead` if the logits are not its output."""
+    def head(self) -> Head | None:
+        """The last linear layer, in float32; None if the logits are not its output."""
         if not self.layers.linear:
-            return NoHead(self.name)
+            return None
         return Head(*(np.asarray(tensor[self._rows].float().cpu().numpy()) for tensor in self._linear))
 
     @property
@@ -175,7 +171,12 @@ def open_model(
             blueprint, probe, layers = probed(width)
         weights.load_weights(blueprint.module, tensors, head=layers.head, name=name, path=path)
     elif isinstance(spec, str) and not pretrained:
-        _require_loaded(blueprint.module, probed(len(names))[0].module, name)
+        first, second = (weights.model_digest(of.module, {}) for of in (blueprint, probed(len(names))[0]))
+        if first != second:
+            raise EvaluationError(
+                f"{name} returns other weights at every call, so none were loaded. Load them in the function, or give "
+                "--weights."
+            )
     module = blueprint.module
     layers = find_layers(module, probe, declared=blueprint.blocks, name=name)
     published = blueprint.source is not None
@@ -204,15 +205,6 @@ def _probed(spec: Any, classes: int, *, pretrained: bool, override: Any) -> tupl
     with dropout_off():
         name = blueprint.description["model"]
         return blueprint, probe, find_layers(blueprint.module, probe, declared=blueprint.blocks, name=name)
-
-
-def _require_loaded(module: Any, second: Any, name: str) -> None:
-    """Check that a function returns the same weights twice: those that it loads, and no random ones."""
-    if weights.model_digest(module, {}) != weights.model_digest(second, {}):
-        raise EvaluationError(
-            f"{name} returns other weights at every call, so none were loaded. Load them in the function, or give "
-            "--weights."
-        )
 
 
 def _logits_of(

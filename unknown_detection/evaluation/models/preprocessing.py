@@ -304,21 +304,11 @@ def load_batches(
     """Load images of some row ranges of a split in batches; no batch spans two ranges.
 
     A range's last batch is padded with its last image, because the algorithm of a convolution may depend on the batch
-    size: so a row's features do not depend on where its range ends.
+    size: so a row's features do not depend on where its range ends. `workers` processes decode, at most one for every
+    two batches; 0 decodes in the main process. A CUDA device copies `pinned` batches while it computes.
 
-    Args:
-        rows: the result of `Release.images`.
-        preprocessing: applied to each image.
-        row_ranges: row numbers of each range, ascending.
-        batch_size: images in each batch.
-        workers: worker processes that decode images, at most one for every two batches; 0 decodes in the main process.
-        pinned: keep batches in pinned memory, from which a CUDA device copies them while it computes.
-
-    Yields:
-        Row numbers, and a float32 tensor of shape (batch_size, 3, H, W) that begins with their images.
-
-    Raises:
-        EvaluationError: an image cannot be decoded, or is not of the size that it is prepared for.
+    Yields row numbers, and a float32 tensor of shape (batch_size, 3, H, W) that begins with their images; raises
+    `EvaluationError` if one cannot be decoded, or is not of the size that it is prepared for.
     """
     from torch.utils.data import DataLoader
 

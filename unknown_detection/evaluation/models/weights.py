@@ -23,12 +23,10 @@ _PARALLEL = "module."
 
 
 def read_state_dict(path: Path) -> dict[str, Any]:
-    """Read weights as tensors on the CPU; no code in the file is executed.
+    """Read weights as tensors on the CPU, from `.safetensors` or what `torch.save` wrote; no code in it is executed.
 
-    Args:
-        path: a `.safetensors` file, or a state dict saved by `torch.save`. The state dict may be inside a checkpoint
-            under `state_dict`, `model_state_dict` or `model`, and all its names may have the prefix `module.` of
-            `DataParallel`.
+    The state dict may be inside a checkpoint under `state_dict`, `model_state_dict` or `model`, and all its names may
+    have the prefix `module.` of `DataParallel`.
 
     Raises:
         EvaluationError: the file does not exist, or is not a state dict.
@@ -82,10 +80,13 @@ def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: st
             f"{path} has weights for {theirs:,} classes, but {name} needs {ours:,}. Use weights trained on the "
             "classes of this config, or say which of theirs these are with --classes."
         )
+    shapes = [
+        " for ".join(" x ".join(map(str, of[key].shape)) or "a number" for of in (weights, expected)) for key in shaped
+    ]
     differing = {
         "missing": sorted(expected.keys() - weights.keys()),
         "unknown to the model": sorted(weights.keys() - expected.keys()),
-        "of another shape": [f"{key} {_shape(weights[key])} for {_shape(expected[key])}" for key in shaped],
+        "of another shape": list(map(" ".join, zip(shaped, shapes, strict=True))),
     }
     problems = [
         f"{len(names):,} {problem} ({', '.join(names[:NAMED])}{more(names)})"
@@ -106,9 +107,6 @@ def model_digest(module: Any, description: Mapping[str, Any]) -> str:
     It covers the canonical JSON of `description` and a zero byte; then for each tensor of the state dict, sorted by
     name: the name, the dtype and the shape (one line each) and the values in row-major order, as little-endian bytes.
     So it is independent of the file's format, the device and library versions.
-
-    Returns:
-        Lower-case hex.
     """
     import torch
 
@@ -121,7 +119,3 @@ def model_digest(module: Any, description: Mapping[str, Any]) -> str:
             octets = octets.reshape(-1, tensor.element_size())[:, ::-1]
         digest.update(octets.tobytes())
     return digest.hexdigest()
-
-
-def _shape(tensor: Any) -> str:
-    return " x ".join(map(str, tensor.shape)) or "a number"

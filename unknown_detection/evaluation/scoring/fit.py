@@ -31,7 +31,6 @@ from unknown_detection.evaluation.scoring.fit_splits import (
     Mask,
     has_two_of_each_class,
     in_fit_half,
-    require_two_of_each_class,
 )
 from unknown_detection.evaluation.scoring.settings import Settings
 from unknown_detection.terminal.progress import Log
@@ -75,7 +74,7 @@ class Scorer:
     _scores: dict[tuple[str, Key], Scores] = field(default_factory=dict)
 
     @cached_property
-    def _head(self) -> Head:
+    def _head(self) -> Head | None:
         return self.cache.store.head()
 
     def fit(self, name: str) -> Fitted:
@@ -184,14 +183,13 @@ class Scorer:
         Several sets of hyperparameters are only for a method whose detectors can score together.
         """
         assert self.fit_splits.validation is not None and self.fit_splits.external is not None
+        trials = [Trial(hyperparameters, None) for hyperparameters in sets]
         detectors: dict[int, Detector] = {}
-        aurocs: dict[int, float] = {}
-        problems: dict[int, str] = {}
         for number, hyperparameters in enumerate(sets):
             try:
                 detectors[number] = self._make(method, hyperparameters)
             except EvaluationError as error:
-                problems[number] = str(error)
+                trials[number] = Trial(hyperparameters, None, str(error))
         try:
             if detectors:
                 known = self._validation_rows(method, sets[0], to_fit=False)
@@ -199,11 +197,11 @@ class Scorer:
                 truth = np.repeat([False, True], [len(known), len(unknown)])
                 sides = (method.score_together([*detectors.values()], rows.unlabelled()) for rows in (known, unknown))
                 for number, pair in zip(detectors, zip(*sides, strict=True), strict=True):
-                    aurocs[number] = auroc(np.concatenate(pair), truth)
+                    trials[number] = Trial(sets[number], auroc(np.concatenate(pair), truth))
         except EvaluationError as error:
-            problems |= dict.fromkeys(detectors, str(error))
-            aurocs = {}
-        return [Trial(values, aurocs.get(number), problems.get(number, "")) for number, values in enumerate(sets)]
+            for number in detectors:
+                trials[number] = Trial(sets[number], None, str(error))
+        return trials
 
     def _try_on_errors(self, method: type[Detector], sets: Sequence[Mapping[str, float]]) -> list[Trial]:
         """Compute the AUROC of right against wrong in-distribution rows, as in BROAD (section 3, tables 6 and 7).
@@ -256,8 +254,13 @@ class Scorer:
         """Read in-distribution validation rows: those to fit on in place of training rows, or those to tune on."""
         assert self.fit_splits.validation is not None
         features = self._read(method, hyperparameters, self.fit_splits.validation)
+        if to_fit and not self.halved:
+            raise EvaluationError(
+                f"{'/'.join(self.fit_splits.validation)} has a class of one row only, or no labelled rows, so it "
+                "cannot be divided into rows to fit on and rows to tune on. Extract the split train, or more rows of "
+                "validation."
+            )
         if to_fit:
-            require_two_of_each_class(features.labels, "/".join(self.fit_splits.validation))
             return features.take(self.fit_half)
         return _in_distribution(features.take(~self.fit_half) if self.halved else features)
 

@@ -85,9 +85,6 @@ def in_fit_half(ids: Sequence[str], labels: npt.NDArray[np.int64]) -> Mask:
 
     The rows of a class, sorted by the SHA-256 of their ids, go to the fit half and to the tune half in turn. The
     halves depend on nothing but ids and labels, so a report finds the same ones.
-
-    Returns:
-        Whether each row is in the fit half, shape (n,); rows labelled -1 are in no half.
     """
     ranks = [hashlib.sha256(f"fit half\t{id_}".encode()).digest() for id_ in ids]
     order = sorted(range(len(ids)), key=lambda row: (int(labels[row]), ranks[row]))
@@ -102,14 +99,3 @@ def has_two_of_each_class(labels: npt.NDArray[np.int64]) -> bool:
     """Return whether there are labelled rows, and every class among them has a row for either half."""
     counts = np.unique(labels[labels >= 0], return_counts=True)[1]
     return bool(len(counts)) and int(counts.min()) > 1
-
-
-def require_two_of_each_class(labels: npt.NDArray[np.int64], where: str) -> None:
-    """Check that a split can be divided into halves: no class has one row only."""
-    if not has_two_of_each_class(labels):
-        classes, counts = np.unique(labels[labels >= 0], return_counts=True)
-        short = f"only one row of class {classes[counts < 2][0]}" if len(classes) else "no labelled rows"
-        raise EvaluationError(
-            f"{where} has {short}, so it cannot be divided into rows to fit on and rows to tune on. Extract the "
-            "split train, or more rows of validation."
-        )

@@ -23,9 +23,6 @@ from unknown_detection.evaluation.scoring.scores import summarize_ids
 FIT_AND_TUNE_SPLITS = (*EXTERNALS, HELD_OUT, TRAIN, VALIDATION)
 """Splits for fitting and tuning; a scores file may omit one of them, but only as a whole."""
 
-_SPARSE, _FEW = 1000, 10**7
-"""Cells of detectors and ids for which memory is taken: so many a score, and so many in any case."""
-
 _NO_IDS = pa.array([], pa.string())
 
 
@@ -115,56 +112,37 @@ def join_scores(
     `FIT_AND_TUNE_SPLITS` may be missing, each as a whole, and so may their rows that detectors were `fitted_on` in
     place of training rows. An id in several splits has the same score in all of them.
 
-    Args:
-        index: the release's rows, the table of a `ReleaseIndex`.
-        scores: the result of `read_scores`.
-        label_names: the classes of each config.
-        where: the scores file, for messages.
-        fitted_on: ids of rows.
-
-    Returns:
-        The scores by detector, in the file's order of detectors.
+    `index` is the table of a `ReleaseIndex`, `scores` the result of `read_scores`; the result has the detectors in the
+    order of the scores.
 
     Raises:
         EvaluationError: ids are missing, unknown or repeated, a prediction is not a class, or a labelled row has no
             prediction although others have one.
     """
-    row_ids = index["id"].combine_chunks().dictionary_encode()
-    ids = row_ids.dictionary
-    places = pc.index_in(scores["id"].combine_chunks(), value_set=ids)
-    if places.null_count:
-        unknown_ids = pc.unique(scores["id"].filter(pc.is_null(places)))
+    unknown_ids = pc.unique(scores["id"].filter(pc.invert(pc.is_in(scores["id"], value_set=_whole(index["id"])))))
+    if len(unknown_ids):
         configs = ", ".join(pc.unique(index["config"]).to_pylist())
         raise EvaluationError(
             f"{where} has {summarize_ids(unknown_ids)} that {configs} of the release does not have. Remove them, or "
             "name the config that they belong to."
         )
-    detectors = scores["detector"].combine_chunks().dictionary_encode()
-    # One cell per pair of detector and id, so that one pass over millions of lines finds repeated and missing ids.
-    cells = _integers(detectors.indices) * len(ids) + _integers(places)
-    shape = (len(detectors.dictionary), len(ids))
-    if shape[0] * shape[1] > _SPARSE * len(cells) + _FEW:
-        raise EvaluationError(
-            f"{where} has {len(scores):,} scores of {shape[0]:,} detectors for {len(ids):,} ids, so most are missing. "
-            "Score every row with each detector."
-        )
-    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
-    lines = np.zeros(shape, dtype=np.int64)
-    lines.reshape(-1)[cells] = np.arange(len(cells))
-    id_of_row = _integers(row_ids.indices)
+    detectors = _whole(scores["detector"]).dictionary_encode()
     fit_row = pc.is_in(index["id"], value_set=fitted_on).to_numpy()
     joined = {}
-    for name, count, line in zip(detectors.dictionary.to_pylist(), counts, lines, strict=True):
-        if (count > 1).any():
-            repeated = summarize_ids(ids.filter(pa.array(count > 1)))
+    for number, name in enumerate(detectors.dictionary.to_pylist()):
+        of_detector = scores.filter(pc.equal(detectors.indices, number))
+        counts = pc.value_counts(_whole(of_detector["id"]))
+        if len(counts) < len(of_detector):
+            repeated = summarize_ids(counts.field("values").filter(pc.greater(counts.field("counts"), 1)))
             raise EvaluationError(f"{where} has several scores of {name} for {repeated}; keep one per id.")
-        rows = _scored_rows(index, count[id_of_row] > 0, fit_row, name, where)
-        of_detector = scores.take(pa.array(line[id_of_row[rows]]))
-        prediction = _predictions(index.take(pa.array(rows)), of_detector, label_names, f"of {name} in {where}")
+        lines = pc.index_in(index["id"], value_set=_whole(of_detector["id"]))
+        rows = _scored_rows(index, lines.is_valid().to_numpy(), fit_row, name, where)
+        of_rows = of_detector.take(lines.drop_null())
+        prediction = _predictions(index.take(pa.array(rows)), of_rows, label_names, f"of {name} in {where}")
         confidence = None
-        if "confidence" in of_detector.column_names and of_detector["confidence"].null_count < len(of_detector):
-            confidence = np.asarray(of_detector["confidence"].to_numpy(), dtype=np.float64)  # null becomes NaN
-        joined[name] = JoinedScores(rows, of_detector["score"].to_numpy(), prediction, confidence)
+        if "confidence" in of_rows.column_names and of_rows["confidence"].null_count < len(of_rows):
+            confidence = np.asarray(of_rows["confidence"].to_numpy(), dtype=np.float64)  # null becomes NaN
+        joined[name] = JoinedScores(rows, of_rows["score"].to_numpy(), prediction, confidence)
     return joined
 
 
@@ -172,10 +150,9 @@ def _scored_rows(
     index: pa.Table, scored: npt.NDArray[np.bool_], fit_row: npt.NDArray[np.bool_], detector: str, where: str
 ) -> npt.NDArray[np.int64]:
     """Return the numbers of the rows with a score; refuse splits that lack some."""
-    keys = pc.binary_join_element_wise(index["config"], index["split"], "/").combine_chunks().dictionary_encode()
-    key_of_row = _integers(keys.indices)
-    for number, key in enumerate(keys.dictionary.to_pylist()):
-        in_split = key_of_row == number
+    keys = pc.binary_join_element_wise(index["config"], index["split"], "/")
+    for key in pc.unique(keys.filter(pa.array(~scored))).to_pylist():
+        in_split = pc.equal(keys, key).to_numpy()
         to_fit_and_tune = key.rpartition("/")[2] in FIT_AND_TUNE_SPLITS
         missing = in_split & ~scored & ~(fit_row & to_fit_and_tune)
         whole_split_missing = to_fit_and_tune and not np.any(in_split & scored)
@@ -234,8 +211,8 @@ def ids_fitted_on(release: Release, key: str) -> pa.Array:
     return rows["id"].filter(pa.array(fits)).combine_chunks()
 
 
-def _integers(values: pa.Array) -> npt.NDArray[np.int64]:
-    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.int64)
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def role_names(rows: pa.Table) -> pa.ChunkedArray:

@@ -12,7 +12,7 @@ Tested by `tests/evaluation/scoring/test_duplicates.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,8 @@ SEEN = "an object of a known class"
 class LeftOut:
     """Counts of a split's rows that figures without duplicates leave out, for the protocol that evaluates it.
 
-    `made_from_duplicates` are further rows made from a duplicate's source image, or its clean originals.
+    `made_from_duplicates` are further rows made from a duplicate's source image, or its clean originals. `place` says
+    which rows the counts are of.
     """
 
     protocol: str
@@ -45,15 +46,8 @@ class LeftOut:
     duplicates: int
     made_from_duplicates: int
 
-    @property
-    def left_out(self) -> int:
-        """Number of rows left out."""
-        return self.duplicates + self.made_from_duplicates
-
-    @property
-    def place(self) -> tuple[str, ...]:
-        """The protocol and the rows that the counts are of."""
-        return self.protocol, self.config, self.split
+    left_out = property(lambda self: self.duplicates + self.made_from_duplicates)
+    place = property(lambda self: (self.protocol, self.config, self.split))
 
 
 @dataclass(frozen=True)
@@ -71,10 +65,7 @@ class Overlapping:
     left_out: int
     rows: int
 
-    @property
-    def place(self) -> tuple[str, ...]:
-        """The protocol and the rows that the counts are of."""
-        return self.protocol, self.config, self.split, self.class_id, self.known
+    place = property(lambda self: (self.protocol, self.config, self.split, self.class_id, self.known))
 
 
 def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
@@ -136,38 +127,33 @@ def count_overlaps(rows: Rows, protocol: str) -> list[Overlapping]:
 
 def describe_left_out(left_out: Sequence[LeftOut]) -> str:
     """Summarize in a sentence or two how many rows figures without duplicates leave out, and of which splits all."""
-    splits = {(counts.config, counts.split): counts for counts in left_out}
-    if not splits:
+    if not left_out:
         return "None of the evaluated rows is a duplicate, so figures without duplicates equal those on all rows."
-    derived = any(counts.made_from_duplicates for counts in splits.values())
-    rows = sum(counts.left_out for counts in splits.values())
-    emptied = [f"{config}/{split}" for (config, split), counts in splits.items() if counts.left_out == counts.rows]
-    return (
-        f"Figures without duplicates leave out {quantity(rows, 'row')} of {quantity(len(splits), 'split')} because "
-        f"they appear in a pair of the release's table of duplicates{' or are made from rows that do' * derived}."
-    ) + _nothing_left(emptied)
+    derived = any(counts.made_from_duplicates for counts in left_out)
+    why = f"they appear in a pair of the release's table of duplicates{' or are made from rows that do' * derived}"
+    return _described("duplicates", why, {(counts.config, counts.split): counts for counts in left_out})
 
 
 def describe_overlaps(overlapping: Sequence[Overlapping]) -> str:
     """Summarize in a sentence or two how many rows figures without overlap leave out, and of which splits all."""
-    classes = {overlap.place[1:]: overlap for overlap in overlapping}
-    if not classes:
+    if not overlapping:
         return (
             f"No evaluated row has a class that overlaps a known one according to the column {ID_OVERLAP}, so figures "
             "without overlap equal those on all."
         )
-    remaining = {f"{overlap.config}/{overlap.split}": overlap.rows for overlap in overlapping}
-    for overlap in classes.values():
-        remaining[f"{overlap.config}/{overlap.split}"] -= overlap.left_out
-    rows = sum(overlap.left_out for overlap in classes.values())
-    return (
-        f"Figures without overlap leave out {quantity(rows, 'row')} of {quantity(len(remaining), 'split')} because "
-        f"their class is, holds or shows a known one, according to the column {ID_OVERLAP}."
-    ) + _nothing_left([key for key, count in remaining.items() if not count])
+    why = f"their class is, holds or shows a known one, according to the column {ID_OVERLAP}"
+    return _described("overlap", why, {overlap.place[1:]: overlap for overlap in overlapping})
 
 
-def _nothing_left(splits: Sequence[str]) -> str:
-    return f" Nothing is left of {', '.join(splits)}." if splits else ""
+def _described(what: str, why: str, counted: Mapping[object, LeftOut | Overlapping]) -> str:
+    """Add up counts, each of which is of other rows."""
+    remaining = {f"{counts.config}/{counts.split}": counts.rows for counts in counted.values()}
+    for counts in counted.values():
+        remaining[f"{counts.config}/{counts.split}"] -= counts.left_out
+    rows = quantity(sum(counts.left_out for counts in counted.values()), "row")
+    emptied = [split for split, count in remaining.items() if not count]
+    sentence = f"Figures without {what} leave out {rows} of {quantity(len(remaining), 'split')} because {why}."
+    return f"{sentence} Nothing is left of {', '.join(emptied)}." if emptied else sentence
 
 
 def _count(rows: Rows, *columns: str) -> Counter[tuple[str, ...]]:

@@ -12,13 +12,11 @@ import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from unknown_detection.csv_text import csv_text
-from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.nearest import on_device
 from unknown_detection.evaluation.detectors.own import Own, choose
 from unknown_detection.evaluation.detectors.registry import METHODS, find_method
@@ -115,14 +113,21 @@ def score(
     fit_splits = find_fit_splits(store.splits(), chosen, fit_configs)
     if runner is not None:
         store.require(identify(runner.release, runner.model, store.identity.label_names))
-    listed, own = choose(several(detectors))
+    listed, own = choose(detectors)
     names = expand(listed, own)
-    _require_packages_of(names, own)
+    needing = {name: required for name in names if (required := find_method(name, own).requires)}
+    modules = sorted({module for required in needing.values() for module in required})
+    require_packages(*modules, to=f"fit {', '.join(needing)}", instead="choose others with --detectors")
     cache = FeatureCache(store, members, runner, seed, quiet)
     scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, own=own, log=log)
     model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
     model_receipt.require(model_receipt.differences if accept else store.accepted())
-    _warn_about_environments(log, store, keys)
+    environments = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
+    if len(environments) > 1:
+        log(
+            "Features were computed in more than one environment (device, batch size, threads or torch version), so "
+            f"rows of {' and '.join('/'.join(key) for key in environments.values())} may differ in their last digits"
+        )
     external = "/".join(fit_splits.external or ())
     used = {"fitted": scorer.fitted_on, "tuned": scorer.tuned_on, "tuned against": external}
     for line in (*model_receipt.lines, *(f"{purpose}: {rows or 'no rows'}" for purpose, rows in used.items())):
@@ -156,22 +161,6 @@ def _open_stores(features: Features) -> list[FeatureStore]:
             raise TypeError(f"Features are what extract returned, or its folder, not {a_kind(folder)}.")
         stores.append(folder if isinstance(folder, FeatureStore) else FeatureStore.open(Path(folder)))
     return stores
-
-
-def several(detectors: Any) -> list[str | Own] | None:
-    """Return detectors as a list, `NAME,NAME` as two of them; None for None."""
-    if detectors is None:
-        return None
-    listed: list[Any] = list(detectors) if isinstance(detectors, list | tuple) else [detectors]
-    return [part for detector in listed for part in (detector.split(",") if isinstance(detector, str) else [detector])]
-
-
-def _require_packages_of(names: Sequence[str], own: Mapping[str, type[Detector]]) -> None:
-    """Check that the packages that fitting these detectors needs are installed."""
-    needing = [(name, find_method(name, own).requires) for name in names]
-    modules = sorted({module for _, required in needing for module in required})
-    fitted = ", ".join(name for name, required in needing if required)
-    require_packages(*modules, to=f"fit {fitted}", instead="choose others with --detectors")
 
 
 def choose_keys(store: FeatureStore, requested: Iterable[Key] | None, fit_configs: Sequence[str] = ()) -> list[Key]:
@@ -250,16 +239,6 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
     return pa.concat_tables(table for tables in parts.values() for table in tables)
 
 
-def _warn_about_environments(log: Log, store: FeatureStore, keys: Sequence[Key]) -> None:
-    """Log a warning if splits were extracted in different environments."""
-    environments = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
-    if len(environments) > 1:
-        log(
-            "Features were computed in more than one environment (device, batch size, threads or torch version), so "
-            f"rows of {' and '.join('/'.join(key) for key in environments.values())} may differ in their last digits"
-        )
-
-
 _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
 """Packages whose version may affect scores."""
 
@@ -317,19 +296,18 @@ def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
 
 def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
     """Write the trials of hyperparameter searches as CSV; without any, delete the file of an earlier run."""
-    if not any(detector.trials for detector in fitted):
-        path.unlink(missing_ok=True)
-        return
-    columns = {"external": "auroc_external_validation", "errors": "auroc_error_detection"}
-    lines: list[list[object]] = [["detector", "hyperparameters", *columns.values(), "chosen", "problem"]]
+    lines = []
     for detector in fitted:
         for trial in detector.trials:
-            auroc = "" if trial.auroc is None else repr(trial.auroc)
+            auroc, of_errors = "" if trial.auroc is None else repr(trial.auroc), detector.method.chosen_by == "errors"
             is_chosen = int(trial.hyperparameters == detector.hyperparameters)
-            values = [auroc if detector.method.chosen_by == criterion else "" for criterion in columns]
-            name = format_hyperparameters(trial.hyperparameters)
-            lines.append([detector.method.name, name, *values, is_chosen, trial.problem])
-    write_text(path, csv_text(lines))
+            described = [detector.method.name, format_hyperparameters(trial.hyperparameters)]
+            lines.append([*described, *(["", auroc] if of_errors else [auroc, ""]), is_chosen, trial.problem])
+    aurocs = ["auroc_external_validation", "auroc_error_detection"]
+    if lines:
+        write_text(path, csv_text([["detector", "hyperparameters", *aurocs, "chosen", "problem"], *lines]))
+    else:
+        path.unlink(missing_ok=True)
 
 
 def describe_fitted(fitted: Fitted) -> str:

@@ -96,17 +96,7 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
-    """Write a scores file atomically; equal arguments produce equal bytes.
-
-    Args:
-        path: a path that ends in `.parquet`.
-        scores: a table with `id`, `score` and any other of `COLUMNS`; each id once per detector, even if several
-            configs share the row.
-        provenance: the provenance of the scores.
-
-    Raises:
-        EvaluationError: the table is not a valid scores table.
-    """
+    """Write a scores file atomically; equal arguments produce equal bytes."""
     table = with_provenance(_checked(scores, str(path), COLUMNS), provenance)
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
@@ -134,8 +124,8 @@ def read_scores(
 
     Raises:
         TypeError: they are none of these.
-        EvaluationError: the file cannot be read, has no rows, lacks a column or has one twice, has one named nearly as
-            an optional one, has empty ids or non-finite scores, or says that it is of another release.
+        EvaluationError: the file cannot be read, has no rows, lacks a column or has one twice, has empty ids or
+            non-finite scores, or says that it is of another release.
     """
     if isinstance(source, str | Path):
         where, name, table = str(source), file_seed(Path(source))[0], _read_file(Path(source), columns)
@@ -235,13 +225,10 @@ def _read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
     """Read the known columns of a CSV file."""
     with path.open("rb") as file:
         first = file.readline(_LONGEST_LINE).decode("utf-8-sig")
-    if not first.strip():
-        return pa.csv.read_csv(path)  # raises what is wrong
-    names = next(csv.reader([first]), [])
-    kinds = {
-        name: columns[key] for name, key in zip(names, _known_names(names, columns, str(path)), strict=True) if key
-    }
+    names = next(csv.reader([first.strip()]), [])
+    known = _known_names(names, columns, str(path)) if names else []
     # Explicit types keep ids such as 00017 as text.
+    kinds = {name: columns[key] for name, key in zip(names, known, strict=True) if key}
     options = pa.csv.ConvertOptions(column_types=kinds, include_columns=list(kinds), strings_can_be_null=True)
     return pa.csv.read_csv(path, convert_options=options)
 
@@ -262,9 +249,8 @@ def _known_names(names: Sequence[str], columns: Mapping[str, pa.DataType], where
             f"{where} needs the columns id and score, and may have {', '.join(optional)} (found: "
             f"{one_line(', '.join(names))}). Rename its columns, and in CSV separate them by commas."
         )
-    absent = [name for name in optional if name not in keys]
     for name, key in zip(keys, known, strict=True):
-        near = [] if key else difflib.get_close_matches(name, absent, n=1, cutoff=0.55)
+        near = [] if key else difflib.get_close_matches(name, {*optional} - {*keys}, n=1, cutoff=0.55)
         if near:
             raise EvaluationError(
                 f"{where} has a column {one_line(name, 60)}, which is not read. Rename it to {near[0]} if that is "

@@ -7,12 +7,13 @@ Tested by `tests/evaluation/scoring/test_score_images.py`.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -39,23 +40,12 @@ _LONG, _MOST = 1.0, 3
 Result = TypeVar("Result")
 
 
-class Time(NamedTuple):
-    """The time of a detector on a batch besides a forward pass, and whether it needs one."""
-
-    seconds: float
-    needs_forward: bool
-    scores: Scores
-
-
 def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tuple[object, ...]]:
-    """Time detectors on the first batch of a split.
+    """Time detectors on the first batch of a split; return values of `COLUMNS` for the forward pass and for each.
 
     As in the paper, a detector that reads the outputs of an ordinary forward pass includes that pass. One that looks
     at the images in its own way takes that time alone, and one that combines others takes theirs, with one forward
     pass for all. Reading and decoding of images is no part of it. Detectors of several models are left out.
-
-    Returns:
-        The values of `COLUMNS` for the forward pass itself and for each detector.
     """
     runner = scorer.cache.runner
     assert runner is not None  # the command and `score` refuse it otherwise
@@ -69,18 +59,16 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tu
     columns = outputs_of(runner.model)(images, ids)
     blocks = [columns[block_column(number)] for number in range(len(runner.model.layers.blocks))]
     batch = Features(np.array(ids), rows["label"].to_numpy(), columns["logits"], columns["penultimate"], blocks)
-    times: dict[str, Time] = {}
 
-    def time_of(name: str) -> Time:
-        """Time a detector, and each of those that it combines, once."""
-        if name in times:
-            return times[name]
-        fit, features, seconds, own_pass = scorer.fit(name), batch, 0.0, False
+    @functools.cache
+    def time_of(name: str) -> tuple[float, bool, Scores]:
+        """Return the seconds of a detector besides a forward pass, whether it needs one, and its scores."""
+        fit, features, seconds, needs_forward = scorer.fit(name), batch, 0.0, True
         if issubclass(fit.method, ImageDetector):
             image_pass, hyperparameters = fit.method.image_pass, fit.method.of_pass(fit.hyperparameters)
-            own_pass = not image_pass.is_ordinary(hyperparameters)
             passed: Columns = {"logits": features.logits}
-            if own_pass:
+            needs_forward = image_pass.is_ordinary(hyperparameters)
+            if not needs_forward:
                 seed = scorer.cache.seed
                 passed, seconds = _timed(
                     partial(image_pass.run, runner.model, images, ids, seed=seed, **hyperparameters)
@@ -88,19 +76,17 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tu
             features = replace(features, passed=passed)
         bases = {base: time_of(base) for base in fit.method.base_methods}
         if bases:
-            features = replace(features, scores={base: of.scores for base, of in bases.items()})
+            features = replace(features, scores={base: scores for base, (_, _, scores) in bases.items()})
+            needs_forward = any(needs for _, needs, _ in bases.values())
         scores, own = _timed(lambda: fit.detector.score(features))
-        seconds += own + sum(of.seconds for of in bases.values())
-        needs_forward = any(of.needs_forward for of in bases.values()) if bases else not own_pass
-        times[name] = Time(seconds, needs_forward, scores)
-        return times[name]
+        return seconds + own + sum(of_base for of_base, _, _ in bases.values()), needs_forward, scores
 
-    names = [detector.method.name for detector in fitted if detector.method.reads != "members"]
-    totals = {name: time_of(name).seconds + forward * time_of(name).needs_forward for name in names}
-    return [
-        (name, seconds / forward, seconds, len(ids), runner.model.device)
-        for name, seconds in ({"forward": forward} | totals).items()
-    ]
+    lines = [("forward", forward)]
+    for detector in fitted:
+        if detector.method.reads != "members":
+            seconds, needs_forward, _ = time_of(detector.method.name)
+            lines.append((detector.method.name, seconds + forward * needs_forward))
+    return [(name, seconds / forward, seconds, len(ids), runner.model.device) for name, seconds in lines]
 
 
 def write_times(path: Path, lines: Sequence[tuple[object, ...]]) -> None:
