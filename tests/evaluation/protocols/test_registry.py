@@ -386,10 +386,6 @@ def test_an_unknown_protocol_is_answered_with_the_nearest():
         figures("unknown-detect", make_rows(*CIFAR))
 
 
-def test_the_protocol_of_several_runs_is_told_apart():
-    assert "optimizer-robustness compares several runs" in refusal(figures, "optimizer-robustness", make_rows(*CIFAR))
-
-
 @pytest.mark.parametrize(
     ("protocol", "says"),
     [

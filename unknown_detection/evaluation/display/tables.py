@@ -58,6 +58,7 @@ class ResultTable:
         deviations: sample standard deviations over runs, shape (r, c); NaN for single runs.
         digits: number of decimals.
         ranked: whether the best cell of each column, or of each row, is bold. Where all columns lack `better`, none.
+        shown: whether a page shows it at once.
     """
 
     name: str
@@ -70,6 +71,7 @@ class ResultTable:
     deviations: Floats
     digits: int = 2
     ranked: Literal["columns", "rows"] = "columns"
+    shown: bool = True
 
     def best(self) -> npt.NDArray[np.bool_]:
         """Return which cells are bold, shape (r, c); ties as printed are all bold, unless most cells tie.

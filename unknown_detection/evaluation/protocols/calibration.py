@@ -15,10 +15,11 @@ import pandas as pd
 from unknown_detection.evaluation.display import plots
 from unknown_detection.evaluation.display.names import detector_name
 from unknown_detection.evaluation.display.plots import Reliability
+from unknown_detection.evaluation.display.tables import ResultTable
 from unknown_detection.evaluation.metrics.calibration import ECE, binned, ece
 from unknown_detection.evaluation.protocols.figures import Figure, measure
 from unknown_detection.evaluation.protocols.pictures import Picture, Scene
-from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, distinct, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, by_detector
 from unknown_detection.evaluation.scoring.rows import Rows, rank_errors
 
 NAME = "calibration"
@@ -58,11 +59,10 @@ def _judged(rows: Rows) -> Rows | None:
     return judged if len(judged) and np.isfinite(judged.confidence).all() else None
 
 
-def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
     """Lay out accuracy and ECE of each config."""
     note = "In percent. ECE: mean gap between confidence and accuracy over 15 bins, known test rows only."
-    columns = [(heading(line["config"], line), line) for line in distinct(lines)]
-    yield builder.by_detector((NAME,), PROTOCOL.title, note, columns, lines), True
+    yield by_detector((NAME,), PROTOCOL.title, note, lines, lambda line: line["config"])
 
 
 def draw(scene: Scene) -> Iterator[Picture]:
