@@ -77,7 +77,7 @@ def test_the_same_run_twice_is_refused_but_not_scores_of_unknown_origin():
 
 
 def test_what_are_no_figures_is_refused(tmp_path):
-    assert "no figures.parquet" in refusal(read_figures, tmp_path)
+    assert f"There is no report at {tmp_path}" in refusal(read_figures, tmp_path)
     (tmp_path / "figures.parquet").write_bytes(b"no")
     with pytest.raises(EvaluationError, match=r"Cannot read the figures .* as Parquet"):
         read_figures(tmp_path)

@@ -6,6 +6,7 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pandas as pd
 
@@ -76,15 +77,6 @@ def _titled(line: Line) -> tuple[str, str]:
     return metric_name(line["metric"]), line["config"]
 
 
-def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:
-    """Draw changes, AUROC of each config, curves, and scores by role."""
-    yield from pictures.changes(scene)
-    yield from pictures.heatmap(scene, "ood_detection", across="config")
-    rows = scene.where(lambda rows: rows.split == "test")
-    for kind in (pictures.roc_curves, pictures.risk_coverage_curves, pictures.densities):
-        yield from kind(rows)
-
-
 PROTOCOL = Protocol(
     name=NAME,
     title="FACETS",
@@ -97,5 +89,10 @@ PROTOCOL = Protocol(
         Shown("", {"setting": "ood_detection", "metric": "interpolated_fpr_.*"}),
     ),
     tables=tables,
-    pictures=draw,
+    pictures=(
+        pictures.changes,
+        partial(pictures.heatmap, setting="ood_detection", across="config"),
+        *(pictures.roc_curves, pictures.risk_coverage_curves, pictures.densities),
+    ),
+    drawn=lambda rows: rows.split == "test",
 )

@@ -131,5 +131,5 @@ PROTOCOL = Protocol(
         for title, name in (("Three datasets, mean", "od_test"), ("Two datasets, mean", "two_dataset"))
     ),
     tables=tables,
-    pictures=pictures.changes,
+    pictures=(pictures.changes,),
 )

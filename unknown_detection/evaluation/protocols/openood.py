@@ -128,12 +128,6 @@ def _split(line: Line) -> str | None:
     return None if line["statistic"] else set_name(line["unknown"])
 
 
-def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:
-    """Draw changes and ROC curves."""
-    yield from pictures.changes(scene)
-    yield from pictures.roc_curves(scene.where(lambda rows: rows.known | np.isin(rows.role, UNKNOWN)))
-
-
 PROTOCOL = Protocol(
     name=NAME,
     title="OpenOOD v1.5",
@@ -152,5 +146,6 @@ PROTOCOL = Protocol(
         for metric in ("auroc", "fpr_.*")
     ),
     tables=tables,
-    pictures=draw,
+    pictures=(pictures.changes, pictures.roc_curves),
+    drawn=lambda rows: rows.known | np.isin(rows.role, UNKNOWN),
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation.display.names import figure_metric, metric_name, paper_name, set_name
@@ -20,6 +21,8 @@ from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.protocols.figures import Figure
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line
 from unknown_detection.evaluation.scoring.rows import Rows
+
+Mask = npt.NDArray[np.bool_]
 
 _SPREADS: Mapping[str, Literal["lower", ""]] = {
     "standard_deviation": "",
@@ -58,7 +61,8 @@ class Protocol:
         summary: columns of the short table; detectors are ranked by the first.
         tables: lays out figures over runs, with one value of `rows`, by `by_detector`; None for one table for each
             config.
-        pictures: chooses what is drawn, of a `pictures.Scene`; yields each `pictures.Picture`.
+        pictures: what is drawn: functions that yield each `pictures.Picture` of a `pictures.Scene`.
+        drawn: which rows the pictures are of, shape (n,); all by default.
         with_predictions: the settings that need predictions.
         absent: lists in sentences which of the paper's sets are not among the rows.
         each_config: whether each config is judged alone, or all of them together.
@@ -71,7 +75,8 @@ class Protocol:
     judge: Callable[[Rows], list[Figure]]
     summary: Sequence[Shown] = ()
     tables: Callable[[pd.DataFrame], Iterator[ResultTable]] | None = None
-    pictures: Callable[[Any], Iterable[Any]] = lambda scene: ()
+    pictures: Sequence[Callable[[Any], Iterable[Any]]] = ()
+    drawn: Callable[[Rows], Mask] = lambda rows: np.ones(len(rows), dtype=np.bool_)
     with_predictions: tuple[str, ...] = ()
     absent: Callable[[Rows], list[str]] = lambda rows: []
     each_config: bool = True

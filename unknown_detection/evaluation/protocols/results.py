@@ -98,11 +98,14 @@ def over_runs(figures: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         `variant`, `detector`, the columns of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the sample
-        standard deviation (of n - 1), NaN for one run. In the order of each figure's first line.
+        standard deviation (of n - 1), NaN for one run; and `size`, on how many rows the last one is and how many it
+        leaves out. In the order of each figure's first line.
     """
-    of = figures.groupby(["variant", "detector", *FIGURE_KEY, "factor"], sort=False, dropna=False)["value"]
-    numbers = {"runs": of.size(), "mean": of.mean(skipna=False), "std": of.std(skipna=False)}
-    return pd.DataFrame(numbers).reset_index()
+    sizes = list(zip(figures["n_known"] + figures["n_unknown"], figures["left_out"], strict=True))
+    of = figures.assign(size=sizes).groupby(["variant", "detector", *FIGURE_KEY, "factor"], sort=False, dropna=False)
+    value = of["value"]
+    numbers = {"runs": of.size(), "mean": value.mean(skipna=False), "std": value.std(skipna=False)}
+    return pd.DataFrame({**numbers, "size": of["size"].last()}).reset_index()
 
 
 def write_figures(path: Path, figures: pd.DataFrame) -> None:
@@ -124,7 +127,7 @@ def read_figures(where: Path) -> pd.DataFrame:
     """
     path = where / FILE if where.is_dir() else where
     if not path.is_file():
-        raise EvaluationError(f"{where} is not a report: there is no {path.name}. Check the path.")
+        raise EvaluationError(f"There is no report at {where}: no such file as {path}. Check the path.")
     table = read_untrusted(path, f"the figures {path}")
     if not table.schema.equals(_SCHEMA):
         raise EvaluationError(f"{path} has other columns than the figures of this version. Write the report again.")

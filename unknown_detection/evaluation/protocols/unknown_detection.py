@@ -8,9 +8,9 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation.display.names import set_name
@@ -72,19 +72,6 @@ def _titled(line: Line) -> str:
     return titles.get(line["setting"]) or ("Far mean" if line["statistic"] else set_name(line["unknown"]))
 
 
-def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:
-    """Draw figures 5 and 6 of the paper, and curves."""
-
-    def evaluated(rows: Rows) -> npt.NDArray[np.bool_]:
-        return np.asarray((rows.known & (rows.split == "test")) | np.isin(rows.role, UNKNOWN))
-
-    yield from pictures.changes(scene)
-    yield from pictures.heatmap(scene, "ood_detection", by=["config"])
-    rows = scene.where(evaluated)
-    for kind in (pictures.roc_curves, pictures.risk_coverage_curves, pictures.densities):
-        yield from kind(rows)
-
-
 PROTOCOL = Protocol(
     name=NAME,
     title="Unknown detection",
@@ -109,5 +96,11 @@ PROTOCOL = Protocol(
         ),
     ),
     tables=tables,
-    pictures=draw,
+    # Figures 5 and 6 of the paper, and curves.
+    pictures=(
+        pictures.changes,
+        partial(pictures.heatmap, setting="ood_detection", by=["config"]),
+        *(pictures.roc_curves, pictures.risk_coverage_curves, pictures.densities),
+    ),
+    drawn=lambda rows: rows.known & (rows.split == "test") | np.isin(rows.role, UNKNOWN),
 )

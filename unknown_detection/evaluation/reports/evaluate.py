@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.releases import Release, load
-from unknown_detection.evaluation.reports.inputs import Run, join_runs, parse_splits
+from unknown_detection.evaluation.reports.inputs import Run, join_runs
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.rows import known_rows, rank_known_unknown
 
@@ -63,8 +63,7 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | Iterable[
     import pandas as pd
 
     opened = load(release)
-    chosen = parse_splits(splits)
-    runs = join_runs(scores, opened, chosen)
+    runs, chosen = join_runs(scores, opened, splits)
     require_known("config with scores", chosen, {config for run in runs for config in run.about.configs})
     lines = [line for run in runs for line in _lines(run) if not chosen or line["config"] in chosen]
     if not lines:

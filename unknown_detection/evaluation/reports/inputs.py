@@ -27,7 +27,7 @@ from unknown_detection.evaluation.files import load_python, safe_file_name
 from unknown_detection.evaluation.protocols import robustness
 from unknown_detection.evaluation.protocols.registry import PROTOCOLS, default_protocol, register
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS
-from unknown_detection.evaluation.releases import Release
+from unknown_detection.evaluation.releases import Key, Release, choose_splits
 from unknown_detection.evaluation.scoring.joining import (
     FIT_AND_TUNE_SPLITS,
     ReleaseIndex,
@@ -101,24 +101,18 @@ class Run:
         return self.of_configs(next(iter(self.rows.values())), configs)
 
 
-def parse_splits(requested: str | Iterable[str] | None) -> dict[str, set[str]]:
-    """Parse `CONFIG[/SPLIT],...`, or several such texts, to splits by config; one without splits stands for all."""
-    text = requested if isinstance(requested, str) else ",".join(requested or ())
-    names = [name for part in text.split(",") if (name := part.strip())]
-    by_config: dict[str, set[str]] = {}
-    for name in names:
-        config, _, split = name.partition("/")
-        by_config.setdefault(config, set()).update([split] if split else [])
-    return {config: set() if config in names else splits for config, splits in by_config.items()}
-
-
-def join_runs(scores: Any, release: Release, splits: Mapping[str, set[str]], *, quiet: bool = True) -> list[Run]:
+def join_runs(
+    scores: Any, release: Release, splits: str | Iterable[str | Key] | None, *, quiet: bool = True
+) -> tuple[list[Run], tuple[str, ...]]:
     """Read one or several scores and join them with the rows of a release.
 
     Scores are `FILE`, `VARIANT=FILE` if no file has this name, or those in memory. Rows of other splits than those to
-    evaluate (`parse_splits`) are not read. Their configs are those of scores that do not state theirs; without any,
-    that is the release's only config with rows to evaluate.
+    evaluate (`choose_splits`) are not read. Their configs, which are returned, too, are those of scores that do not
+    state theirs; without any, that is the release's only config with rows to evaluate.
     """
+    available = {config: release.splits(config) for config in release.configs}
+    keys = [] if splits is None else choose_splits(available, splits, release.name)
+    named = tuple(dict.fromkeys(config for config, _ in keys))
     sources = list(scores) if isinstance(scores, list | tuple) else [scores]
     indexes: dict[tuple[str, ...], ReleaseIndex] = {}
     runs: list[Run] = []
@@ -126,19 +120,19 @@ def join_runs(scores: Any, release: Release, splits: Mapping[str, set[str]], *, 
         for number, source in enumerate(sources, start=1):
             variant, path = None, Path(IN_MEMORY if len(sources) == 1 else f"{IN_MEMORY}-{number}")
             if in_file := isinstance(source, str | Path):
-                named, equals, file = str(source).partition("=")
+                method, equals, file = str(source).partition("=")
                 has_variant = equals and not Path(source).exists()
-                variant, path = (named, Path(file)) if has_variant else (None, Path(source))
+                variant, path = (method, Path(file)) if has_variant else (None, Path(source))
             if path.stem in [run.name for run in runs]:
                 raise EvaluationError(
                     f"Several scores files have the name {path.stem}; rename them, since runs are named after their "
                     "files."
                 )
             table, stated = read_scores(path if in_file else source, release=release)
-            configs = stated.configs if stated else tuple(splits) or _only_config(release)
+            configs = stated.configs if stated else named or _only_config(available)
             if configs not in indexes:
                 indexes[configs] = release_index(release, configs)
-            index, table = _chosen(indexes[configs], table, splits)
+            index, table = _chosen(indexes[configs], table, keys) if keys else (indexes[configs], table)
             fitted_on = ids_fitted_on(release, stated.fit_half if stated else "")
             joined = join_scores(
                 index.table, table, label_names=index.label_names, where=str(path), fitted_on=fitted_on
@@ -155,7 +149,7 @@ def join_runs(scores: Any, release: Release, splits: Mapping[str, set[str]], *, 
             runs.append(Run(path, variant or "", about, index, rows, digest, read_times(path) if in_file else {}))
             progress.update(1)
     _check_variants([run.variant for run in runs])
-    return runs
+    return runs, named
 
 
 def judged_runs(runs: Sequence[Run]) -> pd.DataFrame:
@@ -207,18 +201,12 @@ def _versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in ("numpy", "pyarrow", "scipy")}
 
 
-def _chosen(index: ReleaseIndex, scores: pa.Table, splits: Mapping[str, set[str]]) -> tuple[ReleaseIndex, pa.Table]:
+def _chosen(index: ReleaseIndex, scores: pa.Table, keys: Sequence[Key]) -> tuple[ReleaseIndex, pa.Table]:
     """Drop rows of splits that are not to be evaluated, and their scores; splits for fitting and tuning stay."""
     rows = index.rows
-    for config, names in splits.items():
-        present = np.unique(rows.split[rows.config == config]).tolist()
-        require_known(f"split of {config}", sorted(names) if present else (), present)
-    limited = {config: names for config, names in splits.items() if names}
-    if not limited:
-        return index, scores
-    keep = np.ones(len(rows), dtype=np.bool_)
-    for config, names in limited.items():
-        keep &= (rows.config != config) | np.isin(rows.split, [*names, *FIT_AND_TUNE_SPLITS])
+    keep = ~np.isin(rows.config, [config for config, _ in keys]) | np.isin(rows.split, FIT_AND_TUNE_SPLITS)
+    for config, split in keys:
+        keep |= (rows.config == config) & (rows.split == split)
     table = index.table.filter(pa.array(keep))
     dropped = pc.and_(
         pc.is_in(scores["id"], value_set=index.table["id"].combine_chunks()),
@@ -245,12 +233,12 @@ def _check_variants(variants: Sequence[str]) -> None:
             )
 
 
-def _only_config(release: Release) -> tuple[str, ...]:
+def _only_config(available: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return the release's only config with rows to evaluate."""
-    configs = tuple(config for config in release.configs if set(release.splits(config)) - set(FIT_AND_TUNE_SPLITS))
+    configs = tuple(config for config, splits in available.items() if {*splits} - {*FIT_AND_TUNE_SPLITS})
     if len(configs) != 1:
         raise EvaluationError(
-            f"{release.name} does not have exactly one config to evaluate (found: {', '.join(configs) or 'none'}). "
-            "Name the configs of the scores with --splits."
+            f"The release does not have exactly one config to evaluate (found: {', '.join(configs) or 'none'}). Name "
+            "the configs of the scores with --splits."
         )
     return configs

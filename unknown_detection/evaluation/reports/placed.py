@@ -96,7 +96,7 @@ def summaries(lines: pd.DataFrame) -> Tables:
 
 
 def scenes(runs: Sequence[Run], figures: pd.DataFrame, plan: Plan, roc: str | None = None) -> list[Scene]:
-    """Return what the protocols' pictures are of; `scene.protocol.pictures(scene)` draws one after the other.
+    """Return what the pictures of each protocol and training method are of.
 
     ROC curves are of the detector `roc`; None for the best.
     """
@@ -117,7 +117,7 @@ def scenes(runs: Sequence[Run], figures: pd.DataFrame, plan: Plan, roc: str | No
                         rows[place] = {name: run.of_configs(scores, of) for name, scores in detectors.items()}
                         names[place] = run.name
                         break
-            scenes.append(Scene(protocol, lines, rows, names, [variant] * several, roc))
+            scenes.append(Scene(protocol, lines, rows, names, [variant] * several, roc).where(protocol.drawn))
     return scenes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from unknown_detection.evaluation.display.tables import aligned_columns, as_csv,
 from unknown_detection.evaluation.errors import EvaluationError, require_packages
 from unknown_detection.evaluation.files import write_text
 from unknown_detection.evaluation.protocols.results import FILE, over_runs, write_figures
-from unknown_detection.evaluation.releases import Release, load
+from unknown_detection.evaluation.releases import Key, Release, load
 from unknown_detection.evaluation.reports import judging
-from unknown_detection.evaluation.reports.inputs import Run, choose_protocols, join_runs, parse_splits
+from unknown_detection.evaluation.reports.inputs import Run, choose_protocols, join_runs
 from unknown_detection.evaluation.reports.page import PAGE, render_page
 from unknown_detection.evaluation.reports.placed import Tables, paper_tables, scenes, summaries
 from unknown_detection.terminal.progress import Log, bar
@@ -81,9 +81,9 @@ def report(
         require_packages("matplotlib", to="draw plots", instead="give --no-plots")
     target = Path(out)
     _check_output_folder(target)
-    opened, chosen = load(release), parse_splits(splits)
-    runs = join_runs(scores, opened, chosen, quiet=quiet)
-    plan = choose_protocols(protocols, runs, tuple(chosen))
+    opened = load(release)
+    runs, configs = join_runs(scores, opened, splits, quiet=quiet)
+    plan = choose_protocols(protocols, runs, configs)
     log(_described(opened, runs, plan))
     left_out = judging.rows_left_out(runs, plan)
     warnings = judging.warnings(opened, runs, plan)
@@ -107,7 +107,7 @@ def report(
         drawn = []
         with bar(len(drawn_of), "drawing", quiet=quiet, unit=" protocols") as progress:
             for scene in drawn_of:
-                for picture in scene.protocol.pictures(scene):
+                for picture in (picture for kind in scene.protocol.pictures for picture in kind(scene)):
                     drawn.append((scene.protocol.name, picture.title, inline_svg(picture.figure, picture.name)))
                     if plots:
                         save(picture.figure, temporary / "plots", picture.name, PLOT_SUFFIXES)
@@ -129,9 +129,9 @@ def report(
     return figures
 
 
-def short_results(scores: Path, release: Release, splits: Mapping[str, set[str]]) -> list[str]:
+def short_results(scores: Path, release: Release, splits: Iterable[Key]) -> list[str]:
     """Return the main figures of a scores file for a terminal, on all rows, by the protocol of each config."""
-    runs = join_runs(scores, release, splits)
+    runs, _ = join_runs(scores, release, splits)
     figures = judging.compute_figures(runs, choose_protocols((), runs, ()), release)
     return terminal_lines(summaries(over_runs(figures)))
 
