@@ -23,7 +23,7 @@ def test_the_extra_is_what_the_project_lists():
 HELP = """
 import contextlib, io, json, sys
 sys.modules.update(dict.fromkeys({extra!r}))
-from unknown_detection.evaluation.__main__ import COMMANDS
+from unknown_detection.evaluation.__main__ import COMMANDS, main
 found = []
 for arguments in ([], *([name] for name in COMMANDS)):
     with contextlib.redirect_stdout(io.StringIO()) as said:
