@@ -22,7 +22,7 @@ def quick_demo(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "out"
     lines, models = [], []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unknown_detection.evaluation.reports.report.pictures", lambda *words: [])
+        patch.setattr("unknown_detection.evaluation.reports.report.scenes", lambda *words: [])
         report = Demo(out, quick=True).run(lines.append, models.append)
     assert report == out / "report"
     assert models == [1, 1]
