@@ -56,7 +56,7 @@ def test_unknown_detection_counts_every_unknown_row_as_an_error():
     figure = only(measured, setting="unknown_detection")
     expected = mean_risk([*TEST, *NEAR, *SVHN, *DTD], [*WRONG, *[True] * 120])
     assert figure.value == pytest.approx(expected, abs=1e-12)
-    assert figure.reported == pytest.approx(1000 * expected)
+    assert figure.factor == 1000
     assert (figure.metric, figure.n_known, figure.n_unknown) == ("aurc", 48, 132)
     assert figure.unknown == "test, wrong + near_ood + far_ood_dtd + far_ood_svhn"
 
@@ -84,7 +84,7 @@ def test_ood_detection_is_of_each_split_with_a_mean_over_the_far():
         for split, value in expected.items():
             figure = only(measured, setting="ood_detection", metric=metric, unknown=split)
             assert figure.value == pytest.approx(value, abs=1e-12)
-            assert figure.reported == pytest.approx(100 * value)
+            assert figure.factor == 100
         mean = only(measured, setting="ood_detection", metric=metric, statistic="mean")
         assert mean.unknown == "far_ood_dtd + far_ood_svhn"
         assert mean.value == pytest.approx((expected["far_ood_dtd"] + expected["far_ood_svhn"]) / 2)

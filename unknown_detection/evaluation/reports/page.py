@@ -126,7 +126,7 @@ def _leaderboard(figures: pd.DataFrame, runs: Sequence[Run]) -> list[PageTable]:
             row += [Cell(f"{value:.2f}", order=value) for value in (ours, theirs)]
             row.append(Cell(f"{ours - theirs:+.2f}", order=ours - theirs))
     note = "In percent; the published figures are those of OpenOOD's leaderboard of July 2025, for the same weights."
-    detectors = {name for run in runs for name in published.of_other_version(run.weights)}
+    detectors = {name for run in runs for name in published.of_other_version(run.weights).index}
     note += "".join(f" {name}'s row is not comparable: {published.OTHER_VERSION[name]}." for name in sorted(detectors))
     return [PageTable("leaderboard", "Beside OpenOOD's leaderboard", columns, rows, note, False, _FIRST)]
 
