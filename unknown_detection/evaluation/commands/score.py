@@ -38,7 +38,7 @@ class _Score(HelpCommand):
         "--out build/scores.parquet",
     ),
 )
-@click.option("--features", type=options.FOLDER, required=True, help="Folder written by `extract`.")
+@options.features
 @click.option(
     "--splits",
     metavar="CONFIG[/SPLIT],...",
@@ -70,13 +70,6 @@ class _Score(HelpCommand):
     metavar="DETECTOR.NAME=VALUE[,VALUE...]",
     multiple=True,
     help="Set a hyperparameter, or the values to search among, the default first; may be repeated. See below.",
-)
-@click.option(
-    "--member",
-    "members",
-    type=options.FOLDER,
-    multiple=True,
-    help="Features of another model of the same release, for ensembles; may be repeated.",
 )
 @click.option(
     "--times",

@@ -31,14 +31,7 @@ from unknown_detection.evaluation.scoring.rows import IN_DISTRIBUTION
     epilog="Example: python -m unknown_detection evaluate softmax --features build/features --release "
     "build/unknown-detection --splits cifar/near_ood,cifar/far_ood_svhn --out build/softmax"
 )
-@click.option("--features", type=options.FOLDER, required=True, help="Folder written by `extract`.")
-@click.option(
-    "--member",
-    "members",
-    type=options.FOLDER,
-    multiple=True,
-    help="Features of another model of the same release, for an ensemble; may be repeated.",
-)
+@options.features
 @options.release(required=True)
 @click.option(
     "--splits", metavar="CONFIG[/SPLIT],...", help="Configs or single splits. Default: all splits of unknown rows."

@@ -73,17 +73,9 @@ def plot_curves(
     curves: Sequence[Curve], *, title: str, axes: tuple[str, str], top: float = 100.0, diagonal: str | None = None,
     level: float | None = None, legend: str | None = None, columns: int = 1,
 ) -> Any:  # fmt: skip
-    """Plot curves in percent.
+    """Plot curves in percent, with a diagonal of some label, perhaps an empty one, and a horizontal line at `level`.
 
-    Args:
-        curves: what is drawn; those without a label are counted in the legend.
-        title: above it.
-        axes: labels of the axes.
-        top: end of the vertical axis.
-        diagonal: label of the diagonal, perhaps empty; None for none.
-        level: a horizontal line; None for none.
-        legend: title of the legend.
-        columns: columns of the legend.
+    The legend has its title and a number of columns, and counts the curves without a label.
     """
     others = sum(not curve.label for curve in curves)
     entries = len(curves) - others + bool(others) + bool(diagonal)
@@ -178,16 +170,10 @@ def plot_heatmap(
     values: pd.DataFrame, *, title: str, bar: str, limits: tuple[float, float] = (50, 100), colors: str = "viridis",
     text: str = "{:.1f}",
 ) -> Any:  # fmt: skip
-    """Plot a matrix of rates, NaN for missing ones.
+    """Plot a matrix of rates with the names of rows and columns, NaN for missing ones.
 
-    Args:
-        values: with the names of rows and columns.
-        title: above it.
-        bar: label of the colour bar.
-        limits: the ends of the colour bar in percent; all values below the lower one, such as AUROCs below chance,
-            share its colour.
-        colors: name of the colour map.
-        text: format of the percentages in the cells; empty for cells without them.
+    `limits` are the ends of the colour bar in percent; all values below the lower one, such as AUROCs below chance,
+    share its colour. `text` formats the percentages in the cells; empty for cells without them.
     """
     import matplotlib
 

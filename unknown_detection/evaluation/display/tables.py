@@ -89,11 +89,6 @@ class ResultTable:
         bold: npt.NDArray[np.bool_] = is_best & (several > 1) & is_few
         return bold
 
-    def best_first(self, column: int = 0) -> ResultTable:
-        """Return the table with its rows in the order of a column, the best first and undefined ones last."""
-        sign = -1 if self.columns[column].better == "higher" else 1
-        return self.in_order(np.argsort(sign * self.values[:, column], kind="stable").tolist())
-
     def in_order(self, order: Sequence[int]) -> ResultTable:
         """Return the table with some of its rows, by number, in the given order."""
         rows = [self.rows[number] for number in order]

@@ -173,7 +173,9 @@ def by_detector(
     *,
     shown: bool = True,
 ) -> ResultTable:
-    """Tabulate figures with one row per detector and training method, the best by the protocol's headline first.
+    """Tabulate figures with one row per detector and training method, the best first.
+
+    They are ranked by the protocol's headline or, without one, by the first column of which some values are better.
 
     Args:
         name: parts of the name of its files.
@@ -201,11 +203,11 @@ def by_detector(
     )
     protocol = PROTOCOLS.get(lines["protocol"].iloc[0])
     headline = protocol.headline(lines) if protocol else lines.iloc[:0]
-    if not len(headline):
-        ranked = next((number for number, head in enumerate(headings) if head.better), None)
-        return table if ranked is None else table.best_first(ranked)
-    means = headline.groupby([*index.names], sort=False)["mean"].mean().reindex(index)
-    return table.in_order(best_first(means, figure_metric(headline["metric"].iloc[0]).better))
+    if len(headline):
+        means = headline.groupby([*index.names], sort=False)["mean"].mean().reindex(index)
+        return table.in_order(best_first(means, figure_metric(headline["metric"].iloc[0]).better))
+    ranked = next(number for number, head in enumerate(headings) if head.better)
+    return table.in_order(best_first(values[:, ranked], headings[ranked].better))
 
 
 def _heading(line: Line, titled: Titled) -> Heading | None:

@@ -22,7 +22,6 @@ FILE = "figures.parquet"
 ALL_VARIANTS = "*"
 """The variant of figures over several training methods."""
 
-
 COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "release": (pa.string(), "name of the release: its folder's name, or ORG/NAME at a commit"),
     "release_digest": (pa.string(), "SHA-256 over the digests of all its splits"),
@@ -38,10 +37,7 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "config": (pa.string(), "config of the release; several are joined by ` + `"),
     "setting": (pa.string(), "task of the detector, such as `ood_detection`, `dsd` or `od_test`"),
     "known": (pa.string(), "the known rows: a split, and which of its rows if not all"),
-    "unknown": (
-        pa.string(),
-        "the unknown rows; several splits, or sets that a statistic is over, are joined by ` + `",
-    ),
+    "unknown": (pa.string(), "the unknown rows; several splits, or sets of a statistic, are joined by ` + `"),
     "metric": (pa.string(), "name of the metric"),
     "positive": (pa.string(), "positive class of the metric, `known` or `unknown`, or empty"),
     "rows": (
@@ -51,18 +47,14 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     ),
     "statistic": (pa.string(), "`mean` and so on for a statistic of other figures, else empty"),
     "fitted_on": (pa.string(), "OoD split that a threshold was fitted on, or empty"),
-    "value": (
-        pa.float64(),
-        "the figure, a rate or an area from 0 to 1; NaN if predictions leave one class without rows",
-    ),
+    "value": (pa.float64(), "the figure, from 0 to 1; NaN if predictions leave one class without rows"),
     "factor": (pa.float64(), "factor by which the protocol's paper multiplies it"),
     "n_known": (pa.int64(), "number of known rows; for a statistic, summed over its figures"),
     "n_unknown": (pa.int64(), "number of unknown rows, likewise"),
     "left_out": (pa.int64(), "number of rows left out as duplicates or for their overlap; 0 `as_published`"),
     "prepared": (
         pa.string(),
-        "how the run's model got images that are prepared for a model's input, by `config/split`, as JSON: as stored, "
-        "or resized for a model with another input",
+        "how images that are prepared for a model's input were read, by `config/split`, as JSON",
     ),
     "versions": (pa.string(), "versions of the packages that `scored` the rows and `judged` the scores, as JSON"),
 }

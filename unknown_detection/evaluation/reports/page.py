@@ -61,15 +61,8 @@ def render_page(
 ) -> str:
     """Render the page as HTML, in one file that fetches nothing.
 
-    Args:
-        figures: all figures, the result of `results.tidy`.
-        short: the short tables of results.
-        tables: the papers' tables.
-        drawn: the protocol of each picture, its title, and its SVG element; the first of the first short table's
-            protocol stands beside it.
-        runs: what the figures are of.
-        warnings: sentences that come after the first table.
-        notes: sentences at the end.
+    `drawn` has the protocol of each picture, its title, and its SVG element; the first of the protocol of the first
+    short table stands beside it. Warnings come after that table, notes at the end.
     """
     first = next((picture for picture in drawn if picture[0] in [*short][:1]), None)
     others = [picture for picture in drawn if picture is not first]

@@ -90,8 +90,7 @@ def summaries(lines: pd.DataFrame) -> Tables:
         protocol = protocol_of(name)
         if parts := protocol.shown(group):
             title = f"{protocol.title} on {config}" if config.count(" + ") < 2 else protocol.title
-            table = by_detector((name, config), title, "", pd.concat(parts), _group)
-            short[name].append(table.best_first())
+            short[name].append(by_detector((name, config), title, "", pd.concat(parts), _group))
     return short
 
 
