@@ -404,11 +404,13 @@ def test_a_report_is_replaced_but_nothing_else_and_not_by_half_of_one(tmp_path, 
     out = tmp_path / "out"
     assert report(out, digits, "--scores", path, "--csv") == 0
     (out / "left-over.md").write_text("mine")
-    assert "1, such as left-over.md. Choose another folder" in refused(capsys, out, digits, "--scores", path)
+    assert "not part of a report (left-over.md). Choose another folder" in refused(
+        capsys, out, digits, "--scores", path
+    )
     (out / "left-over.md").unlink()
     assert report(out, digits, "--protocol", "od-test", "--scores", path) == 0
     assert sorted(files_of(out)) == ["figures.parquet", "report.html"]
-    assert "is a file, not a folder for the report; choose another" in refused(capsys, path, digits, "--scores", path)
+    assert "is a file, not a folder for the report. Choose another" in refused(capsys, path, digits, "--scores", path)
     before = files_of(out)
     monkeypatch.setattr(report_module, "render_page", lambda *words, **named: 1 / 0)
     with pytest.raises(ZeroDivisionError):

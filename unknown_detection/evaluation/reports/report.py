@@ -13,8 +13,8 @@ import pandas as pd
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.evaluation.display.canvas import inline_svg, save
 from unknown_detection.evaluation.display.tables import aligned_columns, as_csv, as_latex
-from unknown_detection.evaluation.errors import EvaluationError, require_packages
-from unknown_detection.evaluation.files import write_text
+from unknown_detection.evaluation.errors import require_packages
+from unknown_detection.evaluation.files import require_folder_of, write_text
 from unknown_detection.evaluation.protocols.results import FILE, over_runs, write_figures
 from unknown_detection.evaluation.releases import Key, Release, load
 from unknown_detection.evaluation.reports import judging
@@ -80,7 +80,7 @@ def report(
     if plots is not False:
         require_packages("matplotlib", to="draw plots", instead="give --no-plots")
     target = Path(out)
-    _check_output_folder(target)
+    require_folder_of(target, "report", _PARTS if (target / FILE).is_file() else ())
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits, quiet=quiet)
     plan = choose_protocols(protocols, runs, configs)
@@ -146,18 +146,6 @@ def terminal_lines(short: Tables) -> list[str]:
         lines += [f"and {hidden} more"] * (hidden > 0)
         lines += [table.note]
     return [*lines, ""] if lines else []
-
-
-def _check_output_folder(out: Path) -> None:
-    """Check that a folder does not exist, or has nothing but what a report has."""
-    if out.exists() and not out.is_dir():
-        raise EvaluationError(f"{out} is a file, not a folder for the report; choose another name.")
-    foreign = sorted(path.name for path in out.iterdir() if path.name not in _PARTS) if out.exists() else []
-    if foreign:
-        raise EvaluationError(
-            f"{out} has files that are not part of a report: {len(foreign):,}, such as {foreign[0]}. Choose another "
-            "folder."
-        )
 
 
 def _described(release: Release, runs: Sequence[Run], plan: judging.Plan) -> str:
