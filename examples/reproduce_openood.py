@@ -59,8 +59,7 @@ def compare(figures: pd.DataFrame) -> pd.DataFrame:
     table = means[["near_ood", "far_ood"]].rename(columns={"near_ood": "near", "far_ood": "far"})
     rows = published(WEIGHTS)
     for name in ("near", "far"):
-        published_values = {detector: getattr(row, f"{name}_auroc") for detector, row in rows.items()}
-        table[f"published {name}"] = table.index.map(published_values)
+        table[f"published {name}"] = table.index.map(rows[f"{name}_auroc"])
         table[f"{name} difference"] = table[name] - table[f"published {name}"]
     return table.sort_values("near", ascending=False).round(2)
 
@@ -92,7 +91,7 @@ def main(
     table = compare(figures)
     table.to_csv(out / "comparison.csv")
     click.echo(table.to_string())
-    for name in of_other_version(WEIGHTS):
+    for name in of_other_version(WEIGHTS).index:
         click.echo(f"{name}'s row of the leaderboard is of another version of the near splits, and not compared.")
     if demo:
         click.echo("Made-up images and random weights: these figures mean nothing.")

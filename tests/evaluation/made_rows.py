@@ -50,6 +50,13 @@ def only(figures, **fields):
     return figure
 
 
+def of_run(detector="msp", variant="adam", seed=0, **changes):
+    """What the table of figures says of a run, a file of its own for each variant and seed, and a detector."""
+    named = {"release": "digits", "release_digest": "ab", "duplicates_sha256": "", "model": "small"}
+    named |= {"model_digest": f"{variant} {seed}", "variant": variant, "run": f"{variant}-{seed}", "seed": seed}
+    return {**named, "detector": detector, "hyperparameters": "{}", "prepared": "{}", "versions": "{}"} | changes
+
+
 def figure(value, metric="auroc", **fields):
     """A figure in percent of four known and six unknown rows."""
     names = {"protocol": "unknown-detection", "config": "c", "setting": "ood_detection", "known": "test"}

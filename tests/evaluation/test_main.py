@@ -7,7 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from unknown_detection.evaluation.__main__ import COMMANDS, main
+from unknown_detection.evaluation.__main__ import COMMANDS
 from unknown_detection.evaluation.errors import EXTRA
 
 ROOT = Path(__file__).parents[2]
@@ -63,10 +63,3 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
     process = subprocess.run([sys.executable, "-c", WITHOUT, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert process.returncode == 2, process.stderr
     assert "error: networkx is not installed, but needed to run this command. Install it with pip" in process.stderr
-
-
-def test_a_report_that_is_not_there_is_not_called_one_without_figures(tmp_path, capsys):
-    assert main(["compare", str(tmp_path / "none"), str(tmp_path)]) == 2
-    assert capsys.readouterr().err == (
-        f"error: There is no report at {tmp_path / 'none'}: no such file or folder. Check the path.\n"
-    )

@@ -13,6 +13,7 @@ import struct
 import sys
 import types
 import zlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Meta
 
+from builders.errors import NAMED, more
 from unknown_detection.durable import replacing
 from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, unknown_name
 from unknown_detection.words import UNPRINTABLE
@@ -58,6 +60,15 @@ def write_text(path: Path, text: str) -> None:
     """Write a file of text in UTF-8 with Unix newlines, atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def require_folder_of(out: Path, kind: str, names: Collection[str]) -> None:
+    """Check that a folder to write does not exist, or has nothing but what one of its kind has."""
+    if out.exists() and not out.is_dir():
+        raise EvaluationError(f"{out} is a file, not a folder for the {kind}. Choose another name.")
+    if foreign := sorted(path.name for path in out.glob("*") if path.name not in names):
+        listed = f"{', '.join(foreign[:NAMED])}{more(foreign)}"
+        raise EvaluationError(f"{out} has files that are not part of a {kind} ({listed}). Choose another folder.")
 
 
 def safe_file_name(*parts: str) -> str:

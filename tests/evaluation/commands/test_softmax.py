@@ -64,16 +64,8 @@ def test_softmax_outputs_are_averaged_over_the_images_of_each_class(digits, tmp_
 
 def test_an_ensemble_s_outputs_are_the_mean_of_its_members(digits, tmp_path):
     members = [write_features(digits, tmp_path / name, seed)["test"] for seed, name in ((1, "one"), (2, "two"))]
-    flags = [
-        "softmax",
-        "--features",
-        str(tmp_path / "one"),
-        "--member",
-        str(tmp_path / "two"),
-        "--release",
-        str(digits),
-    ]
-    assert main([*flags, "--splits", f"{CONFIG}/test", "--out", str(tmp_path / "out")]) == 0
+    flags = ["--features", str(tmp_path / "one"), "--member", str(tmp_path / "two"), "--splits", f"{CONFIG}/test"]
+    assert main(["softmax", "--release", str(digits), *flags, "--out", str(tmp_path / "out")]) == 0
     _, means = read_means(tmp_path / "out" / "softmax-digits-test.csv")
     (names, first), (_, second) = members
     for name, (_, values) in means.items():
@@ -83,15 +75,7 @@ def test_an_ensemble_s_outputs_are_the_mean_of_its_members(digits, tmp_path):
 
 def test_features_of_another_release_are_refused(digits, tmp_path, capsys):
     write_features(digits, tmp_path / "other", seed=1, digest="f" * 64)
-    flags = [
-        "softmax",
-        "--features",
-        str(tmp_path / "other"),
-        "--release",
-        str(digits),
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    assert main(flags) == 2
+    flags = ["--features", str(tmp_path / "other"), "--release", str(digits), "--out", str(tmp_path / "out")]
+    assert main(["softmax", *flags]) == 2
     assert "are of the release with digest ffffffffffff" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from builders.release.duplicates import read_pairs
-from builders.release.schema import ROLES, is_demo_schema
+from builders.release.schema import is_demo_schema
 from tests.builders.conftest import files_of
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from unknown_detection.evaluation.releases import load
@@ -20,13 +19,6 @@ from unknown_detection.evaluation.scoring.joining import release_index
 
 def rows_of(digits, config, split):
     return pq.read_table(digits / "index" / config / f"{split}.parquet").to_pylist()
-
-
-def test_its_files_are_those_of_every_release_and_say_that_they_are_a_demo_s(digits):
-    assert len(read_pairs(digits / "duplicates" / "pairs.parquet")) > 5, "the builders read its table of duplicates"
-    files = [path for part in ("data", "index") for path in (digits / part).rglob("*.parquet")]
-    assert len(files) == 24
-    assert all(is_demo_schema(pq.read_schema(path)) for path in files)
 
 
 def test_it_opens_as_any_release_and_its_digits_are_frozen(digits):
@@ -112,27 +104,6 @@ def test_duplicates_are_pairs_with_the_nearest_training_image_within_a_level_and
     assert flagged == len(nearest_of) >= 5
 
 
-def test_pairs_say_of_both_rows_what_their_splits_say_and_stand_in_order(digits):
-    pairs = datasets.load_dataset(str(digits), "duplicates", split="pairs").to_list()
-    described = {
-        (f"{path.parent.name}/{path.stem}", row["id"]): {"role": ROLES[row["role"]], "class_id": row["class_id"]}
-        for path in (digits / "index").rglob("*.parquet")
-        for row in pq.read_table(path).to_pylist()
-    }
-    for pair in pairs:
-        first, second = (pair["split"], pair["id"]), (pair["other_split"], pair["other_id"])
-        assert first < second
-        assert f"{TRAIN}/train" in (pair["split"], pair["other_split"])
-        for key, prefix in ((first, ""), (second, "other_")):
-            assert described[key] == {name: pair[prefix + name] for name in ("role", "class_id")}
-        assert 0 < pair["distance"] <= 12
-    order = [tuple(pair[name] for name in ("split", "id", "other_split", "other_id")) for pair in pairs]
-    assert order == sorted(set(order))
-    # The same image has the same pair in every config that has it.
-    other_rows = {(pair["id"], pair["other_id"]) for pair in pairs if f"{SHIFTS}/test" == pair["split"]}
-    assert other_rows == {(pair["other_id"], pair["id"]) for pair in pairs if f"{CONFIG}/test" == pair["other_split"]}
-
-
 def test_the_same_files_come_again(digits, tmp_path):
     make_release(tmp_path)
     assert files_of(tmp_path) == files_of(digits)
@@ -150,3 +121,5 @@ def test_the_manifest_lists_every_file_with_its_digest(digits):
                 assert hashlib.sha256((digits / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]
                 listed.add(entry["path"])
     assert listed == files_of(digits).keys()
+    tables = [path for part in ("data", "index") for path in (digits / part).rglob("*.parquet")]
+    assert all(is_demo_schema(pq.read_schema(path)) for path in tables)

@@ -71,11 +71,6 @@ def test_latex_groups_columns_escapes_names_and_has_those_of_papers():
     assert r"\toprule" in lines
 
 
-def test_rows_are_put_in_order_best_first_and_undefined_last():
-    assert [row.name for row in table().best_first(0).rows] == ["A_b & |c|", "mahalanobis", "energy"]
-    assert [row.name for row in table().best_first(1).rows] == ["energy", "mahalanobis", "A_b & |c|"]
-
-
 @pytest.mark.parametrize(
     ("example", "best"),
     [

@@ -56,14 +56,12 @@ def test_unknown_detection_counts_every_unknown_row_as_an_error():
     figure = only(measured, setting="unknown_detection")
     expected = mean_risk([*TEST, *NEAR, *SVHN, *DTD], [*WRONG, *[True] * 120])
     assert figure.value == pytest.approx(expected, abs=1e-12)
-    assert figure.reported == pytest.approx(1000 * expected)
+    assert figure.factor == 1000
     assert (figure.metric, figure.n_known, figure.n_unknown) == ("aurc", 48, 132)
     assert figure.unknown == "test, wrong + near_ood + far_ood_dtd + far_ood_svhn"
-
-
-def test_unknown_rows_that_carry_a_label_are_errors_too():
+    # Also where unknown rows carry a label.
     labelled = [(*group, {"label": [0] * len(group[3])}) if group[1] == "near_ood" else group for group in CIFAR]
-    assert figures("unknown-detection", make_rows(*labelled)) == figures("unknown-detection", make_rows(*CIFAR))
+    assert figures("unknown-detection", make_rows(*labelled)) == measured
 
 
 def test_misclassification_is_of_in_distribution_test_rows_alone():
@@ -84,7 +82,7 @@ def test_ood_detection_is_of_each_split_with_a_mean_over_the_far():
         for split, value in expected.items():
             figure = only(measured, setting="ood_detection", metric=metric, unknown=split)
             assert figure.value == pytest.approx(value, abs=1e-12)
-            assert figure.reported == pytest.approx(100 * value)
+            assert figure.factor == 100
         mean = only(measured, setting="ood_detection", metric=metric, statistic="mean")
         assert mean.unknown == "far_ood_dtd + far_ood_svhn"
         assert mean.value == pytest.approx((expected["far_ood_dtd"] + expected["far_ood_svhn"]) / 2)
@@ -261,14 +259,6 @@ def test_facets_asks_for_mistakes_among_labelled_rows():
     assert only(figures("facets", unlabelled), metric="auroc", setting="ood_detection").n_known == 60
 
 
-@pytest.mark.parametrize("name", ONE_RUN)
-def test_settings_that_need_predictions_are_left_out_without_them(name):
-    with_predictions = figures(name, rows_for(name))
-    without = figures(name, rows_for(name, predictions=False))
-    assert without == [f for f in with_predictions if f.setting not in PROTOCOLS[name].with_predictions]
-    assert {f.setting for f in with_predictions} == PROTOCOLS[name].settings.keys()
-
-
 def rows_for(name, **options):
     from tests.evaluation.protocols.test_broad import GROUPS
 
@@ -277,33 +267,28 @@ def rows_for(name, **options):
 
 
 @pytest.mark.parametrize("name", ONE_RUN)
-def test_figures_have_names_of_their_own(name):
-    measured = figures(name, rows_for(name, duplicates=[]))
-    assert len({f.name for f in measured}) == len(measured)
-    for figure in measured:
-        assert figure.protocol == name
-        assert figure.factor == METRICS[figure.metric].factor
-        assert figure.positive == METRICS[figure.metric].positive
-
-
-@pytest.mark.parametrize("name", ONE_RUN)
-def test_the_order_of_rows_does_not_matter(name):
-    assert figures(name, rows_for(name, seed=1)) == figures(name, rows_for(name, seed=2))
-
-
-@pytest.mark.parametrize("name", ONE_RUN)
-def test_duplicates_are_judged_with_and_without(name):
+def test_what_holds_for_every_protocol(name):
+    """Names of their own, no dependence on the order of rows, and settings that need predictions only with them."""
     everything = rows_for(name)
+    published, other_order = figures(name, everything), figures(name, rows_for(name, seed=1))
+    assert other_order == published
+    assert {figure.setting for figure in published} == PROTOCOLS[name].settings.keys()
+    without = figures(name, rows_for(name, predictions=False))
+    assert without == [f for f in published if f.setting not in PROTOCOLS[name].with_predictions]
+    for figure in published:
+        metric = METRICS[figure.metric]
+        assert (figure.protocol, figure.factor, figure.positive) == (name, metric.factor, metric.positive)
+    # Duplicates are judged with and without, and without them go the rows of the same source images.
     flagged = sorted(everything.id)[::9]
     measured = figures(name, rows_for(name, duplicates=flagged))
-    assert [f for f in measured if f.rows == "as_published"] == figures(name, everything)
+    assert len({f.name for f in measured}) == len(measured)
+    assert [f for f in measured if f.rows == "as_published"] == published
     removed = [f for f in measured if f.rows == "without_duplicates"]
     sources = everything.source_id[np.isin(everything.id, flagged)]
     clean = everything.where(~np.isin(everything.source_id, sources))
     assert len(everything) - len(clean) >= len(flagged)
-    expected = figures(name, clean)
-    assert [f.value for f in removed] == [f.value for f in expected]
-    assert len(removed) == len(expected) == len(measured) / 2
+    assert [f.value for f in removed] == [f.value for f in figures(name, clean)]
+    assert len(removed) == len(published)
 
 
 @pytest.mark.parametrize(
@@ -375,19 +360,11 @@ def test_one_side_alone_is_refused(name, roles, sentence):
         figures(name, rows.where(np.isin(rows.role, roles)))
 
 
-def test_facets_without_labels_is_refused():
-    unlabelled = [(*FACETS[0][:4], {"label": [-1] * 50}), *FACETS[1:]]
-    with pytest.raises(EvaluationError, match="in-distribution rows in test of facets-t1 have no labels; leave"):
-        figures("facets", make_rows(*unlabelled))
-
-
-def test_an_unknown_protocol_is_answered_with_the_nearest():
-    with pytest.raises(EvaluationError, match="'unknown-detect' is not a protocol; the closest names are"):
-        figures("unknown-detect", make_rows(*CIFAR))
-
-
-def test_the_protocol_of_several_runs_is_told_apart():
-    assert "optimizer-robustness compares several runs" in refusal(figures, "optimizer-robustness", make_rows(*CIFAR))
+def test_facets_without_labels_and_an_unknown_protocol_are_refused():
+    unlabelled = make_rows((*FACETS[0][:4], {"label": [-1] * 50}), *FACETS[1:])
+    assert "rows in test of facets-t1 have no labels; leave" in refusal(figures, "facets", unlabelled)
+    nearest = refusal(figures, "unknown-detect", make_rows(*CIFAR))
+    assert "'unknown-detect' is not a protocol; the closest names are" in nearest
 
 
 @pytest.mark.parametrize(
@@ -404,19 +381,8 @@ def test_what_is_no_protocol_of_one_s_own_is_refused(protocol, says):
     assert PROTOCOLS["facets"].title == "FACETS"
 
 
-@pytest.mark.parametrize(
-    ("config", "protocol"),
-    [
-        ("cifar", "unknown-detection"),
-        ("imagenet", "unknown-detection"),
-        ("digits", "unknown-detection"),
-        ("facets-wordnet-t45", "facets"),
-        ("broad-reference", "broad"),
-        ("openood-imagenet1k", "openood"),
-        ("mos", "openood"),
-        ("imagenet-ood", "openood"),
-    ],
-)
-def test_configs_have_a_protocol(config, protocol):
-    assert default_protocol(config) == protocol
-    assert protocol in PROTOCOLS
+def test_configs_have_a_protocol():
+    expected = {"cifar": "unknown-detection", "imagenet": "unknown-detection", "digits": "unknown-detection"}
+    expected |= {"facets-wordnet-t45": "facets", "broad-reference": "broad"}
+    expected |= dict.fromkeys(("openood-imagenet1k", "mos", "imagenet-ood"), "openood")
+    assert {config: default_protocol(config) for config in expected} == expected

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evaluation.made_rows import figure, only
+from tests.evaluation.made_rows import figure, of_run
 from tests.evaluation.metrics.test_mixture import MIXTURES
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.robustness import detector_robustness, optimizer_robustness
+from unknown_detection.evaluation.protocols.results import tidy
+from unknown_detection.evaluation.protocols.robustness import robust_figures
 
 FPR = figure(0.1, "fpr_at_95_tpr_known_positive", config="mnist", unknown="far_ood_fashion", positive="known")
 AUROC = replace(FPR, metric="auroc", positive="")
@@ -19,21 +20,41 @@ def two_models(of, mean, variance):
     return [replace(of, value=(mean + sign * variance**0.5) / 100) for sign in (-1, 1)]
 
 
+def mixed(runs, **changes):
+    """The lines of `robust_figures`, of figures by optimizer and model."""
+    judged = [
+        (of_run(variant=name, seed=seed, **changes), figures)
+        for name, models in runs.items()
+        for seed, figures in enumerate(models)
+    ]
+    return robust_figures(tidy(judged)).to_dict("records")
+
+
+def only(lines, **named):
+    (line,) = [line for line in lines if named.items() <= line.items()]
+    return line
+
+
+@pytest.fixture(scope="module")
 def table_3():
-    """Runs of two models whose moments are those of table 3, for FPR and AUROC."""
+    """Lines of two models for each optimizer, whose moments are those of table 3, for FPR and AUROC."""
     runs = {}
     for name, row in zip(OPTIMIZERS, MIXTURES["table 3"], strict=False):
         pairs = zip(two_models(FPR, *row[0]), two_models(AUROC, *row[2]), strict=True)
-        runs[name] = [list(pair) for pair in pairs]
-    return runs
+        # Statistics, figures with thresholds of their own and calibration are passed over.
+        others = [replace(FPR, statistic="mean"), replace(FPR, fitted_on="x"), replace(AUROC, protocol="calibration")]
+        runs[name] = [[*pair, *others] for pair in pairs]
+    return mixed(runs)
 
 
-def test_the_table_of_the_paper():
-    measured = detector_robustness(table_3())
-    assert {f.protocol for f in measured} == {"optimizer-robustness"}
+def test_the_table_of_the_paper(table_3):
+    assert {(line["protocol"], line["variant"], line["config"]) for line in table_3} == {
+        ("optimizer-robustness", "*", "mnist")
+    }
 
     def reported(metric, statistic):
-        return only(measured, metric=metric, statistic=statistic).reported
+        line = only(table_3, metric=metric, statistic=statistic)
+        return line["value"] * line["factor"]
 
     # Table 3 prints 8.634 and 5.506, 97.756 and 0.219; by the paper's equations the means are a little higher (see
     # test_mixture). Table 5 prints 20.258 and 0.005.
@@ -45,15 +66,14 @@ def test_the_table_of_the_paper():
     assert reported("auroc", "robustness") == pytest.approx(0.005, abs=0.0005)
 
 
-def test_values_keep_the_unit_of_the_figure():
-    measured = detector_robustness(table_3())
+def test_values_keep_the_unit_of_the_figure(table_3):
     names = ("mixture_mean", "mixture_variance", "robustness")
-    mean, variance, score = (only(measured, metric=FPR.metric, statistic=name) for name in names)
-    assert mean.value == pytest.approx(mean.reported / 100)
-    assert variance.value == pytest.approx(variance.reported / 100**2)
-    assert score.value == pytest.approx(mean.value * variance.value**0.5)
-    mean, variance, score = (only(measured, metric="auroc", statistic=name) for name in names)
-    assert score.value == score.reported == pytest.approx(variance.value**0.5 / mean.value)
+    mean, variance, score = (only(table_3, metric=FPR.metric, statistic=name) for name in names)
+    assert (mean["factor"], variance["factor"]) == (100, 100**2)
+    assert score["value"] == pytest.approx(mean["value"] * variance["value"] ** 0.5)
+    mean, variance, score = (only(table_3, metric="auroc", statistic=name) for name in names)
+    assert score["factor"] == 1
+    assert score["value"] == pytest.approx(variance["value"] ** 0.5 / mean["value"])
 
 
 def test_an_optimizer_is_judged_over_the_sets_of_unknowns():
@@ -63,37 +83,35 @@ def test_an_optimizer_is_judged_over_the_sets_of_unknowns():
     for name, row in zip(sets, MIXTURES["table 7"], strict=False):
         for model, added in zip(models, two_models(replace(FPR, unknown=name), *row[0]), strict=True):
             model.append(added)
-    measured = optimizer_robustness({"adam": models})["adam"]
-    mean = only(measured, statistic="mixture_mean")
-    assert mean.unknown == "fashion + omniglot + gaussian + uniform"
-    assert mean.reported == pytest.approx(4.162, abs=0.002)
-    assert only(measured, statistic="mixture_variance").reported == pytest.approx(11.733, abs=0.003)
+    lines = mixed({"adam": models, "sgd": models})
+    mean = only(lines, variant="adam", statistic="mixture_mean")
+    assert mean["unknown"] == "fashion + omniglot + gaussian + uniform"
+    assert (mean["run"], mean["model"]) == ("adam-0 + adam-1", "small")
+    assert 100 * mean["value"] == pytest.approx(4.162, abs=0.002)
+    variance = only(lines, variant="adam", statistic="mixture_variance")
+    assert 100**2 * variance["value"] == pytest.approx(11.733, abs=0.003)
 
 
-def test_statistics_among_the_figures_are_passed_over():
-    runs = table_3()
-    with_means = {
-        name: [[*model, replace(FPR, statistic="mean")] for model in models] for name, models in runs.items()
-    }
-    assert detector_robustness(with_means) == detector_robustness(runs)
-
-
-def test_without_duplicates_rows_are_mixed_apart():
+def test_without_duplicates_rows_are_mixed_apart_and_what_is_undefined_for_a_model_is_left_out():
     runs = {
-        name: [[of, replace(of, rows="without_duplicates", value=0.5 + 0.1 * i)] for i, of in enumerate(pair)]
-        for name, pair in (("adam", two_models(FPR, 10, 4)), ("sgd", two_models(FPR, 12, 4)))
+        name: [
+            [of, replace(of, rows="without_duplicates", value=0.5 + 0.1 * i), replace(AUROC, value=[0.5, nan][i])]
+            for i, of in enumerate(pair)
+        ]
+        for name, pair, nan in (
+            ("adam", two_models(FPR, 10, 4), float("nan")),
+            ("sgd", two_models(FPR, 12, 4), 0.5),
+        )
     }
-    means = {f.rows: f.reported for f in detector_robustness(runs) if f.statistic == "mixture_mean"}
-    assert means == pytest.approx({"as_published": 11, "without_duplicates": 55}, abs=1e-6)
+    means = [line for line in mixed(runs) if line["statistic"] == "mixture_mean"]
+    values = {(line["metric"], line["rows"]): 100 * line["value"] for line in means}
+    assert values == pytest.approx(
+        {(FPR.metric, "as_published"): 11, (FPR.metric, "without_duplicates"): 55}, abs=1e-6
+    )
 
 
-@pytest.mark.parametrize(
-    ("runs", "sentence"),
-    [
-        ({"adam": [[FPR], [FPR]], "sgd": [[FPR], [FPR, AUROC]]}, "the figure auroc of mnist, far_ood_fashion"),
-        ({"adam": [[FPR], [FPR]], "sgd": [[replace(FPR, unknown="other")], [FPR]]}, "Not all models have the figure"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(runs, sentence):
-    with pytest.raises(EvaluationError, match=sentence):
-        detector_robustness(runs)
+def test_what_cannot_be_compared_is_refused_and_too_few_models_have_no_figures():
+    with pytest.raises(EvaluationError, match="Not all models have the figure auroc of mnist, far_ood_fashion"):
+        mixed({"adam": [[FPR], [FPR]], "sgd": [[FPR], [FPR, AUROC]]})
+    assert mixed({"adam": [[FPR], [FPR]], "sgd": [[FPR]]}) == []
+    assert mixed({"adam": [[FPR], [FPR]]}) == []

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from tests.evaluation.made_rows import figure
+from tests.evaluation.made_rows import figure, of_run
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.results import ModelRun, tidy
+from unknown_detection.evaluation.protocols.results import tidy
 from unknown_detection.evaluation.reports.compare import compare, largest, select
 
 AUROC, AURC = ("auroc", 100.0), ("aurc", 1000.0)
@@ -14,12 +14,11 @@ AUROC, AURC = ("auroc", 100.0), ("aurc", 1000.0)
 
 def report(values, variant="adam", digest="ab", detector="msp"):
     """Figures by (metric, factor), a value for each seed."""
-    judged = []
-    for (metric, factor), seeds in values.items():
-        for seed, value in enumerate(seeds):
-            run = ModelRun(f"{variant}-{seed}", variant, seed, "", f"{seed}", {}, {})
-            judged.append((run, detector, [figure(value, metric, factor=factor)]))
-    return tidy(judged, release="digits", release_digest=digest)
+    return tidy(
+        (of_run(detector, variant, seed, release_digest=digest), [figure(value, metric, factor=factor)])
+        for (metric, factor), seeds in values.items()
+        for seed, value in enumerate(seeds)
+    )
 
 
 def test_differences_are_in_the_paper_s_unit_and_know_what_is_good():
@@ -70,8 +69,7 @@ def test_figures_without_some_rows_are_compared_only_where_both_lack_as_many():
             figure(0.6, rows="without_overlap", left_out=left_out),
             figure(0.7, rows="without_duplicates"),
         ]
-        run = ModelRun("r", "", 0, "", "", {}, {})
-        return tidy([(run, "msp", measured)], release="d", release_digest="ab", duplicates_sha256=duplicates)
+        return tidy([(of_run(duplicates_sha256=duplicates), measured)])
 
     every = ["as_published", "without_overlap", "without_duplicates"]
     assert [*compare(judged(2, "x"), judged(2, "x"))["rows"]] == every
@@ -80,11 +78,8 @@ def test_figures_without_some_rows_are_compared_only_where_both_lack_as_many():
 
 
 def test_figures_are_chosen_by_detector_metric_and_split():
-    run, figures = (
-        ModelRun("r", "", 0, "", "", {}, {}),
-        [figure(0.5, unknown=unknown) for unknown in ("near_ood", "x, wrong")],
-    )
-    table = tidy([(run, name, figures) for name in ("msp", "knn")], release="digits", release_digest="ab")
+    figures = [figure(0.5, unknown=unknown) for unknown in ("near_ood", "x, wrong")]
+    table = tidy((of_run(name), figures) for name in ("msp", "knn"))
     pairs = compare(table, table)
 
     def chosen(**by):
@@ -92,8 +87,8 @@ def test_figures_are_chosen_by_detector_metric_and_split():
         return [*zip(selected["detector"], selected["unknown"], strict=True)]
 
     assert chosen(detectors=["knn"]) == [("knn", "near_ood"), ("knn", "x, wrong")]
-    assert chosen(splits={"c": {"x"}}) == [("msp", "x, wrong"), ("knn", "x, wrong")]
-    assert len(chosen(splits={"c": set()}, metrics=["auroc"])) == 4
-    for wrong in ({"detectors": ["odin"]}, {"metrics": ["aurc"]}, {"splits": {"d": set()}}, {"splits": {"c": {"y"}}}):
+    assert chosen(splits="c/x") == [("msp", "x, wrong"), ("knn", "x, wrong")]
+    assert len(chosen(splits="c", metrics=["auroc"])) == 4
+    for wrong in ({"detectors": ["odin"]}, {"metrics": ["aurc"]}, {"splits": "d"}, {"splits": "c/y"}):
         with pytest.raises(EvaluationError):
             select(pairs, **wrong)

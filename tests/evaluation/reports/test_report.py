@@ -19,7 +19,7 @@ from tests.builders.conftest import files_of
 from tests.evaluation.display.as_text import page_of
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.commands import report as command
-from unknown_detection.evaluation.demo.release import CONFIG, MIXED
+from unknown_detection.evaluation.demo.release import CONFIG
 from unknown_detection.evaluation.protocols.results import COLUMNS, read_figures
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.reports import report as report_module
@@ -94,12 +94,19 @@ def value(figures, **named):
     return matching
 
 
-def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, digits, rows):
+def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name_and_say_of_what_they_are(tmp_path, digits, rows):
     columns = rows(0)
     shuffled = np.random.default_rng(1).permutation(len(columns["id"]))
     mixed = {name: values[shuffled] for name, values in columns.items()}
-    assert report(tmp_path / "out", digits, "--scores", write(tmp_path / "run.parquet", digits, mixed)) == 0
+    assert report(tmp_path / "out", digits, "--scores", write(tmp_path / "run.parquet", digits, mixed, seed=7)) == 0
     figures = read_figures(tmp_path / "out")
+    line = figures.to_dict("records")[-1]
+    assert (line["release"], line["release_digest"]) == ("digits", load(str(digits)).digest)
+    assert (line["run"], line["seed"], line["model_digest"]) == ("run", 7, "run")
+    assert line["model"] == line["variant"] == "net.py:make run", "no path of this machine"
+    assert (line["detector"], json.loads(line["hyperparameters"])) == ("mine", {"k": 3.0})
+    versions = json.loads(line["versions"])
+    assert (versions["scored"], versions["judged"]["numpy"]) == ({"torch": "2"}, np.__version__)
     for detector in ("msp", "mine"):
         for split in ("near_ood", "far_ood_noise", "far_ood_textures"):
             for kind, selected in (("as_published", True), ("without_duplicates", ~columns["duplicate"])):
@@ -155,30 +162,21 @@ def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tm
     assert "od-test chooses" not in capsys.readouterr().out, "a protocol without thresholds"
 
 
-def test_every_line_says_of_what_and_by_whom(tmp_path, digits, rows):
-    assert report(tmp_path / "out", digits, "--scores", write(tmp_path / "run.parquet", digits, rows(0), seed=7)) == 0
-    line = read_figures(tmp_path / "out").to_dict("records")[-1]
-    assert (line["release"], line["release_digest"]) == ("digits", load(str(digits)).digest)
-    assert (line["run"], line["seed"], line["model_digest"]) == ("run", 7, "run")
-    assert line["model"] == line["variant"] == "net.py:make run", "no path of this machine"
-    assert (line["detector"], json.loads(line["hyperparameters"])) == ("mine", {"k": 3.0})
-    versions = json.loads(line["versions"])
-    assert versions["scored"] == {"torch": "2"}
-    assert versions["judged"]["numpy"] == np.__version__
-
-
 def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, digits, rows, capsys):
     columns = rows(0)
     keep = ~np.isin(columns["split"], ("validation", "external_validation"))
-    table = pa.table({"id": columns["id"][keep], "score": columns["mine"][keep]})
+    table = pa.table({"id": columns["id"][keep], "score": -columns["mine"][keep]})
     pa.csv.write_csv(table, tmp_path / "theirs.csv")
     assert report(tmp_path / "out", digits, "--splits", CONFIG, "--scores", tmp_path / "theirs.csv") == 0
     figures = read_figures(tmp_path / "out")
     assert set(figures["detector"]) == {"theirs"}
     assert set(figures["setting"]) == {"ood_detection"}, "what needs predictions is left out"
-    note = "no predictions of theirs, so no figures of Unknown detection, Misclassification detection"
-    assert f"note: {note}\n" in capsys.readouterr().out
-    assert f" {note}. " in page_of(tmp_path / "out")
+    output, page = capsys.readouterr().out, page_of(tmp_path / "out")
+    for note in (
+        "no predictions of theirs, so no figures of Unknown detection, Misclassification detection",
+        "every AUROC of theirs is below 0.5, so its sign may be reversed: higher scores must mean more unknown",
+    ):
+        assert f"note: {note}\n" in output and f" {note}. " in page
     assert report(tmp_path / "out", digits, "--scores", tmp_path / "theirs.csv") == 2
     assert "Name the configs of the scores with --splits" in capsys.readouterr().err
 
@@ -198,29 +196,16 @@ def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, digits,
     assert " mine " in page
 
 
-def test_a_sign_that_may_be_reversed_is_hinted_at(tmp_path, digits, rows, capsys):
-    columns = rows(0)
-    columns["mine"] = -columns["mine"]
-    assert report(tmp_path / "out", digits, "--scores", write(tmp_path / "run.parquet", digits, columns)) == 0
-    hint = "every AUROC of mine is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
-    assert f"note: {hint}\n" in (output := capsys.readouterr().out)
-    assert "AUROC of msp" not in output
-    assert f" {hint}. " in page_of(tmp_path / "out")
-
-
-def test_a_report_of_a_demo_release_says_so(tmp_path, digits, path, capsys):
-    assert report(tmp_path / "out", digits, "--scores", path) == 0
-    warning = "digits is a demo release: its figures try the tools out, and are no results"
-    assert f"note: {warning}\n" in capsys.readouterr().out
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    order = ['id="results-unknown-detection-digits"', f"{warning}.", 'id="unknown-detection"', "Release digest"]
-    assert sorted(order, key=page.index) == order, "results, warnings, the rest, and what it is of"
-
-
 def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, digits, rows, capsys):
     files = [write(tmp_path / f"r{seed}.parquet", digits, rows(seed), seed=seed) for seed in (0, 1)]
     assert report(tmp_path / "out", digits, "--scores", *(f"net={path}" for path in files)) == 0
     lines = capsys.readouterr().out.splitlines()
+    warning = "digits is a demo release: its figures try the tools out, and are no results"
+    assert f"note: {warning}" in lines
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    order = ['id="results-unknown-detection-digits"', f"{warning}.", 'id="unknown-detection"', "Release digest"]
+    assert sorted(order, key=page.index) == order, "results, warnings, the rest, and what it is of"
+    assert all(f"<code>{name}</code>" in page for name in COLUMNS)
     start = lines.index("Unknown detection on digits, best first")
     assert lines[start + 1].split("  ")[0] == "detector"
     figures = read_figures(tmp_path / "out")
@@ -264,7 +249,7 @@ def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tm
     assert "int is not a protocol" in capsys.readouterr().err
 
 
-def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, digits, rows):
+def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, digits, rows, capsys):
     files = []
     for number, variant in enumerate(("adam", "sgd")):
         for seed in range(2):
@@ -293,77 +278,61 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
     assert len(runs) == 4
     assert min(runs) <= mean["value"] <= max(runs)
     assert "Robustness to the training method" in page_of(tmp_path / "out")
+    alone = refused(capsys, tmp_path / "no", digits, "--protocol", "optimizer-robustness", "--scores", *files)
+    assert "optimizer-robustness compares the figures of another protocol" in alone
+    assert report(tmp_path / "few", digits, "--dry-run", "--scores", *files[:3]) == 0
+    assert "optimizer-robustness" not in capsys.readouterr().out, "not asked for, and one model of sgd is too few"
 
 
-@pytest.mark.parametrize(
-    ("spoil", "says"),
-    [
-        (lambda columns: columns["split"] != "near_ood", "lacks scores of .* of the 120 rows of digits/near_ood"),
+def test_scores_that_are_not_those_of_the_rows_are_refused(tmp_path, digits, rows, capsys):
+    columns = rows(0)
+    one = columns["id"] == columns["id"][columns["split"] == "test"][3]
+    twice = {name: np.append(values, values[:1]) for name, values in columns.items()}
+    for spoiled, keep, says in (
+        (columns, columns["split"] != "near_ood", "lacks scores of .* of the 120 rows of digits/near_ood"),
+        (columns, ~one, r"lacks scores of msp for 1 id \(sklearn-digits/\d+\)"),
+        (twice, None, "has several scores of msp for 1 id"),
         (
-            lambda columns: columns["id"] != columns["id"][columns["split"] == "test"][3],
-            r"lacks scores of msp for 1 id \(sklearn-digits/\d+\)",
+            {**twice, "id": np.append(columns["id"], "elsewhere/1")},
+            None,
+            r"has 1 id \(elsewhere/1\) that digits of the release does not have",
         ),
-    ],
-)
-def test_missing_ids_are_refused_in_a_sentence(tmp_path, digits, rows, capsys, spoil, says):
-    columns = rows(0)
-    path = write(tmp_path / "run.parquet", digits, columns, keep=spoil(columns))
-    assert report(tmp_path / "out", digits, "--scores", path) == 2
-    message = capsys.readouterr().err
-    assert re.search(says, message)
-    assert message.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_extra_and_repeated_ids_are_refused(tmp_path, digits, rows, capsys):
-    columns = rows(0)
-    extra = {name: np.append(values, values[:1]) for name, values in columns.items()}
-    assert report(tmp_path / "out", digits, "--scores", write(tmp_path / "twice.parquet", digits, extra)) == 2
-    assert "has several scores of msp for 1 id" in capsys.readouterr().err
-    extra["id"] = np.append(columns["id"], "elsewhere/1")
-    assert report(tmp_path / "out", digits, "--scores", write(tmp_path / "extra.parquet", digits, extra)) == 2
-    assert "has 1 id (elsewhere/1) that digits of the release does not have" in capsys.readouterr().err
-
-
-def test_scores_of_another_release_are_refused(tmp_path, digits, rows, capsys):
-    path = tmp_path / "run.parquet"
-    write(path, digits, rows(0))
-    table = pq.read_table(path)
+    ):
+        path = write(tmp_path / "run.parquet", digits, spoiled, keep=keep)
+        message = refused(capsys, tmp_path / "out", digits, "--scores", path)
+        assert re.search(says, message) and message.count("\n") == 1
+        assert not (tmp_path / "out").exists()
+    table = pq.read_table(write(tmp_path / "run.parquet", digits, columns))
     about = json.loads(table.schema.metadata[b"unknown_detection"])
-    write_scores(path, table, Provenance(**{**about, "configs": (CONFIG,), "release_digest": "ab" * 32}))
-    assert report(tmp_path / "out", digits, "--scores", path) == 2
-    assert "has scores of a release with digest abababababab" in capsys.readouterr().err
+    other = Provenance(**{**about, "configs": (CONFIG,), "release_digest": "ab" * 32})
+    write_scores(tmp_path / "run.parquet", table, other)
+    message = refused(capsys, tmp_path / "out", digits, "--scores", tmp_path / "run.parquet")
+    assert "has scores of a release with digest abababababab" in message
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+def test_what_cannot_be_judged_is_refused(tmp_path, digits, rows, path, capsys, monkeypatch):
+    for words, says in (
         (("--protocol", "unkown-detection"), "the closest names are unknown-detection"),
         (("--protocol", "od-test=cifar"), "'cifar' is not a config with scores"),
         (("--splits", "facets-digits"), "'facets-digits' is not a config with scores"),
         (("--protocol", "facets"), "test of digits has in-distribution rows only"),
         (("--protocol", "optimizer-robustness"), "two or more models for each of two or more training methods"),
-    ],
-)
-def test_what_cannot_be_judged_is_refused(tmp_path, digits, path, capsys, words, says):
-    assert report(tmp_path / "out", digits, *words, "--scores", path) == 2
-    assert says in capsys.readouterr().err
-
-
-def test_two_files_of_one_name_and_one_run_twice_are_refused(tmp_path, digits, rows, capsys):
+    ):
+        assert says in refused(capsys, tmp_path / "out", digits, *words, "--scores", path)
     (tmp_path / "b").mkdir()
     paths = [write(tmp_path / name / "run.parquet", digits, rows(0)) for name in (".", "b")]
-    assert report(tmp_path / "out", digits, "--scores", *paths) == 2
-    assert "Several scores files have the name run; rename them" in capsys.readouterr().err
+    assert "Several scores files have the name run; rename" in refused(
+        capsys, tmp_path / "out", digits, "--scores", *paths
+    )
     copy = tmp_path / "again.parquet"
     copy.write_bytes((tmp_path / "run.parquet").read_bytes())
     assert "run and again both have" in refused(capsys, tmp_path / "out", digits, "--scores", paths[0], copy)
-
-
-def test_ways_of_training_whose_files_would_have_one_name_are_refused(tmp_path, digits, rows, capsys):
-    paths = [write(tmp_path / f"{name}.parquet", digits, rows(0)) for name in "ab"]
-    assert report(tmp_path / "out", digits, "--scores", f"x y={paths[0]}", f"x/y={paths[1]}") == 2
-    assert "The training methods 'x y' and 'x/y'" in capsys.readouterr().err
+    methods = (f"x y={paths[0]}", f"x/y={copy}")
+    message = refused(capsys, tmp_path / "out", digits, "--scores", *methods)
+    assert "The training methods 'x y' and 'x/y'" in message
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["report", "--release", str(digits), "--out", str(tmp_path / "out"), "--scores", path]) == 2
+    assert "matplotlib is not installed, but needed to draw plots" in capsys.readouterr().err
 
 
 def test_a_dry_run_checks_and_writes_nothing(tmp_path, digits, path, capsys):
@@ -374,40 +343,25 @@ def test_a_dry_run_checks_and_writes_nothing(tmp_path, digits, path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, digits, path):
-    for out in ("one", "two"):
-        assert report(tmp_path / out, digits, "--scores", path) == 0
-    files = files_of(tmp_path / "one")
-    assert files == files_of(tmp_path / "two")
-    assert sorted(files) == ["figures.parquet", "report.html"]
-    figures = read_figures(tmp_path / "one")
-    assert sorted(figures.attrs["files"]) == sorted(files)
-    assert all(f"<code>{name}</code>" in files["report.html"].decode() for name in COLUMNS)
-
-
-def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, digits, path):
-    assert report(tmp_path / "out", digits, "--scores", path, "--csv", "--latex") == 0
+def test_python_gives_the_same_report_as_the_command_with_tables_on_demand(tmp_path, digits, path):
+    lines = []
+    options = {"splits": CONFIG, "plots": False, "csv": True, "latex": True}
+    figures = ud.report([path], digits, tmp_path / "python", **options, log=lines.append)
+    words = ("--splits", CONFIG, "--csv", "--latex")
+    assert report(tmp_path / "out", digits, "--scores", path, *words) == 0
     files = files_of(tmp_path / "out")
+    assert files_of(tmp_path / "python") == files
+    assert figures.equals(read_figures(tmp_path / "python"))
+    assert any("demo release" in text for text in lines)
     name = "tables/unknown-detection-digits"
     assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-without-duplicates.csv"} < set(files)
     lines = csv.DictReader(files[f"{name}.csv"].decode().splitlines())
     (line,) = [line for line in lines if line["Detector"] == "mine"]
-    auroc = value(
-        read_figures(tmp_path / "out"), detector="mine", metric="auroc", unknown="near_ood", rows="as_published"
-    )
-    assert float(line["Near-OoD AUROC"]) == 100 * auroc
+    auroc = value(figures, detector="mine", metric="auroc", unknown="near_ood", rows="as_published")
+    assert float(line["Near-OoD AUROC"]) == 100 * auroc, "in full precision"
     latex = files[f"{name}.tex"].decode().replace(r"\textbf{", "").replace("}", "")
     assert f"mine & {float(line['Unknown AURC']):.2f}" in latex
-    assert len(files["figures.csv"].splitlines()) == 1 + len(read_figures(tmp_path / "out"))
-
-
-def test_python_gives_the_same_report_as_the_command(tmp_path, digits, path):
-    lines = []
-    figures = ud.report([path], digits, tmp_path / "python", splits=CONFIG, plots=False, csv=True, log=lines.append)
-    assert report(tmp_path / "command", digits, "--scores", path, "--splits", CONFIG, "--csv") == 0
-    assert files_of(tmp_path / "python") == files_of(tmp_path / "command")
-    assert figures.equals(read_figures(tmp_path / "python"))
-    assert any("demo release" in text for text in lines)
+    assert len(files["figures.csv"].splitlines()) == 1 + len(figures)
 
 
 def test_splits_that_are_not_chosen_need_no_scores(tmp_path, digits, rows, capsys):
@@ -446,24 +400,21 @@ def test_calibration_is_that_of_the_confidences_in_the_file(tmp_path, digits, ro
     assert f" {100 * error:.2f} " in page_of(tmp_path / "out").partition("ECE: mean gap")[0]
 
 
-def test_a_report_is_replaced_but_nothing_else(tmp_path, digits, path, capsys):
+def test_a_report_is_replaced_but_nothing_else_and_not_by_half_of_one(tmp_path, digits, path, capsys, monkeypatch):
     out = tmp_path / "out"
     assert report(out, digits, "--scores", path, "--csv") == 0
-    (out / "tables" / "left-over.md").write_text("mine")
-    assert "1, such as tables/left-over.md. Choose another folder" in refused(capsys, out, digits, "--scores", path)
-    (out / "tables" / "left-over.md").unlink()
+    (out / "left-over.md").write_text("mine")
+    assert "not part of a report (left-over.md). Choose another folder" in refused(
+        capsys, out, digits, "--scores", path
+    )
+    (out / "left-over.md").unlink()
     assert report(out, digits, "--protocol", "od-test", "--scores", path) == 0
     assert sorted(files_of(out)) == ["figures.parquet", "report.html"]
-    assert "is a file, not a folder for the report; choose another" in refused(capsys, path, digits, "--scores", path)
-
-
-def test_a_report_that_breaks_off_leaves_the_old_one(tmp_path, digits, path, monkeypatch):
-    out = tmp_path / "out"
-    assert report(out, digits, "--scores", path) == 0
+    assert "is a file, not a folder for the report. Choose another" in refused(capsys, path, digits, "--scores", path)
     before = files_of(out)
-    monkeypatch.setattr(report_module, "render_page", lambda *words: 1 / 0)
+    monkeypatch.setattr(report_module, "render_page", lambda *words, **named: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        report(out, digits, "--protocol", "od-test", "--scores", path)
+        report(out, digits, "--scores", path)
     assert files_of(out) == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
@@ -490,47 +441,17 @@ def test_reports_are_compared_on_the_command_line(tmp_path, digits, rows, capsys
     sides = [100 * value(read_figures(tmp_path / name), **named) for name in "ab"]
     assert [pairs[0]["first"], pairs[0]["second"]] == sides
     assert pairs[0]["difference"] == pytest.approx(sides[1] - sides[0])
+    assert main(compared) == 0
+    output = capsys.readouterr().out
+    lines = [read_figures(tmp_path / name)["value"].to_numpy() for name in "ab"]
+    better = read_figures(tmp_path / "a")["metric"].isin(["auroc", "accuracy"]).to_numpy()
+    gains = (lines[1] - lines[0]) * np.where(better, 1, -1)
+    counts = f"{(gains > 0).sum()} better, {(gains < 0).sum()} worse"
+    assert output.startswith(f"{len(gains)} figures in both: {counts}")
+    assert "The largest differences, 10 of" in output and len(output.splitlines()) < 40
     assert main([*compared, "--metric", "auc"]) == 2
     assert main([*compared, "--splits", "cifar"]) == 2
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "none")]) == 2
-
-
-def test_a_comparison_begins_with_what_counts(tmp_path, digits, rows, capsys):
-    """Also of scores of one's own, whose detectors are named after their files."""
-    for name, seed in (("first", 0), ("second", 1)):
-        columns = rows(seed)
-        pa.csv.write_csv(pa.table({"id": columns["id"], "score": columns["mine"]}), tmp_path / f"{name}.csv")
-        assert report(tmp_path / name, digits, "--splits", CONFIG, "--scores", tmp_path / f"{name}.csv") == 0
-    capsys.readouterr()
-    assert main(["compare", str(tmp_path / "first"), str(tmp_path / "second")]) == 0
-    output = capsys.readouterr().out
-    lines = [read_figures(tmp_path / name).to_dict("records") for name in ("first", "second")]
-    # Higher is better for AUROC, lower for FPR.
-    signs = {"auroc": 1, "fpr_at_95_tpr_known_positive": -1}
-    gains = [(two["value"] - one["value"]) * signs[one["metric"]] for one, two in zip(*lines, strict=True)]
-    assert output.startswith(f"{len(gains)} figures in both: {sum(gain > 0 for gain in gains)} better, ")
-    assert f"{sum(gain < 0 for gain in gains)} worse" in output
-    (largest,) = [line for line in output.splitlines() if line.startswith("first, second ")][:1]
-    top = max((two["value"] - one["value"] for one, two in zip(*lines, strict=True)), key=abs)
-    assert f"{100 * top:+.2f}" in largest
-    assert len(output.splitlines()) < 30
-
-
-def test_what_is_asked_of_several_runs_needs_another_protocol(tmp_path, digits, rows, capsys):
-    files = [
-        f"{name[0]}={write(tmp_path / f'{name}.parquet', digits, rows(0), seed=seed)}"
-        for seed, name in enumerate(["a0", "a1", "b0", "b1"])
-    ]
-    assert report(tmp_path / "out", digits, "--protocol", "optimizer-robustness", "--scores", *files) == 2
-    assert "optimizer-robustness compares the figures of another protocol" in capsys.readouterr().err
-    assert report(tmp_path / "out", digits, "--scores", *files[:3]) == 0
-    assert "optimizer-robustness" not in capsys.readouterr().out, "not asked for, and one b is too few"
-
-
-def test_a_package_that_is_missing_is_named_before_anything_is_done(tmp_path, digits, path, capsys, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main(["report", "--release", str(digits), "--out", str(tmp_path / "out"), "--scores", path]) == 2
-    assert "matplotlib is not installed, but needed to draw plots" in capsys.readouterr().err
 
 
 NAMES = {
@@ -571,17 +492,3 @@ def test_the_page_reads_well_in_a_browser(drawn, open_page):
     assert page.title() == "Results on digits"
     page.get_by_role("link", name="Calibration", exact=True).first.click()
     assert page.url.endswith("#calibration")
-
-
-def test_facets_configs_are_judged_by_facets_unasked(tmp_path, digits):
-    index = release_index(load(str(digits)), [MIXED])
-    scores = np.where(index.rows.known, 0.0, 1.0)
-    write_scores(
-        tmp_path / "perfect.parquet",
-        pa.table({"id": index.rows.id, "score": scores}),
-        Provenance(load(str(digits)).digest, (MIXED,), "m", "m", 0, {}, {}),
-    )
-    assert report(tmp_path / "out", digits, "--scores", tmp_path / "perfect.parquet") == 0
-    figures = read_figures(tmp_path / "out")
-    assert set(figures["protocol"]) == {"facets"}
-    assert value(figures, metric="auroc", rows="as_published") == 1.0

@@ -76,29 +76,24 @@ def test_each_figure_says_how_many_rows_it_lacks_and_an_empty_split_has_none(jud
 
 
 def test_the_report_lists_the_classes_that_are_left_out(judged):
-    record = read_figures(judged).attrs
-    common = {"protocol": "unknown-detection", "config": "imagenet", "class_id": "a class"}
-    assert record["overlapping"] == [
-        {**common, "split": "far_ood_noise", "known": "dog", "left_out": 2, "rows": 2},
-        {**common, "split": "near_ood", "known": "cat", "left_out": 1, "rows": 3},
-    ]
     sentence = (
         "Figures without overlap leave out 3 rows of 2 splits because their class is, holds or shows a known one, "
         "according to the column id_overlap. Nothing is left of imagenet/far_ood_noise."
     )
-    assert sentence in record["notes"]
     page = page_of(judged)
     assert sentence in page.rpartition("Release digest")[2], "where it says what the figures are of"
     assert "Effect of overlap on imagenet" in page
     listed = (judged / "tables" / "overlap-left-out-unknown-detection.csv").read_text(encoding="utf-8")
-    assert '"imagenet/near_ood, a class, cat",1.0' in listed
+    assert listed.splitlines()[1:] == [
+        '"imagenet/far_ood_noise, a class, dog",2.0,',
+        '"imagenet/near_ood, a class, cat",1.0,',
+    ]
     assert sentence in page.rpartition("Unknown detection on imagenet, without overlap")[2], "below the table, too"
 
 
 def test_a_release_without_the_column_reads_as_before(tmp_path):
     out = report(tmp_path, make_release(tmp_path / "release"))
     assert {line["rows"] for line in lines(out)} == {"as_published", "without_duplicates"}
-    assert read_figures(out).attrs["overlapping"] is None
     assert "overlap" not in page_of(out)
 
 
@@ -134,7 +129,7 @@ def test_where_all_unknown_rows_overlap_the_report_says_that_there_are_no_figure
     out = report(tmp_path, make_release(tmp_path / "release", overlaps=overlaps))
     assert {line["rows"] for line in lines(out)} == {"as_published", "without_duplicates"}
     sentence = "too few rows of imagenet are left for figures of unknown-detection without overlap"
-    assert sentence in read_figures(out).attrs["warnings"]
+    assert sentence in page_of(out)
 
 
 def test_figures_without_overlap_are_compared_only_where_as_many_rows_are_left_out(tmp_path):

@@ -14,10 +14,9 @@ import pandas as pd
 from unknown_detection.evaluation.display.names import figure_metric, metric_name, set_name, statistic_name
 from unknown_detection.evaluation.display.tables import aligned_columns, number_text
 from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED
-from unknown_detection.evaluation.protocols.registry import setting_name
+from unknown_detection.evaluation.protocols.protocol import setting_name
 from unknown_detection.evaluation.protocols.results import Line, read_figures
 from unknown_detection.evaluation.reports.compare import compare, largest, main_pairs, select
-from unknown_detection.evaluation.reports.inputs import parse_splits
 
 LARGEST = 10
 """Number of figures that a summary shows."""
@@ -52,7 +51,7 @@ def command(
     each are compared whatever the detectors' names are.
     """
     pairs = compare(read_figures(first), read_figures(second))
-    pairs = select(pairs, detectors=detectors, metrics=metrics, splits=parse_splits(splits))
+    pairs = select(pairs, detectors=detectors, metrics=metrics, splits=splits)
     if as_json:
         lines = pairs.drop(columns="factor").astype(object).where(pairs.notna(), None).to_dict("records")
         click.echo(json.dumps(lines, indent=1, allow_nan=False))

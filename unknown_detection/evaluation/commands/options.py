@@ -75,6 +75,18 @@ def model(*, required: bool) -> Decorator[Any]:
     )
 
 
+features = _combined(
+    click.option("--features", type=FOLDER, required=True, help="Folder written by `extract`."),
+    click.option(
+        "--member",
+        "members",
+        type=FOLDER,
+        multiple=True,
+        help="Features of another model of the same release, for ensembles; may be repeated.",
+    ),
+)
+"""--features and --member."""
+
 quiet = click.option("--quiet", is_flag=True, help="No progress bars.")
 
 run_options = _combined(

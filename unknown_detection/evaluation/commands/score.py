@@ -5,7 +5,7 @@ Tested by `tests/evaluation/scoring/test_fit.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import click
 
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import Release, load
+from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
 from unknown_detection.help import ESSENTIALS, HelpCommand
 from unknown_detection.terminal.progress import log
 
@@ -38,7 +38,7 @@ class _Score(HelpCommand):
         "--out build/scores.parquet",
     ),
 )
-@click.option("--features", type=options.FOLDER, required=True, help="Folder written by `extract`.")
+@options.features
 @click.option(
     "--splits",
     metavar="CONFIG[/SPLIT],...",
@@ -70,13 +70,6 @@ class _Score(HelpCommand):
     metavar="DETECTOR.NAME=VALUE[,VALUE...]",
     multiple=True,
     help="Set a hyperparameter, or the values to search among, the default first; may be repeated. See below.",
-)
-@click.option(
-    "--member",
-    "members",
-    type=options.FOLDER,
-    multiple=True,
-    help="Features of another model of the same release, for ensembles; may be repeated.",
 )
 @click.option(
     "--times",
@@ -119,7 +112,6 @@ def command(
     from unknown_detection.evaluation.features.runner import Runner
     from unknown_detection.evaluation.features.store import FeatureStore
     from unknown_detection.evaluation.models.models import open_model
-    from unknown_detection.evaluation.reports.inputs import parse_splits
     from unknown_detection.evaluation.scoring.fit import expand
     from unknown_detection.evaluation.scoring.run import score
     from unknown_detection.evaluation.scoring.settings import parse_settings
@@ -154,13 +146,11 @@ def command(
         say=click.echo,
         **flags,
     )
-    requested_splits = parse_splits(splits) or {config: set() for config in store.splits()}
-    scored = {config: names or set(store.splits()[config]) for config, names in requested_splits.items()}
-    for line in _results(flags["out"], opened, scored):
+    for line in _results(flags["out"], opened, choose_splits(store.splits(), splits, str(features))):
         click.echo(line)
 
 
-def _results(out: Path, release: Release | None, splits: Mapping[str, set[str]]) -> list[str]:
+def _results(out: Path, release: Release | None, splits: Sequence[Key]) -> list[str]:
     """Return the main figures for a terminal, or how to get them."""
     from unknown_detection.evaluation.reports.report import short_results
 

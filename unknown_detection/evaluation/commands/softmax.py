@@ -18,7 +18,7 @@ from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.detectors.members import average
 from unknown_detection.evaluation.detectors.rows import pieces
 from unknown_detection.evaluation.display.canvas import save
-from unknown_detection.evaluation.display.plots import Shades, plot_heatmap
+from unknown_detection.evaluation.display.plots import plot_heatmap
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.files import safe_file_name, write_text
@@ -31,14 +31,7 @@ from unknown_detection.evaluation.scoring.rows import IN_DISTRIBUTION
     epilog="Example: python -m unknown_detection evaluate softmax --features build/features --release "
     "build/unknown-detection --splits cifar/near_ood,cifar/far_ood_svhn --out build/softmax"
 )
-@click.option("--features", type=options.FOLDER, required=True, help="Folder written by `extract`.")
-@click.option(
-    "--member",
-    "members",
-    type=options.FOLDER,
-    multiple=True,
-    help="Features of another model of the same release, for an ensemble; may be repeated.",
-)
+@options.features
 @options.release(required=True)
 @click.option(
     "--splits", metavar="CONFIG[/SPLIT],...", help="Configs or single splits. Default: all splits of unknown rows."
@@ -67,11 +60,10 @@ def command(
         lines = [[*means.index.names, *means.columns], *means.reset_index().to_numpy()]
         write_text(out / f"{name}.csv", csv_text(lines))
         title = f"Mean softmax outputs on {config}/{split}, {stores[0].identity.model}"
-        shades = Shades((0, 100), text="")
-        classes, images = (means.index.get_level_values(level) for level in means.index.names)
-        picture = plot_heatmap(means.to_numpy(), classes, [*means], title=title, bar="softmax (%)", shades=shades)
+        images = means.index.get_level_values("images")
+        picture = plot_heatmap(means.droplevel("images"), title=title, bar="softmax (%)", limits=(0, 100), text="")
         save(picture, out, name)
-        click.echo(f"{config}/{split}: {len(classes):,} classes, {sum(images):,} images: {out / name}.png")
+        click.echo(f"{config}/{split}: {len(images):,} classes, {sum(images):,} images: {out / name}.png")
 
 
 def _mean_softmax(stores: Sequence[FeatureStore], release: Release, key: Key) -> pd.DataFrame:

@@ -6,7 +6,7 @@ Tested by `tests/evaluation/demo/test_release.py`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,16 +106,14 @@ def deal(images: DemoImages, classes: Sequence[str], shares: Mapping[str, int]) 
     return {share: images.take(sorted(chosen)) for share, chosen in dealt.items()}
 
 
-def near_pairs(images: DemoImages, train: DemoImages) -> Mapping[str, tuple[str, float]]:
-    """Return id and distance of the nearest training image for each near-duplicate of one, by its id."""
-    nearest_by_id = {}
+def near_pairs(images: DemoImages, train: DemoImages) -> Iterator[tuple[int, int, float]]:
+    """Yield the number of each near-duplicate of a training image, that of the nearest one, and their distance."""
     levels = [of.pixels.reshape(len(of.names), -1) / 255 * 16 for of in (images, train)]
-    for name, image in zip(images.ids, levels[0], strict=True):
+    for number, image in enumerate(levels[0]):
         distances = np.linalg.norm(levels[1] - image, axis=1)
         nearest = int(distances.argmin())
         if distances[nearest] <= _NEARLY:
-            nearest_by_id[name] = train.ids[nearest], float(distances[nearest])
-    return nearest_by_id
+            yield number, nearest, float(distances[nearest])
 
 
 def _eight_bits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint8]:

@@ -30,7 +30,7 @@ from builders.release.duplicates import Pair, PairedRow, pair_of, write_pairs
 from builders.release.entries import FORMAT
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry
-from builders.release.schema import ROLES, arrow_schema
+from builders.release.schema import ROLES, Role, arrow_schema
 from builders.release.tables import write_index
 from unknown_detection.evaluation.demo.images import DemoImages, blurred, crops, deal, digits, near_pairs, noise, noisy
 from unknown_detection.evaluation.files import atomic_path, write_text
@@ -69,7 +69,7 @@ def make_release(root: Path) -> None:
     ood = deal(every, NEAR, {"near": _OTHERS}) | deal(every, EXTERNAL, {"external": _OTHERS})
     test, near, textures = known["test"], ood["near"], crops("flower.jpg", every=3)
     mixed = deal(test, KNOWN, {"known": _FACETS}) | deal(near, NEAR, {"near": _FACETS})
-    configs: dict[str, dict[str, list[tuple[str, DemoImages]]]] = {
+    configs: dict[str, dict[str, list[tuple[Role, DemoImages]]]] = {
         CONFIG: {
             "validation": [("in_distribution", known["validation"])],
             "test": [("in_distribution", test)],
@@ -95,20 +95,21 @@ def make_release(root: Path) -> None:
     }
     layout = Layout(root)
     manifest: dict[str, Any] = {"format": FORMAT, "benchmarks": {CONFIG: _BENCHMARK}, "configs": {}}
-    all_rows: dict[str, pa.Table] = {}
-    repeated: dict[str, tuple[str, float]] = {}
+    pairs: list[Pair] = []
     for config, splits in configs.items():
         written = {}
         for split, parts in sorted(splits.items()):
             rows = pa.concat_tables([_rows(images, role) for role, images in parts])
             written[split] = _write_split(layout, config, split, rows) | {"role": parts[0][0], "rows": len(rows)}
-            all_rows[f"{config}/{split}"] = rows
-            for _, images in parts:
-                repeated |= near_pairs(images, known["train"])
+            for role, images in parts if config != TRAIN else ():
+                pairs += [
+                    pair_of(_paired(f"{config}/{split}", role, images, number), train, distance)
+                    for number, nearest, distance in near_pairs(images, known["train"])
+                    for train in [_paired(f"{TRAIN}/train", "in_distribution", known["train"], nearest)]
+                ]
         manifest["configs"][config] = {"label_names": list(KNOWN), "columns": [], "splits": written}
-    compared = sorted(split for split in all_rows if not split.startswith(TRAIN))
+    compared = sorted(f"{config}/{split}" for config, splits in configs.items() for split in splits if config != TRAIN)
     comparison = {"by": "similarity-2", "splits": compared, "with": [f"{TRAIN}/train"]}
-    pairs = _pairs(all_rows, repeated)
     write_pairs(layout.duplicates, pairs)
     listed = msgspec.to_builtins(file_entry(layout, layout.duplicates))
     manifest[DUPLICATES] = listed | {"rows": len(pairs), "compared": [comparison]}
@@ -125,7 +126,7 @@ _BENCHMARK = {
 }
 
 
-def _rows(images: DemoImages, role: str) -> pa.Table:
+def _rows(images: DemoImages, role: Role) -> pa.Table:
     """Build the rows of a split, with the columns of every release."""
     ids = images.ids
     labels = [KNOWN.index(name) if name in KNOWN else -1 for name in images.classes]
@@ -148,19 +149,8 @@ def _rows(images: DemoImages, role: str) -> pa.Table:
     return pa.table(columns)
 
 
-def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float]]) -> list[Pair]:
-    """Pair each near-duplicate of a training image with that image; `repeated` has both's ids and the distance."""
-    train = f"{TRAIN}/train"
-    described = {
-        (split, row["id"]): PairedRow(split, row["id"], ROLES[row["role"]], row["class_id"])
-        for split, table in rows.items()
-        for row in table.select(["id", "role", "class_id"]).to_pylist()
-    }
-    return [
-        pair_of(row, described[train, repeated[name][0]], repeated[name][1])
-        for (split, name), row in described.items()
-        if split != train and name in repeated
-    ]
+def _paired(key: str, role: Role, images: DemoImages, number: int) -> PairedRow:
+    return PairedRow(key, images.ids[number], role, images.classes[number])
 
 
 def _png(pixels: npt.NDArray[np.uint8]) -> bytes:

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from builders.errors import NAMED, more
 from unknown_detection.evaluation.demo import model as demo_model
 from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from unknown_detection.evaluation.detectors.registry import METHODS
-from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.files import require_folder_of
 from unknown_detection.evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
 from unknown_detection.evaluation.releases import load
 from unknown_detection.terminal.progress import Log, Progress
@@ -72,7 +71,7 @@ class Demo:
         Raises:
             EvaluationError: the folder has other files, or a step fails.
         """
-        _check_folder(self.out)
+        require_folder_of(self.out, "demo", _FOLDERS)
         make_release(self.out / RELEASE)
         log(f"wrote {self.out / RELEASE}: scikit-learn's digits, with {', '.join(KNOWN)} as in-distribution classes")
         for text in self._models():
@@ -137,16 +136,6 @@ class Demo:
 def _reads_images(name: str) -> bool:
     method = METHODS[name]
     return method.reads == "images" or any(_reads_images(part) for part in method.base_methods)
-
-
-def _check_folder(out: Path) -> None:
-    if not out.exists():
-        return
-    if not out.is_dir():
-        raise EvaluationError(f"{out} is a file. Choose another folder.")
-    if foreign := sorted(path.name for path in out.iterdir() if path.name not in _FOLDERS):
-        names = f"{', '.join(foreign[:NAMED])}{more(foreign)}"
-        raise EvaluationError(f"{out} has files that are not part of a demo ({names}). Choose another folder.")
 
 
 def _command(name: str, *words: object) -> str:

@@ -68,8 +68,8 @@ styled = _style()
 
 
 @styled
-def save(figure: Any, folder: Path, name: str, suffixes: Sequence[str] = (".png", ".svg")) -> list[str]:
-    """Write a figure as `name` with each suffix, such as `.png`, `.svg` or `.pdf`; return the files' names."""
+def save(figure: Any, folder: Path, name: str, suffixes: Sequence[str] = (".png", ".svg")) -> None:
+    """Write a figure as `name` with each suffix, such as `.png`, `.svg` or `.pdf`."""
     _settle(figure)
     # No dates or versions in the metadata: equal figures produce equal bytes.
     metadata = {
@@ -80,7 +80,6 @@ def save(figure: Any, folder: Path, name: str, suffixes: Sequence[str] = (".png"
     for suffix in suffixes:
         with atomic_path(folder / f"{name}{suffix}") as temporary:
             figure.savefig(temporary, dpi=DPI, metadata=metadata[suffix])
-    return [f"{name}{suffix}" for suffix in suffixes]
 
 
 @styled

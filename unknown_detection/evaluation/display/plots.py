@@ -6,12 +6,14 @@ tables and figures do not need it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from unknown_detection.evaluation.display.canvas import (
     COLUMN,
@@ -25,9 +27,6 @@ from unknown_detection.evaluation.display.canvas import (
 )
 
 Floats = npt.NDArray[np.float64]
-
-Reliability = tuple[Floats, Floats, Floats, float]
-"""By bin, shape (B,), rows, and their mean confidence and accuracy, NaN without rows; and the ECE."""
 
 # Okabe and Ito's palette, which colour-blind readers can distinguish.
 ROLES: Mapping[str, tuple[str, str]] = {
@@ -50,54 +49,56 @@ _SLANTED = 15
 """Number of columns up to which their names are slanted; those of more stand upright."""
 
 
-@styled
-def plot_risk_coverage(
-    curves: Mapping[str, tuple[Floats, Floats, float]], *, baseline: str, title: str, shown: int = 5
-) -> Any:
-    """Plot risk-coverage curves: the best few (`shown`) in colour, the baseline in black, all others in grey.
+@dataclass(frozen=True)
+class Curve:
+    """A curve of rates from 0 to 1.
 
-    `curves` has, by detector, coverage and risk, each of shape (n,), and the AURC x 1,000.
+    Attributes:
+        x: shape (n,).
+        y: shape (n,).
+        label: empty for a curve among others, in grey.
+        color: empty for the next one of the palette.
+        dots: fractions of the rows, shape (n,), which dots show; None for a line alone.
     """
-    ranked = sorted(curves, key=lambda name: (curves[name][2], name))
-    named = [name for name in ranked if name != baseline][:shown]
-    figure, ((axes,),) = new_figure(title, COLUMN, 2.6 + 0.13 * (len(named) // 2 + 2))
-    for name in ranked:
-        coverage, risk, area = curves[name]
-        at = _thinned(len(risk))
+
+    x: Floats
+    y: Floats
+    label: str
+    color: str = ""
+    dots: Floats | None = None
+
+
+@styled
+def plot_curves(
+    curves: Sequence[Curve], *, title: str, axes: tuple[str, str], top: float = 100.0, diagonal: str | None = None,
+    level: float | None = None, legend: str | None = None, columns: int = 1,
+) -> Any:  # fmt: skip
+    """Plot curves in percent, with a diagonal of some label, perhaps an empty one, and a horizontal line at `level`.
+
+    The legend has its title and a number of columns, and counts the curves without a label.
+    """
+    others = sum(not curve.label for curve in curves)
+    entries = len(curves) - others + bool(others) + bool(diagonal)
+    figure, ((place,),) = new_figure(title, COLUMN, 2.6 + 0.13 * (-(-entries // columns) + (legend is not None)))
+    if diagonal is not None:
+        place.plot([0, 100], [0, 100], color=INK, linewidth=0.6, linestyle="--", label=diagonal or None)
+    if level is not None:
+        place.axhline(level, color=_OTHERS, linewidth=0.6, linestyle=":")
+    palette = itertools.cycle(_LINES)
+    for curve in curves:
         style: dict[str, Any] = {"color": _OTHERS, "linewidth": 0.5, "alpha": 0.5}
-        if name in named or name == baseline:
-            color = INK if name == baseline else _LINES[named.index(name) % len(_LINES)]
-            style = {"color": color, "linewidth": 1.2, "zorder": 3, "label": legend_label(f"{name} ({area:.1f})")}
-        axes.plot(coverage[at] * 100, risk[at] * 100, **style)
-    others = len(ranked) - len({*named, baseline} & {*ranked})
+        if curve.label:
+            color = curve.color or next(palette)
+            style = {"color": color, "linewidth": 1.2, "zorder": 3, "label": legend_label(curve.label)}
+        at = _thinned(len(curve.x))
+        place.plot(curve.x[at] * 100, curve.y[at] * 100, **style)
+        if curve.dots is not None:
+            place.scatter(curve.x * 100, curve.y * 100, s=3 + 60 * curve.dots, color=color, zorder=3, clip_on=False)
     if others:
-        axes.plot([], [], color=_OTHERS, linewidth=0.5, label=f"{others} others")
-    # The first few rows make a curve jump between 0 and 1; the axis is scaled to the rest.
-    top = max(float(risk[len(risk) // 50 :].max()) for _, risk, _ in curves.values())
-    axes.set(xlim=(0, 100), ylim=(0, max(108 * top, 1)), xlabel="coverage (%)", ylabel="risk (% errors)")
-    axes.grid()
-    figure.legend(title="AURC × 1,000, best first", loc="outside lower center", ncols=2)
-    return figure
-
-
-@styled
-def plot_roc(curves: Mapping[str, tuple[Floats, Floats, float]], *, title: str) -> Any:
-    """Plot ROC curves with the known rows positive, and the threshold at 95 % TPR.
-
-    `curves` has, by set of unknown rows, false and true positive rates, each of shape (n,), and the AUROC in percent.
-    """
-    figure, ((axes,),) = new_figure(title, COLUMN, 2.6 + 0.13 * (len(curves) + 1))
-    axes.plot([0, 100], [0, 100], color=_OTHERS, linewidth=0.6, linestyle="--")
-    axes.axhline(95, color=_OTHERS, linewidth=0.6, linestyle=":")
-    for number, (name, (fpr, tpr, area)) in enumerate(curves.items()):
-        at = _thinned(len(fpr), 1000)
-        style = {"color": _LINES[number % len(_LINES)], "linewidth": 1.2}
-        axes.plot(fpr[at] * 100, tpr[at] * 100, label=legend_label(f"{name} (AUROC {area:.2f})"), **style)
-    axes.set(
-        xlim=(0, 100), ylim=(0, 100), xlabel="FPR: unknown rows accepted (%)", ylabel="TPR: known rows accepted (%)"
-    )
-    axes.grid()
-    figure.legend(loc="outside lower center", ncols=1)
+        place.plot([], [], color=_OTHERS, linewidth=0.5, label=f"{others} others")
+    place.set(xlim=(0, 100), ylim=(0, top), xlabel=axes[0], ylabel=axes[1])
+    place.grid()
+    figure.legend(title=legend, loc="outside lower center", ncols=columns)
     return figure
 
 
@@ -138,18 +139,18 @@ def plot_densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) ->
 
 
 @styled
-def plot_changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, axis: str) -> Any:
-    """Plot bars of the change against a baseline, mean and deviation by detector, the best on top; above 0 is better.
+def plot_changes(changed: pd.DataFrame, *, title: str, axis: str) -> Any:
+    """Plot bars of the change against a baseline, `mean` and `std` by detector, the best on top; above 0 is better.
 
     A bar that would dwarf the others is cut, and carries its value. The label of the axis has the unit.
     """
     figure, ((axes,),) = new_figure(title, COLUMN, 0.15 * len(changed) + 1.1)
-    ordered = sorted(changed.items(), key=lambda item: (item[1][0], item[0]))
-    values = np.array([value for _, (value, _) in ordered])
+    ordered = changed.sort_index().sort_values("mean", kind="stable")
+    values = ordered["mean"].to_numpy()
     limit = 3 * float(np.quantile(np.abs(values), 0.75)) or np.inf
-    spread = [np.nan if deviation is None or abs(value) > limit else deviation for _, (value, deviation) in ordered]
+    spread = ordered["std"].where(np.abs(values) <= limit)
     colors = [_LINES[2] if value >= 0 else _LINES[1] for value in values]
-    axes.barh([name for name, _ in ordered], values.clip(-limit, limit), color=colors, height=0.7, xerr=spread,
+    axes.barh(ordered.index, values.clip(-limit, limit), color=colors, height=0.7, xerr=spread,
               error_kw={"elinewidth": 0.7, "capsize": 1.5, "ecolor": INK})  # fmt: skip
     for place, value in enumerate(values):
         if abs(value) > limit:
@@ -164,64 +165,32 @@ def plot_changes(changed: Mapping[str, tuple[float, float | None]], *, title: st
     return figure
 
 
-@dataclass(frozen=True)
-class Shades:
-    """How a heat map shows percentages.
-
-    Attributes:
-        limits: the ends of the colour bar; all values below the lower one share its colour.
-        colors: name of the colour map.
-        text: format of the percentages in the cells; empty for cells without them.
-    """
-
-    limits: tuple[float, float] = (50, 100)
-    colors: str = "viridis"
-    text: str = "{:.1f}"
-
-
-AUROC = Shades()
-"""Shades of AUROC, for which all values below chance are alike."""
-
-
 @styled
 def plot_heatmap(
-    values: Floats, rows: Sequence[str], columns: Sequence[str], *, title: str, bar: str, shades: Shades = AUROC
-) -> Any:
-    """Plot a matrix of rates, shape (r, c), NaN for missing ones, with the names of rows, columns and colour bar."""
+    values: pd.DataFrame, *, title: str, bar: str, limits: tuple[float, float] = (50, 100), colors: str = "viridis",
+    text: str = "{:.1f}",
+) -> Any:  # fmt: skip
+    """Plot a matrix of rates with the names of rows and columns, NaN for missing ones.
+
+    `limits` are the ends of the colour bar in percent; all values below the lower one, such as AUROCs below chance,
+    share its colour. `text` formats the percentages in the cells; empty for cells without them.
+    """
     import matplotlib
 
-    width = COLUMN if len(columns) <= 4 else max(PAGE, 0.17 * len(columns))
-    figure, ((axes,),) = new_figure(title, width, 0.14 * len(rows) + 1.5)
-    colors, scale = matplotlib.colormaps[shades.colors], matplotlib.colors.Normalize(*shades.limits)
-    image = axes.imshow(values * 100, cmap=colors, norm=scale, aspect="auto")
-    for row, column in np.ndindex(values.shape if shades.text else (0, 0)):
-        value = values[row, column] * 100
-        finite = np.isfinite(value)
-        text, color = (shades.text.format(value), readable(colors(scale(value)))) if finite else ("-", INK)
-        axes.text(column, row, text, ha="center", va="center", fontsize=6, color=color)
-    slope = 30 if len(columns) <= _SLANTED else 90
-    axes.set_xticks(range(len(columns)), columns, rotation=slope, ha="right", va="center", rotation_mode="anchor")
-    axes.set_yticks(range(len(rows)), rows)
+    count, percent = values.shape[1], values.to_numpy(float) * 100
+    figure, ((axes,),) = new_figure(title, COLUMN if count <= 4 else max(PAGE, 0.17 * count), 0.14 * len(values) + 1.5)
+    shades, scale = matplotlib.colormaps[colors], matplotlib.colors.Normalize(*limits)
+    image = axes.imshow(percent, cmap=shades, norm=scale, aspect="auto")
+    for (row, column), value in np.ndenumerate(percent) if text else ():
+        cell, ink = (text.format(value), readable(shades(scale(value)))) if np.isfinite(value) else ("-", INK)
+        axes.text(column, row, cell, ha="center", va="center", fontsize=6, color=ink)
+    slope = 30 if count <= _SLANTED else 90
+    axes.set_xticks(range(count), values.columns, rotation=slope, ha="right", va="center", rotation_mode="anchor")
+    axes.set_yticks(range(len(values)), values.index)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    extend = "min" if shades.limits[0] > 0 else "neither"
+    extend = "min" if limits[0] > 0 else "neither"
     figure.colorbar(image, ax=axes, label=bar, extend=extend, aspect=40, pad=0.02)
-    return figure
-
-
-@styled
-def plot_reliability(bins: Mapping[str, Reliability], *, title: str) -> Any:
-    """Plot reliability diagrams by name: accuracy against confidence, on the diagonal if a model is calibrated."""
-    figure, ((axes,),) = new_figure(title, COLUMN, 2.6 + 0.13 * len(bins))
-    axes.plot([0, 100], [0, 100], color=INK, linewidth=0.8, linestyle="--", label="calibrated")
-    for number, (name, (rows, confidence, accuracy, error)) in enumerate(bins.items()):
-        full, color = rows > 0, _LINES[number % len(_LINES)]
-        x, y = confidence[full] * 100, accuracy[full] * 100
-        axes.plot(x, y, linewidth=0.8, color=color, label=legend_label(f"{name} (ECE {100 * error:.2f} %)"))
-        axes.scatter(x, y, s=3 + 60 * rows[full] / rows.sum(), color=color, zorder=3, clip_on=False)
-    axes.set(xlim=(0, 100), ylim=(0, 100), xlabel="confidence (%); dots by rows", ylabel="accuracy (%)")
-    axes.grid()
-    figure.legend(loc="outside lower center")
     return figure
 
 
@@ -235,7 +204,7 @@ def _range(by_role: Mapping[str, Floats]) -> tuple[float, float]:
     return float(low), float(high if high > low else low + 1.0)
 
 
-def _thinned(rows: int, points: int = 400) -> npt.NDArray[np.int64]:
+def _thinned(rows: int, points: int = 1000) -> npt.NDArray[np.int64]:
     """Return the points of a long curve to draw: all near its start, where it changes, then a sample."""
     if rows <= points:
         return np.arange(rows)

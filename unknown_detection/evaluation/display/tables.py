@@ -58,6 +58,7 @@ class ResultTable:
         deviations: sample standard deviations over runs, shape (r, c); NaN for single runs.
         digits: number of decimals.
         ranked: whether the best cell of each column, or of each row, is bold. Where all columns lack `better`, none.
+        shown: whether a page shows it at once.
     """
 
     name: str
@@ -70,6 +71,7 @@ class ResultTable:
     deviations: Floats
     digits: int = 2
     ranked: Literal["columns", "rows"] = "columns"
+    shown: bool = True
 
     def best(self) -> npt.NDArray[np.bool_]:
         """Return which cells are bold, shape (r, c); ties as printed are all bold, unless most cells tie.
@@ -86,11 +88,6 @@ class ResultTable:
         is_few = is_best.sum(axis, keepdims=True) <= np.maximum(2, several // 2)
         bold: npt.NDArray[np.bool_] = is_best & (several > 1) & is_few
         return bold
-
-    def best_first(self, column: int = 0) -> ResultTable:
-        """Return the table with its rows in the order of a column, the best first and undefined ones last."""
-        sign = -1 if self.columns[column].better == "higher" else 1
-        return self.in_order(np.argsort(sign * self.values[:, column], kind="stable").tolist())
 
     def in_order(self, order: Sequence[int]) -> ResultTable:
         """Return the table with some of its rows, by number, in the given order."""

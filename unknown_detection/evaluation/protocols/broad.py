@@ -6,17 +6,20 @@ Guille-Escuret et al., Expecting The Unexpected: Towards Broad Out-Of-Distributi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation.display.names import set_name
+from unknown_detection.evaluation.display.tables import ResultTable
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import NOTHING, Ranking
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.figures import Figure, means, measure
-from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, Shown, distinct, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
+from unknown_detection.evaluation.protocols.results import Line
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
 
 NAME = "broad"
@@ -185,27 +188,26 @@ def _originals(clean: Rows, shifted: Rows, split: str) -> npt.NDArray[np.int64]:
     return order[places]
 
 
-def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
     """Lay out tables 2 and 8, the means by kind of shift, and tables 9 to 15, each set of shifted rows."""
     for setting, group in lines.groupby("setting", sort=False):
         title, note = f"{PROTOCOL.title}: {PROTOCOL.settings[setting]}", "AUROC in percent."
-        averages = distinct(group[group["statistic"] != ""])
-        if averages:  # CoComageNet-mono alone has none
+        averages = group[group["statistic"] != ""]
+        if len(averages):  # CoComageNet-mono alone has none
             # The mean over kinds is last; it names the kinds in the order of their own means.
-            kinds = [*averages[-1]["unknown"].split(" + "), "average"]
-            columns = [(heading("", line, set_name(kind)), line) for kind, line in zip(kinds, averages, strict=True)]
-            yield builder.by_detector((NAME, setting), title, note, [columns[-1], *columns[:-1]], group), True
-        splits = distinct(group[group["statistic"] == ""])
-        columns = [(heading("", line, set_name(line["unknown"].partition(",")[0])), line) for line in splits]
-        yield builder.by_detector((NAME, setting, "splits"), f"{title}, each split", note, columns, group), False
+            *sets, kinds = averages["unknown"].unique().tolist()
+            titles = {**dict(zip(sets, map(set_name, kinds.split(" + ")), strict=True)), kinds: "average"}
+            average_first = pd.concat([averages[averages["unknown"] == kinds], averages[averages["unknown"] != kinds]])
+            yield by_detector((NAME, setting), title, note, average_first, partial(_kind, titles))
+        yield by_detector((NAME, setting, "splits"), f"{title}, each split", note, group, _split, shown=False)
 
 
-def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:
-    """Draw figures 2 and 3 of the paper; by its figure 3 it chose the parts of Ens-V and Ens-R."""
-    yield from pictures.changes(scene)
-    yield from pictures.heatmap(scene, "dsd")
-    yield from pictures.densities(scene.where(lambda rows: ~np.isin(rows.split, pictures.HELD_OUT_SPLITS)))
-    yield from pictures.correlations(scene)
+def _kind(titles: Mapping[str, str], line: Line) -> tuple[str, str]:
+    return "", titles[line["unknown"]]
+
+
+def _split(line: Line) -> tuple[str, str] | None:
+    return None if line["statistic"] else ("", set_name(line["unknown"].partition(",")[0]))
 
 
 _MEAN_OVER_KINDS = {"statistic": "mean", "unknown": "({0})( \\+ ({0}))*".format("|".join((*KINDS, "in_distribution")))}
@@ -224,5 +226,11 @@ PROTOCOL = Protocol(
         Shown("Errors, mean", {"setting": "ed", **_MEAN_OVER_KINDS}),
     ),
     tables=tables,
-    pictures=draw,
+    # Figures 2 and 3 of the paper; by its figure 3 it chose the parts of Ens-V and Ens-R.
+    pictures=(
+        pictures.changes,
+        partial(pictures.heatmap, setting="dsd"),
+        lambda scene: pictures.densities(scene.where(lambda rows: ~np.isin(rows.split, pictures.HELD_OUT_SPLITS))),
+        pictures.correlations,
+    ),
 )

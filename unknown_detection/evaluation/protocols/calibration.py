@@ -12,13 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display import plots
 from unknown_detection.evaluation.display.names import detector_name
-from unknown_detection.evaluation.display.plots import Reliability
+from unknown_detection.evaluation.display.plots import Curve, plot_curves
+from unknown_detection.evaluation.display.tables import ResultTable
 from unknown_detection.evaluation.metrics.calibration import ECE, binned, ece
 from unknown_detection.evaluation.protocols.figures import Figure, measure
 from unknown_detection.evaluation.protocols.pictures import Picture, Scene
-from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, distinct, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, by_detector
 from unknown_detection.evaluation.scoring.rows import Rows, rank_errors
 
 NAME = "calibration"
@@ -39,17 +39,6 @@ def figures(rows: Rows) -> list[Figure]:
     return [accuracy, Figure(**{**vars(accuracy), "metric": ECE.name, "value": error, "factor": ECE.factor})]
 
 
-def reliability_bins(rows: Rows) -> Reliability | None:
-    """Return the reliability diagram of a config's rows; None if there is no ECE."""
-    judged = _judged(rows)
-    if judged is None:
-        return None
-    confidence = np.asarray(judged.confidence)
-    count, confident, right = binned(confidence, judged.wrong)
-    with np.errstate(invalid="ignore"):
-        return count, confident / count, right / count, ece(confidence, judged.wrong)
-
-
 def _judged(rows: Rows) -> Rows | None:
     if rows.confidence is None or rows.prediction is None:
         return None
@@ -58,19 +47,27 @@ def _judged(rows: Rows) -> Rows | None:
     return judged if len(judged) and np.isfinite(judged.confidence).all() else None
 
 
-def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
     """Lay out accuracy and ECE of each config."""
     note = "In percent. ECE: mean gap between confidence and accuracy over 15 bins, known test rows only."
-    columns = [(heading(line["config"], line), line) for line in distinct(lines)]
-    yield builder.by_detector((NAME,), PROTOCOL.title, note, columns, lines), True
+    yield by_detector((NAME,), PROTOCOL.title, note, lines, lambda line: line["config"])
 
 
-def draw(scene: Scene) -> Iterator[Picture]:
-    """Draw a reliability diagram of each config."""
+def reliability(scene: Scene) -> Iterator[Picture]:
+    """Draw a reliability diagram of each config: accuracy against confidence, on the diagonal if calibrated."""
     for config, of_config in scene.rows.items():
+        curves = []
+        for name, rows in of_config.items():
+            if (judged := _judged(rows)) is not None:
+                count, confident, right = binned(np.asarray(judged.confidence), judged.wrong)
+                full, error = count > 0, ece(np.asarray(judged.confidence), judged.wrong)
+                x, y = confident[full] / count[full], right[full] / count[full]
+                label = f"{detector_name(name)} (ECE {100 * error:.2f} %)"
+                curves.append(Curve(x, y, label, dots=count[full] / count.sum()))
         title = f"Reliability on {config}, {scene.runs[config]}"
-        bins = {detector_name(name): of for name, rows in of_config.items() if (of := reliability_bins(rows))}
-        yield Picture(scene.name(NAME, config), title, plots.plot_reliability(bins, title=title))
+        axes = "confidence (%); dots by rows", "accuracy (%)"
+        figure = plot_curves(curves, title=title, axes=axes, diagonal="calibrated")
+        yield Picture(scene.name(NAME, config), title, figure)
 
 
 PROTOCOL = Protocol(
@@ -80,6 +77,6 @@ PROTOCOL = Protocol(
     settings={NAME: "Calibration"},
     judge=figures,
     tables=tables,
-    pictures=draw,
+    pictures=(reliability,),
 )
 """Judged wherever confidences are known, so nobody asks for it by its name."""

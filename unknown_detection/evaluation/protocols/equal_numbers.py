@@ -15,7 +15,7 @@ import numpy as np
 from unknown_detection.evaluation.display.names import set_name
 from unknown_detection.evaluation.protocols.figures import Figure, measure
 from unknown_detection.evaluation.protocols.od_test import ROLES
-from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, each_config, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, each_config
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_known_unknown, unknown_splits
 
 NAME = SETTING = "equal-numbers"
@@ -62,10 +62,11 @@ PROTOCOL = Protocol(
     judge=figures,
     summary=(Shown("{set}", {"metric": "auroc"}), Shown("{set}", {"metric": METRICS[0]})),
     # The rows of tables 2 and 3 of the paper.
-    tables=each_config(
+    tables=lambda lines: each_config(
         NAME,
         "Equal numbers",
         "In percent; known rows are positive for FPR and detection error. Of the larger side a part is drawn.",
-        lambda line: heading(set_name(line["unknown"]), line),
+        lines,
+        lambda line: set_name(line["unknown"]),
     ),
 )

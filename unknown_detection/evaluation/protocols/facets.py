@@ -6,14 +6,17 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pandas as pd
 
 from unknown_detection.evaluation.display.names import metric_name
+from unknown_detection.evaluation.display.tables import ResultTable
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.figures import Figure, measure
-from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, Shown, distinct, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
+from unknown_detection.evaluation.protocols.results import Line
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
 
 NAME = "facets"
@@ -58,26 +61,20 @@ def figures(rows: Rows) -> list[Figure]:
     return measured + measure(rank_errors(labelled), METRICS, **named)
 
 
-def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
     """Lay out tables VI and VII: three metrics on each config."""
     note = (
         "In percent; known rows are positive; FPR is interpolated at 95 % TPR, and the detection error is the least "
         "at 95 % TPR or more, as in the paper's tables."
     )
     for setting, group in lines[lines["metric"].isin(IN_TABLES)].groupby("setting", sort=False):
-        by_metric = sorted(distinct(group), key=lambda line: -IN_TABLES.index(line["metric"]))
-        columns = [(heading(metric_name(line["metric"]), line, line["config"]), line) for line in by_metric]
         title = f"{PROTOCOL.title}: {PROTOCOL.settings[setting]}"
-        yield builder.by_detector((NAME, setting), title, note, columns, group), True
+        by_metric = group.sort_values("metric", key=lambda names: -names.map(IN_TABLES.index), kind="stable")
+        yield by_detector((NAME, setting), title, note, by_metric, _titled)
 
 
-def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:
-    """Draw changes, AUROC of each config, curves, and scores by role."""
-    yield from pictures.changes(scene)
-    yield from pictures.heatmap(scene, "ood_detection", across="config")
-    rows = scene.where(lambda rows: rows.split == "test")
-    for kind in (pictures.roc_curves, pictures.risk_coverage_curves, pictures.densities):
-        yield from kind(rows)
+def _titled(line: Line) -> tuple[str, str]:
+    return metric_name(line["metric"]), line["config"]
 
 
 PROTOCOL = Protocol(
@@ -92,5 +89,10 @@ PROTOCOL = Protocol(
         Shown("", {"setting": "ood_detection", "metric": "interpolated_fpr_.*"}),
     ),
     tables=tables,
-    pictures=draw,
+    pictures=(
+        pictures.changes,
+        partial(pictures.heatmap, setting="ood_detection", across="config"),
+        *(pictures.roc_curves, pictures.risk_coverage_curves, pictures.densities),
+    ),
+    drawn=lambda rows: rows.split == "test",
 )

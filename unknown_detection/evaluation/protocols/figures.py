@@ -42,11 +42,6 @@ class Figure:
     left_out: int = 0
 
     @property
-    def reported(self) -> float:
-        """The value as the paper prints it."""
-        return self.value * self.factor
-
-    @property
     def name(self) -> Figure:
         """The figure with only the fields that identify it, the others blank."""
         return replace(self, value=0.0, n_known=0, n_unknown=0, left_out=0)

@@ -6,7 +6,7 @@ threshold on one OoD set, D_m, and evaluates on another, D_t, for every ordered 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -15,12 +15,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation.display.names import statistic_name
-from unknown_detection.evaluation.display.tables import Heading
+from unknown_detection.evaluation.display.tables import ResultTable
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import rank
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.figures import Figure, measure, summed
-from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, Shown, each_config, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, each_config
 from unknown_detection.evaluation.protocols.results import Line
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, unknown_splits
 
@@ -107,17 +107,17 @@ def _distribution(figures: Sequence[Figure]) -> list[Figure]:
     return [replace(combined, statistic=name, value=float(of(values))) for name, of in STATISTICS.items()]
 
 
-def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
     """Lay out the statistics of balanced accuracy over pairs of OoD sets, next to the two-dataset setting."""
-
-    def titled(line: Line) -> Heading:
-        return heading(PROTOCOL.settings[line["setting"]], line, statistic_name(line["statistic"]))
-
     note = (
         "Balanced accuracy in percent. OD-test: the threshold is fitted on one OoD set and evaluated on another, for "
         "all ordered pairs. Two datasets: fitted and evaluated on halves of the same set."
     )
-    return each_config(NAME, PROTOCOL.title, note, titled)(lines[lines["statistic"] != ""], builder)
+    return each_config(NAME, PROTOCOL.title, note, lines[lines["statistic"] != ""], _statistic)
+
+
+def _statistic(line: Line) -> tuple[str, str]:
+    return PROTOCOL.settings[line["setting"]], statistic_name(line["statistic"])
 
 
 PROTOCOL = Protocol(
@@ -131,5 +131,5 @@ PROTOCOL = Protocol(
         for title, name in (("Three datasets, mean", "od_test"), ("Two datasets, mean", "two_dataset"))
     ),
     tables=tables,
-    pictures=pictures.changes,
+    pictures=(pictures.changes,),
 )

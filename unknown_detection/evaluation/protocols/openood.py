@@ -15,11 +15,13 @@ import numpy as np
 import pandas as pd
 
 from unknown_detection.evaluation.display.names import set_name
+from unknown_detection.evaluation.display.tables import ResultTable
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import Ranking, rank_open_set
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.figures import Figure, means, measure
-from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, Shown, distinct, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
+from unknown_detection.evaluation.protocols.results import Line
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
 
 NAME = "openood"
@@ -104,27 +106,26 @@ def _rank_open_set(known: Rows, unknown: Rows) -> Ranking:
     return rank_open_set(scores, np.arange(len(scores)) >= len(known), errors)[2]
 
 
-def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
     """Lay out each setting: the means over near, far and novel splits, accuracy, and each split."""
     accurate = lines["metric"] == "accuracy"
     for (config, setting, known), group in lines[~accurate].groupby(["config", "setting", "known"], sort=False):
-        parts, title = (NAME, config, setting), f"{PROTOCOL.title} on {config}: {PROTOCOL.settings[setting]}"
+        name, title = (NAME, config, setting), f"{PROTOCOL.title} on {config}: {PROTOCOL.settings[setting]}"
         note = f"In percent; unknown rows are positive for FPR@95%TPR, AUPR is by trapezoids. Known rows: {known}."
-        means, splits = (distinct(group[(group["statistic"] != "") == mean]) for mean in (True, False))
-        columns = [(heading(f"{set_name(line['unknown'])} mean", line), line) for line in means]
-        if setting != "open_set":  # OSCR has the accuracy in it
-            of = lines[accurate & (lines["config"] == config) & (lines["known"] == f"{known}, right")]
-            columns += [(heading("", line), line) for line in distinct(of)]
-            group = pd.concat([group, of])
-        yield builder.by_detector(parts, title, note, columns, group), True
-        columns = [(heading(set_name(line["unknown"]), line), line) for line in splits]
-        yield builder.by_detector((*parts, "splits"), f"{title}, each split", note, columns, group), False
+        # OSCR has the accuracy in it.
+        of = accurate & (lines["config"] == config) & (lines["known"] == f"{known}, right") & (setting != "open_set")
+        yield by_detector(name, title, note, pd.concat([group, lines[of]]), _mean)
+        yield by_detector((*name, "splits"), f"{title}, each split", note, group, _split, shown=False)
 
 
-def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:
-    """Draw changes and ROC curves."""
-    yield from pictures.changes(scene)
-    yield from pictures.roc_curves(scene.where(lambda rows: rows.known | np.isin(rows.role, UNKNOWN)))
+def _mean(line: Line) -> str | None:
+    if line["metric"] == "accuracy":
+        return ""
+    return f"{set_name(line['unknown'])} mean" if line["statistic"] else None
+
+
+def _split(line: Line) -> str | None:
+    return None if line["statistic"] else set_name(line["unknown"])
 
 
 PROTOCOL = Protocol(
@@ -145,5 +146,6 @@ PROTOCOL = Protocol(
         for metric in ("auroc", "fpr_.*")
     ),
     tables=tables,
-    pictures=draw,
+    pictures=(pictures.changes, pictures.roc_curves),
+    drawn=lambda rows: rows.known | np.isin(rows.role, UNKNOWN),
 )

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation.display import plots
+from unknown_detection.evaluation.display.canvas import INK
 from unknown_detection.evaluation.display.names import BASELINE, detector_name, figure_metric, set_name
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.metrics.metrics import METRICS, aurc, risk_coverage
@@ -25,6 +26,10 @@ HELD_OUT_SPLITS = ("held_out", "validation")
 
 _PANELS = 12
 """Number of detectors whose scores are plotted: the best by the headline figure, and the baseline."""
+
+
+_CURVES = 5
+"""Number of detectors whose risk-coverage curves are named, besides the baseline."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ def changes(scene: Scene) -> Iterator[Picture]:
     baseline = detector_name(BASELINE)
     for (config, name), group in scene.protocol.headline(scene.figures).groupby(["config", "metric"], sort=False):
         changed = _against_baseline(group, figure_metric(name).better)
-        if changed:
+        if len(changed):
             unit = "gain (points)" if figure_metric(name).better == "higher" else "reduction (%)"
             where = ", ".join([config, *scene.labels])
             title = f"{figure_metric(name).title} against {baseline}: {scene.protocol.title} on {where}"
@@ -90,25 +95,20 @@ def changes(scene: Scene) -> Iterator[Picture]:
             yield Picture(scene.name("changes", scene.protocol.name, config), title, figure)
 
 
-def _against_baseline(headline: pd.DataFrame, better: str) -> dict[str, tuple[float, float | None]]:
+def _against_baseline(headline: pd.DataFrame, better: str) -> pd.DataFrame:
     """Return mean and deviation of each detector's change: in points, or in percent if lower is better."""
     values = headline.pivot(index="run", columns="detector", values="value")
-    values = values.reindex(columns=headline["detector"].unique())
     if BASELINE not in values:
-        return {}
+        return pd.DataFrame()
     # A run without the baseline combines several models, as an ensemble; it is compared with their mean.
     baseline = values.pop(BASELINE)
     baseline = baseline.fillna(baseline.mean())
     change = values.sub(baseline, axis=0) * 100
     if better == "lower":
         change = (-change).div(baseline.where(baseline > 0), axis=0)
-    undefined = headline[headline["value"].isna()]["detector"].unique()
-    spread = change.std()
-    return {
-        detector_name(name): (float(mean), None if np.isnan(spread[name]) else float(spread[name]))
-        for name, mean in change.mean().items()
-        if np.isfinite(mean) and name not in undefined
-    }
+    changed = pd.DataFrame({"mean": change.mean(), "std": change.std()})
+    undefined = headline[headline["value"].isna()]["detector"]
+    return changed[np.isfinite(changed["mean"]) & ~changed.index.isin(undefined)].rename(detector_name)
 
 
 def heatmap(scene: Scene, setting: str, *, across: str = "unknown", by: Sequence[str] = ()) -> Iterator[Picture]:
@@ -125,10 +125,7 @@ def heatmap(scene: Scene, setting: str, *, across: str = "unknown", by: Sequence
         means = group.pivot_table("value", "detector", across, sort=False).reindex(index=detectors, columns=sets)
         means = means.iloc[best_first(means.mean(axis=1, skipna=False).fillna(0), "higher")]
         title = f"AUROC by detector and unknowns: {', '.join([scene.protocol.title, *names, *scene.labels])}"
-        figure = plots.plot_heatmap(
-            means.to_numpy(), list(map(detector_name, means.index)), list(map(set_name, means.columns)),
-            title=title, bar="AUROC (%)",
-        )  # fmt: skip
+        figure = plots.plot_heatmap(means.rename(index=detector_name, columns=set_name), title=title, bar="AUROC (%)")
         yield Picture(scene.name("auroc", scene.protocol.name, *names), title, figure)
 
 
@@ -140,15 +137,17 @@ def roc_curves(scene: Scene) -> Iterator[Picture]:
         if name not in of_config:
             continue
         rows = of_config[name]
-        known, curves = rows.where(rows.known & (rows.split == "test")), {}
+        known, curves = rows.where(rows.known & (rows.split == "test")), []
         for split, unknown in rows.where(~rows.known).by("split").items():
             ranking = rank_known_unknown(known, unknown)
-            rates = ranking.unknown / len(unknown), ranking.known / len(known)
             label = "unknown rows" if split == "test" else set_name(split)
-            curves[label] = (*rates, 100 * METRICS["auroc"].of(ranking))
+            label = f"{label} (AUROC {100 * METRICS['auroc'].of(ranking):.2f})"
+            curves.append(plots.Curve(ranking.unknown / len(unknown), ranking.known / len(known), label))
         remark = "" if scene.chosen else ", the best detector"
         title = f"ROC curves of {detector_name(name)}{remark} on {config}, {scene.runs[config]}"
-        yield Picture(scene.name("roc", scene.protocol.name, config), title, plots.plot_roc(curves, title=title))
+        axes = "FPR: unknown rows accepted (%)", "TPR: known rows accepted (%)"
+        figure = plots.plot_curves(curves, title=title, axes=axes, diagonal="", level=95)
+        yield Picture(scene.name("roc", scene.protocol.name, config), title, figure)
 
 
 def densities(scene: Scene) -> Iterator[Picture]:
@@ -170,17 +169,34 @@ def densities(scene: Scene) -> Iterator[Picture]:
 
 
 def risk_coverage_curves(scene: Scene) -> Iterator[Picture]:
-    """Plot risk-coverage curves, in which unknown rows count as errors."""
+    """Plot risk-coverage curves, in which unknown rows count as errors, and name the best and the baseline."""
     for config, of_config in scene.rows.items():
-        curves = {}
-        for name, rows in of_config.items():
-            if rows.prediction is not None:
-                errors = rows.wrong | ~rows.known
-                curves[detector_name(name)] = (*risk_coverage(rows.score, errors), 1000 * aurc(rows.score, errors))
-        if curves:
-            title = f"Risk-coverage curves of unknown detection on {config}, {scene.runs[config]}"
-            figure = plots.plot_risk_coverage(curves, baseline=detector_name(BASELINE), title=title)
-            yield Picture(scene.name("risk-coverage", config), title, figure)
+        rated = {
+            name: (aurc(rows.score, errors), *risk_coverage(rows.score, errors))
+            for name, rows in of_config.items()
+            if rows.prediction is not None
+            for errors in [rows.wrong | ~rows.known]
+        }
+        if not rated:
+            continue
+        best = sorted(rated, key=lambda name: (rated[name][0], name))
+        named = {BASELINE, *[name for name in best if name != BASELINE][:_CURVES]}
+        curves = [
+            plots.Curve(
+                coverage,
+                risk,
+                f"{detector_name(name)} ({1000 * area:.1f})" if name in named else "",
+                INK if name == BASELINE else "",
+            )
+            for name in best
+            for area, coverage, risk in [rated[name]]
+        ]
+        # The first few rows make a curve jump between 0 and 1; the axis is scaled to the rest.
+        top = max(float(curve.y[len(curve.y) // 50 :].max()) for curve in curves)
+        title = f"Risk-coverage curves of unknown detection on {config}, {scene.runs[config]}"
+        axes, legend = ("coverage (%)", "risk (% errors)"), "AURC × 1,000, best first"
+        figure = plots.plot_curves(curves, title=title, axes=axes, top=max(108 * top, 1), legend=legend, columns=2)
+        yield Picture(scene.name("risk-coverage", config), title, figure)
 
 
 def correlations(scene: Scene) -> Iterator[Picture]:
@@ -194,8 +210,8 @@ def correlations(scene: Scene) -> Iterator[Picture]:
             varied = {name: scores for name, scores in known.items() if len(scores) > 1 and np.ptp(scores) > 0}
             if len(varied) > 1:
                 title = f"Correlation of scores on in-distribution rows of {split}, {scene.runs[config]}"
-                names, values = [*map(detector_name, varied)], np.asarray(np.corrcoef([*varied.values()]))
-                shades = plots.Shades((-100, 100), "RdBu_r", "{:z.0f}")
-                figure = plots.plot_heatmap(values, names, names, title=title, bar="correlation (%)", shades=shades)
+                correlation = pd.DataFrame(varied).rename(columns=detector_name).corr()
+                shades: dict[str, Any] = {"limits": (-100, 100), "colors": "RdBu_r", "text": "{:z.0f}"}
+                figure = plots.plot_heatmap(correlation, title=title, bar="correlation (%)", **shades)
                 yield Picture(scene.name("correlation", config), title, figure)
                 break

@@ -1,30 +1,28 @@
-"""The declaration of a protocol, and the layout of its tables.
+"""The declaration of a protocol, the registry of all, and the layout of their tables.
 
 Tested by `tests/evaluation/protocols/test_registry.py` and `tests/evaluation/display/test_tables.py`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation.display.names import figure_metric, metric_name, paper_name, set_name
 from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
-from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.errors import EvaluationError, one_line
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.protocols.figures import Figure
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line
 from unknown_detection.evaluation.scoring.rows import Rows
 
-Columns = Sequence[tuple[Heading, Line]]
-"""The headings of a table, each with the figure of any detector that its column shows."""
-
-LaidOut = Iterator[tuple[ResultTable, bool]]
-"""Tables, each with whether a page shows it at once."""
+Mask = npt.NDArray[np.bool_]
 
 _SPREADS: Mapping[str, Literal["lower", ""]] = {
     "standard_deviation": "",
@@ -33,93 +31,8 @@ _SPREADS: Mapping[str, Literal["lower", ""]] = {
 }
 """Statistics for which other values are better than for the metric that they are of."""
 
-
-@dataclass(frozen=True)
-class Builder:
-    """Builds tables that share labels, a remark and the order of detectors.
-
-    Attributes:
-        labels: what the names and titles of tables end in, such as the training method.
-        remark: a sentence that ends each note.
-        settings: titles of settings by name.
-        ranked: returns the figures by which detectors are ordered, of some that a table is laid out of.
-        variants: whether a row names its training method, too.
-    """
-
-    labels: tuple[str, ...] = ()
-    remark: str = ""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    ranked: Callable[[pd.DataFrame], pd.DataFrame] = lambda lines: lines.iloc[:0]
-    variants: bool = False
-
-    def by_detector(
-        self, parts: Sequence[str], title: str, note: str, columns: Columns, lines: pd.DataFrame
-    ) -> ResultTable:
-        """Build a table with one row per detector and variant; each column shows the figure next to its heading."""
-        index = pd.MultiIndex.from_frame(lines[["detector", "variant"]].drop_duplicates())
-        keys = [(*pair, *(line[key] for key in FIGURE_KEY)) for pair in index for _, line in columns]
-        figures = lines.set_index([*index.names, *FIGURE_KEY])
-        cells = figures[["mean", "std"]].mul(figures["factor"], axis=0).reindex(pd.MultiIndex.from_tuples(keys))
-        values, deviations = cells.to_numpy(float).T.reshape(2, len(index), len(columns))
-        subtitles = [filter(None, (paper_name(name), variant * self.variants)) for name, variant in index]
-        rows = [TableRow(name, ", ".join(texts)) for (name, _), texts in zip(index, subtitles, strict=True)]
-        headings, note = [head for head, _ in columns], f"{note} {runs_note(lines)}"
-        table = self.table(parts, title, note, "Detector", headings, rows, values, deviations)
-        ranked = self.ranked(lines)
-        if len(ranked):
-            better = figure_metric(ranked["metric"].iloc[0]).better
-            means = ranked.groupby([*index.names], sort=False)["mean"].mean().reindex(index)
-            return table.in_order(best_first(means, better))
-        first = next((number for number, head in enumerate(table.columns) if head.better), None)
-        return table if first is None else table.best_first(first)
-
-    def table(
-        self, parts: Sequence[str], title: str, note: str, stub: str, columns: Sequence[Heading],
-        rows: Sequence[TableRow], values: Any, deviations: Any = None, **layout: Any
-    ) -> ResultTable:  # fmt: skip
-        """Build a table with the shared labels in its name and title; without deviations, each cell has one run."""
-        name = safe_file_name(*parts, *self.labels)
-        title = ", ".join([title, *(label.replace("_", " ") for label in self.labels)])
-        note = " ".join(f"{note} {self.remark}".split())
-        deviations = np.full(values.shape, np.nan) if deviations is None else deviations
-        return ResultTable(name, title, note, stub, columns, rows, values, deviations, **layout)
-
-
-def each_config(name: str, title: str, note: str, heading: Callable[[Line], Heading]) -> Callable[..., LaidOut]:
-    """Return a layout with one table for each config, of all its figures; `heading` makes the heading of a column."""
-
-    def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
-        for config, group in lines.groupby("config", sort=False):
-            columns = [(heading(line), line) for line in distinct(group)]
-            yield builder.by_detector((name, config), f"{title} on {config}", note, columns, group), True
-
-    return tables
-
-
-def distinct(lines: pd.DataFrame) -> list[Line]:
-    """Return the first line of each figure, of any detector."""
-    return list(lines.drop_duplicates(FIGURE_KEY).to_dict("records"))
-
-
-def heading(group: str, line: Line, title: str = "") -> Heading:
-    """Return the heading of a figure's column; without a title, the metric's name."""
-    better = _SPREADS.get(line["statistic"], figure_metric(line["metric"]).better)
-    return Heading(group, title or metric_name(line["metric"]), better)
-
-
-def runs_note(lines: pd.DataFrame) -> str:
-    """Return a sentence on the number of runs."""
-    fewest, most = lines["runs"].min(), lines["runs"].max()
-    if most == 1:
-        return "" if lines["variant"].iloc[0] == ALL_VARIANTS else "One run."
-    runs = f"{most}" if fewest == most else f"{fewest} to {most}"
-    return f"Mean ± sample standard deviation (of n - 1) over {runs} runs; a single run has none and is never bold."
-
-
-def best_first(means: Iterable[float], better: str) -> list[int]:
-    """Return the positions of figures, the best first and undefined ones last; ties stay in their order."""
-    values = np.array([*means], dtype=float) * (-1 if better == "higher" else 1)
-    return list(np.argsort(values, kind="stable"))  # NaN is last
+Titled = str | tuple[str, str] | None
+"""The heading above a column's title, which is the metric's name; or both; None for no column."""
 
 
 @dataclass(frozen=True)
@@ -134,13 +47,6 @@ class Shown:
     group: str
     fields: Mapping[str, str]
 
-    def of(self, lines: pd.DataFrame) -> pd.DataFrame:
-        """Select these figures."""
-        chosen = pd.Series(True, index=lines.index)
-        for name, pattern in self.fields.items():
-            chosen &= lines[name].str.fullmatch(pattern).astype(bool)
-        return lines[chosen]
-
 
 @dataclass(frozen=True)
 class Protocol:
@@ -153,8 +59,10 @@ class Protocol:
         settings: its tasks by their names in figures, with titles for display.
         judge: computes the figures of rows, without any treatment of duplicates.
         summary: columns of the short table; detectors are ranked by the first.
-        tables: lays out figures over runs, with one value of `rows`; None for one table for each config.
-        pictures: chooses what is drawn, of a `pictures.Scene`; yields each `pictures.Picture`.
+        tables: lays out figures over runs, with one value of `rows`, by `by_detector`; None for one table for each
+            config.
+        pictures: what is drawn: functions that yield each `pictures.Picture` of a `pictures.Scene`.
+        drawn: which rows the pictures are of, shape (n,); all by default.
         with_predictions: the settings that need predictions.
         absent: lists in sentences which of the paper's sets are not among the rows.
         each_config: whether each config is judged alone, or all of them together.
@@ -166,12 +74,12 @@ class Protocol:
     settings: Mapping[str, str]
     judge: Callable[[Rows], list[Figure]]
     summary: Sequence[Shown] = ()
-    tables: Callable[[pd.DataFrame, Builder], LaidOut] | None = None
-    pictures: Callable[[Any], Iterable[Any]] = lambda scene: ()
+    tables: Callable[[pd.DataFrame], Iterator[ResultTable]] | None = None
+    pictures: Sequence[Callable[[Any], Iterable[Any]]] = ()
+    drawn: Callable[[Rows], Mask] = lambda rows: np.ones(len(rows), dtype=np.bool_)
     with_predictions: tuple[str, ...] = ()
     absent: Callable[[Rows], list[str]] = lambda rows: []
     each_config: bool = True
-    note: str = field(default="Rates and areas in percent.", kw_only=True)
 
     def figures(self, rows: Rows, *, lenient: bool = False) -> list[Figure]:
         """Compute the figures of rows of one or more configs.
@@ -188,27 +96,137 @@ class Protocol:
                     raise
         return measured
 
+    def shown(self, lines: pd.DataFrame) -> list[pd.DataFrame]:
+        """Select the figures of each part of `summary` that has some, with their heading in the column `group`."""
+        selected = []
+        for shown in self.summary:
+            fits = [lines[name].str.fullmatch(pattern).astype(bool) for name, pattern in shown.fields.items()]
+            selected.append(lines[np.all(fits, axis=0)].assign(group=shown.group))
+        return [of for of in selected if len(of)]
+
     def headline(self, lines: pd.DataFrame) -> pd.DataFrame:
         """Select the figures by which detectors are ranked, one for each config, of figures on equal rows."""
-        for shown in self.summary:
-            selected = shown.of(lines)
-            if len(selected):
-                return selected.merge(selected.drop_duplicates("config")[FIGURE_KEY])
+        for first in self.shown(lines):
+            return first.merge(first.drop_duplicates("config")[FIGURE_KEY])
         return lines.iloc[:0]
 
-    def columns(self, lines: pd.DataFrame) -> Columns:
-        """Return the columns of the short table that there are figures of."""
-        return [
-            (heading(shown.group.format(set=set_name(line["unknown"])), line), line)
-            for shown in self.summary
-            for line in distinct(shown.of(lines))
-        ]
 
-    def lay_out(self, lines: pd.DataFrame, builder: Builder) -> LaidOut:
-        """Lay out the protocol's tables."""
-        return (self.tables or each_config(self.name, self.title, self.note, self._heading))(lines, builder)
+PROTOCOLS: dict[str, Protocol] = {}
+"""All protocols by name; `register` adds them."""
 
-    def _heading(self, line: Line) -> Heading:
-        setting = self.settings.get(line["setting"], line["setting"])
-        several = f"{setting}, " if len(self.settings) > 1 else ""
-        return heading(f"{several}{set_name(line['unknown'])}", line, metric_name(line["metric"]))
+
+def register(protocol: Protocol) -> Protocol:
+    """Add a protocol of one's own, which commands and functions then know by its name.
+
+    A file with a function from `Rows` to `Figure`s and a `Protocol` is enough; its tables are laid out by config
+    unless it says how. `--protocol FILE.py:NAME` registers one on the command line.
+
+    Raises:
+        EvaluationError: the name is another protocol's, or cannot be one.
+    """
+    if not isinstance(protocol, Protocol):
+        raise EvaluationError(
+            f"{one_line(type(protocol).__name__)} is not a protocol. Make it a Protocol, with its figures as judge."
+        )
+    if not re.fullmatch("[A-Za-z0-9]+(-[A-Za-z0-9]+)*", protocol.name):
+        raise EvaluationError(
+            f"{one_line(protocol.name)!r} cannot be the name of a protocol. Name it with letters, digits and hyphens."
+        )
+    if PROTOCOLS.get(protocol.name, protocol) != protocol:
+        raise EvaluationError(f"There is a protocol {protocol.name} already. Give yours another name.")
+    PROTOCOLS[protocol.name] = protocol
+    return protocol
+
+
+def setting_name(setting: str) -> str:
+    """Return the title of a protocol's setting."""
+    titles = {name: title for protocol in PROTOCOLS.values() for name, title in protocol.settings.items()}
+    return titles.get(setting, setting.replace("_", " "))
+
+
+def tables_of(protocol: Protocol, lines: pd.DataFrame) -> Iterator[ResultTable]:
+    """Lay out a protocol's tables."""
+
+    def titled(line: Line) -> str:
+        task = f"{setting_name(line['setting'])}, " if len(protocol.settings) > 1 else ""
+        return f"{task}{set_name(line['unknown'])}"
+
+    if protocol.tables:
+        return protocol.tables(lines)
+    return each_config(protocol.name, protocol.title, "Rates and areas in percent.", lines, titled)
+
+
+def each_config(
+    name: str, title: str, note: str, lines: pd.DataFrame, titled: Callable[[Line], Titled]
+) -> Iterator[ResultTable]:
+    """Lay out one table for each config; otherwise as `by_detector`."""
+    for config, group in lines.groupby("config", sort=False):
+        yield by_detector((name, config), f"{title} on {config}", note, group, titled)
+
+
+def by_detector(
+    name: Sequence[str],
+    title: str,
+    note: str,
+    lines: pd.DataFrame,
+    titled: Callable[[Line], Titled],
+    *,
+    shown: bool = True,
+) -> ResultTable:
+    """Tabulate figures with one row per detector and training method, the best first.
+
+    They are ranked by the protocol's headline or, without one, by the first column of which some values are better.
+
+    Args:
+        name: parts of the name of its files.
+        title: one line.
+        note: text below it; the number of runs is added.
+        lines: figures over runs of one protocol, in the order of the columns.
+        titled: the heading above a figure's metric, or above another title, given its line of any detector; None for
+            a figure that is not shown.
+        shown: whether a page shows it at once.
+    """
+    figures = lines.drop_duplicates(FIGURE_KEY).to_dict("records")
+    columns = [(head, [line[key] for key in FIGURE_KEY]) for line in figures if (head := _heading(line, titled(line)))]
+    index = pd.MultiIndex.from_frame(lines[["detector", "variant"]].drop_duplicates())
+    keys = pd.MultiIndex.from_tuples([(*pair, *key) for pair in index for _, key in columns])
+    measured = lines.set_index([*index.names, *FIGURE_KEY])
+    cells = measured[["mean", "std"]].mul(measured["factor"], axis=0).reindex(keys)
+    values, deviations = cells.to_numpy(float).T.reshape(2, len(index), len(columns))
+    several = lines["variant"].nunique() > 1
+    subtitles = [filter(None, (paper_name(detector), variant * several)) for detector, variant in index]
+    rows = [TableRow(detector, ", ".join(texts)) for (detector, _), texts in zip(index, subtitles, strict=True)]
+    note = f"{note} {_runs_note(lines)}".strip()
+    headings = [head for head, _ in columns]
+    table = ResultTable(
+        safe_file_name(*name), title, note, "Detector", headings, rows, values, deviations, shown=shown
+    )
+    protocol = PROTOCOLS.get(lines["protocol"].iloc[0])
+    headline = protocol.headline(lines) if protocol else lines.iloc[:0]
+    if len(headline):
+        means = headline.groupby([*index.names], sort=False)["mean"].mean().reindex(index)
+        return table.in_order(best_first(means, figure_metric(headline["metric"].iloc[0]).better))
+    ranked = next(number for number, head in enumerate(headings) if head.better)
+    return table.in_order(best_first(values[:, ranked], headings[ranked].better))
+
+
+def _heading(line: Line, titled: Titled) -> Heading | None:
+    if titled is None:
+        return None
+    group, title = (titled, metric_name(line["metric"])) if isinstance(titled, str) else titled
+    return Heading(group, title, _SPREADS.get(line["statistic"], figure_metric(line["metric"]).better))
+
+
+def _runs_note(lines: pd.DataFrame) -> str:
+    """Return a sentence on the number of runs."""
+    fewest, most = lines["runs"].min(), lines["runs"].max()
+    if most == 1:
+        return "" if lines["variant"].iloc[0] == ALL_VARIANTS else "One run."
+    runs = f"{most}" if fewest == most else f"{fewest} to {most}"
+    return f"Mean ± sample standard deviation (of n - 1) over {runs} runs; a single run has none and is never bold."
+
+
+def best_first(means: Iterable[float], better: str) -> list[int]:
+    """Return the positions of figures, the best first and undefined ones last; ties stay in their order."""
+    values = np.array([*means], dtype=float) * (-1 if better == "higher" else 1)
+    return list(np.argsort(values, kind="stable"))  # NaN is last

@@ -1,15 +1,14 @@
-"""The registry of protocols, the papers' and one's own, and the figures of scores by one of them."""
+"""The papers' protocols, and the figures of scores by one of all."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.errors import EvaluationError, one_line, unknown_name
+from unknown_detection.evaluation.errors import unknown_name
 from unknown_detection.evaluation.protocols import (
     broad,
     calibration,
@@ -21,57 +20,21 @@ from unknown_detection.evaluation.protocols import (
     unknown_detection,
 )
 from unknown_detection.evaluation.protocols.figures import WITHOUT_DUPLICATES, WITHOUT_OVERLAP, Figure
+from unknown_detection.evaluation.protocols.protocol import PROTOCOLS as PROTOCOLS
 from unknown_detection.evaluation.protocols.protocol import Protocol
+from unknown_detection.evaluation.protocols.protocol import register as register
 from unknown_detection.evaluation.scoring.left_out import made_from_duplicates
 from unknown_detection.evaluation.scoring.rows import Rows
 
 Mask = npt.NDArray[np.bool_]
 
-_NAME = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
-
-_PAPERS = (unknown_detection, facets, broad, od_test, openood, equal_numbers, robustness)
-
-PROTOCOLS: dict[str, Protocol] = {module.NAME: module.PROTOCOL for module in _PAPERS}
-"""All protocols that one may ask for. `register` adds one's own."""
-
-
-def register(protocol: Protocol) -> Protocol:
-    """Add a protocol of one's own, which commands and functions then know by its name.
-
-    A file with a function from `Rows` to `Figure`s and a `Protocol` is enough; its tables are laid out by config
-    unless it says how. `--protocol FILE.py:NAME` registers one on the command line.
-
-    Raises:
-        EvaluationError: the name is another protocol's, or cannot be one.
-    """
-    if not isinstance(protocol, Protocol):
-        raise EvaluationError(
-            f"{one_line(type(protocol).__name__)} is not a protocol. Make it a Protocol, with its figures as judge."
-        )
-    if not _NAME.fullmatch(protocol.name) or protocol.name == calibration.NAME:
-        raise EvaluationError(
-            f"{one_line(protocol.name)!r} cannot be the name of a protocol. Name it with letters, digits and hyphens."
-        )
-    if PROTOCOLS.get(protocol.name, protocol) != protocol:
-        raise EvaluationError(f"There is a protocol {protocol.name} already. Give yours another name.")
-    PROTOCOLS[protocol.name] = protocol
-    return protocol
+for _module in (unknown_detection, facets, broad, od_test, openood, equal_numbers, robustness):
+    register(_module.PROTOCOL)
 
 
 def protocol_of(name: str) -> Protocol:
-    """Return the protocol that figures name; a placeholder with this name if it is not registered here."""
-    known = {**PROTOCOLS, calibration.NAME: calibration.PROTOCOL}
-    return known.get(name) or Protocol(name, name, "", {}, robustness.PROTOCOL.judge)
-
-
-def setting_name(setting: str) -> str:
-    """Return the title of a protocol's setting."""
-    return setting_titles().get(setting, setting.replace("_", " "))
-
-
-def setting_titles() -> dict[str, str]:
-    """Return the titles of all protocols' settings."""
-    return {name: title for protocol in PROTOCOLS.values() for name, title in protocol.settings.items()}
+    """Return the protocol that figures name: one of `PROTOCOLS`, or that of calibration, which nobody asks for."""
+    return PROTOCOLS.get(name, calibration.PROTOCOL)
 
 
 def figures(protocol: str, rows: Rows) -> list[Figure]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unknown_detection.csv_text import csv_text
-from unknown_detection.evaluation.errors import EvaluationError, one_line
-from unknown_detection.evaluation.files import atomic_path, parse_json, read_untrusted, write_text
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.files import atomic_path, read_untrusted, write_text
 from unknown_detection.evaluation.protocols.figures import Figure
-
-FORMAT = 4
-"""Version of the schema below; readers refuse other versions."""
 
 FILE = "figures.parquet"
 """Name of the file in a report's folder."""
 
-METADATA = b"unknown_detection_figures"
-"""Key in the Parquet schema's metadata that holds `FORMAT` and the report's record, as JSON."""
-
 ALL_VARIANTS = "*"
 """The variant of figures over several training methods."""
-
 
 COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "release": (pa.string(), "name of the release: its folder's name, or ORG/NAME at a commit"),
@@ -45,10 +37,7 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "config": (pa.string(), "config of the release; several are joined by ` + `"),
     "setting": (pa.string(), "task of the detector, such as `ood_detection`, `dsd` or `od_test`"),
     "known": (pa.string(), "the known rows: a split, and which of its rows if not all"),
-    "unknown": (
-        pa.string(),
-        "the unknown rows; several splits, or sets that a statistic is over, are joined by ` + `",
-    ),
+    "unknown": (pa.string(), "the unknown rows; several splits, or sets of a statistic, are joined by ` + `"),
     "metric": (pa.string(), "name of the metric"),
     "positive": (pa.string(), "positive class of the metric, `known` or `unknown`, or empty"),
     "rows": (
@@ -58,18 +47,14 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     ),
     "statistic": (pa.string(), "`mean` and so on for a statistic of other figures, else empty"),
     "fitted_on": (pa.string(), "OoD split that a threshold was fitted on, or empty"),
-    "value": (
-        pa.float64(),
-        "the figure, a rate or an area from 0 to 1; NaN if predictions leave one class without rows",
-    ),
+    "value": (pa.float64(), "the figure, from 0 to 1; NaN if predictions leave one class without rows"),
     "factor": (pa.float64(), "factor by which the protocol's paper multiplies it"),
     "n_known": (pa.int64(), "number of known rows; for a statistic, summed over its figures"),
     "n_unknown": (pa.int64(), "number of unknown rows, likewise"),
     "left_out": (pa.int64(), "number of rows left out as duplicates or for their overlap; 0 `as_published`"),
     "prepared": (
         pa.string(),
-        "how the run's model got images that are prepared for a model's input, by `config/split`, as JSON: as stored, "
-        "or resized for a model with another input",
+        "how images that are prepared for a model's input were read, by `config/split`, as JSON",
     ),
     "versions": (pa.string(), "versions of the packages that `scored` the rows and `judged` the scores, as JSON"),
 }
@@ -82,51 +67,13 @@ FIGURE_KEY = [column.name for column in fields(Figure) if column.type == "str"]
 """The columns that identify a figure among those of a detector and run."""
 
 
-@dataclass(frozen=True)
-class ModelRun:
-    """A run: one scores file of a model's detectors.
+def tidy(judged: Iterable[tuple[Mapping[str, Any], Iterable[Figure]]]) -> pd.DataFrame:
+    """Build the table of figures, each with the columns that say of which release, run and detector it is.
 
-    `COLUMNS` describes the other attributes.
-
-    Attributes:
-        name: the file's stem.
-        hyperparameters: hyperparameters by detector.
-        fit_half: the `config/split` that detectors were fitted on half of, for want of training rows; empty if not.
-        accepted: where the model's accuracy differs from the published one, in words; empty if it does not.
-        weights: the published weights, by the name of torchvision's file or of timm's model; empty for others.
+    Raises:
+        EvaluationError: two runs with the same weights have the same figure.
     """
-
-    name: str
-    variant: str
-    seed: int | None
-    model: str
-    model_digest: str
-    hyperparameters: Mapping[str, Mapping[str, float]]
-    versions: Mapping[str, Mapping[str, str]]
-    prepared: Mapping[str, str] = field(default_factory=dict)
-    fit_half: str = ""
-    accepted: str = ""
-    weights: str = ""
-
-
-def tidy(evaluated: Iterable[tuple[ModelRun, str, Iterable[Figure]]], **release: str) -> pd.DataFrame:
-    """Build the table of figures of several runs and detectors.
-
-    `release` has the columns `release`, `release_digest` and `duplicates_sha256`, which may be left out.
-    """
-    lines = []
-    for run, detector, figures in evaluated:
-        of_run = {
-            "duplicates_sha256": "",
-            **release,
-            **{name: getattr(run, name) for name in ("model", "model_digest", "variant", "seed")},
-            "run": run.name,
-            "detector": detector,
-        }
-        stated = {"hyperparameters": run.hyperparameters.get(detector, {}), "prepared": run.prepared}
-        for name, values in (stated | {"versions": run.versions}).items():
-            of_run[name] = json.dumps(values, sort_keys=True)
-        lines += [of_run | asdict(figure) for figure in figures]
+    lines = [{**columns, **asdict(figure)} for columns, figures in judged for figure in figures]
     figures = _frame(pa.Table.from_pylist(lines, _SCHEMA))
     keys = ["variant", "model_digest", "seed", "detector", *FIGURE_KEY]
     repeated = figures[(figures["model_digest"] != "") & figures.duplicated(keys, keep=False)]
@@ -143,53 +90,40 @@ def over_runs(figures: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         `variant`, `detector`, the columns of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the sample
-        standard deviation (of n - 1), NaN for one run. In the order of each figure's first line.
+        standard deviation (of n - 1), NaN for one run; and `size`, on how many rows the last one is and how many it
+        leaves out. In the order of each figure's first line.
     """
-    of = figures.groupby(["variant", "detector", *FIGURE_KEY, "factor"], sort=False, dropna=False)["value"]
-    numbers = {"runs": of.size(), "mean": of.mean(skipna=False), "std": of.std(skipna=False)}
-    return pd.DataFrame(numbers).reset_index()
+    sizes = list(zip(figures["n_known"] + figures["n_unknown"], figures["left_out"], strict=True))
+    of = figures.assign(size=sizes).groupby(["variant", "detector", *FIGURE_KEY, "factor"], sort=False, dropna=False)
+    value = of["value"]
+    numbers = {"runs": of.size(), "mean": value.mean(skipna=False), "std": value.std(skipna=False)}
+    return pd.DataFrame({**numbers, "size": of["size"].last()}).reset_index()
 
 
-def write_figures(path: Path, figures: pd.DataFrame, record: Mapping[str, Any] | None = None) -> None:
-    """Write figures as Parquet with a report's record in its metadata, or as CSV; equal arguments give equal bytes."""
+def write_figures(path: Path, figures: pd.DataFrame) -> None:
+    """Write figures as Parquet or, by the file's name, as CSV; equal figures give equal bytes."""
     if path.suffix == ".csv":
         missing = figures.astype(object).where(figures.notna() | (figures.columns == "value"), None)
         write_text(path, csv_text([[*figures.columns], *missing.itertuples(index=False)]))
         return
-    metadata = {METADATA: json.dumps({**(record or {}), "format": FORMAT}, sort_keys=True)}
-    table = pa.Table.from_pandas(figures, _SCHEMA, preserve_index=False)
+    table = pa.Table.from_pandas(figures, _SCHEMA, preserve_index=False).replace_schema_metadata(None)
     with atomic_path(path) as temporary:
-        pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd")
 
 
 def read_figures(where: Path) -> pd.DataFrame:
-    """Read the figures of a report; `attrs` of the frame is the report's record.
-
-    Args:
-        where: the report's folder, or its `figures.parquet`.
+    """Read the figures of a report, from its folder or its `figures.parquet`.
 
     Raises:
-        EvaluationError: there are no figures, or they have another format.
+        EvaluationError: there are no figures, or they have other columns.
     """
     path = where / FILE if where.is_dir() else where
-    if not where.exists():
-        raise EvaluationError(f"There is no report at {where}: no such file or folder. Check the path.")
     if not path.is_file():
-        raise EvaluationError(f"{where} is not a report: it has no {path.name}. Check the path.")
+        raise EvaluationError(f"There is no report at {where}: no such file as {path}. Check the path.")
     table = read_untrusted(path, f"the figures {path}")
-    try:
-        record = parse_json((table.schema.metadata or {}).get(METADATA, b""))
-    except ValueError:
-        record = {}
-    version = record.get("format", "none") if isinstance(record, dict) else "none"
-    if version != FORMAT or not table.schema.equals(_SCHEMA):
-        raise EvaluationError(
-            f"{path} has format {one_line(version, 40)}, but this version reads format {FORMAT}. Write the report "
-            "again."
-        )
-    figures = _frame(table.replace_schema_metadata(None))
-    figures.attrs = record
-    return figures
+    if not table.schema.equals(_SCHEMA):
+        raise EvaluationError(f"{path} has other columns than the figures of this version. Write the report again.")
+    return _frame(table.replace_schema_metadata(None))
 
 
 _SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])

@@ -8,16 +8,18 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation.display.names import set_name
+from unknown_detection.evaluation.display.tables import ResultTable
 from unknown_detection.evaluation.metrics.ranking import rank
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.figures import Figure, means, measure
-from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, Shown, distinct, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
+from unknown_detection.evaluation.protocols.results import Line
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
 
 NAME = "unknown-detection"
@@ -52,32 +54,22 @@ def figures(rows: Rows) -> list[Figure]:
     return measured + means(far)
 
 
-def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
     """Lay out tables 6 and 7 of the paper: accuracy, all unknowns, misclassifications, each OoD set."""
-    titles = {"unknown_detection": "Unknown", "misclassification_detection": "Misclassified"}
     note = (
         "AURC and E-AURC are multiplied by 1,000, all other figures are in percent; known rows are positive for "
         "FPR@95%TPR. In unknown detection every row of an OoD set counts as an error."
     )
     for config, group in lines.groupby("config", sort=False):
-        columns = []
-        for line in sorted(distinct(group), key=lambda line: line["metric"] == "accuracy"):
-            title = titles.get(line["setting"]) or ("Far mean" if line["statistic"] else set_name(line["unknown"]))
-            columns.append((heading("" if line["metric"] == "accuracy" else title, line), line))
-        yield builder.by_detector((NAME, config), f"{PROTOCOL.title} on {config}", note, columns, group), True
+        accuracy_last = group.sort_values("metric", key=lambda names: names == "accuracy", kind="stable")
+        yield by_detector((NAME, config), f"{PROTOCOL.title} on {config}", note, accuracy_last, _titled)
 
 
-def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:
-    """Draw figures 5 and 6 of the paper, and curves."""
-
-    def evaluated(rows: Rows) -> npt.NDArray[np.bool_]:
-        return np.asarray((rows.known & (rows.split == "test")) | np.isin(rows.role, UNKNOWN))
-
-    yield from pictures.changes(scene)
-    yield from pictures.heatmap(scene, "ood_detection", by=["config"])
-    rows = scene.where(evaluated)
-    for kind in (pictures.roc_curves, pictures.risk_coverage_curves, pictures.densities):
-        yield from kind(rows)
+def _titled(line: Line) -> str:
+    if line["metric"] == "accuracy":
+        return ""
+    titles = {"unknown_detection": "Unknown", "misclassification_detection": "Misclassified"}
+    return titles.get(line["setting"]) or ("Far mean" if line["statistic"] else set_name(line["unknown"]))
 
 
 PROTOCOL = Protocol(
@@ -104,5 +96,11 @@ PROTOCOL = Protocol(
         ),
     ),
     tables=tables,
-    pictures=draw,
+    # Figures 5 and 6 of the paper, and curves.
+    pictures=(
+        pictures.changes,
+        partial(pictures.heatmap, setting="ood_detection", by=["config"]),
+        *(pictures.roc_curves, pictures.risk_coverage_curves, pictures.densities),
+    ),
+    drawn=lambda rows: rows.known & (rows.split == "test") | np.isin(rows.role, UNKNOWN),
 )

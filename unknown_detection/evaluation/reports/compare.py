@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import numpy as np
 import pandas as pd
 
 from unknown_detection.evaluation.display.names import figure_metric
 from unknown_detection.evaluation.errors import EvaluationError, require_known
-from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_OVERLAP
+from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
 from unknown_detection.evaluation.protocols.results import FIGURE_KEY, over_runs
+from unknown_detection.evaluation.releases import choose_splits
 
 
 def compare(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
@@ -30,43 +31,33 @@ def compare(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     Raises:
         EvaluationError: the reports are on different releases, or have no figure in common.
     """
-    digests = [sorted({*figures["release_digest"]}) for figures in (first, second)]
-    if digests[0] != digests[1]:
-        releases = " and ".join(
-            f"{', '.join(sorted({*figures['release']})) or 'no release'} "
-            f"({', '.join(digest[:12] for digest in of) or 'no figures'})"
-            for figures, of in zip((first, second), digests, strict=True)
-        )
-        raise EvaluationError(f"The reports are on different releases: {releases}. Compare reports on the same rows.")
-    detectors = [{*figures["detector"]} for figures in (first, second)]
-    blank = ["variant"] * (first["variant"].nunique() == second["variant"].nunique() == 1)
-    blank += ["detector"] * (not detectors[0] & detectors[1] and len(detectors[0]) == len(detectors[1]) == 1)
+    both = (first, second)
+    if {*first["release_digest"]} != {*second["release_digest"]}:
+        releases = [figures["release"] + " (" + figures["release_digest"].str[:12] + ")" for figures in both]
+        named = " and ".join(", ".join(of.unique()) or "none" for of in releases)
+        raise EvaluationError(f"The reports are on different releases: {named}. Compare reports on the same rows.")
+    detectors = [figures["detector"].unique().tolist() for figures in both]
+    blank = {"variant": ""} if first["variant"].nunique() == second["variant"].nunique() == 1 else {}
+    if not {*detectors[0]} & {*detectors[1]} and len(detectors[0]) == len(detectors[1]) == 1:
+        blank["detector"] = ", ".join([*detectors[0], *detectors[1]])
     keys = ["variant", "detector", *FIGURE_KEY]
-    left, right = (over_runs(figures).merge(_sizes(figures, keys), on=keys) for figures in (first, second))
-    names = left["detector"].unique().tolist(), right["detector"].unique().tolist()
-    for side in (left, right):
-        side[blank] = ""
+    left, right = (over_runs(figures).assign(**blank) for figures in both)
     merged = left.merge(right, on=keys, suffixes=("", "_second"))
-    same_duplicates = {*first["duplicates_sha256"]} == {*second["duplicates_sha256"]}
-    equal = (merged["rows"] == AS_PUBLISHED) | same_duplicates
-    overlap = merged["rows"] == WITHOUT_OVERLAP
-    merged = merged[equal.mask(overlap, merged["size"] == merged["size_second"])].reset_index(drop=True)
+    other_duplicates = {*first["duplicates_sha256"]} != {*second["duplicates_sha256"]}
+    other_rows = (merged["rows"] == WITHOUT_DUPLICATES) & other_duplicates
+    other_rows |= (merged["rows"] == WITHOUT_OVERLAP) & (merged["size"] != merged["size_second"])
+    merged = merged[~other_rows].reset_index(drop=True)
     if not len(merged):
+        shown = " and ".join(", ".join(names[:5]) + ", ..." * (len(names) > 5) for names in detectors)
         raise EvaluationError(
-            f"The reports have no figure in common: their detectors are {_listed(names[0])} and {_listed(names[1])}. "
-            "Write both with the same protocol and detectors."
+            f"The reports have no figure in common: their detectors are {shown}. Write both with the same protocol "
+            "and detectors."
         )
-    if "detector" in blank:
-        merged["detector"] = ", ".join(dict.fromkeys([*names[0], *names[1]]))
-    columns = ["first", "first_std", "second", "second_std"]
-    numbers = (
-        merged[["mean", "std", "mean_second", "std_second"]].mul(merged["factor"], axis=0).set_axis(columns, axis=1)
-    )
-    difference = numbers["second"] - numbers["first"]
-    better = merged["metric"].map(lambda name: 1 if figure_metric(name).better == "higher" else -1)
-    verdicts = np.select([difference.isna(), difference == 0, difference * better > 0],
-                         ["undefined", "same", "better"], "worse")  # fmt: skip
-    pairs = pd.concat([merged[keys], numbers], axis=1)
+    numbers = merged[["mean", "std", "mean_second", "std_second"]].mul(merged["factor"], axis=0)
+    pairs = pd.concat([merged[keys], numbers.set_axis(["first", "first_std", "second", "second_std"], axis=1)], axis=1)
+    difference = pairs["second"] - pairs["first"]
+    gain = difference * merged["metric"].map(lambda name: 1 if figure_metric(name).better == "higher" else -1)
+    verdicts = np.select([gain.isna(), gain == 0, gain > 0], ["undefined", "same", "better"], "worse")
     pairs = pairs.assign(difference=difference, factor=merged["factor"], verdict=verdicts)
     pairs.attrs = {"only_first": len(left) - len(pairs), "only_second": len(right) - len(pairs)}
     return pairs
@@ -77,30 +68,24 @@ def select(
     *,
     detectors: Collection[str] = (),
     metrics: Collection[str] = (),
-    splits: Mapping[str, Collection[str]] | None = None,
+    splits: str | None = None,
 ) -> pd.DataFrame:
-    """Select pairs of `compare`, of some detectors, metrics and splits of unknown rows by config; empty for all."""
-    configs = pairs["config"].str.split(" + ", regex=False)
-    for kind, requested, known in (
-        ("detector", detectors, {*pairs["detector"]}),
-        ("metric", metrics, {*pairs["metric"]}),
-        ("config", splits or (), {*configs.explode()}),
-    ):
-        require_known(f"{kind} of both reports", requested, known)
-    chosen = pairs["detector"].isin([*detectors]) | (not detectors)
-    chosen &= pairs["metric"].isin([*metrics]) | (not metrics)
+    """Select pairs of `compare`, of some detectors, metrics and splits of unknown rows; empty for all."""
+    for kind, chosen in (("detector", detectors), ("metric", metrics)):
+        require_known(f"{kind} of both reports", chosen, {*pairs[kind]})
+        pairs = pairs[pairs[kind].isin([*chosen])] if chosen else pairs
     if splits:
-        sets = pairs["unknown"].str.replace(", [^+]*", "", regex=True).str.split(" ?\\+ ", regex=True)
-        in_splits = [
-            any(config in splits and (not splits[config] or {*splits[config]} & {*unknown}) for config in of)
-            for of, unknown in zip(configs, sets, strict=True)
-        ]
-        chosen &= np.array(in_splits)
-    if not chosen.any():
+        sets = pairs[["config"]].assign(unknown=pairs["unknown"].str.replace(", [^+]*", "", regex=True))
+        for name in ("config", "unknown"):
+            sets = sets.assign(**{name: sets[name].str.split(" ?\\+ ", regex=True)}).explode(name)
+        available = sets.groupby("config", sort=False)["unknown"].unique().to_dict()
+        keys = choose_splits(available, splits, "both reports")
+        pairs = pairs.loc[sets.index[pd.MultiIndex.from_frame(sets).isin(keys)].unique()]
+    if pairs.empty:
         raise EvaluationError(
             "The reports have no figure of these detectors, metrics and splits in common. Choose others."
         )
-    return pairs[chosen]
+    return pairs
 
 
 def main_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -115,15 +100,3 @@ def largest(pairs: pd.DataFrame, count: int) -> pd.DataFrame:
     differing = main[main["verdict"].isin(["better", "worse"])]
     order = (differing["difference"] / differing["factor"]).abs().sort_values(ascending=False, kind="stable").index
     return differing.loc[order[:count]]
-
-
-def _sizes(figures: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return the rows that each figure is on, and those it leaves out, in the column `size`."""
-    counted = figures.drop_duplicates(keys, keep="last")
-    rows = counted["n_known"] + counted["n_unknown"]
-    return counted[keys].assign(size=list(zip(rows, counted["left_out"], strict=True)))
-
-
-def _listed(names: Collection[str]) -> str:
-    shown = sorted(names)
-    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more" if len(shown) > 5 else "")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.releases import Release, load
-from unknown_detection.evaluation.reports.inputs import ScoredRun, join_runs, parse_splits, scores_files
+from unknown_detection.evaluation.reports.inputs import Run, join_runs
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.rows import known_rows, rank_known_unknown
 
@@ -63,9 +63,8 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | Iterable[
     import pandas as pd
 
     opened = load(release)
-    chosen = parse_splits(splits)
-    runs = join_runs(scores_files(scores), opened, chosen, lambda _: None)
-    require_known("config with scores", chosen, {config for run in runs for config in run.configs})
+    runs, chosen = join_runs(scores, opened, splits)
+    require_known("config with scores", chosen, {config for run in runs for config in run.about.configs})
     lines = [line for run in runs for line in _lines(run) if not chosen or line["config"] in chosen]
     if not lines:
         raise EvaluationError("There are no scores of unknown rows. Score a split of them, too.")
@@ -74,9 +73,8 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | Iterable[
     return figures
 
 
-def _lines(scored: ScoredRun) -> Iterator[dict[str, Any]]:
-    origin = scored.origin
-    for detector, rows in scored.rows.items():
+def _lines(run: Run) -> Iterator[dict[str, Any]]:
+    for detector, rows in run.rows.items():
         everywhere = rows.where(rows.known & (rows.split == TEST))
         for config, of_config in rows.by("config").items():
             known = of_config.where(of_config.known & (of_config.split == TEST))
@@ -90,4 +88,4 @@ def _lines(scored: ScoredRun) -> Iterator[dict[str, Any]]:
                     line = {"detector": detector, "config": config, "split": split, "role": role}
                     line |= {column: METRICS[name].of(ranking) for column, name in COLUMNS.items()}
                     line |= {"n_known": len(known), "n_unknown": len(unknown)}
-                    yield line | {"run": origin.name, "model": origin.model, "seed": origin.seed}
+                    yield line | {"run": run.name, "model": run.about.model, "seed": run.about.seed}

@@ -1,32 +1,33 @@
-"""Reads the scores files of a report, joins them with a release, and chooses protocols.
+"""Reads the scores of a report, joins them with a release, and chooses protocols.
 
 Tested by `tests/evaluation/reports/test_report.py`.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import importlib.metadata
-import io
+import json
 import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.files import load_python, safe_file_name
 from unknown_detection.evaluation.protocols import robustness
 from unknown_detection.evaluation.protocols.registry import PROTOCOLS, default_protocol, register
-from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, ModelRun
-from unknown_detection.evaluation.protocols.robustness import robust_variants
-from unknown_detection.evaluation.releases import Release
+from unknown_detection.evaluation.protocols.results import ALL_VARIANTS
+from unknown_detection.evaluation.releases import Key, Release, choose_splits
 from unknown_detection.evaluation.scoring.joining import (
     FIT_AND_TUNE_SPLITS,
     ReleaseIndex,
@@ -38,58 +39,57 @@ from unknown_detection.evaluation.scoring.joining import (
 from unknown_detection.evaluation.scoring.rows import Rows
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, file_seed, read_scores
 from unknown_detection.evaluation.scoring.times import read_times
-from unknown_detection.terminal.progress import Progress
-
-_PACKAGES = ("numpy", "pyarrow", "scipy")
-"""Packages whose version may affect figures."""
+from unknown_detection.terminal.progress import bar
 
 _CONFIDENT = ("msp", "temperature", "deep_ensemble")
 """Detectors of `evaluate score` whose score is one minus the probability of the predicted class."""
 
 
 @dataclass(frozen=True)
-class ScoresFile:
-    """Scores in a file or in memory, and their training method.
+class Run:
+    """Scores of a model's detectors, in a file or in memory, joined with the rows of a release.
 
     Attributes:
         path: their file; for scores in memory a name alone.
-        variant: the training method; None uses the model's name.
-        table: scores in memory, as for `read_scores`; None for a file.
-    """
-
-    path: Path
-    variant: str | None = None
-    table: Any = None
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the file, or of the file that `pq.write_table` makes of scores in memory."""
-        if self.table is None:
-            return hashlib.sha256(self.path.read_bytes()).hexdigest()
-        written = io.BytesIO()
-        pq.write_table(read_scores(self.table)[0], written)
-        return hashlib.sha256(written.getvalue()).hexdigest()
-
-
-@dataclass(frozen=True)
-class ScoredRun:
-    """A scores file, joined with the rows of a release.
-
-    Attributes:
-        origin: what is known of the run.
-        configs: the configs of its rows.
+        variant: the training method, by default the model; empty if neither is known.
+        about: what the scores say of themselves; the seed of a file that says nothing is in its name.
+        index: what the release says of the rows.
         rows: rows with scores, by detector.
-        index: what the release says of these rows.
-        used: the rows that each detector was fitted and tuned on, and that a threshold may be chosen on, in words.
+        sha256: that of the file; empty in memory.
         times: forward passes that each detector takes as long as, and 1 for `forward`; empty if not measured.
     """
 
-    origin: ModelRun
-    configs: tuple[str, ...]
-    rows: Mapping[str, Rows]
+    path: Path
+    variant: str
+    about: Provenance
     index: ReleaseIndex
-    used: Mapping[str, Mapping[str, str]]
-    times: Mapping[str, float] = field(default_factory=dict)
+    rows: Mapping[str, Rows]
+    sha256: str
+    times: Mapping[str, float]
+
+    @property
+    def name(self) -> str:
+        """The file's stem."""
+        return self.path.stem
+
+    @property
+    def weights(self) -> str:
+        """The published weights, by the name of torchvision's file or of timm's model; empty for others."""
+        source, (kind, _, name) = self.about.source, self.about.model.partition(":")
+        return (source.get("file", "") if kind == "torchvision" else name) if "address" in source else ""
+
+    def columns(self, detector: str, **release: str) -> dict[str, Any]:
+        """Return what `results.COLUMNS` say of a detector's figures."""
+        about = self.about
+        versions = {"judged": _versions(), **({"scored": about.versions} if about.versions else {})}
+        return {
+            **release,
+            **{"model": about.model, "model_digest": about.model_digest, "seed": about.seed},
+            **{"variant": self.variant, "run": self.name, "detector": detector},
+            "hyperparameters": json.dumps(about.hyperparameters.get(detector, {}), sort_keys=True),
+            "prepared": json.dumps(about.prepared, sort_keys=True),
+            "versions": json.dumps(versions, sort_keys=True),
+        }
 
     def of_configs(self, rows: Rows, configs: Sequence[str]) -> Rows:
         """Select the rows of some configs; without overlaps, unless the release states those of one of them."""
@@ -101,70 +101,64 @@ class ScoredRun:
         return self.of_configs(next(iter(self.rows.values())), configs)
 
 
-def scores_files(scores: Any) -> list[ScoresFile]:
-    """Return one or several scores as a list: `FILE`, `VARIANT=FILE` if no file has this name, or those in memory."""
-    sources = list(scores) if isinstance(scores, list | tuple) else [scores]
-    files = []
-    for number, source in enumerate(sources, start=1):
-        if not isinstance(source, str | Path):
-            files.append(ScoresFile(Path(IN_MEMORY if len(sources) == 1 else f"{IN_MEMORY}-{number}"), None, source))
-            continue
-        variant, equals, path = str(source).partition("=")
-        has_variant = equals and not Path(source).exists()
-        files.append(ScoresFile(Path(path), variant) if has_variant else ScoresFile(Path(source)))
-    return files
-
-
-def parse_splits(requested: str | Iterable[str] | None) -> dict[str, set[str]]:
-    """Parse `CONFIG[/SPLIT],...`, or several such texts, to splits by config; one without splits stands for all."""
-    text = requested if isinstance(requested, str) else ",".join(requested or ())
-    names = [name for part in text.split(",") if (name := part.strip())]
-    by_config: dict[str, set[str]] = {}
-    for name in names:
-        config, _, split = name.partition("/")
-        by_config.setdefault(config, set()).update([split] if split else [])
-    return {config: set() if config in names else splits for config, splits in by_config.items()}
-
-
 def join_runs(
-    files: Sequence[ScoresFile], release: Release, splits: Mapping[str, set[str]], progress: Progress
-) -> list[ScoredRun]:
-    """Read scores files and join them with the rows of a release.
+    scores: Any, release: Release, splits: str | Iterable[str | Key] | None, *, quiet: bool = True
+) -> tuple[list[Run], tuple[str, ...]]:
+    """Read one or several scores and join them with the rows of a release.
 
-    Rows of other splits than those to evaluate (`parse_splits`) are not read. Their configs are those of files that do
-    not state theirs; without any, that is the release's only config with rows to evaluate.
+    Scores are `FILE`, `VARIANT=FILE` if no file has this name, or those in memory. Rows of other splits than those to
+    evaluate (`choose_splits`) are not read. Their configs, which are returned, too, are those of scores that do not
+    state theirs; without any, that is the release's only config with rows to evaluate.
     """
-    names = [file.path.stem for file in files]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise EvaluationError(
-            f"Several scores files have the name {twice[0]}; rename them, since runs are named after their files."
-        )
+    available = {config: release.splits(config) for config in release.configs}
+    keys = [] if splits is None else choose_splits(available, splits, release.name)
+    named = tuple(dict.fromkeys(config for config, _ in keys))
+    sources = list(scores) if isinstance(scores, list | tuple) else [scores]
     indexes: dict[tuple[str, ...], ReleaseIndex] = {}
-    scored = []
-    for file in files:
-        scores, provenance = read_scores(file.path if file.table is None else file.table, release=release)
-        configs = provenance.configs if provenance else tuple(splits) or _only_config(release)
-        if configs not in indexes:
-            indexes[configs] = release_index(release, configs)
-        index, scores = _chosen(indexes[configs], scores, splits)
-        fitted_on = ids_fitted_on(release, provenance.fit_half if provenance else "")
-        joined = join_scores(
-            index.table, scores, label_names=index.label_names, where=str(file.path), fitted_on=fitted_on
-        )
-        rows = {detector: rows_of(index, detector_rows) for detector, detector_rows in joined.items()}
-        if provenance is not None:
-            rows = {name: _with_confidence(name, detector_rows) for name, detector_rows in rows.items()}
-        used = provenance.rows if provenance else {}
-        times = read_times(file.path) if file.table is None else {}
-        scored.append(ScoredRun(_run(file, provenance), configs, rows, index, used, times))
-        progress(1)
-    _check_variants([run.origin.variant for run in scored])
-    return scored
+    runs: list[Run] = []
+    with bar(len(sources), "joining", quiet=quiet, unit=" files") as progress:
+        for number, source in enumerate(sources, start=1):
+            variant, path = None, Path(IN_MEMORY if len(sources) == 1 else f"{IN_MEMORY}-{number}")
+            if in_file := isinstance(source, str | Path):
+                method, equals, file = str(source).partition("=")
+                has_variant = equals and not Path(source).exists()
+                variant, path = (method, Path(file)) if has_variant else (None, Path(source))
+            if path.stem in [run.name for run in runs]:
+                raise EvaluationError(
+                    f"Several scores files have the name {path.stem}; rename them, since runs are named after their "
+                    "files."
+                )
+            table, stated = read_scores(path if in_file else source, release=release)
+            configs = stated.configs if stated else named or _only_config(available)
+            if configs not in indexes:
+                indexes[configs] = release_index(release, configs)
+            index, table = _chosen(indexes[configs], table, keys) if keys else (indexes[configs], table)
+            fitted_on = ids_fitted_on(release, stated.fit_half if stated else "")
+            joined = join_scores(
+                index.table, table, label_names=index.label_names, where=str(path), fitted_on=fitted_on
+            )
+            rows = {detector: rows_of(index, of_detector) for detector, of_detector in joined.items()}
+            if stated:
+                rows = {name: _with_confidence(name, of_detector) for name, of_detector in rows.items()}
+                # A model file is recorded without its folder, which may differ between machines.
+                model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", stated.model)
+                about, variant = msgspec.structs.replace(stated, model=model), model if variant is None else variant
+            else:
+                about = Provenance(release.digest, configs, "", "", file_seed(path)[1], {}, {})  # type: ignore[arg-type]
+            digest = hashlib.sha256(path.read_bytes()).hexdigest() if in_file else ""
+            runs.append(Run(path, variant or "", about, index, rows, digest, read_times(path) if in_file else {}))
+            progress.update(1)
+    _check_variants([run.variant for run in runs])
+    return runs, named
+
+
+def judged_runs(runs: Sequence[Run]) -> pd.DataFrame:
+    """Return a line for each run and detector, as `robustness.robust_detectors` takes them."""
+    return pd.DataFrame([run.columns(detector) for run in runs for detector in run.rows])
 
 
 def choose_protocols(
-    requested: Sequence[str], scored: Sequence[ScoredRun], configs: Sequence[str]
+    requested: Sequence[str], runs: Sequence[Run], configs: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Choose the configs that each protocol evaluates.
 
@@ -172,13 +166,13 @@ def choose_protocols(
         requested: names of protocols, or `FILE.py:NAME` for one of the user's own, each perhaps with `=CONFIG,CONFIG`;
             empty for the default protocol of each config, and the optimizer paper's if there are several training
             methods.
-        scored: the loaded scores files.
+        runs: the loaded scores.
         configs: the configs to evaluate; empty for all with scores.
     """
-    scored_configs = tuple(dict.fromkeys(config for run in scored for config in run.configs))
+    scored_configs = tuple(dict.fromkeys(config for run in runs for config in run.about.configs))
     chosen = tuple(configs) or scored_configs
     require_known("config with scores", configs, scored_configs)
-    robust = len(robust_variants([run.origin for run in scored])) > 1
+    robust = bool(robustness.robust_detectors(judged_runs(runs)))
     usual = [f"{default_protocol(config)}={config}" for config in chosen] + [robustness.NAME] * robust
     plan: dict[str, tuple[str, ...]] = {}
     for text in requested or usual:
@@ -201,18 +195,18 @@ def choose_protocols(
     return plan
 
 
-def _chosen(index: ReleaseIndex, scores: pa.Table, splits: Mapping[str, set[str]]) -> tuple[ReleaseIndex, pa.Table]:
+@functools.cache
+def _versions() -> dict[str, str]:
+    """Return the versions of the packages that may affect figures."""
+    return {"python": platform.python_version()} | {name: version(name) for name in ("numpy", "pyarrow", "scipy")}
+
+
+def _chosen(index: ReleaseIndex, scores: pa.Table, keys: Sequence[Key]) -> tuple[ReleaseIndex, pa.Table]:
     """Drop rows of splits that are not to be evaluated, and their scores; splits for fitting and tuning stay."""
     rows = index.rows
-    for config, names in splits.items():
-        present = np.unique(rows.split[rows.config == config]).tolist()
-        require_known(f"split of {config}", sorted(names) if present else (), present)
-    limited = {config: names for config, names in splits.items() if names}
-    if not limited:
-        return index, scores
-    keep = np.ones(len(rows), dtype=np.bool_)
-    for config, names in limited.items():
-        keep &= (rows.config != config) | np.isin(rows.split, [*names, *FIT_AND_TUNE_SPLITS])
+    keep = ~np.isin(rows.config, [config for config, _ in keys]) | np.isin(rows.split, FIT_AND_TUNE_SPLITS)
+    for config, split in keys:
+        keep |= (rows.config == config) & (rows.split == split)
     table = index.table.filter(pa.array(keep))
     dropped = pc.and_(
         pc.is_in(scores["id"], value_set=index.table["id"].combine_chunks()),
@@ -239,35 +233,12 @@ def _check_variants(variants: Sequence[str]) -> None:
             )
 
 
-def _only_config(release: Release) -> tuple[str, ...]:
+def _only_config(available: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return the release's only config with rows to evaluate."""
-    configs = tuple(config for config in release.configs if set(release.splits(config)) - set(FIT_AND_TUNE_SPLITS))
+    configs = tuple(config for config, splits in available.items() if {*splits} - {*FIT_AND_TUNE_SPLITS})
     if len(configs) != 1:
         raise EvaluationError(
-            f"{release.name} does not have exactly one config to evaluate (found: {', '.join(configs) or 'none'}). "
-            "Name the configs of the scores with --splits."
+            f"The release does not have exactly one config to evaluate (found: {', '.join(configs) or 'none'}). Name "
+            "the configs of the scores with --splits."
         )
     return configs
-
-
-def _run(file: ScoresFile, provenance: Provenance | None) -> ModelRun:
-    packages = {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in _PACKAGES}}
-    if provenance is None:
-        return ModelRun(file.path.stem, file.variant or "", file_seed(file.path)[1], "", "", {}, {"judged": packages})
-    # A model file is recorded without its folder, which may differ between machines.
-    model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", provenance.model)
-    kind, _, name = provenance.model.partition(":")
-    published = provenance.source.get("file", "") if kind == "torchvision" else name
-    return ModelRun(
-        name=file.path.stem,
-        variant=model if file.variant is None else file.variant,
-        seed=provenance.seed,
-        model=model,
-        model_digest=provenance.model_digest,
-        hyperparameters=provenance.hyperparameters,
-        versions={"judged": packages, "scored": provenance.versions},
-        prepared=provenance.prepared,
-        fit_half=provenance.fit_half,
-        accepted=provenance.source.get("accepted", ""),
-        weights=published if "address" in provenance.source else "",
-    )

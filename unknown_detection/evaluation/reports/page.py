@@ -5,7 +5,7 @@ Tested by `tests/evaluation/reports/test_report.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from unknown_detection.evaluation.display.tables import as_page
 from unknown_detection.evaluation.protocols import published
 from unknown_detection.evaluation.protocols.registry import protocol_of
 from unknown_detection.evaluation.protocols.results import COLUMNS
-from unknown_detection.evaluation.reports.inputs import ScoredRun
-from unknown_detection.evaluation.reports.placed import PlacedTable
+from unknown_detection.evaluation.reports.inputs import Run
+from unknown_detection.evaluation.reports.placed import Tables
 from unknown_detection.pages.content import Cell, Entry, PageColumn, PageTable, Value, anchor
 from unknown_detection.pages.render import render_template
 
@@ -48,54 +48,56 @@ CAUTION = (
     "there are such."
 )
 
-Drawn = tuple[str, str, str]
-"""The protocol of a picture, its title, and its SVG element."""
-
 
 def render_page(
-    record: Mapping[str, Any],
     figures: pd.DataFrame,
-    short: Sequence[PlacedTable],
-    tables: Sequence[PlacedTable],
-    drawn: Sequence[Drawn],
-    scored: Sequence[ScoredRun],
+    short: Tables,
+    tables: Tables,
+    drawn: Sequence[tuple[str, str, str]],
+    runs: Sequence[Run],
+    *,
+    warnings: Sequence[str],
+    notes: Sequence[str],
 ) -> str:
     """Render the page as HTML, in one file that fetches nothing.
 
-    Args:
-        record: what the report was made from, its warnings and its notes.
-        figures: all figures, the result of `results.tidy`.
-        short: the short tables of results.
-        tables: the papers' tables.
-        drawn: the pictures; the first of the first short table's protocol stands beside it.
-        scored: the runs.
+    `drawn` has the protocol of each picture, its title, and its SVG element; the first of the protocol of the first
+    short table stands beside it. Warnings come after that table, notes at the end.
     """
-    first = next((drawing for drawing in drawn if short and drawing[0] == short[0].protocol), None)
-    other_pictures = [drawing for drawing in drawn if drawing is not first]
-    sections = [_section(protocol, tables, other_pictures) for protocol in figures["protocol"].unique()]
-    results = [replace(as_page(placed.table, _FIRST), anchor=anchor("results", placed.table.name)) for placed in short]
-    results += _leaderboard(record, figures)
-    origin = [table for table in (_fitting(scored), _times(scored), _runs(record)) if table.rows]
-    entries = [Entry("results", "Results", [Entry(table.anchor, table.caption) for table in results])]
-    for section in sections:
-        below = [Entry(table.anchor, table.caption) for table in section["shown"]]
-        entries.append(Entry(section["anchor"], section["title"], below))
-    below = [Entry(table.anchor, table.caption) for table in origin]
-    entries.append(Entry("origin", "What the figures are of", below))
+    first = next((picture for picture in drawn if picture[0] in [*short][:1]), None)
+    others = [picture for picture in drawn if picture is not first]
+    sections = []
+    for name in figures["protocol"].unique():
+        protocol, of = protocol_of(name), tables.get(name, ())
+        section: dict[str, Any] = {"anchor": anchor(name), "title": protocol.title, "paper": protocol.paper}
+        section["shown"] = [as_page(table) for table in of if table.shown]
+        section["folded"] = [as_page(table) for table in of if not table.shown]
+        section["pictures"] = [(picture[1], Markup(picture[2])) for picture in others if picture[0] == name]
+        sections.append(section)
+    results = [as_page(table, _FIRST) for of in short.values() for table in of]
+    results = [replace(table, anchor=table.anchor.replace("table", "results", 1)) for table in results]
+    results += _leaderboard(figures, runs)
+    origin = [table for table in (_fitting(runs), _times(runs), _runs(runs)) if table.rows]
+    parts = [
+        ("results", "Results", results),
+        *((section["anchor"], section["title"], section["shown"]) for section in sections),
+        ("origin", "What the figures are of", origin),
+        ("columns", "Columns of figures.parquet", []),
+    ]
     return render_template(
         "report.html.j2",
         folders=[Path(__file__).parent],
         style=_STYLE,
-        title=f"Results on {record['release']}",
-        contents=[*entries, Entry("columns", "Columns of figures.parquet")],
+        title=f"Results on {figures['release'].iloc[0]}",
+        contents=[Entry(at, title, [Entry(of.anchor, of.caption) for of in below]) for at, title, below in parts],
         facts=[
             ("Figures", len(figures)),
             ("Detectors", figures["detector"].nunique()),
-            ("Runs", len(record["runs"])),
-            ("Release digest", record["release_digest"][:12]),
+            ("Runs", len(runs)),
+            ("Release digest", figures["release_digest"].iloc[0][:12]),
         ],
-        warnings=record["warnings"],
-        notes=record["notes"],
+        warnings=warnings,
+        notes=notes,
         results=results,
         first=None if first is None else (first[1], Markup(first[2])),
         caution=CAUTION,
@@ -105,22 +107,9 @@ def render_page(
     )
 
 
-def _section(protocol: str, tables: Sequence[PlacedTable], drawn: Sequence[Drawn]) -> dict[str, Any]:
-    """Return a protocol's part of the page: tables shown at once and folded, and pictures with their SVG elements."""
-    pictures = [(title, Markup(svg)) for name, title, svg in drawn if name == protocol]
-    placed: dict[bool, list[PageTable]] = {True: [], False: []}
-    for entry in tables:
-        if entry.protocol == protocol:
-            placed[entry.shown].append(as_page(entry.table))
-    declared = protocol_of(protocol)
-    described = {"anchor": anchor(protocol), "title": declared.title, "paper": declared.paper}
-    return {**described, "shown": placed[True], "pictures": pictures, "folded": placed[False]}
-
-
-def _leaderboard(record: Mapping[str, Any], figures: pd.DataFrame) -> list[PageTable]:
+def _leaderboard(figures: pd.DataFrame, runs: Sequence[Run]) -> list[PageTable]:
     """Tabulate OpenOOD's published means beside the report's; no table without comparable rows."""
-    weights = {run["run"]: run["weights"] for run in record["runs"]}
-    lines = published.compare_with_leaderboard(figures, weights)
+    lines = published.compare_with_leaderboard(figures, {run.name: run.weights for run in runs})
     if lines.empty:
         return []
     columns, rows = [PageColumn("Detector"), PageColumn("Run")], lines[["detector", "run"]].to_numpy().tolist()
@@ -130,44 +119,44 @@ def _leaderboard(record: Mapping[str, Any], figures: pd.DataFrame) -> list[PageT
             row += [Cell(f"{value:.2f}", order=value) for value in (ours, theirs)]
             row.append(Cell(f"{ours - theirs:+.2f}", order=ours - theirs))
     note = "In percent; the published figures are those of OpenOOD's leaderboard of July 2025, for the same weights."
-    detectors = {name for file in weights.values() for name in published.of_other_version(file)}
+    detectors = {name for run in runs for name in published.of_other_version(run.weights).index}
     note += "".join(f" {name}'s row is not comparable: {published.OTHER_VERSION[name]}." for name in sorted(detectors))
     return [PageTable("leaderboard", "Beside OpenOOD's leaderboard", columns, rows, note, False, _FIRST)]
 
 
-def _runs(record: Mapping[str, Any]) -> PageTable:
+def _runs(runs: Sequence[Run]) -> PageTable:
     columns = [PageColumn(name) for name in ("Run", "Training", "Seed", "Model", "Weights", "Scores file", "SHA-256")]
-    rows = [
-        [run["run"], run["variant"], run["seed"], run["model"], Cell(run["model_digest"][:12], style="code"),
-         run["scores"], Cell(run["scores_sha256"][:12], style="code")]
-        for run in record["runs"]
+    rows: list[Sequence[Value | Cell]] = [
+        [run.name, run.variant, run.about.seed, run.about.model, Cell(run.about.model_digest[:12], style="code"),
+         run.path.name, Cell(run.sha256[:12], style="code")]
+        for run in runs
     ]  # fmt: skip
     return PageTable("runs", "Runs", columns, rows, first=_FIRST)
 
 
-def _fitting(scored: Sequence[ScoredRun]) -> PageTable:
+def _fitting(runs: Sequence[Run]) -> PageTable:
     """Tabulate the rows that the first run of each detector used, and the hyperparameters that it found."""
     names = ("Detector", "Fitted on", "Tuned on", "Threshold from", "Hyperparameters of its first run")
-    rows: dict[str, Sequence[Value | Cell]] = {}
-    for run in scored:
+    rows: dict[str, Sequence[Value]] = {}
+    for run in runs:
         for name in run.rows:
-            if name not in rows and (name in run.used or name in run.origin.hyperparameters):
-                used = [run.used.get(name, {}).get(key) or None for key in ("fitted_on", "tuned_on", "threshold_on")]
-                values = run.origin.hyperparameters.get(name, {}).items()
-                rows[name] = [name, *used, ", ".join(f"{key} {value:g}" for key, value in values) or None]
+            used, found = run.about.rows.get(name, {}), run.about.hyperparameters.get(name)
+            if name not in rows and (used or found is not None):
+                of = [used.get(key) or None for key in ("fitted_on", "tuned_on", "threshold_on")]
+                rows[name] = [name, *of, ", ".join(f"{key} {value:g}" for key, value in (found or {}).items()) or None]
     note = "A dash: the detector uses no such rows. extract computes in exact float32, without TF32."
     columns, title = [PageColumn(name) for name in names], "What each detector was fitted and tuned on"
     return PageTable("fitting", title, columns, [*rows.values()], note, True, _FIRST)
 
 
-def _times(scored: Sequence[ScoredRun]) -> PageTable:
+def _times(runs: Sequence[Run]) -> PageTable:
     """Tabulate each detector's time in forward passes, by run, as table 5 of BROAD."""
-    timed = [run for run in scored if run.times]
+    timed = [run for run in runs if run.times]
     rows: list[Sequence[Value | Cell]] = []
     for name in dict.fromkeys(name for run in timed for name in run.times):
         times = [run.times.get(name) for run in timed]
         title = "Forward pass" if name == "forward" else name
         rows.append([title, *(Cell(f"{time:.2f}", order=time) if time else None for time in times)])
     note = "Relative to a forward pass of the model, on one batch; where a detector reads an ordinary one, with it."
-    columns = [PageColumn("Detector"), *(PageColumn(run.origin.name, True) for run in timed)]
+    columns = [PageColumn("Detector"), *(PageColumn(run.name, True) for run in timed)]
     return PageTable("times", "Time of each detector", columns, rows, note, True, _FIRST)

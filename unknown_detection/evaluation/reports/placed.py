@@ -1,44 +1,54 @@
-"""Places tables and pictures in a report: each protocol's, the effects of duplicates, and the short tables."""
+"""The tables of a report, and what its pictures are drawn of.
+
+Tested by `tests/evaluation/reports/test_placed.py`.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import metric_name
+from unknown_detection.evaluation.display.names import metric_name, set_name
 from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
+from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.protocols import calibration, robustness
 from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
 from unknown_detection.evaluation.protocols.pictures import Scene
-from unknown_detection.evaluation.protocols.protocol import Builder, heading
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS, protocol_of, setting_titles
-from unknown_detection.evaluation.protocols.results import ALL_VARIANTS
-from unknown_detection.evaluation.reports.inputs import ScoredRun
-from unknown_detection.evaluation.reports.judging import confidences
-from unknown_detection.evaluation.scoring.left_out import LeftOut, Overlapping, describe_left_out, describe_overlaps
+from unknown_detection.evaluation.protocols.protocol import by_detector, tables_of
+from unknown_detection.evaluation.protocols.registry import protocol_of
+from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line
+from unknown_detection.evaluation.reports.inputs import Run
+from unknown_detection.evaluation.reports.judging import DESCRIBE, LeftOutRows, Plan, confidences
+
+Tables = Mapping[str, Sequence[ResultTable]]
+"""Tables by protocol."""
 
 _MOST_CHANGES = 3
 """Maximum number of tables on the effect of duplicates that a page shows open; FACETS has one per config."""
 
-_WITHOUT = {WITHOUT_DUPLICATES: "duplicates", WITHOUT_OVERLAP: "overlap"}
+_COUNTED = {
+    WITHOUT_DUPLICATES: (
+        "duplicates",
+        "Rows left out as duplicates",
+        "Split",
+        {"Rows": "rows", "Duplicates": "duplicates", "Made from duplicates": "made_from_duplicates"},
+    ),
+    WITHOUT_OVERLAP: (
+        "overlap",
+        "Classes left out for their overlap with known ones",
+        "Split, class and known class",
+        {},
+    ),
+}
+"""What figures may be without: in a word, the title and the rows of a table that counts it, and its first columns."""
 
 
-@dataclass(frozen=True)
-class PlacedTable:
-    """A table in a report, with its protocol; the page shows it at once or folded."""
-
-    table: ResultTable
-    protocol: str
-    shown: bool
-
-
-def paper_tables(
-    lines: pd.DataFrame, left_out: Sequence[LeftOut] = (), overlapping: Sequence[Overlapping] = ()
-) -> list[PlacedTable]:
+def paper_tables(lines: pd.DataFrame, left_out: LeftOutRows) -> Tables:
     """Lay out figures, the result of `results.over_runs`, as in the papers' tables.
 
     Returns:
@@ -46,121 +56,114 @@ def paper_tables(
         without duplicates and without overlap; then the effect of both, the number of duplicates in each split, and
         the classes that overlap.
     """
-    losing = {name: [split for split in left_out if split.protocol == name] for name in PROTOCOLS}
-    classes = {name: [class_ for class_ in overlapping if class_.protocol == name] for name in PROTOCOLS}
-    remarks = {(name, WITHOUT_DUPLICATES): describe_left_out(losing[name]) for name in PROTOCOLS}
-    remarks |= {(name, WITHOUT_OVERLAP): describe_overlaps(classes[name]) for name in PROTOCOLS}
-    several = len({*lines["variant"]} - {ALL_VARIANTS}) > 1
-    titles = setting_titles()
-    placed: list[PlacedTable] = []
-    for (protocol, rows), of_rows in lines.groupby(["protocol", "rows"], sort=False):
+    losing = {
+        (name, kind): [place for place in left_out.get(kind, ()) if place.protocol == name]
+        for name in lines["protocol"].unique()
+        for kind in DESCRIBE
+    }
+    remarks = {key: DESCRIBE[key[1]](places) for key, places in losing.items()}
+    several = _several(lines)
+    tables: dict[str, list[ResultTable]] = defaultdict(list)
+    for (name, rows), of_rows in lines.groupby(["protocol", "rows"], sort=False):
         # Robustness of detectors is over all training methods together.
-        groups = [("", of_rows)] if protocol == robustness.NAME else of_rows.groupby("variant", sort=False)
+        groups = [("", of_rows)] if name == robustness.NAME else of_rows.groupby("variant", sort=False)
         for variant, group in groups:
-            labels = [variant] if several and variant else []
-            labels += [] if rows == AS_PUBLISHED else [rows]
-            builder = Builder(tuple(labels), remarks.get((protocol, rows), ""), titles, protocol_of(protocol).headline)
-            for table, shown in protocol_of(protocol).lay_out(group, builder):
-                placed.append(PlacedTable(table, protocol, shown and rows == AS_PUBLISHED))
-    for (protocol, variant), group in lines.groupby(["protocol", "variant"], sort=False):
-        for rows in _WITHOUT:
-            builder = Builder((variant,) if several else (), remarks.get((protocol, rows), ""))
-            changed = list(_effects(protocol, group, builder, rows))
-            placed += [PlacedTable(table, protocol, len(changed) <= _MOST_CHANGES) for table in changed]
-    placed += [PlacedTable(_left_out(name, splits), name, True) for name, splits in losing.items() if splits]
-    placed += [PlacedTable(_overlapping(name, of), name, False) for name, of in classes.items() if of]
-    return _numbered(placed)
+            labels = [variant] * bool(several and variant) + [rows] * (rows != AS_PUBLISHED)
+            for table in tables_of(protocol_of(name), group):
+                labelled = _labelled(table, labels, remarks.get((name, rows), ""))
+                tables[name].append(replace(labelled, shown=table.shown and rows == AS_PUBLISHED))
+    for (name, variant), group in lines.groupby(["protocol", "variant"], sort=False):
+        for kind in DESCRIBE:
+            changed = list(_effects(name, group, kind))
+            effects = [_labelled(table, [variant] * several, remarks[name, kind]) for table in changed]
+            tables[name] += [replace(table, shown=len(changed) <= _MOST_CHANGES) for table in effects]
+    for (name, kind), places in losing.items():
+        tables[name] += [_counts(name, kind, places)] if places else []
+    return tables
 
 
-def summaries(lines: pd.DataFrame) -> list[PlacedTable]:
-    """Tabulate the main figures on all rows, by protocol and config, the best detector first."""
-    placed = []
-    several = len({*lines["variant"]} - {ALL_VARIANTS}) > 1
+def summaries(lines: pd.DataFrame) -> Tables:
+    """Tabulate the main figures on all rows, by protocol, for each config; the best detector first."""
+    short: dict[str, list[ResultTable]] = defaultdict(list)
     published = lines[lines["rows"] == AS_PUBLISHED]
     for (name, config), group in published.groupby(["protocol", "config"], sort=False):
         protocol = protocol_of(name)
-        columns = protocol.columns(group)
-        if columns:
+        if parts := protocol.shown(group):
             title = f"{protocol.title} on {config}" if config.count(" + ") < 2 else protocol.title
-            builder = Builder(ranked=protocol.headline, variants=several)
-            table = builder.by_detector((name, config), title, "", columns, group)
-            placed.append(PlacedTable(table.best_first(), name, True))
-    return placed
+            short[name].append(by_detector((name, config), title, "", pd.concat(parts), _group))
+    return short
 
 
-def pictures(
-    scored: Sequence[ScoredRun], figures: pd.DataFrame, plan: Mapping[str, Sequence[str]], roc: str | None = None
-) -> list[Scene]:
-    """Return the scenes of the protocols' pictures; `scene.protocol.pictures(scene)` draws one after the other.
+def scenes(runs: Sequence[Run], figures: pd.DataFrame, plan: Plan, roc: str | None = None) -> list[Scene]:
+    """Return what the pictures of each protocol and training method are of.
 
     ROC curves are of the detector `roc`; None for the best.
     """
     scenes = []
-    variants = list(dict.fromkeys(run.origin.variant for run in scored))
-    for variant in variants:
-        runs = [run for run in scored if run.origin.variant == variant]
-        runs.sort(key=lambda run: (run.origin.seed is None, run.origin.seed or 0, run.origin.name))
-        variant_figures = figures[(figures["variant"] == variant) & (figures["rows"] == AS_PUBLISHED)]
-        labels = [variant] if len(variants) > 1 else []
-        for name, lines in variant_figures.groupby("protocol", sort=False):
+    several = _several(figures)
+    for variant in dict.fromkeys(run.variant for run in runs):
+        of_variant = [run for run in runs if run.variant == variant]
+        of_variant.sort(key=lambda run: (run.about.seed is None, run.about.seed or 0, run.name))
+        chosen = figures[(figures["variant"] == variant) & (figures["rows"] == AS_PUBLISHED)]
+        for name, lines in chosen.groupby("protocol", sort=False):
             protocol, rows, names = protocol_of(name), {}, {}
             configs = plan.get(name) or lines["config"].unique().tolist()
             for of in [[config] for config in configs] if protocol.each_config else [configs]:
-                for run in runs:  # the first with rows of the config
+                for run in of_variant:  # the first with rows of the config
                     detectors = dict(confidences(run)) if name == calibration.NAME else run.rows
-                    if set(of) & set(run.configs) and detectors:
+                    if set(of) & set(run.about.configs) and detectors:
                         place = of[0] if protocol.each_config else name
                         rows[place] = {name: run.of_configs(scores, of) for name, scores in detectors.items()}
-                        names[place] = run.origin.name
+                        names[place] = run.name
                         break
-            scenes.append(Scene(protocol, lines, rows, names, labels, roc))
+            scenes.append(Scene(protocol, lines, rows, names, [variant] * several, roc).where(protocol.drawn))
     return scenes
 
 
-def _numbered(placed: Sequence[PlacedTable]) -> list[PlacedTable]:
-    """Number the names of tables that would share a file; that of the first stays."""
-    seen: Counter[str] = Counter()
-    numbered = []
-    for entry in placed:
-        name = entry.table.name
-        seen[name] += 1
-        table = entry.table if seen[name] == 1 else replace(entry.table, name=f"{name}-{seen[name]}")
-        numbered.append(replace(entry, table=table))
-    return numbered
+def _several(lines: pd.DataFrame) -> bool:
+    """Return whether there are several training methods."""
+    return len({*lines["variant"]} - {ALL_VARIANTS}) > 1
 
 
-def _effects(protocol: str, lines: pd.DataFrame, builder: Builder, without: str) -> Iterator[ResultTable]:
+def _labelled(table: ResultTable, labels: Sequence[str], remark: str) -> ResultTable:
+    """Return a table with labels, such as its training method, in its name and title, and a remark in its note."""
+    title = ", ".join([table.title, *(label.replace("_", " ") for label in labels)])
+    return replace(table, name=safe_file_name(table.name, *labels), title=title, note=f"{table.note} {remark}".strip())
+
+
+def _group(line: Line) -> str:
+    return str(line["group"].format(set=set_name(line["unknown"])))
+
+
+def _effects(name: str, lines: pd.DataFrame, kind: str) -> Iterator[ResultTable]:
     """Tabulate a protocol's summary on all rows and without some; nothing if it lacks the latter."""
-    if not (lines["rows"] == without).any():
+    if not (lines["rows"] == kind).any():
         return
-    kind, declared = _WITHOUT[without], protocol_of(protocol)
-    for names, group in lines.groupby(["config"], sort=False) if declared.each_config else [((), lines)]:
-        columns = [
-            (heading(f"{head.group} {metric_name(line['metric'])}".strip(), line, title), {**line, "rows": rows})
-            for head, line in declared.columns(group[group["rows"] == AS_PUBLISHED])
-            for rows, title in ((AS_PUBLISHED, "all"), (without, "without"))
-        ]
-        if not columns:
-            continue
-        note = f"On all rows as published, and without {kind}."
-        title = f"Effect of {kind} on {' '.join(names) or declared.title}"
-        yield builder.by_detector((kind, protocol, *names), title, note, columns, group)
+    protocol, what = protocol_of(name), _COUNTED[kind][0]
+    compared = lines[lines["rows"].isin([AS_PUBLISHED, kind])]
+    for config, group in compared.groupby("config", sort=False) if protocol.each_config else [("", compared)]:
+        but_rows = [key for key in FIGURE_KEY if key != "rows"]
+        pairs = [pair for part in protocol.shown(group) for _, pair in part.groupby(but_rows, sort=False)]
+        if pairs:
+            title = f"Effect of {what} on {config or protocol.title}"
+            note = f"On all rows as published, and without {what}."
+            parts = [what, name, *([config] if config else [])]
+            yield by_detector(parts, title, note, pd.concat(pairs), _all_or_without)
 
 
-def _left_out(protocol: str, left_out: Sequence[LeftOut]) -> ResultTable:
-    """Tabulate the rows left out of each split that a protocol evaluates."""
-    headings = [Heading("", name) for name in ("Rows", "Duplicates", "Made from duplicates", "Left out")]
-    rows = [TableRow(f"{split.config}/{split.split}") for split in left_out]
-    counts = [[split.rows, split.duplicates, split.made_from_duplicates, split.left_out] for split in left_out]
-    title, parts = "Rows left out as duplicates", ("duplicates", "left-out", protocol)
-    note = describe_left_out(left_out)
-    return Builder().table(parts, title, note, "Split", headings, rows, np.array(counts, float), digits=0)
+def _all_or_without(line: Line) -> tuple[str, str]:
+    group = f"{_group(line)} {metric_name(line['metric'])}".strip()
+    return group, "all" if line["rows"] == AS_PUBLISHED else "without"
 
 
-def _overlapping(protocol: str, overlapping: Sequence[Overlapping]) -> ResultTable:
-    """Tabulate the classes that figures without overlap leave out, with their known classes."""
-    rows = [TableRow(f"{class_.config}/{class_.split}, {class_.class_id}, {class_.known}") for class_ in overlapping]
-    counts = np.array([[class_.left_out] for class_ in overlapping], float)
-    title, parts = "Classes left out for their overlap with known ones", ("overlap", "left-out", protocol)
-    stub, note = "Split, class and known class", describe_overlaps(overlapping)
-    return Builder().table(parts, title, note, stub, [Heading("", "Left out")], rows, counts, digits=0)
+def _counts(protocol: str, kind: str, places: Sequence[Any]) -> ResultTable:
+    """Tabulate the rows left out of each split that a protocol evaluates, or of each class."""
+    what, title, stub, first = _COUNTED[kind]
+    columns = {**first, "Left out": "left_out"}
+    names = [", ".join((f"{place.config}/{place.split}", *place.place[3:])) for place in places]
+    counts = np.array([[getattr(place, name) for name in columns.values()] for place in places], float)
+    return ResultTable(
+        safe_file_name(what, "left-out", protocol), title, DESCRIBE[kind](places), stub,
+        [Heading("", name) for name in columns], [*map(TableRow, names)], counts, np.full(counts.shape, np.nan),
+        digits=0, shown=kind == WITHOUT_DUPLICATES,
+    )  # fmt: skip
