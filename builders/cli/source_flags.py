@@ -142,7 +142,7 @@ def refuse_wrong_folders(places: Mapping[str, Place]) -> None:
     wrong = {
         key: "is a file, not a folder" if place.exists() else "does not exist"
         for key, place in places.items()
-        if not isinstance(place, HubPlace) and not store_of(place).is_folder(place)
+        if not isinstance(place, HubPlace) and not place.is_dir()
     }
     listed = [f"--{key} {one_line(places[key])} {why}" for key, why in wrong.items()]
     if len(listed) == 1:

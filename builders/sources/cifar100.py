@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import io
 from collections.abc import Iterator, Mapping
@@ -73,10 +72,7 @@ def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
 
 def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     archive = home / _ARCHIVE
-    if not archive.is_file():
-        return None
-    piece = _indexed(partition, root, archive / _FOLDER / partition)
-    return dataclasses.replace(piece, hint=_PUBLISHED.difference(archive))
+    return _indexed(partition, root, archive / _FOLDER / partition) if archive.is_file() else None
 
 
 def _indexed(partition: str, root: Path, place: Path) -> PartitionIndex:

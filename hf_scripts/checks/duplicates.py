@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 
 from builders.duplicates.distance import distance
-from builders.duplicates.exact import Digests, exact_pairs, ids_by_key, rows_of_pairs, searched_pairs
+from builders.duplicates.exact import exact_pairs, ids_by_key, rows_of_pairs, searched_pairs
 from builders.errors import BuildError
 from builders.release.duplicates import (
     KNOWN_ROLE,
@@ -194,9 +193,7 @@ def _equal_pixels(
     for group in groups(manifest):
         keys = [key for key in group if any(key in splits for splits in compared)]
         if keys and all(key in decoded for key in keys):
-            digests: dict[str, Digests] = {
-                key: partial(iter, [pa.array(decoded[key].digests, pa.string())]) for key in keys
-            }
+            digests = {key: pa.chunked_array([decoded[key].digests], pa.string()) for key in keys}
             pairs = exact_pairs({key: indexes[key] for key in keys}, digests)
             yield from (pair for pair in pairs if pair.splits in compared)
 
