@@ -58,15 +58,9 @@ class Training:
 def train(images: Any, labels: Any, classes: int, training: Training) -> Any:
     """Train a model from random initialization; equal arguments give equal weights on one machine.
 
-    Args:
-        images: preprocessed images, float32 of shape (n, 3, 8, 8).
-        labels: int64 of shape (n,).
-        classes: number of classes.
-        training: optimizer and seed.
-
-    Returns:
-        The model in eval mode. For such small models and images, more threads than one are slower, and may change
-        the last bits of sums: torch is left with one.
+    `images` are float32 of shape (n, 3, 8, 8), labels int64 of shape (n,). The model is returned in eval mode. For
+    such small models and images, more threads than one are slower, and may change the last bits of sums: torch is left
+    with one.
     """
     import torch
 

@@ -123,10 +123,9 @@ def absent(rows: Rows) -> list[str]:
 
 
 def averaged(kinds: Mapping[str, Sequence[Figure]]) -> list[Figure]:
-    """Add to the figures of splits the mean of each kind of shift and the mean over kinds.
+    """Add to the figures of splits the mean of each kind of shift and the mean over kinds, of one setting.
 
-    Args:
-        kinds: figures of one setting, by kind; splits in `NOT_AVERAGED` do not enter means.
+    Splits in `NOT_AVERAGED` do not enter means.
     """
     means_by_kind = {
         kind: means([figure for figure in figures if figure.unknown not in NOT_AVERAGED])

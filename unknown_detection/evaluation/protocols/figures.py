@@ -66,10 +66,8 @@ def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figu
 def means(figures: Sequence[Figure], *, unknown: str | None = None, config: str | None = None) -> list[Figure]:
     """Return the unweighted mean, for each metric, of figures on different rows; NaN if one of them is.
 
-    Args:
-        figures: the figures.
-        unknown: the sets that the means are over; None joins the figures' own.
-        config: config of the means if the figures have several; None uses the first figure's.
+    `unknown` names the sets that the means are over, `config` the configs; by default the figures' own sets, joined,
+    and the first figure's config.
     """
     groups: dict[str, list[Figure]] = {}
     for figure in figures:

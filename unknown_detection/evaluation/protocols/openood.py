@@ -43,12 +43,8 @@ def figures(rows: Rows) -> list[Figure]:
     Both by FPR at 95 % TPR, unknown rows positive, AUROC, and AUPR with known (in) and with unknown rows (out)
     positive. Open-set recognition: as standard, by OSCR. Classification: the accuracy on the known rows of either.
 
-    Args:
-        rows: rows of the configs to evaluate together, of which one has in-distribution rows in `test`.
-
-    Returns:
-        Figures of each split, and means. Open-set recognition and accuracy if rows have predictions, the full spectrum
-        if there are corrupted rows.
+    One of the configs that are evaluated together has in-distribution rows in `test`. Open-set recognition and
+    accuracy need predictions, the full spectrum corrupted rows.
     """
     known = known_rows(rows, "test")
     configs = list(known.by("config"))

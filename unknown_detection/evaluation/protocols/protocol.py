@@ -179,12 +179,11 @@ def by_detector(
 
     Args:
         name: parts of the name of its files.
-        title: one line.
-        note: text below it; the number of runs is added.
+        title: as in `ResultTable`.
+        note: likewise; the number of runs is added.
         lines: figures over runs of one protocol, in the order of the columns.
-        titled: the heading above a figure's metric, or above another title, given its line of any detector; None for
-            a figure that is not shown.
-        shown: whether a page shows it at once.
+        titled: returns the headings of a figure's column, given its line of any detector.
+        shown: as in `ResultTable`.
     """
     figures = lines.drop_duplicates(FIGURE_KEY).to_dict("records")
     columns = [(head, [line[key] for key in FIGURE_KEY]) for line in figures if (head := _heading(line, titled(line)))]

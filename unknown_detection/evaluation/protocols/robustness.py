@@ -41,15 +41,12 @@ def robust_detectors(judged: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def robust_figures(figures: pd.DataFrame) -> pd.DataFrame:
-    """Compute the optimizer paper's figures, in percent as the paper's.
+    """Compute the optimizer paper's figures from those of other protocols.
 
     Of each detector with enough models: for each OoD set and metric, over all training methods (tables 3 to 5), with
     the variant `ALL_VARIANTS`; and for each training method, over the OoD sets (tables 7 to 9), whose names `unknown`
     joins. Figures of the model alone, statistics, those of OD-test's pairs, and those that are NaN for any model are
     passed over.
-
-    Args:
-        figures: a report's, of two or more models for each method, computed by other protocols.
 
     Returns:
         Three lines for each: `mixture_mean`, `mixture_variance` and `robustness` as `statistic`, the first in the

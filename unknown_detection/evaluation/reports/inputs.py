@@ -166,7 +166,7 @@ def choose_protocols(
         requested: names of protocols, or `FILE.py:NAME` for one of the user's own, each perhaps with `=CONFIG,CONFIG`;
             empty for the default protocol of each config, and the optimizer paper's if there are several training
             methods.
-        runs: the loaded scores.
+        runs: the scores.
         configs: the configs to evaluate; empty for all with scores.
     """
     scored_configs = tuple(dict.fromkeys(config for run in runs for config in run.about.configs))
