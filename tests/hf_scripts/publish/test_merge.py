@@ -46,18 +46,6 @@ def test_splits_are_added_and_replaced(manifest):
     assert (published, built) == before
 
 
-def test_merging_with_itself_changes_nothing(manifest):
-    published = manifest("published", SPLITS)
-    described = {key: value for key, value in published.items() if key not in ("card", "croissant")}
-    assert merge(published, published, "org/name") == described
-
-
-def test_what_both_describe_is_as_the_built_release_has_it(manifest):
-    built = manifest("edition", {"bench/far_ood": range(2)}, edition="another edition")
-    merged = merge(manifest("published", SPLITS), built, "org/name")
-    assert merged["sources"]["source"]["edition"] == "another edition"
-
-
 def test_what_no_split_uses_any_more_goes(manifest):
     published, built = copy.deepcopy(manifest("published", SPLITS)), manifest("published", SPLITS)
     published["sources"]["old"] = published["sources"]["source"]
@@ -94,15 +82,6 @@ def test_splits_that_do_not_go_together(manifest, how, sentence):
     assert sentence in str(caught.value)
     # Where they replace all that is there they are free.
     assert merge(manifest("test", {"bench/far_ood": range(2)}), built, "org/name")
-
-
-def test_splits_with_other_columns_do_not_go_together(manifest):
-    built = copy.deepcopy(manifest("test", {"bench/far_ood": range(2)}))
-    built["configs"]["bench"]["columns"] = ["oodness"]
-    with pytest.raises(
-        BuildError, match="bench of this release has other columns than bench/near_ood, which stays in"
-    ):
-        merge(manifest("published", SPLITS), built, "org/name")
 
 
 def test_withdrawn_images_of_splits_that_stay_stay_withdrawn(manifest):
