@@ -162,11 +162,6 @@ def test_odd_classes_and_names_are_told_apart_and_read_back(chosen_format, odd, 
         assert len([path for path in base.iterdir() if path.is_dir()]) == len(ODD_CLASSES)
 
 
-def test_datasets_reads_odd_names_and_empty_texts(odd, tmp_path):
-    assert run(odd, "imagefolder", tmp_path / "out", "--splits", PLACES) == 0
-    assert_datasets_reads(odd, tmp_path / "out", PLACES, tmp_path / "cache")
-
-
 # datasets, torchvision, webdataset
 
 
@@ -200,13 +195,6 @@ def test_class_folders_of_known_splits_are_numbered_as_labels_are(key, exports):
     labels = {path: label for _, label, path, _ in read_imagefolder(out, key)}
     assert sorted(set(labels.values())) == list(range(200))
     assert numbered_as_torchvision_does(out / key) == labels
-
-
-def test_torchvision_numbers_class_folders_as_labels_are(exports):
-    folder = pytest.importorskip("torchvision.datasets", reason="torchvision is not installed; its rule is above")
-    out = exports["imagefolder"]
-    labels = {str(path): label for _, label, path, _ in read_imagefolder(out, TEST)}
-    assert dict(folder.ImageFolder(out / TEST).samples) == labels
 
 
 def load_tars(out, key, cache, **options):

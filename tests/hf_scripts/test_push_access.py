@@ -71,23 +71,11 @@ def test_a_member_who_may_not_create(push, hub, release):
     assert hub.repos == {}
 
 
-def test_a_member_who_may_not_write_here(push, hub, release):
-    hub.create(REPO)
-    hub.fail("auth_check_write", status=403)
-    assert push("release").error.startswith("Cannot check the write access to org/name: the Hub answered 403")
-    assert not publishes(hub)
-
-
 def test_the_account_s_own_name_needs_no_organisation(push, hub, release):
     assert push("release", repo="publisher/name").code == 0
 
 
 # Visibility
-
-
-def test_a_new_repository_is_private_on_request(push, hub, release):
-    assert push("release", "--private").code == 0
-    assert hub.repos[REPO].private
 
 
 def test_private_does_not_change_a_repository_that_is_there(push, hub, release):
@@ -117,15 +105,6 @@ def test_images_that_may_not_be_public(push, hub, tmp_path, flags):
     assert "--private" in error
     assert not publishes(hub)
     assert push("closed", "--index-only", *flags).code == 0
-
-
-def test_a_public_repository_stays_what_it_is(push, hub, tmp_path):
-    """`--private` would not make it private, so its own visibility counts."""
-    make_release(tmp_path / "closed", {"bench/test": range(4)}, publish="ids-only")
-    hub.create(REPO)
-    assert "org/name is public, where the licence does not allow" in push("closed").error
-    hub.create("org/private", private=True)
-    assert push("closed", repo="org/private").code == 0
 
 
 def test_images_for_people_who_asked(push, hub, tmp_path):

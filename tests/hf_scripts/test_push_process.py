@@ -18,7 +18,6 @@ from builders.sources.registry import SOURCES
 from hf_scripts import push, verify
 from tests.hf_scripts.samples import REPO, contents, make_release
 from tests.hub.client import in_process
-from tests.hub.process import HubProcess
 from tests.hub.server import Hub
 
 
@@ -221,7 +220,7 @@ sys.exit(code)
 def test_memory_does_not_follow_the_number_of_files(tmp_path, only_loopback):
     """Ten shards of a megabyte and a hundred of them: the peaks are within a tenth of each other."""
     peaks = {}
-    with HubProcess() as hub:
+    with Hub() as hub:
         for shards in (10, 100):
             # No images, but megabytes that do not compress.
             folder = make_release(
@@ -234,6 +233,6 @@ def test_memory_does_not_follow_the_number_of_files(tmp_path, only_loopback):
             process = start(hub, folder, tmp_path / "home", "--check", "fast", repo=repo, module=("-c", MEASURED))
             code, out, err = ended(process)
             assert (code, err) == (0, "")
-            assert len(hub.call("files", repo)) == shards + 6
+            assert len(hub.files(repo)) == shards + 6
             peaks[shards] = int(out.splitlines()[-1])
     assert peaks[100] < 1.1 * peaks[10], peaks

@@ -15,7 +15,6 @@
 | module | what |
 |---|---|
 | `server` | `Hub`: starting it, preparing repositories, scripting faults, asking what happened |
-| `process` | the same in a process of its own |
 | `client` | pointing the real clients at it, in this process or a subprocess |
 | `guard`, `loopback` | no connection leaves the machine; a test that tries fails with the host's name |
 | `fixtures` | `hub`, `api` and `waits` for a conftest.py to import, beside `only_loopback` of `guard` |

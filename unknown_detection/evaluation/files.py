@@ -62,12 +62,20 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
-def require_folder_of(out: Path, kind: str, names: Collection[str]) -> None:
-    """Check that a folder to write does not exist, or has nothing but what one of its kind has."""
+def require_folder_of(out: Path, kind: str, patterns: Collection[str]) -> None:
+    """Check that a folder to write does not exist, or has nothing but what one of its kind has.
+
+    `patterns` are those of its files and folders; a folder of which a pattern names files is looked into, too.
+    """
     if out.exists() and not out.is_dir():
         raise EvaluationError(f"{out} is a file, not a folder for the {kind}. Choose another name.")
-    if foreign := sorted(path.name for path in out.glob("*") if path.name not in names):
-        listed = f"{', '.join(foreign[:NAMED])}{more(foreign)}"
+    own = {path for pattern in patterns for path in out.glob(pattern)}
+    folders = {out, *((out / pattern).parent for pattern in patterns)}
+    found = sorted(
+        path.relative_to(out).as_posix() for folder in folders for path in folder.glob("*") if path not in own
+    )
+    if found:
+        listed = f"{', '.join(found[:NAMED])}{more(found)}"
         raise EvaluationError(f"{out} has files that are not part of a {kind} ({listed}). Choose another folder.")
 
 

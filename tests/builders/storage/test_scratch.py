@@ -56,25 +56,6 @@ def test_a_folder_of_a_killed_process_is_deleted_by_the_next(temporary):
     assert list(temporary.iterdir()) == []
 
 
-def test_what_could_not_be_deleted_is_deleted_by_the_next(temporary, monkeypatch):
-    """As after a kill in the middle: the lock file goes last, and by it the next run knows whose the rest is."""
-    unlink = os.unlink
-
-    def refusing(path, **keywords):
-        if str(path).endswith("download"):
-            raise PermissionError(path)
-        unlink(path, **keywords)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "unlink", refusing)
-        with scratch_folder("test") as folder:
-            (folder / "download").write_text("half")
-    assert (folder / "download").exists()
-    with scratch_folder("test"):
-        assert not folder.exists()
-    assert list(temporary.iterdir()) == []
-
-
 @pytest.mark.parametrize("refused", ["a folder", "its lock", "what is in it"])
 def test_a_disk_that_refuses_one_is_a_sentence_and_leaves_nothing(temporary, monkeypatch, refused):
     """Found by the soak: a push ended with a traceback."""

@@ -37,19 +37,7 @@ def test_each_kind_of_change(tmp_path):
     assert changes.total() == 5
 
 
-def test_a_role_is_a_change_and_order_is_none(tmp_path):
-    old = index(tmp_path / "old", [("a", 0, 0, "x"), ("b", 0, 0, "x")])
-    new = index(tmp_path / "new", [("b", 0, 1, "x"), ("a", 0, 0, "x")])
-    assert ids(row_changes("a/test", old, new)) == {"added": [], "removed": [], "changed": ["b"]}
-
-
-def test_splits_that_come_and_go(tmp_path):
-    path = index(tmp_path / "index", [("b", 0, 0, "x"), ("a", 0, 0, "x")])
-    assert ids(row_changes("a/test", None, path)) == {"added": ["b", "a"], "removed": [], "changed": []}
-    assert ids(row_changes("a/test", path, None)) == {"added": [], "removed": ["b", "a"], "changed": []}
-
-
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_indexes_against_sets(tmp_path, seed):
     draw = random.Random(seed)
 

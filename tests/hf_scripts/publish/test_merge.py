@@ -47,18 +47,6 @@ def test_splits_are_added_and_replaced(manifest):
     assert (published, built) == before
 
 
-def test_merging_with_itself_changes_nothing(manifest):
-    published = manifest("published", SPLITS)
-    described = {key: value for key, value in published.items() if key not in ("card", "croissant")}
-    assert merge(published, published, "org/name") == described
-
-
-def test_what_both_describe_is_as_the_built_release_has_it(manifest):
-    built = manifest("edition", {"bench/far_ood": range(2)}, edition="another edition")
-    merged = merge(manifest("published", SPLITS), built, "org/name")
-    assert merged["sources"]["source"]["edition"] == "another edition"
-
-
 def test_what_no_split_uses_any_more_goes(manifest):
     published, built = copy.deepcopy(manifest("published", SPLITS)), manifest("published", SPLITS)
     published["sources"]["old"] = published["sources"]["source"]

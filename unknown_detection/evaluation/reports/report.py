@@ -23,13 +23,14 @@ from unknown_detection.evaluation.reports.page import PAGE, render_page
 from unknown_detection.evaluation.reports.placed import Tables, paper_tables, scenes, summaries
 from unknown_detection.terminal.progress import Log, bar
 
-_PARTS = (FILE, PAGE, "figures.csv", "plots", "tables")
-"""Names of the files and folders of a report."""
-
 _SHOWN = 12
 """Detectors that a terminal shows of the first table; of others, a third."""
 
 PLOT_SUFFIXES = (".pdf", ".png", ".svg")
+
+_PARTS = (FILE, PAGE, "figures.csv", "plots", "tables", *(f"plots/*{suffix}" for suffix in PLOT_SUFFIXES))
+_PARTS += ("tables/*.csv", "tables/*.tex")
+"""Patterns of a report's files and folders, which a report replaces."""
 
 
 def report(

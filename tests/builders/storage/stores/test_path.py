@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.files import atomic_path, copy_here, read_regular, require_regular, write_text
+from builders.storage.files import atomic_path, read_regular, require_regular, write_text
 from builders.storage.paths import as_path, inside, store_of
 from tests.store.fixtures import forget_clients
 
@@ -66,18 +66,6 @@ def test_a_file_is_written_whole_and_read_back(place):
     path.unlink()
     path.unlink(missing_ok=True)
     assert files(place) == {}
-
-
-def test_files_are_copied_here(place, tmp_path):
-    root, _ = place
-    write_text(root / "x", "1")
-    write_text(root / "empty", "")
-    for name in ("x", "empty"):
-        copy_here(root / name, tmp_path / name)
-        copy_here(tmp_path / name, tmp_path / "again")
-        assert (tmp_path / name).read_bytes() == (tmp_path / "again").read_bytes() == (root / name).read_bytes()
-    with pytest.raises(FileNotFoundError):
-        copy_here(root / "nothing", tmp_path / "nothing")
 
 
 def test_nothing_is_written_where_the_block_fails(place, monkeypatch, tmp_path):
