@@ -51,10 +51,10 @@ def refuse_resized(index: SourceIndex) -> None:
         sizes = list(sampled_sizes(index.root, piece))
         problem = _size_problem(pixel_sizes, sizes) if len(sizes) >= _FEWEST else ""
         if problem:
-            source, edition = index.source, _edition(index, sizes)
+            source = index.source
             raise BuildError(
-                f"{source.title}, {piece.partition}: {problem}. {index.root} looks like {edition}, not like the full "
-                f"edition ({source.edition}). Give the original images with --{source.key}."
+                f"{source.title}, {piece.partition}: {problem}. {index.root} looks like a resized copy, not like the "
+                f"full edition ({source.edition}). Give the original images with --{source.key}."
             )
 
 
@@ -63,25 +63,12 @@ def _size_problem(pixel_sizes: PixelSizes, sizes: Sequence[Size]) -> str:
     shorter = Counter(min(size) for size in sizes)
     side, count = shorter.most_common(1)[0]
     if count == len(sizes) and side not in pixel_sizes.shared:
-        shared = f"are {_by(sizes[0])} pixels" if len(set(sizes)) == 1 else f"have a side of {side}"
+        shared = f"are {sizes[0][0]} x {sizes[0][1]} pixels" if len(set(sizes)) == 1 else f"have a side of {side}"
         return f"all {count} images examined {shared}"
     small = sum(count for side, count in shorter.items() if side < _SMALL)
     if 2 * small > len(sizes):
         return f"{small} of {len(sizes)} images examined have a side below {_SMALL} pixels"
     return ""
-
-
-def _edition(index: SourceIndex, sizes: Sequence[Size]) -> str:
-    """Describe the edition with such sizes."""
-    name = index.source.title.partition(" (")[0]
-    if len(set(sizes)) == 1:
-        return f"{name} resized to {_by(sizes[0])}"
-    sides = {min(size) for size in sizes}
-    return f"{name} resized to a shorter side of {sides.pop()}" if len(sides) == 1 else f"a smaller edition of {name}"
-
-
-def _by(size: Size) -> str:
-    return f"{size[0]} x {size[1]}"
 
 
 def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:

@@ -31,8 +31,8 @@ _UNSOUND = (EOFError, ValueError, TypeError, KeyError, IndexError, AttributeErro
 _LARGEST = 1 << 28
 """Bytes of a pickle at most. CIFAR-100's training images have 155,249,918."""
 
-_MOST_INSTRUCTIONS = 500_000
-"""Instructions of a pickle at most (ours). CIFAR-100's training images have some 200,000."""
+_MOST_INSTRUCTIONS = 300_000
+"""Instructions of a pickle at most (ours). CIFAR-100's training images have 200,000."""
 
 _BITS = 64  # of an integer: labels and sizes are far smaller
 _SHOWN = 80  # characters of a value in a message (ours)

@@ -85,7 +85,7 @@ PICKLES = {
     "frame of three gigabytes": b"\x80\x04\x95" + struct.pack("<Q", 3 << 30) + b"}.",
     "buffer outside": b"\x80\x05\x97.",
     "set of tuples": b"\x80\x04}U\x01a\x8f(" + b")\x85" * 200 + b"\x90s.",
-    "too many instructions": b"\x80\x02}" + b"q\1" * 500_000 + b".",
+    "too many instructions": b"\x80\x02}" + b"q\1" * 300_000 + b".",
     "no instruction": b"\x80\x02\xff.",
     "nothing": b"",
 }

@@ -189,7 +189,6 @@ def test_a_shape_that_does_not_fit_the_bytes():
 
 
 TWICE, NOT_NEEDED, KEY = "that is used twice", "which no dataset's pickle needs", "a dictionary with names as keys"
-NO_DICTIONARY = "something other than a dictionary"
 WORDS = {
     "doubled tuple as key": TWICE,
     "doubled tuple as key, by DUP": f"the instruction DUP, {NOT_NEEDED}",
@@ -197,7 +196,8 @@ WORDS = {
     "doubled tuple, table entries written twice": NOT_NEEDED,
     "doubled list": TWICE,
     "deep tuple as key": KEY,
-    "deep marks": NO_DICTIONARY,
+    "deep list": "more than 300,000 instr",
+    "deep marks": "more than 300,000 instr",
     "deep calls": "a call for numpy.ndarray",
     "number of a million bytes": "a number of 7,999,999 bits",
     "number of two gigabytes": "a value of 2,147,483,647 bytes in",
@@ -210,12 +210,11 @@ WORDS = {
     "byte array of three gigabytes": "a value of 3,221,225,472 bytes",
     "buffer outside": NOT_NEEDED,
     "set of tuples": NOT_NEEDED,
-    "too many instructions": "more than 500,000 instructions",
+    "too many instructions": "more than 300,000 instructions",
     "no instruction": "opcode",
     "nothing": "",
 }
 HARMLESS = {
-    "deep list",
     "table entry at 4 billion",
     "table entry at 4 billion, as text",
     "negative table entry",
