@@ -161,6 +161,6 @@ class _Trial:
         name = f"{self.verdict.number}-{self.verdict.kind}-{self.operation.key}"
         folder = self.bench.failures / name.replace(" ", "-").replace(":", "")
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(place.folder, folder, symlinks=True, ignore=shutil.ignore_patterns("pymp-*"))  # sockets
+        shutil.copytree(place.folder, folder, symlinks=True, ignore=shutil.ignore_patterns("listener-*"))  # sockets
         record = vars(self.verdict) | {"seed": self.bench.seed}
         (folder / "trial.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

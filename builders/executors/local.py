@@ -26,13 +26,17 @@ from typing import Any
 from builders.errors import BuildError
 from builders.executors.base import Progress, Result, Task
 from builders.executors.processes import answer, without_pandas
-from builders.storage.scratch import scratch_folder
+from builders.storage.scratch import remove_stale_folders, scratch_folder
 
 _POLL_SECONDS = 0.1
 """How often a worker reports its progress, and the caller looks for a Ctrl-C that did not wake it."""
 
 _END_SECONDS = 5
 """Timeout for the exit code of a worker whose pipe has closed; it usually takes a fraction of a second."""
+
+_SOCKETS = "mp"
+"""The purpose in the name of the folder with the fork server's socket. It is short since the path of a socket has at
+most 103 characters on macOS, and that of a folder for temporary files there has 49."""
 
 _SIGKILL = 9
 """The number in POSIX; `signal` lacks the name on systems without the signal."""
@@ -61,7 +65,9 @@ class LocalExecutor:
         self._start_error: Exception | None = None
 
     def __enter__(self) -> LocalExecutor:
-        if self._slots > 1:
+        if self._slots == 1:
+            remove_stale_folders(_SOCKETS)
+        else:
             context = _context(self._preload)
             self._workers = [_Worker(context, number) for number in range(self._slots)]
             self._starting.start()  # in a thread: the server answers only after it has imported everything
@@ -211,8 +217,7 @@ def _socket_folder() -> contextlib.ExitStack:
     forgets `multiprocessing`'s finalizers, and with the last reference would release this process's lock, too.
     """
     stack = contextlib.ExitStack()
-    # A short name: the path of a socket has at most 103 characters on macOS, and that of TMPDIR there has 49.
-    folder = stack.enter_context(scratch_folder("mp"))
+    folder = stack.enter_context(scratch_folder(_SOCKETS))
     multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
     Finalize(None, stack.close, exitpriority=-100)  # as Python does with its own
     return stack

@@ -85,6 +85,8 @@ def _connect(host: str, port: int) -> None:
                 connection.sendall(_PREFACE)
                 if connection.recv(9)[3:4] != b"\4":
                     problem = "something else than Ray listens there"
+    except TimeoutError:
+        problem = f"no answer within {_CONNECT_SECONDS:g} seconds"
     except OSError as error:
         problem = one_line(error.strerror or error)
     if problem:
@@ -111,16 +113,16 @@ class RayExecutor:
         self._driver = Driver(str(Path.cwd()), _versions())
 
     def __enter__(self) -> RayExecutor:
-        ray, address = _imported(), cluster_address(self._address)
+        ray, self._address = _imported(), cluster_address(self._address)
         # Ray tells of lost workers at length on stdout, where results stand. What it could not mend is raised.
         ray._private.worker._worker_logs_enabled = False
         try:
             with _sigterm_waits():
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+                ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             raise BuildError(
-                f"Cannot join the Ray cluster at {address}: {one_line(error)}. Run this command on a machine of the "
-                f"cluster (`ray start --address={address}` adds one), with the cluster's versions of Ray and Python."
+                f"Cannot join the Ray cluster at {self._address}: {one_line(error)}. Run this command on a machine of "
+                f"the cluster (`ray start --address={self._address}` adds one), with its versions of Ray and Python."
             ) from error
         return self
 
@@ -131,7 +133,7 @@ class RayExecutor:
 
     def run(self, tasks: Sequence[Task[Result]], progress: Progress) -> list[Result]:
         """Run every task; see `builders.executors.base.Executor`."""
-        run = _RayRun(tasks, _capacity({task.resources for task in tasks}), self._driver)
+        run = _RayRun(tasks, self._capacity({task.resources for task in tasks}), self._driver)
         try:
             while run.running:
                 run.listen(progress)
@@ -144,27 +146,26 @@ class RayExecutor:
             raise run.failures[min(run.failures)]
         return [run.results[number] for number in range(len(tasks))]
 
+    def _capacity(self, needs: Iterable[Resources]) -> dict[Resources, int]:
+        """Return how many tasks of each kind the cluster can run at a time.
 
-def _capacity(needs: Iterable[Resources]) -> dict[Resources, int]:
-    """Return how many tasks of each kind the cluster can run at a time.
-
-    Raises:
-        BuildError: no node can run tasks of a kind, for which Ray would wait without end.
-    """
-    nodes = [node["Resources"] for node in _imported().nodes() if node["Alive"]]
-    capacity = {}
-    for need in needs:
-        amounts = {name: amount for name, amount in (("CPU", need.cpus), ("GPU", need.gpus)) if amount}
-        capacity[need] = sum(
-            math.floor(min((node.get(name, 0) / amount for name, amount in amounts.items()), default=1))
-            for node in nodes
-        )
-        if not capacity[need]:
-            raise BuildError(
-                f"No node of the Ray cluster has what a task needs ({need.cpus:g} cores, {need.gpus:g} GPUs). Add one "
-                "that has, with `ray start --address=... --num-cpus=... --num-gpus=...`."
+        Raises:
+            BuildError: no node can run tasks of a kind, for which Ray would wait without end.
+        """
+        nodes = [node["Resources"] for node in _imported().nodes() if node["Alive"]]
+        capacity = {}
+        for need in needs:
+            amounts = {name: amount for name, amount in (("CPU", need.cpus), ("GPU", need.gpus)) if amount}
+            capacity[need] = sum(
+                math.floor(min((node.get(name, 0) / amount for name, amount in amounts.items()), default=1))
+                for node in nodes
             )
-    return capacity
+            if not capacity[need]:
+                raise BuildError(
+                    f"No node of the Ray cluster at {self._address} has what a task needs ({need.cpus:g} cores, "
+                    f"{need.gpus:g} GPUs). Add one that has: `ray start --address=... --num-cpus=... --num-gpus=...`."
+                )
+        return capacity
 
 
 @contextlib.contextmanager

@@ -6,29 +6,16 @@ Tested by `tests/builders/generate/adversarial/test_weights.py`.
 from __future__ import annotations
 
 import pickle
-import struct
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from builders.errors import BuildError, more, one_line
+from builders.release.images import DECODE_ERRORS
 
-_DAMAGED = (
-    AssertionError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    pickle.UnpicklingError,
-    struct.error,
-)
+_DAMAGED = (*DECODE_ERRORS, pickle.UnpicklingError)
 """What torch 2.14 raises on files with flipped bytes, of which many are no `UnpicklingError`."""
-
 
 _NAMED = 2
 """Tensors that a message names."""

@@ -212,7 +212,8 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path):
     assert not any(alive(pid) for pid in pids)
 
 
-def test_the_next_run_removes_the_socket_of_a_killed_one(tmp_path, tmp_path_factory, monkeypatch):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_next_run_removes_the_socket_of_a_killed_one(workers, tmp_path, tmp_path_factory, monkeypatch):
     """Python's own folder for it, `pymp-...`, would stay for good."""
     temporary = tmp_path_factory.mktemp("t")  # a short path, which a socket needs
     monkeypatch.setenv("TMPDIR", str(temporary))
@@ -222,7 +223,7 @@ def test_the_next_run_removes_the_socket_of_a_killed_one(tmp_path, tmp_path_fact
     killed.communicate()
     (left,) = temporary.iterdir()
     assert left.name.startswith("unknown-detection-mp-")
-    code = "from builders.executors.local import LocalExecutor\nwith LocalExecutor(2): pass"
+    code = f"from builders.executors.local import LocalExecutor\nwith LocalExecutor({workers}): pass"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
     assert list(temporary.iterdir()) == []
 

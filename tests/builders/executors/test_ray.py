@@ -122,7 +122,7 @@ def test_what_is_costly_is_set_up_once_in_each_actor(executor, tmp_path):
 @needs_ray
 @pytest.mark.parametrize("need", [Resources(gpus=2), Resources(cpus=3)])
 def test_tasks_that_no_node_can_run_are_refused_before_any_runs(executor, tmp_path, need):
-    sentence = rf"^No node of the Ray cluster has what a task needs \({need.cpus} cores, {need.gpus} GPUs\)\."
+    sentence = rf"^No node of the Ray cluster at .* has what a task needs \({need.cpus} cores, {need.gpus} GPUs\)\."
     with pytest.raises(BuildError, match=sentence):
         executor.run([Touch(tmp_path / "never"), Interval(need)], nothing)
     assert list(tmp_path.iterdir()) == []
@@ -305,7 +305,7 @@ def test_an_address_that_does_not_answer_is_refused_at_once(tmp_path, capsys, mo
     with socket.create_server(("127.0.0.1", 0)) as server:  # whose connections the system accepts; nothing answers
         listening = server.getsockname()[1]
         assert materialize.main([str(tmp_path), *build[1:], "--ray-address", f"127.0.0.1:{listening}"]) == 2
-    assert f"No Ray cluster answers at 127.0.0.1:{listening}: timed out." in capsys.readouterr().err
+    assert f"No Ray cluster answers at 127.0.0.1:{listening}: no answer within 3 seconds." in capsys.readouterr().err
     assert time.monotonic() - started < 5
     monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
     assert imagenet_benchmark.main(build) == 2
