@@ -163,14 +163,7 @@ def parse_flags(
     variants: Iterable[Variant] = (),
     settings: Iterable[Flag] = (),
 ) -> BuildFlags:
-    """Return the flags' values as fields.
-
-    Args:
-        values: what click calls a command with.
-        sources: keys of the sources for which the command has flags.
-        variants: the variants for which it has some.
-        settings: its flags whose values make generators.
-    """
+    """Return the flags' values as fields."""
     remaining = dict(values)
     places = {key: remaining.pop(key) for key in sources}
     chosen = {variant.name: remaining.pop(parameter(variant.name)) for variant in variants}

@@ -76,12 +76,7 @@ class ExecutorFlags:
             check_cluster(self.ray_address)
 
     def started(self, *, gpus: float = 0, preload: Sequence[str] = ()) -> AbstractContextManager[Executor]:
-        """Return the executor that the flags ask for, to be entered; a dry run needs no workers.
-
-        Args:
-            gpus: devices that tasks may use on this machine.
-            preload: modules that the tasks need.
-        """
+        """Return the executor that the flags ask for, to be entered; a dry run needs no workers."""
         if self.executor == "ray" and not self.dry_run:
             from builders.executors.ray import RayExecutor
 

@@ -50,11 +50,6 @@ pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     """Build a benchmark as flags ask for, and print what was built.
 
-    Args:
-        declared: the declaration.
-        module: how the command is called, for messages.
-        flags: the values of its flags.
-
     Raises:
         BuildError: anything that the user can fix.
     """
@@ -63,8 +58,8 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     benchmark, flags = apply_variants(declared, flags)
     names = parse_split_names(flags.splits)
     benchmark = benchmark.with_settings(flags.settings, {name.partition("/")[0] for name in names})
-    modelled = demo_settings(declared, flags)
-    benchmark = planned_demo_models(benchmark, modelled)
+    modelled = demo_settings(declared, flags) if flags.demo else []
+    benchmark = planned_demo_models(benchmark, modelled) if modelled else benchmark
     refuse_unknown_splits(names, list(benchmark.parts()), f"The benchmark {benchmark.name}")
     check_json(as_json=flags.as_json, dry_run=flags.dry_run)
     store_of(flags.out).require_access(flags.out)
@@ -196,7 +191,7 @@ def demo_settings(benchmark: Benchmark, flags: BuildFlags) -> list[Settings]:
     replaced = replaced_configs(benchmark, flags)
     return [
         settings
-        for settings in (benchmark.settings if flags.demo else ())
+        for settings in benchmark.settings
         if settings.demo is not None
         and settings.config not in replaced
         and not any(flag.name in settings.demo.flags for flag in given_flags(settings, flags))

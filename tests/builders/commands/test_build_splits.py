@@ -18,8 +18,8 @@ ATTACKED = [
 GENERATED = ["broad-synthetic/biggan", "broad-synthetic/stable_diffusion"]
 
 
-def flags(variants=(), demo=True, **values):
-    return BuildFlags(Path("out"), demo=demo, settings=VALUES | values, variants=dict.fromkeys(variants, "folder"))
+def flags(variants=(), **values):
+    return BuildFlags(Path("out"), demo=True, settings=VALUES | values, variants=dict.fromkeys(variants, "folder"))
 
 
 def generated(**choices):
@@ -32,7 +32,7 @@ def test_models_are_made_for_the_configs_of_which_no_flag_gives_a_model():
     assert generated() == generated(device="cpu", epsilon=0.1) == ATTACKED + GENERATED
     assert generated(model=("vit",)) == generated(weights=("a",)) == GENERATED
     assert generated(biggan="folder") == ATTACKED
-    assert generated(variants=["adopt-partial-broad"]) == generated(demo=False) == []
+    assert generated(variants=["adopt-partial-broad"]) == []
 
 
 @pytest.fixture
