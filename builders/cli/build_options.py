@@ -16,7 +16,6 @@ import click
 from builders.cli.console import json_option
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS, ExecutorFlags
 from builders.cli.source_flags import (
-    LocalPath,
     Place,
     cache_option,
     default_cache,
@@ -30,7 +29,7 @@ from builders.declare.benchmark import Benchmark, Settings, Variant
 from builders.errors import BuildError, one_line
 from builders.generate.devices import DEVICE
 from builders.generate.flags import Flag
-from builders.storage.paths import PathType
+from builders.storage.paths import LOCAL, PathType
 from builders.storage.text_files import read_csv
 from unknown_detection.help import no_sync_option
 
@@ -134,7 +133,7 @@ def source_choice_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
     return [
         click.option(
             "--adopt",
-            type=LocalPath(),
+            type=LOCAL,
             metavar="PATH",
             help="The authors' lists (a folder or one file): use exactly the images that they list."
             if benchmark.index_words
