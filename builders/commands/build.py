@@ -73,6 +73,7 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
         read = benchmark.compared_with(splits) if variant else splits
         if flags.demo:
             benchmark = with_demo_models(benchmark, modelled, read, flags, cleanup)
+            splits, read = (tuple(key for key in keys if not benchmark.needs(key)) for keys in (splits, read))
             roots = demo_sources(benchmark, read, flags, cleanup)
         else:
             roots = given_sources(benchmark, module, read, flags, meter.note)
@@ -239,7 +240,11 @@ def with_demo_models(
             made = settings.splits(
                 values | {flag.name: flags.settings[flag.name] for flag in given_flags(settings, flags)}
             )
-            chosen = {name: dataclasses.replace(made[name], classes=demo.classes) for name in names}
+            chosen = {name: dataclasses.replace(made[name], classes=demo.classes) for name in names if name in made}
+            for name in set(names) - set(made):  # which other flags rule out, such as --attack
+                _, split = benchmark.by_key()[f"{settings.config}/{name}"]
+                generator = split.generator and dataclasses.replace(split.generator, needs="other flags")
+                chosen[name] = dataclasses.replace(split, generator=generator)
             benchmark = benchmark.with_splits({settings.config: chosen})
     return benchmark
 
