@@ -20,7 +20,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from builders.broad.adopted import ADOPTED, ORIGINALS
@@ -171,11 +170,8 @@ BENCHMARK = Benchmark(
     settings=(ATTACKS, GENERATIVE_MODELS),
 )
 
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    return run_builder(argv, BENCHMARK)
-
+main = functools.partial(run_builder, BENCHMARK)
+"""Runs the command line; returns its exit code."""
 
 if __name__ == "__main__":
     sys.exit(main())

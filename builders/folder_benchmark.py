@@ -7,6 +7,7 @@ Tested by `tests/builders/test_folder_benchmark.py`.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -173,10 +174,8 @@ def _few(known: FolderImages, partition: str) -> int:
     return min(sizes[smallest] // HELD_OUT, MOST_HELD_OUT)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    return run_builder(argv)
-
+main = functools.partial(run_builder, None)
+"""Runs the command line; returns its exit code."""
 
 if __name__ == "__main__":
     sys.exit(main())

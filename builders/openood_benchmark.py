@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
 
 from builders.declare import papers
 from builders.declare.benchmark import (
@@ -206,11 +205,8 @@ BENCHMARK = Benchmark(
     variants=(PUBLISHED_SUN,),
 )
 
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    return run_builder(argv, BENCHMARK)
-
+main = functools.partial(run_builder, BENCHMARK)
+"""Runs the command line; returns its exit code."""
 
 if __name__ == "__main__":
     sys.exit(main())

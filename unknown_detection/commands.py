@@ -118,15 +118,13 @@ def own_process() -> bool:
     return spec is not None and spec.name in {command.entry for command in COMMANDS}
 
 
-def run_builder(argv: Sequence[str] | None, *declared: Any) -> int:
-    """Run the command line that builds a declared benchmark, or without one, a person's folders.
+def run_builder(declared: Any, argv: Sequence[str] | None = None) -> int:
+    """Run the command line that builds a declared benchmark, or if it is None, a person's folders.
 
     Declarations are a layer below the commands, whose modules are therefore imported by name.
-
-    Returns:
-        The exit code.
     """
-    code: int = importlib.import_module(BUILDER if declared else FOLDERS).run_command(*declared, argv)
+    module = importlib.import_module(BUILDER if declared is not None else FOLDERS)
+    code: int = module.run_command(declared, argv) if declared is not None else module.run_command(argv)
     return code
 
 

@@ -28,12 +28,7 @@ def quantity(number: int, noun: str) -> str:
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Escape the characters of a text that could change what a terminal shows, such as ESC and line breaks.
-
-    Args:
-        text: text that may contain parts of files that somebody else wrote.
-        keep: characters that stay, such as the line breaks of a message of several lines.
-    """
+    """Escape the characters of a text that could change what a terminal shows, such as ESC and line breaks."""
     return re.sub(
         f"[{UNPRINTABLE}]",
         lambda match: match[0] if match[0] in keep else match[0].encode("unicode_escape").decode(),

@@ -16,7 +16,6 @@ import click
 from builders.cli.console import json_option
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS, ExecutorFlags
 from builders.cli.source_flags import (
-    LocalPath,
     Place,
     cache_option,
     default_cache,
@@ -29,7 +28,7 @@ from builders.cli.split_choice import splits_option
 from builders.declare.benchmark import Benchmark, Settings, Variant
 from builders.errors import BuildError, one_line
 from builders.generate.flags import DEVICE, Flag
-from builders.storage.paths import PathType
+from builders.storage.paths import LOCAL, PathType
 from builders.storage.text_files import read_csv
 from unknown_detection.help import no_sync_option
 
@@ -133,7 +132,7 @@ def source_choice_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
     return [
         click.option(
             "--adopt",
-            type=LocalPath(),
+            type=LOCAL,
             metavar="PATH",
             help="The authors' lists (a folder or one file): use exactly the images that they list."
             if benchmark.index_words
@@ -162,14 +161,7 @@ def parse_flags(
     variants: Iterable[Variant] = (),
     settings: Iterable[Flag] = (),
 ) -> BuildFlags:
-    """Return the flags' values as fields.
-
-    Args:
-        values: what click calls a command with.
-        sources: keys of the sources for which the command has flags.
-        variants: the variants for which it has some.
-        settings: its flags whose values make generators.
-    """
+    """Return the flags' values as fields."""
     remaining = dict(values)
     places = {key: remaining.pop(key) for key in sources}
     chosen = {variant.name: remaining.pop(parameter(variant.name)) for variant in variants}

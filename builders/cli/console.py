@@ -15,7 +15,7 @@ from builders.errors import BuildError
 from unknown_detection.terminal.command_line import run_command_line
 
 
-def exit_code(command: click.Command, argv: Sequence[str] | None, *, stopped: str) -> int:
+def exit_code(command: click.Command, argv: Sequence[str] | None = None, *, stopped: str) -> int:
     """Run a command line whose errors for the user are `BuildError`s; return its exit code."""
     return run_command_line(command, argv, (BuildError,), stopped=stopped)
 
@@ -53,11 +53,6 @@ def check_json(*, as_json: bool, dry_run: bool) -> None:
 
 
 def print_document(command: str, values: Mapping[str, Any]) -> None:
-    """Print a document.
-
-    Args:
-        command: the command's name, as `unknown-detection` has it.
-        values: the other keys, which docs/command-line.md lists.
-    """
+    """Print a document."""
     document = {"schema": SCHEMA, "command": command, **values}
     click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))

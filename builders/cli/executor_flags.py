@@ -76,11 +76,7 @@ class ExecutorFlags:
             cluster_address(self.ray_address)
 
     def started(self, preload: Sequence[str] = ()) -> AbstractContextManager[Executor]:
-        """Return the executor that the flags ask for, to be entered; a dry run needs no workers.
-
-        Args:
-            preload: modules that the tasks need.
-        """
+        """Return the executor that the flags ask for, to be entered; a dry run needs no workers."""
         if self.executor == "ray" and not self.dry_run:
             from builders.executors.ray import RayExecutor
 

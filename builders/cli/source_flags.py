@@ -56,23 +56,6 @@ class PlaceType(click.ParamType[Any]):
         return parse_source_place(value) if isinstance(value, str) else value
 
 
-class LocalPath(click.Path):
-    """A flag's value that exists on this machine; addresses are refused in a sentence."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, exists=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        if isinstance(value, str) and not store_of(value).is_local:
-            flag = param.opts[0] if param is not None else "This flag"
-            raise BuildError(
-                f"{flag} {one_line(value)} lies in a store or on the Hub, and {flag} reads files of this machine "
-                "alone. Copy it here, and give the copy."
-            )
-        return super().convert(value, param, ctx)
-
-
 cache_option: Callable[[Any], Any] = click.option(
     "--cache",
     type=click.Path(path_type=Path, file_okay=False),

@@ -81,12 +81,7 @@ def is_selected(key: str, names: Collection[str]) -> bool:
 
 
 def refuse_unknown_splits(names: Iterable[str], keys: Sequence[str], where: str) -> None:
-    """Refuse names that are neither a split nor a config.
-
-    Args:
-        names: the requested names.
-        keys: all splits, as `config/split`.
-        where: what has these splits, for the message.
+    """Refuse names that are neither one of `keys` (`config/split`) nor a config; `where` is what has these.
 
     Raises:
         BuildError: there is such a name.
@@ -105,11 +100,6 @@ def refuse_unknown_splits(names: Iterable[str], keys: Sequence[str], where: str)
 
 def chosen_splits(values: Sequence[str], keys: Sequence[str], where: str) -> tuple[str, ...]:
     """Return the splits that the option's values choose, in the order of `keys`; all of them if it is not given.
-
-    Args:
-        values: the option's values.
-        keys: all splits, as `config/split`.
-        where: what has these splits, for the message.
 
     Raises:
         BuildError: a name is empty, or neither a config nor a split.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -292,12 +293,11 @@ def sheet(release: Path, splits: Sequence[str], out: Path | None, images: int, d
     """
     from builders.audit.contact_sheet import contact_sheet
 
-    with _drawing(release, out, dry_run=dry_run) as manifest:
+    _check_file(out, picture=True)
+    with audited(release, dry_run=dry_run or out is not None) as manifest:
         chosen = _by_config(release, manifest, splits)
-        _refuse_several(out, len(chosen))
-        for config, names in chosen.items():
-            findings = contact_sheet(release, manifest, config, names, images)
-            manifest = _keep(release, manifest, findings, out, dry_run=dry_run)
+        drawn = (contact_sheet(release, manifest, config, names, images) for config, names in chosen.items())
+        _keep_pictures(release, manifest, drawn, len(chosen), out, dry_run=dry_run)
 
 
 @command.command(
@@ -319,41 +319,31 @@ def pairs(release: Path, splits: Sequence[str], out: Path | None, images: int, d
     """
     from builders.audit.contact_sheet import pairs_sheet, with_duplicates
 
-    with _drawing(release, out, dry_run=dry_run) as manifest:
+    _check_file(out, picture=True)
+    with audited(release, dry_run=dry_run or out is not None) as manifest:
         keys = chosen_splits(splits, list(manifest.by_key()), str(release))
         chosen = sorted(with_duplicates(release, manifest) & set(keys)) or keys[:1]  # refused: it has none
-        _refuse_several(out, len(chosen))
-        for key in chosen:
-            manifest = _keep(release, manifest, pairs_sheet(release, manifest, key, images), out, dry_run=dry_run)
+        drawn = (pairs_sheet(release, manifest, key, images) for key in chosen)
+        _keep_pictures(release, manifest, drawn, len(chosen), out, dry_run=dry_run)
 
 
-@contextmanager
-def _drawing(release: Path, out: Path | None, *, dry_run: bool) -> Iterator[Manifest]:
-    """Check `out`, and read the manifest of a release whose pictures are drawn."""
-    _check_file(out)
-    if out is not None:
-        picture_format(out)
-    with audited(release, dry_run=dry_run or out is not None) as manifest:
-        yield manifest
-
-
-def _refuse_several(out: Path | None, pictures: int) -> None:
+def _keep_pictures(
+    release: Path, manifest: Manifest, drawn: Iterator[Findings], pictures: int, out: Path | None, *, dry_run: bool
+) -> None:
+    """Record pictures in the release, or write the only one to `out`."""
     if out is not None and pictures > 1:
         raise BuildError(f"--out {out} names one file for {pictures} pictures. Choose one with --splits.")
+    for findings in drawn:
+        if out is None or dry_run:
+            manifest = _finish(release, manifest, findings, dry_run=dry_run, quiet=out is not None)
+            continue
+        with os_errors_as_build_errors("write the picture"):
+            save_picture(findings.picture, out)
+        click.echo(f"wrote {out}")
 
 
-def _keep(release: Path, manifest: Manifest, findings: Findings, out: Path | None, *, dry_run: bool) -> Manifest:
-    """Record a picture in the release, or write it to `out`; returns the manifest as it is then."""
-    if out is None or dry_run:
-        return _finish(release, manifest, findings, dry_run=dry_run, quiet=out is not None)
-    with os_errors_as_build_errors("write the picture"):
-        save_picture(findings.picture, out)
-    click.echo(f"wrote {out}")
-    return manifest
-
-
-def _check_file(out: Path | None) -> None:
-    """Refuse an `--out` that cannot be a file, before any work."""
+def _check_file(out: Path | None, *, picture: bool = False) -> None:
+    """Refuse an `--out` that cannot be a file, or no picture, before any work."""
     if out is None:
         return
     if out.is_dir():
@@ -361,14 +351,12 @@ def _check_file(out: Path | None) -> None:
     inside = next((parent for parent in out.parents if parent.exists()), out)
     if not inside.is_dir():
         raise BuildError(f"--out {out} cannot be written: {inside} is a file. Give a file in a folder.")
+    if picture:
+        picture_format(out)
 
 
 def _finish(release: Path, manifest: Manifest, findings: Findings, *, dry_run: bool, quiet: bool = False) -> Manifest:
-    """Record an audit, or print what would be written; `quiet` leaves out the summary.
-
-    Returns:
-        The manifest as it is then.
-    """
+    """Record an audit, or print what would be written; returns the manifest as it is then."""
     if not quiet:
         click.echo(findings.summary)
     if dry_run:
@@ -388,9 +376,8 @@ def _working(workers: int) -> Iterator[tuple[LocalExecutor, TerminalMeter]]:
         yield executor, meter
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    return exit_code(command, argv, stopped="stopped; nothing was changed.")
+main = functools.partial(exit_code, command, stopped="stopped; nothing was changed.")
+"""Runs the command line; returns its exit code."""
 
 
 if __name__ == "__main__":

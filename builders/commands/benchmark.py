@@ -27,15 +27,7 @@ from unknown_detection.help import ESSENTIALS, helpful
 
 
 def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
-    """Parse and run one builder's command line.
-
-    Args:
-        benchmark: the declaration.
-        argv: arguments; None takes the process's.
-
-    Returns:
-        The exit code: 0 when all is built, 2 for anything the user can mend, 130 after Ctrl-C.
-    """
+    """Parse and run one builder's command line."""
     stopped = "stopped; run the same command again and it goes on where this run stopped."
     return exit_code(make_command(benchmark), argv, stopped=stopped)
 

@@ -27,7 +27,7 @@ from builders.cli.console import check_json, print_document
 from builders.cli.source_flags import refuse_sources_of_demo, source_roots
 from builders.cli.split_choice import is_selected, parse_split_names, refuse_unknown_splits
 from builders.commands.summary import built_text, dry_run_document, dry_run_text
-from builders.declare.benchmark import Benchmark, Listed, Settings, Split, split_of
+from builders.declare.benchmark import Benchmark, Listed, Settings, Split
 from builders.demo.files import FILES
 from builders.demo.write import is_demo, keep_demo
 from builders.errors import NAMED, BuildError, more
@@ -50,11 +50,6 @@ pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     """Build a benchmark as flags ask for, and print what was built.
 
-    Args:
-        declared: the declaration.
-        module: how the command is called, for messages.
-        flags: the values of its flags.
-
     Raises:
         BuildError: anything that the user can fix.
     """
@@ -63,8 +58,8 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     benchmark, flags = apply_variants(declared, flags)
     names = parse_split_names(flags.splits)
     benchmark = benchmark.with_settings(flags.settings, {name.partition("/")[0] for name in names})
-    modelled = demo_settings(declared, flags)
-    benchmark = planned_demo_models(benchmark, modelled)
+    modelled = demo_settings(declared, flags) if flags.demo else []
+    benchmark = planned_demo_models(benchmark, modelled) if modelled else benchmark
     refuse_unknown_splits(names, list(benchmark.parts()), f"The benchmark {benchmark.name}")
     check_json(as_json=flags.as_json, dry_run=flags.dry_run)
     store_of(flags.out).require_access(flags.out)
@@ -78,6 +73,7 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
         read = benchmark.compared_with(splits) if variant else splits
         if flags.demo:
             benchmark = with_demo_models(benchmark, modelled, read, flags, cleanup)
+            splits, read = (tuple(key for key in keys if not benchmark.needs(key)) for keys in (splits, read))
             roots = demo_sources(benchmark, read, flags, cleanup)
         else:
             roots = given_sources(benchmark, module, read, flags, meter.note)
@@ -135,13 +131,13 @@ def choose_splits(
     lacking: dict[str, str] = {}
     if flags.demo and not flags.dry_run:
         unnamed = [key for key in benchmark.usual() if not is_selected(key, names) and not benchmark.needs(key)]
+        missing: dict[str, dict[str, Split]] = {}
         for key, generator in without_packages(benchmark.generators(unnamed)).items():
             lacking[key] = not_installed([generator])
-            missing = dataclasses.replace(generator, needs=lacking[key])
             config, split = benchmark.by_key()[key]
-            benchmark = benchmark.with_splits(
-                {config.name: {split.name: dataclasses.replace(split, generator=missing)}}
-            )
+            needing = dataclasses.replace(generator, needs=lacking[key])
+            missing.setdefault(config.name, {})[split.name] = dataclasses.replace(split, generator=needing)
+        benchmark = benchmark.with_splits(missing)
     ready = benchmark.ready()
     for name in names:
         inside = [key for key in benchmark.parts() if is_selected(key, [name])]
@@ -157,10 +153,10 @@ def choose_splits(
     for key in benchmark.usual() if not names else ():
         if key not in ready and key not in lacking:
             note(f"{key}: left out, since it is made with {benchmark.needs(key)}")
-    for missing_packages in dict.fromkeys(lacking.values()) if not names else ():
-        keys = ", ".join(key for key, missing in lacking.items() if missing == missing_packages)
+    for packages in dict.fromkeys(lacking.values()) if not names else ():
+        keys = ", ".join(key for key in lacking if lacking[key] == packages)
         # Also with --quiet: it is no progress.
-        click.echo(f"left out {keys}: {missing_packages}. For these, too: {INSTALL}", err=True)
+        click.echo(f"left out {keys}: {packages}. For these, too: {INSTALL}", err=True)
     if not flags.dry_run:
         check_installed(benchmark.generators(splits))
         others = benchmark.compared_with(splits) if flags.withdraw == DUPLICATES else ()
@@ -195,7 +191,7 @@ def demo_settings(benchmark: Benchmark, flags: BuildFlags) -> list[Settings]:
     replaced = replaced_configs(benchmark, flags)
     return [
         settings
-        for settings in (benchmark.settings if flags.demo else ())
+        for settings in benchmark.settings
         if settings.demo is not None
         and settings.config not in replaced
         and not any(flag.name in settings.demo.flags for flag in given_flags(settings, flags))
@@ -243,7 +239,11 @@ def with_demo_models(
             made = settings.splits(
                 values | {flag.name: flags.settings[flag.name] for flag in given_flags(settings, flags)}
             )
-            chosen = {name: dataclasses.replace(made[name], classes=demo.classes) for name in names}
+            chosen = {name: dataclasses.replace(made[name], classes=demo.classes) for name in names if name in made}
+            for name in set(names) - set(made):  # which other flags rule out, such as --attack
+                _, split = benchmark.by_key()[f"{settings.config}/{name}"]
+                generator = split.generator and dataclasses.replace(split.generator, needs="other flags")
+                chosen[name] = dataclasses.replace(split, generator=generator)
             benchmark = benchmark.with_splits({settings.config: chosen})
     return benchmark
 
@@ -280,18 +280,12 @@ def given_sources(
     Raises:
         BuildError: a source has no folder, or something cannot be downloaded.
     """
-    needing = {source: _in_few_words(benchmark, parts) for source, parts in _on_disk(benchmark, splits).items()}
+    needing = {}
+    for source, parts in _on_disk(benchmark, splits).items():
+        configs = list(dict.fromkeys(key.partition("/")[0] for key in parts))
+        needing[source] = ", ".join(configs[:NAMED]) + more(configs)
     closing = f" Or choose --splits, or try the demo sources:\n  {module} --demo --out build/unknown-detection"
     return source_roots(needing, benchmark.partitions(benchmark.parts_of(splits)), flags, note, closing)
-
-
-def _in_few_words(benchmark: Benchmark, parts: Sequence[str]) -> str:
-    """Name the configs, or the splits of a single config, that some parts of splits belong to."""
-    splits = list(dict.fromkeys(map(split_of, parts)))
-    configs = list(dict.fromkeys(key.partition("/")[0] for key in splits))
-    all_chosen = len(splits) == sum(key.partition("/")[0] in configs for key in benchmark.usual())
-    names = configs if all_chosen or len(configs) > 1 else splits
-    return ", ".join(names[:NAMED]) + more(names)
 
 
 def _on_disk(benchmark: Benchmark, splits: Sequence[str]) -> Mapping[Source, list[str]]:

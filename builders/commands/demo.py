@@ -5,9 +5,9 @@ Tested by `tests/builders/demo/test_write.py`.
 
 from __future__ import annotations
 
+import functools
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -34,9 +34,8 @@ def command(folder: Path, seed: int) -> None:
         click.echo(f"Next: python -m builders.{name}_benchmark {flags}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    return exit_code(command, argv, stopped="stopped; run the same command again to write the rest.")
+main = functools.partial(exit_code, command, stopped="stopped; run the same command again to write the rest.")
+"""Runs the command line; returns its exit code."""
 
 
 if __name__ == "__main__":

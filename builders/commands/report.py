@@ -5,8 +5,8 @@ Tested by `tests/builders/commands/test_report.py`.
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import cast, get_args
 
@@ -71,9 +71,8 @@ def _check_out(release: Path, out: Path) -> None:
         raise BuildError(f"{out} is a folder. Give the name of a file with --out.")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    return exit_code(command, argv, stopped="stopped; no page was written.")
+main = functools.partial(exit_code, command, stopped="stopped; no page was written.")
+"""Runs the command line; returns its exit code."""
 
 
 if __name__ == "__main__":

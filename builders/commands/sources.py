@@ -5,6 +5,7 @@ Tested by `tests/builders/commands/test_sources.py`.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -237,9 +238,10 @@ def _dry_run(chosen: Sequence[Source], into: Path) -> None:
     click.echo("dry run: nothing was downloaded")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    return exit_code(command, argv, stopped="stopped; run the same command again and it goes on where it stopped.")
+main = functools.partial(
+    exit_code, command, stopped="stopped; run the same command again and it goes on where it stopped."
+)
+"""Runs the command line; returns its exit code."""
 
 
 if __name__ == "__main__":

@@ -117,13 +117,7 @@ def dry_run_text(plan: BuildPlan) -> str:
 
 
 def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mapping[str, str] | None = None) -> str:
-    """Return a table of rows built and expected by split, and a line for each split that the paper counts otherwise.
-
-    Args:
-        benchmark: the declaration.
-        built: rows by `config/split`.
-        digests: split digests by `config/split`, when there are any yet.
-    """
+    """Return a table of rows built and expected by `config/split`, and why a paper counts otherwise."""
     counts = {key: benchmark.count(key) for key in built}
     published = any(count.paper for count in counts.values())  # a benchmark of somebody's own images has no paper
     head = ["split", "built", "expected", "difference", *["paper"] * published, *["digest"] * bool(digests)]
@@ -139,11 +133,7 @@ def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mappin
 
 
 def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:
-    """Return the lines with the classes and rows of each part of joined splits, and the paper's; none without parts.
-
-    Args:
-        parts: key, declaration, and the classes and rows that there are.
-    """
+    """Return lines on the parts of joined splits, given key, declaration, classes and rows; none without parts."""
     if not parts:
         return []
     lines = [["part", "role", "source", "classes", "paper", "difference", "rows", "paper", "difference"]]

@@ -14,69 +14,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builders.declare.quotas import (
-    AllImages,
-    DeclarationError,
-    Half,
-    Largest,
-    Listed,
-    Originals,
-    PerClass,
-    Quota,
-    Rest,
-    Total,
-)
-from builders.declare.splits import (
-    AllClasses,
-    AuthorsImages,
-    Classes,
-    ClassesOf,
-    Config,
-    Draw,
-    FirstClasses,
-    JoinedSplit,
-    Oodness,
-    PaperCount,
-    Part,
-    Split,
-    class_sizes,
-)
+from builders.declare.quotas import AllImages as AllImages
+from builders.declare.quotas import DeclarationError as DeclarationError
+from builders.declare.quotas import Half as Half
+from builders.declare.quotas import Largest as Largest
+from builders.declare.quotas import Listed as Listed
+from builders.declare.quotas import Originals as Originals
+from builders.declare.quotas import PerClass as PerClass
+from builders.declare.quotas import Quota as Quota
+from builders.declare.quotas import Rest as Rest
+from builders.declare.quotas import Total as Total
+from builders.declare.splits import AllClasses as AllClasses
+from builders.declare.splits import AuthorsImages as AuthorsImages
+from builders.declare.splits import Classes as Classes
+from builders.declare.splits import ClassesOf as ClassesOf
+from builders.declare.splits import Config as Config
+from builders.declare.splits import Draw as Draw
+from builders.declare.splits import FirstClasses as FirstClasses
+from builders.declare.splits import JoinedSplit as JoinedSplit
+from builders.declare.splits import Oodness as Oodness
+from builders.declare.splits import PaperCount as PaperCount
+from builders.declare.splits import Part as Part
+from builders.declare.splits import Split as Split
+from builders.declare.splits import class_sizes
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
 
 if TYPE_CHECKING:
     from builders.sources.base import Source
-
-__all__ = [
-    "AllClasses",
-    "AllImages",
-    "AuthorsImages",
-    "Benchmark",
-    "Classes",
-    "ClassesOf",
-    "Config",
-    "Count",
-    "DeclarationError",
-    "DemoModels",
-    "Draw",
-    "FirstClasses",
-    "Half",
-    "JoinedSplit",
-    "Largest",
-    "Listed",
-    "Oodness",
-    "Originals",
-    "PaperCount",
-    "Part",
-    "PerClass",
-    "Quota",
-    "Rest",
-    "Settings",
-    "Split",
-    "Total",
-    "Variant",
-    "split_of",
-]
 
 
 @dataclass(frozen=True)

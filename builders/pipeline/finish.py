@@ -61,11 +61,6 @@ class Contents:
 def contents_of(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest) -> Contents:
     """Write index and exclusions of splits that were built from sources, and describe them.
 
-    Args:
-        plan: the plan of the run that built them.
-        chosen: the splits, whose shards are done.
-        before: the manifest of earlier runs, whose other splits stay.
-
     Raises:
         BuildError: a split has no rows.
     """
@@ -230,13 +225,7 @@ def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
 
 
 def finish_release(run: Run, before: Manifest, contents: Contents) -> Manifest:
-    """Write the table of duplicates, manifest and card; what other runs put into the folder stays.
-
-    Args:
-        run: the run that ends.
-        before: the folder's manifest from earlier runs.
-        contents: what this run adds.
-    """
+    """Write the table of duplicates, manifest and card; what other runs put into the folder stays."""
     layout = run.layout
     manifest = msgspec.structs.replace(
         before,

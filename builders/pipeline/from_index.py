@@ -31,13 +31,6 @@ def plan_published(
 ) -> BuildPlan:
     """Find the rows of a published config in the given sources, and write nothing.
 
-    Args:
-        published: the config.
-        roots: folders by source key.
-        out: an empty folder, or one into which other configs of the same release were built.
-        meter: shows progress.
-        executor: runs the tasks; the result does not depend on it.
-
     Raises:
         BuildError: a source is missing, or lacks a published image.
     """

@@ -28,12 +28,7 @@ from builders.writing.shards import ShardTask, read_record
 
 
 class ShardWork:
-    """Generates the images of a run's splits, once, and makes the tasks for the shards that are left to write.
-
-    Args:
-        run: what the images are generated for.
-        indexes: the sources, by key.
-    """
+    """Generates the images of a run's splits, once, and makes the tasks for the shards that are left to write."""
 
     def __init__(self, run: Run, indexes: Mapping[str, SourceIndex]) -> None:
         self.run, self.layout = run, run.layout

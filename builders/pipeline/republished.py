@@ -112,14 +112,7 @@ def with_expected(published: Published, plan: ReadPlan) -> ReadPlan:
 
 
 def published_contents(published: Published, run: Run, written: Sequence[ReadPlan], before: Manifest) -> Contents:
-    """Write the published index and exclusions, and describe the config as its publisher did.
-
-    Args:
-        published: the config.
-        run: the run that built its rows.
-        written: plans of the splits whose shards are finished.
-        before: the folder's manifest from earlier runs.
-    """
+    """Write the published index and exclusions, and describe the config as its publisher did."""
     layout, entry, manifest = run.layout, published.entry, published.manifest
     ready = {plan.key: plan for plan in written}
     splits = dict(before.configs[published.config].splits) if published.config in before.configs else {}

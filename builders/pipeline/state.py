@@ -139,9 +139,6 @@ class State:
     def record(self, plans: Mapping[str, str]) -> None:
         """Refuse a folder whose rows come from other sources, and record this run's choices and plans.
 
-        Args:
-            plans: digest of the plan of each split that this run builds.
-
         Raises:
             BuildError: a split was planned from other images before.
         """

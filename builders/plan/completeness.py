@@ -50,11 +50,7 @@ def count_shortfalls(index: SourceIndex, partitions: Collection[str], class_ids:
 def missing_listed(
     quota: Listed, index: SourceIndex, partitions: Collection[str], class_ids: Collection[str]
 ) -> list[str]:
-    """Compare the images of a published list with those that a source has; other images may be missing.
-
-    Returns:
-        A sentence as `count_shortfalls` gives, or none if every listed image of the classes is there once.
-    """
+    """Compare the images of a published list with those that a source has; other images may be missing."""
     other_classes = index.source.classes().keys() - set(class_ids)
     listed = pa.array(
         [image for image, of in lists.load_list(quota.of).items() if of not in other_classes], pa.string()

@@ -92,9 +92,6 @@ def plan(
         withdrawn: the reason by row id for rows that may no longer be published; no other rows take their place.
         duplicates: ids of rows that are never drawn, by `Benchmark.group`, each with the id of the row that shows its
             picture; other rows take their place.
-
-    Returns:
-        One plan for each of `splits`, in that order.
     """
     planner = _Planner(draws, indexes, duplicates or {})
     return [planner.plan(key, limit_per_class, withdrawn or {}) for key in splits]

@@ -149,15 +149,7 @@ def strays(key: str, split: Split, view: IndexArrays) -> Iterator[Exclusion]:
 def reasons_by_class(
     split: Split, names: Mapping[str, str], class_ids: Sequence[str], adopted: Adopted | None, before: Sequence[str]
 ) -> dict[str, Reason]:
-    """Return rule and evidence by class id that explain why images of a class are not in a split.
-
-    Args:
-        split: the declaration.
-        names: the source's classes.
-        class_ids: the classes that the split draws from.
-        adopted: the adopted classes and images, if the split is adopted.
-        before: keys of the splits that draw from the same images before.
-    """
+    """Return rule and evidence by class id that explain why images of a class are not in a split."""
     beyond, outside = (split.quota.rule, split.quota.evidence(" or ".join(before))), dict[str, Reason]()
     if adopted is not None:
         outside = dict.fromkeys(names, ("not-adopted", "not in the copy of the published benchmark that was adopted"))

@@ -113,7 +113,3 @@ def test_a_long_example_is_one_command_for_a_shell():
     assert len(lines) > 2 and max(map(len, lines)) <= COLUMNS
     assert all(line.split()[-2 if line.endswith("\\") else -1].startswith("value") for line in lines)
     assert shlex.split(text.replace("\\\n", "")) == words  # as a shell joins lines
-
-
-def test_completion_is_no_group_of_commands():
-    assert set(make_command().commands) == {"completion"}

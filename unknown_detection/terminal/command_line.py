@@ -17,12 +17,6 @@ def run_command_line(
 ) -> int:
     """Run a command line and return its exit code.
 
-    Args:
-        command: the command, named as `python -m` starts it; an integer that it returns is the exit code.
-        argv: arguments; None for those of the process.
-        errors: the errors that the user can fix.
-        stopped: the line after Ctrl-C.
-
     Returns:
         0 for success, 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own code.
     """

@@ -81,15 +81,7 @@ def watch() -> None:
 
 
 def run_stoppable(work: Callable[[], int], says: str) -> int:
-    """Run a command's work to its end or to Ctrl-C.
-
-    Args:
-        work: does everything and returns the exit code.
-        says: the line after Ctrl-C, unless `stopping_says` has a better one.
-
-    Returns:
-        The exit code, 130 after Ctrl-C.
-    """
+    """Run a command's work to its end or to Ctrl-C."""
     handles = _may_handle(_process.interrupted)
     before = signal.signal(signal.SIGINT, _process.interrupted) if handles else None
     hook = sys.unraisablehook

@@ -75,11 +75,7 @@ def result(text: str) -> None:
 
 
 class TerminalMeter:
-    """A `builders.executors.base.Meter` that draws a bar on a terminal, and prints only notes elsewhere.
-
-    Args:
-        quiet: print nothing.
-    """
+    """A `builders.executors.base.Meter` that draws a bar on a terminal, and prints only notes elsewhere."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet

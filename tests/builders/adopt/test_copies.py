@@ -1,7 +1,6 @@
 import json
 import os
 import shutil
-from collections import defaultdict
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +11,6 @@ from builders.imagenet_benchmark import BENCHMARK, main
 from builders.pipeline.from_sources import prepare
 from builders.plan.candidates import Adopted
 from builders.sources.base import open_source
-from taxonomy import decisions
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.layouts import food101_parquet, imagenet_archives, imagenet_parquet, link, tree
 from tests.builders.planning import planning_run
@@ -251,15 +249,6 @@ def test_class_lists_make_exactly_their_validation_images(make, demo, tmp_path):
     assert accounts(split)
 
 
-def test_a_set_named_alone_means_all_its_splits(indexes, tmp_path):
-    path = write_csv(tmp_path / "list.csv", f"imagenet200,{KNOWN[0]}", f"imagenet200,{KNOWN[1]}")
-    choice, notes = adopted(path, indexes, *SPLITS)
-    known = ("imagenet/validation", "imagenet/test", "imagenet-train/train")
-    assert choice == dict.fromkeys(known, Adopted(tuple(KNOWN[:2])))
-    assert "imagenet/test: adopted 2 classes, their images drawn by rule" in notes
-    assert f"{NEAR}: not in the adopted copy, so it is drawn by rule" in notes
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -369,13 +358,6 @@ def test_what_is_no_image_is_left_out_with_a_note(demo, indexes, tmp_path):
     assert f"{copy}/test/lsun: not a set of this benchmark, so it is not used" in notes
 
 
-def test_an_image_without_an_extension_is_told_by_its_signature(demo, indexes, tmp_path):
-    path = images(demo, NEAR_CLASSES[1])[0]
-    copy = tree(tmp_path / "copy", {f"{NEAR_SET}/no-labels/x/one": path.read_bytes()})
-    choice, _ = adopted(copy, indexes, NEAR)
-    assert choice[NEAR] == Adopted((NEAR_CLASSES[1],), (f"val/{path.name}",))
-
-
 def test_an_image_named_twice_is_taken_once(demo, indexes, tmp_path):
     copy = near_copy(tmp_path / "copy", demo)
     path = images(demo, NEAR_CLASSES[0])[0]
@@ -475,15 +457,6 @@ def test_training_images_stay_apart_from_an_adopted_validation_set(demo, release
     assert set(ids(planned(demo, copy, pair[1:], seed=5)[pair[1]])) == train
 
 
-def test_the_rest_is_of_the_classes_that_the_copy_has(demo, tmp_path):
-    classes = [d.class_id for d in decisions.load_decisions("imagenet") if d.decision == "excluded"][:2]
-    path = write_csv(tmp_path / "list.csv", *(f"imagenet/external_validation,{class_id}" for class_id in classes))
-    plans = planned(demo, path, ("imagenet/external_validation", "imagenet-external/train"))
-    by_class = [set(split.table["class_id"].to_pylist()) for split in plans.values()]
-    assert by_class == [set(classes)] * 2
-    assert not set.intersection(*(set(ids(split)) for split in plans.values()))
-
-
 def test_a_training_set_without_its_validation_set_is_refused(demo, published, tmp_path):
     copy = some_sets(published, tmp_path / "copy", "train/imagenet200")
     with pytest.raises(
@@ -503,17 +476,6 @@ def test_splits_that_the_copy_does_not_have_are_refused_when_none_is_left(demo, 
     plans = planned(demo, copy, (NEAR, "imagenet/far_ood_food32"), notes=notes)
     assert f"{NEAR}: not in the adopted copy, so it is drawn by rule" in notes
     assert ids(plans[NEAR]) == ids(planned(demo, published, (NEAR,))[NEAR])  # the release's own draw
-
-
-def test_a_limit_applies_to_adopted_images(demo, published):
-    plans = planned(demo, published, ("imagenet/test", "imagenet-train/train"), limit_per_class=1)
-    for split in plans.values():
-        counts = defaultdict(int)
-        for class_id in split.table["class_id"].to_pylist():
-            counts[class_id] += 1
-        assert set(counts) == set(KNOWN) and set(counts.values()) == {1}
-        assert accounts(split)
-        assert any(e.rule == "limit-per-class" for e in split.excluded)
 
 
 def test_the_digest_knows_what_was_adopted_and_not_from_where(demo, indexes, archives, tmp_path):

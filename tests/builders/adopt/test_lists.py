@@ -90,15 +90,6 @@ def test_a_list_of_grades_is_divided_at_the_configs_limit(drawn, demo, tmp_path)
         assert (row["role"] == 0) == (grades[row["class_id"]] <= 1)
 
 
-def test_a_config_without_lists_is_drawn_by_rule(drawn, demo, tmp_path):
-    copy = write(tmp_path / "inter_dataset_val.txt", map(binary, drawn["facets-inter-dataset/validation"][:50]))
-    splits = ("facets-baseline/validation", "facets-inter-dataset/validation")
-    manifest, rows = built(demo, copy, tmp_path / "out", *splits)
-    assert len(rows["facets-inter-dataset/validation"]) == 50
-    parts = manifest["configs"]["facets-baseline"]["splits"]["validation"]["parts"]
-    assert [(part["rows"], part["adopted"]) for part in parts] == [(730, ""), (12, ""), (6, "")]
-
-
 def refused(demo, copy, tmp_path, capsys, splits="facets-t1/validation"):
     """The sentence with which the command refuses a list."""
     flags = [f"--{key}={demo[key]}" for key in ("places365", "imagenet", "sun397", "svhn_full")]

@@ -72,11 +72,6 @@ def test_a_list_with_a_mistake_gets_one_sentence(tmp_path, text, sentence):
         read_withdrawn(tmp_path / "gone.csv")
 
 
-def test_reasons_come_by_id(tmp_path):
-    (tmp_path / "gone.csv").write_text("reason,id\nasked,a/b\n", encoding="utf-8-sig")
-    assert read_withdrawn(tmp_path / "gone.csv") == {"a/b": "asked"}
-
-
 @pytest.mark.timeout(20)
 def test_a_named_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "gone.csv")

@@ -7,7 +7,6 @@ import pytest
 
 from builders.cifar_benchmark import main
 from builders.cli.source_flags import (
-    LocalPath,
     default_cache,
     listed_sources,
     parse_source_place,
@@ -125,12 +124,9 @@ def test_a_build_from_the_hub_has_the_rows_of_one_from_folders(
     assert len(hub.asked("cdn")) == before
 
 
-def test_addresses_in_stores_are_places_and_what_is_adopted_lies_here(tmp_path):
+def test_addresses_in_stores_are_places():
     pytest.importorskip("upath")
     place = parse_source_place("s3://bucket/imagenet/")
     assert (str(place), store_of(place).is_local) == ("s3://bucket/imagenet", False)
     with pytest.raises(BuildError, match="has a user, a password or a signature in it"):
         parse_source_place("s3://key:secret@bucket/imagenet")
-    assert LocalPath().convert(str(tmp_path), None, None) == tmp_path
-    with pytest.raises(BuildError, match=r"s3://bucket/lists lies in a store or on the Hub.*Copy it here"):
-        LocalPath().convert("s3://bucket/lists", None, None)

@@ -3,7 +3,7 @@
 import pytest
 from click.shell_completion import BashComplete
 
-from builders.cli.split_choice import chosen_splits, is_selected, offered, parse_split_names
+from builders.cli.split_choice import chosen_splits, offered
 from builders.errors import BuildError
 from tests.hf_scripts.samples import make_release
 from unknown_detection.__main__ import make_command
@@ -71,8 +71,3 @@ def test_a_shell_offers_the_splits_of_the_release_that_is_named(words, tmp_path)
     assert offers(root, "") == ["bench", "bench-train"]
     assert offers(root, "bench/") == ["bench/test"]
     assert offers(tmp_path / "nowhere", "") == []
-
-
-def test_a_config_is_no_prefix_of_another():
-    assert not is_selected("cifar-train/train", ["cifar"])
-    assert parse_split_names(["a, b", "c"]) == ["a", "b", "c"]

@@ -68,12 +68,6 @@ def test_without_any_source_it_says_which_in_which_layouts_and_how_to_try(run):
     assert not Path("build").exists()
 
 
-def test_only_the_sources_of_the_chosen_splits_are_asked_for(run):
-    _, _, err = run("--splits", "imagenet/far_ood_food32")
-    assert "--food101 DIR" in err
-    assert "--imagenet DIR" not in err
-
-
 def test_a_split_of_validation_images_needs_no_training_images(run, demo, tmp_path):
     (tmp_path / "imagenet").mkdir()
     for name in ("val", MARKER):
@@ -94,13 +88,6 @@ def test_sources_can_be_named_once_for_all(run, demo, tmp_path):
     assert code == 0, err
     assert "imagenet/far_ood_places82" in out
     assert "class-not-drawn 410" in out  # 205 candidates not drawn x 2 validation images each in the demo
-
-
-def test_a_dry_run_counts_rows_and_makes_no_table_of_them(run, demo, monkeypatch):
-    monkeypatch.delattr("builders.plan.planner.planned_table")
-    code, out, err = run("--splits", "imagenet-train", "--imagenet", demo["imagenet"], "--allow-partial", "--dry-run")
-    assert code == 0, err
-    assert ["imagenet-train/train", "400"] in [line.split()[:2] for line in out.splitlines()]
 
 
 def test_a_build_imports_no_other_declared_benchmark():

@@ -1,5 +1,7 @@
 """A demo's models: used where no flag gives one, and as far as their packages are installed."""
 
+import contextlib
+import dataclasses
 import importlib.metadata
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 
 from builders.broad_benchmark import BENCHMARK, main
 from builders.cli.build_options import BuildFlags
-from builders.commands.build import choose_splits, demo_settings, planned_demo_models
+from builders.commands.build import choose_splits, demo_settings, planned_demo_models, with_demo_models
 
 VALUES = {
     flag.name: () if flag.multiple else flag.default for settings in BENCHMARK.settings for flag in settings.flags
@@ -18,8 +20,8 @@ ATTACKED = [
 GENERATED = ["broad-synthetic/biggan", "broad-synthetic/stable_diffusion"]
 
 
-def flags(variants=(), demo=True, **values):
-    return BuildFlags(Path("out"), demo=demo, settings=VALUES | values, variants=dict.fromkeys(variants, "folder"))
+def flags(variants=(), **values):
+    return BuildFlags(Path("out"), demo=True, settings=VALUES | values, variants=dict.fromkeys(variants, "folder"))
 
 
 def generated(**choices):
@@ -32,7 +34,29 @@ def test_models_are_made_for_the_configs_of_which_no_flag_gives_a_model():
     assert generated() == generated(device="cpu", epsilon=0.1) == ATTACKED + GENERATED
     assert generated(model=("vit",)) == generated(weights=("a",)) == GENERATED
     assert generated(biggan="folder") == ATTACKED
-    assert generated(variants=["adopt-partial-broad"]) == generated(demo=False) == []
+    assert generated(variants=["adopt-partial-broad"]) == []
+
+
+def test_models_of_a_demo_are_written_and_make_what_the_flags_ask_for(tmp_path):
+    """Of two splits that models could make, the flags ask for one."""
+    (settings,) = (item for item in demo_settings(BENCHMARK, flags()) if item.config == "broad-synthetic")
+    benchmark = planned_demo_models(BENCHMARK, [settings])
+    written = []
+
+    def write(folder, names):
+        written.append((folder.name, list(names)))
+        return {"biggan": "made"}
+
+    def splits(values):
+        assert values["biggan"] == "made"
+        return {"biggan": benchmark.by_key()[GENERATED[0]][1]}
+
+    settings = dataclasses.replace(settings, splits=splits, demo=dataclasses.replace(settings.demo, write=write))
+    build_flags = dataclasses.replace(flags(), out=tmp_path / "out")
+    with contextlib.ExitStack() as cleanup:
+        made = with_demo_models(benchmark, [settings], GENERATED, build_flags, cleanup)
+    assert written == [("broad-synthetic", ["biggan", "stable_diffusion"])]
+    assert [key for key in GENERATED if not made.needs(key)] == GENERATED[:1]
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from builders.declare.benchmark import (
     Rest,
     Split,
     Total,
-    split_of,
 )
 from builders.declare.splits import class_sizes
 from builders.generate.exact.resize import FIXED_RESIZE
@@ -246,11 +245,3 @@ def test_labels_are_of_known_images_of_the_source_that_label_counts():
     of_table = config(FIRST, labels=Classes("imagenet", "in_distribution"))
     assert of_table.has_labels(split(role="in_distribution", source=IMAGENET))
     assert not of_table.has_labels(split(role="corruption", source=IMAGENET))
-
-
-def test_keys_and_published_names():
-    assert split_of("one/test.a") == split_of("one/test") == "one/test"
-    declared = benchmark(
-        config(FIRST, JoinedSplit("test", (part("a"),), "list.txt"), split("last", published="x/last"))
-    )
-    assert declared.published() == {"one/test": "list.txt", "one/last": "x/last"}

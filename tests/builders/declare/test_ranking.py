@@ -27,30 +27,6 @@ def test_order_is_that_of_the_digests(ids, seed, config):
     assert ordered(ids, seed, config) == by_definition(ids, seed, config, "s")
 
 
-@given(names, st.randoms())
-def test_order_does_not_depend_on_the_order_given(ids, random):
-    shuffled = list(ids)
-    random.shuffle(shuffled)
-    assert ordered(ids) == ordered(shuffled)
-
-
-@given(names)
-def test_dropping_a_candidate_keeps_the_order_of_the_others(ids):
-    assert ordered(ids[1:]) == [name for name in ordered(ids) if name != ids[0]]
-
-
-def test_every_part_of_the_key_counts():
-    ids = [str(i) for i in range(50)]
-    orders = [ordered(ids), ordered(ids, seed=1), ordered(ids, config="d"), ordered(ids, split="t")]
-    assert len({tuple(order) for order in orders}) == 4
-
-
-def test_slices_of_a_larger_array_are_ordered_by_their_own_values():
-    array = pa.array([f"n{i:04d}" for i in range(100)])
-    part = array.slice(37, 20)
-    assert list(Key(0, "c", "s").order(part)) == list(Key(0, "c", "s").order(pa.array(part.to_pylist())))
-
-
 def test_more_ids_than_one_block_are_ordered_as_a_whole():
     ids = [f"image-{i}" for i in range(70_000)]
     assert ordered(ids)[:100] == by_definition(ids, 0, "c", "s")[:100]

@@ -58,17 +58,3 @@ def test_the_first_of_each_class_do_not_depend_on_how_many_are_ranked_together(s
             assert taken.tolist() == sorted(expected)
     finally:
         candidates._RANKED_TOGETHER = before
-
-
-def test_ranks_that_are_known_are_those_that_are_computed():
-    view = view_of([5, 4])
-    ranks, chosen = KeyedRanks(view, KEY), np.array([1, 2, 6, 8])
-    ordered = ranks.ordered(chosen, ranks.words(chosen))
-    assert view.ids(ordered).to_pylist() == sorted(["0/1", "0/2", "1/1", "1/3"], key=digest)
-    known = KeyedRanks(view, KEY, ranks.words(np.arange(9)))
-    assert known.words(chosen).tolist() == ranks.words(chosen).tolist()
-
-
-def test_images_are_counted_by_partition_and_class():
-    view = view_of([5, 4])
-    assert view.tally(np.array([1, 2, 6, 8])).tolist() == [[1, 1], [0, 2]]

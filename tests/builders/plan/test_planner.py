@@ -194,12 +194,6 @@ def test_a_limited_plan_is_part_of_the_whole(indexes, planned):
         assert len(split.rows) + sum(e.images for e in split.excluded) == split.available
 
 
-def test_a_split_planned_alone_equals_itself_among_all(indexes, planned):
-    for key in SPLITS:
-        (alone,) = plan(Draws(BENCHMARK, 0), indexes, splits=[key])
-        assert alone.table.equals(planned[key].table)
-
-
 @pytest.fixture(scope="module")
 def whole_imagenet():
     """An index with the ids of all of ILSVRC2012, made from the class table; there are no files behind it."""
