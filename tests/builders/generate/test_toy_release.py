@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import datasets
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image
@@ -366,7 +367,7 @@ def test_columns_that_do_not_fit_are_refused_when_they_are_declared():
     without = dataclasses.replace(redrawn, generator=dataclasses.replace(toy.REDRAWN, columns=()))
     with pytest.raises(ValueError, match=r"toy-synthetic/redrawn: it lacks the column seed of another split"):
         dataclasses.replace(benchmark, configs=(dataclasses.replace(config, splits=(drawn, without)),))
-    other = dataclasses.replace(toy.SEED, type="string")
+    other = msgspec.structs.replace(toy.SEED, type="string")
     other = dataclasses.replace(redrawn, generator=dataclasses.replace(toy.REDRAWN, columns=(other,)))
     with pytest.raises(ValueError, match=r"toy-synthetic: two different columns have the name seed"):
         dataclasses.replace(benchmark, configs=(dataclasses.replace(config, splits=(drawn, other)),))
