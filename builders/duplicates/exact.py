@@ -28,6 +28,7 @@ the group, and all n(n-1)/2 pairs of a placeholder image that occurs a thousand 
 DIGEST = "content_sha256"
 
 _BATCH_ROWS = 65536
+_DIGITS = 16
 
 
 def exact_pairs(indexes: Mapping[str, Path], digests: Mapping[str, pa.ChunkedArray] | None = None) -> list[Pair]:
@@ -39,15 +40,21 @@ def exact_pairs(indexes: Mapping[str, Path], digests: Mapping[str, pa.ChunkedArr
         indexes: index files by `config/split`.
         digests: the digests to compare instead of the column `content_sha256`, by the same keys.
     """
-    columns = digests or {key: index_digests(path) for key, path in indexes.items()}
-    chunks = [chunk for key in indexes for chunk in columns[key].chunks]
-    counted = pc.value_counts(pa.chunked_array(chunks, pa.string()))
+    # The first digits tell the few rows that may have equals, and take a quarter of the memory.
+    starts = {
+        key: pc.binary_slice((digests[key] if digests else index_digests(path)).cast(pa.binary()), 0, _DIGITS)
+        for key, path in indexes.items()
+    }
+    counted = pc.value_counts(
+        pa.chunked_array([chunk for start in starts.values() for chunk in start.chunks], pa.binary())
+    )
     repeated = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
     groups: dict[str, list[PairedRow]] = defaultdict(list)
     for key, path in indexes.items():
-        numbers = np.flatnonzero(pc.is_in(columns[key], value_set=repeated).to_numpy())
-        texts = columns[key].take(pa.array(numbers)).to_pylist()
-        for text, (row, _) in zip(texts, _rows_at(path, key, numbers), strict=True):
+        numbers = np.flatnonzero(pc.is_in(starts[key], value_set=repeated).to_numpy())
+        rows = _rows_at(path, key, numbers)
+        texts = digests[key].take(pa.array(numbers)).to_pylist() if digests else [digest for _, digest in rows]
+        for text, (row, _) in zip(texts, rows, strict=True):
             if text:  # empty only in a damaged index
                 groups[text].append(row)
     return [pair for members in groups.values() for pair in _pairs(sorted(members))]

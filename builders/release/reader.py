@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from PIL import Image
 
 from builders.errors import BuildError, one_line
 from builders.release import images
 from builders.release.schema import KNOWN_COLUMNS, ROLES, arrow_schema, without_values
 from builders.release.split_entries import SplitEntry
-from builders.storage.parquet import open_parquet, open_streamed, read_parquet, row_batches
+from builders.storage.parquet import open_streamed, read_parquet, row_batches
 
 _BATCH_ROWS = 256
 
@@ -104,22 +105,26 @@ def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
     return table
 
 
-def check_columns(path: Path, names: Sequence[str], rows: int | None = None) -> None:
+def check_columns(path: Path, names: Sequence[str], rows: int | None = None) -> pq.FileMetaData:
     """Check that a file of the release has some columns of their types, and a number of rows if one is given.
+
+    Returns its metadata.
 
     Raises:
         BuildError: it has not, or cannot be read.
     """
     try:
         with open_streamed(path) as opened:
-            schema, count = opened.schema_arrow, opened.metadata.num_rows
+            schema, metadata = opened.schema_arrow, opened.metadata
     except (OSError, pa.ArrowException) as error:
         raise unreadable_file(path, error) from error
     for name in names:
         if name not in schema.names or (name in _TYPES.names and schema.field(name).type != _TYPES.field(name).type):
             raise BuildError(f"{path} has no column {name} of a release. Build or download the release again.")
+    count = metadata.num_rows
     if rows is not None and count != rows:
         raise BuildError(f"{path} has {count:,} rows, not {rows:,} as manifest.json says. Build the release again.")
+    return metadata
 
 
 def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowGroup]:
@@ -133,12 +138,7 @@ def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowG
     groups, start, first = [], 0, 0
     for file in split.data:
         path = root / file.path
-        check_columns(path, ["image"])
-        try:
-            with open_parquet(path) as opened:
-                metadata = opened.metadata
-        except (OSError, pa.ArrowException) as error:
-            raise unreadable_file(path, error) from error
+        metadata = check_columns(path, ["image"])
         for group in range(metadata.num_row_groups):
             stop = start + metadata.row_group(group).num_rows
             in_group = rows[(rows >= start) & (rows < stop)] - start

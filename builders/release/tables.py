@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
@@ -85,27 +85,22 @@ def read_excluded(path: Path) -> list[Exclusion]:
         OSError: it cannot be opened.
     """
     exclusions = []
-    for line, row in _read_lines(path):
-        # int() also takes signs, blanks, underscores and digits of other scripts.
-        if not (row["images"].isascii() and row["images"].isdecimal() and len(row["images"]) <= _MOST_DIGITS):
-            raise TableError(path, f"line {line}: the number of images is {row['images'][:_SHOWN]!r}")
-        exclusions.append(Exclusion(**{**row, "images": int(row["images"])}))  # type: ignore[arg-type]
-    return exclusions
-
-
-def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the rows of a CSV file with exactly the columns of a table of exclusions, each with its line number."""
     try:
         with io.TextIOWrapper(open_buffered(path), encoding="utf-8", newline="") as opened:
-            reader = csv.reader(opened, strict=True)
-            columns = next(reader, [])
-            if sorted(columns) != sorted(_COLUMNS):
+            reader = csv.DictReader(opened, strict=True)
+            if sorted(reader.fieldnames or ()) != sorted(_COLUMNS):
                 raise TableError(path, f"the columns are not {', '.join(_COLUMNS)}")
-            for row in filter(None, reader):  # without empty lines
-                if len(row) != len(columns):
+            for row in reader:
+                if None in row or None in row.values():
                     raise TableError(path, f"line {reader.line_num} does not have {len(_COLUMNS)} values")
-                yield reader.line_num, dict(zip(columns, map(plain_text, row), strict=True))
+                cells = {name: plain_text(cell) for name, cell in row.items()}
+                images = cells["images"]
+                # int() also takes signs, blanks, underscores and digits of other scripts.
+                if not (images.isascii() and images.isdecimal() and len(images) <= _MOST_DIGITS):
+                    raise TableError(path, f"line {reader.line_num}: the number of images is {images[:_SHOWN]!r}")
+                exclusions.append(Exclusion(**{**cells, "images": int(images)}))  # type: ignore[arg-type]
     except UnicodeDecodeError as error:
         raise TableError(path, "it is not UTF-8 text") from error
     except csv.Error as error:
         raise TableError(path, f"it is not CSV ({error})") from error
+    return exclusions

@@ -9,7 +9,7 @@ from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.planted import SPLITS, Planting, with_comment
 from tests.builders.trees import linked
-from tests.manifests import manifest_of, save_manifest
+from tests.manifests import manifest_of
 
 TEST, NEAR, VALIDATION, EXTERNAL, TRAIN = (
     "imagenet/test",
@@ -118,28 +118,6 @@ def test_decoding_finds_equal_pixels_of_other_bytes(planted, own, complete_relea
     shutil.rmtree(tmp_path / ".state" / "parts")
     build_demo(sources, tmp_path, splits=SPLITS[:1])
     assert read_pairs(tmp_path / "duplicates" / "pairs.parquet") == listed
-
-
-def as_built_before(root):
-    """Take the table out of a release, as one that was built before there was a table has none."""
-    manifest = manifest_of(root)
-    del manifest["duplicates"]
-    shutil.rmtree(root / "duplicates")
-    save_manifest(root, manifest)
-
-
-def test_a_release_from_before_the_table_verifies_and_takes_new_splits(planted, complete_release, tmp_path, capsys):
-    sources, _, _ = planted
-    build_demo(sources, tmp_path, splits=SPLITS[:3])
-    as_built_before(tmp_path)
-    assert "## Duplicates" not in (tmp_path / "README.md").read_text(encoding="utf-8")
-    capsys.readouterr()
-    assert verify([str(tmp_path), "--check", "fast", "--workers", "1"]) == 0
-    out = capsys.readouterr().out
-    assert "note: there is no table of duplicates: this release was built before there was one" in out
-    assert "pairs of duplicates" in out or "pair of duplicates" in out
-    build_demo(sources, tmp_path, splits=SPLITS[3:])
-    assert files_of(tmp_path) == files_of(complete_release)
 
 
 def test_a_table_that_a_killed_run_left_is_made_again(planted, complete_release, tmp_path):
