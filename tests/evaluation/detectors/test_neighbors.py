@@ -1,6 +1,7 @@
 """Nearest neighbours, their guidance and relations against loops over all pairs."""
 
 import dataclasses
+import threading
 
 import numpy as np
 import pytest
@@ -61,6 +62,25 @@ def test_a_search_takes_the_device_that_it_is_given(monkeypatch):
         detector.score(TESTED)
     with pytest.raises(EvaluationError, match="'gpu' is no device"), nearest.on_device("gpu"):
         pass
+
+
+def test_parts_of_the_rows_are_searched_in_threads(monkeypatch):
+    threadpoolctl = pytest.importorskip("threadpoolctl", reason="limits the threads of matrix products")
+    tested, threads, real = toy_features(rows=200, seed=5), set(), neighbors.search_bank
+
+    def search(*arguments, **how):
+        threads.add(threading.get_ident())
+        meeting.wait()
+        return real(*arguments, **how)
+
+    meeting = threading.Barrier(2, timeout=60)
+    monkeypatch.setattr(neighbors, "search_bank", search)
+    monkeypatch.setattr(nearest.os, "cpu_count", lambda: 2)
+    with threadpoolctl.threadpool_limits(2):
+        scores = KNN(k=7).fit(FITTED).score(tested)
+    assert len(threads) == 2
+    expected = np.sort(cdist(directions(tested), directions(FITTED)), axis=1)[:, 6]
+    np.testing.assert_allclose(scores, expected, rtol=1e-12)
 
 
 def test_rows_of_zeros_are_at_distance_one_of_all_directions(library):

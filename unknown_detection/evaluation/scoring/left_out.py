@@ -35,8 +35,7 @@ SEEN = "an object of a known class"
 class LeftOut:
     """Counts of a split's rows that figures without duplicates leave out, for the protocol that evaluates it.
 
-    `made_from_duplicates` are further rows made from a duplicate's source image, or its clean originals. `place` says
-    which rows the counts are of.
+    `made_from_duplicates` are further rows made from a duplicate's source image, or its clean originals.
     """
 
     protocol: str
@@ -46,8 +45,15 @@ class LeftOut:
     duplicates: int
     made_from_duplicates: int
 
-    left_out = property(lambda self: self.duplicates + self.made_from_duplicates)
-    place = property(lambda self: (self.protocol, self.config, self.split))
+    @property
+    def left_out(self) -> int:
+        """Number of rows left out."""
+        return self.duplicates + self.made_from_duplicates
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The protocol and the rows that the counts are of."""
+        return self.protocol, self.config, self.split
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,10 @@ class Overlapping:
     left_out: int
     rows: int
 
-    place = property(lambda self: (self.protocol, self.config, self.split, self.class_id, self.known))
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The protocol and the rows that the counts are of."""
+        return self.protocol, self.config, self.split, self.class_id, self.known
 
 
 def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
