@@ -23,18 +23,14 @@ from builders.declare.benchmark import (
     Split,
     Total,
 )
-from builders.sources.caltech256 import CALTECH256
-from builders.sources.food101 import FOOD101
-from builders.sources.imagenet import IMAGENET
-from builders.sources.places365 import PLACES365
 from unknown_detection.commands import run_builder
 
 KNOWN = Classes("imagenet", "in_distribution")
 EXTERNAL = Classes("imagenet", "external")
 
-_known = functools.partial(Split, role="in_distribution", source=IMAGENET, classes=KNOWN)
+_known = functools.partial(Split, role="in_distribution", source="imagenet", classes=KNOWN)
 _far = functools.partial(Split, role="far_ood", quota=Total(10_000), paper=PaperCount(10_000))
-_external = functools.partial(Split, role="external", source=IMAGENET, partitions=("train",), classes=EXTERNAL)
+_external = functools.partial(Split, role="external", source="imagenet", partitions=("train",), classes=EXTERNAL)
 
 BENCHMARK = Benchmark(
     name="imagenet",
@@ -68,7 +64,7 @@ BENCHMARK = Benchmark(
                 Split(
                     name="near_ood",
                     role="near_ood",
-                    source=IMAGENET,
+                    source="imagenet",
                     partitions=("val",),
                     classes=Classes("imagenet", "near_candidate", draw=Draw(200, key="imagenet/near_ood")),
                     quota=AllImages(),
@@ -77,14 +73,14 @@ BENCHMARK = Benchmark(
                 ),
                 _far(
                     name="far_ood_food32",
-                    source=FOOD101,
+                    source="food101",
                     partitions=("images",),
                     classes=Classes("food101", "keep"),
                     published="test/food101",
                 ),
                 _far(
                     name="far_ood_caltech45",
-                    source=CALTECH256,
+                    source="caltech256",
                     partitions=("images",),
                     classes=Classes("caltech256", "keep"),
                     quota=AllImages(),
@@ -97,7 +93,7 @@ BENCHMARK = Benchmark(
                 ),
                 _far(
                     name="far_ood_places82",
-                    source=PLACES365,
+                    source="places365",
                     partitions=("val", "train"),
                     classes=Classes("places365", "keep"),
                     published="test/places365",

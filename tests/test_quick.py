@@ -10,7 +10,7 @@ from tests import quick
 def test_every_module_has_tests_that_a_change_of_it_runs():
     modules = [path for package in quick.PACKAGES for path in sorted((quick.ROOT / package).rglob("*.py"))]
     names = [path.relative_to(quick.ROOT).as_posix() for path in modules if path.name != "__init__.py"]
-    assert len(names) > 400
+    assert len(names) > 300
     assert [name for name in names if not quick.own_tests(name) and not quick.importing_tests([name])] == []
 
 

@@ -35,7 +35,7 @@ def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
 def make_command(benchmark: Benchmark) -> click.Command:
     """Return the click command of one builder: shared flags, and one flag for each of its sources."""
     module = f"python -m builders.{benchmark.name}_benchmark"
-    sources = {source.key: source.title for source in benchmark.sources() if source.on_disk}
+    sources = {key: title for _, split in benchmark.by_key().values() for key, title in split.folders.items()}
     for variant in benchmark.variants:
         if variant.source is not None:
             sources[variant.source.key] = variant.source.title

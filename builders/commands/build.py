@@ -53,6 +53,7 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     Raises:
         BuildError: anything that the user can fix.
     """
+    declared.check()
     variant = flags.withdraw == DUPLICATES
     refuse_replaced(declared, flags)
     benchmark, flags = apply_variants(declared, flags)

@@ -128,6 +128,15 @@ class Benchmark:
     settings: tuple[Settings, ...] = ()
 
     def __post_init__(self) -> None:
+        if not any(split.is_named for _, split in self.by_key().values()):
+            self.check()
+
+    def check(self) -> None:
+        """Check the declaration. One that names sources by key is checked when a build begins, others when made.
+
+        Raises:
+            DeclarationError: as for the class.
+        """
         from builders.declare.checks import problems  # which knows this type
 
         for problem in problems(self):

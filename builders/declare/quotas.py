@@ -13,17 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # what only computes is imported where it does: a command's `--help` reads declarations alone
+    import numpy as np
+    import numpy.typing as npt
 
-from builders.declare.ranking import even_shares, first_of_each, largest_remainders
-from taxonomy import lists
-
-if TYPE_CHECKING:
     from builders.plan.candidates import KeyedRanks
     from builders.sources.base import Source
 
-Rows: TypeAlias = npt.NDArray[np.int64]
+Rows: TypeAlias = "npt.NDArray[np.int64]"
 """Row numbers of a source's index."""
 
 Sizes = Callable[[], Sequence[int]]
@@ -92,6 +89,8 @@ class Half(Quota):
         return sum(round(size * 0.5) for size in sizes())
 
     def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
+        import numpy as np
+
         return ranks.first(rows, np.rint(ranks.view.sizes(rows) * 0.5).astype(np.int64))
 
     def evidence(self, before: str) -> str:
@@ -133,6 +132,8 @@ class PerClass(Ranked):
         return sum(min(self.images, size // 2 if self.half else size) for size in sizes())
 
     def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
+        import numpy as np
+
         sizes = ranks.view.sizes(rows)
         return ranks.first(rows, np.minimum(self.images, sizes // 2 if self.half else sizes))
 
@@ -152,6 +153,10 @@ class Total(Ranked):
         return min(self.images, sum(sizes()) // 2) if self.half else self.images
 
     def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
+        import numpy as np
+
+        from builders.declare.ranking import largest_remainders
+
         remaining = min(self.images, len(rows) // 2) if self.half else self.images
         chosen = [np.empty(0, np.int64)]
         for partition in partitions:
@@ -194,13 +199,19 @@ class Listed(Fixed):
     rule = "image-not-listed"
 
     def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
+        from taxonomy import lists
+
         return ranks.view.named(rows, list(lists.load_list(self.of)), by_name=self.by_name)
 
     def has(self, source_id: str) -> bool:
         """Whether the list has an image of the source."""
+        from taxonomy import lists
+
         return (source_id.rpartition("/")[2] if self.by_name else source_id) in lists.load_list(self.of)
 
     def evidence(self, before: str) -> str:
+        from taxonomy import lists
+
         return f"not in {lists.LISTS[self.of].published}"
 
 
@@ -217,6 +228,10 @@ class Largest(Fixed):
     evenly: bool = False
 
     def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
+        import numpy as np
+
+        from builders.declare.ranking import even_shares, first_of_each
+
         view = ranks.view
         values = view.index.table[self.by].to_numpy().astype(np.float64)
         rows = rows[values[rows] > 0]

@@ -10,12 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from builders.declare.quotas import DeclarationError, Originals, Quota
-from builders.declare.ranking import Key
 from builders.generate.contract import AS_PNG, Generator
 from builders.release.schema import ID_OVERLAP, ID_OVERLAP_KIND, KNOWN_CLASS_ROLES, OODNESS, Column, Role
+from builders.sources.titles import TITLES, source_of
 from taxonomy import decisions
 
 if TYPE_CHECKING:
@@ -53,6 +51,10 @@ class Classes:
         names, draw = self.ids(), self.draw
         if draw is None:
             return names
+        import pyarrow as pa  # here, since `--help` reads declarations and computes nothing
+
+        from builders.declare.ranking import Key
+
         groups, members = self._groups(), dict[str, list[str]]()
         for i in Key(seed, *draw.key.split("/")).order(pa.array(names)):
             members.setdefault(groups[names[i]], []).append(names[i])
@@ -167,6 +169,22 @@ class AuthorsImages:
     other_column: str = ""
 
 
+class SourceOrKey:
+    """A field that is given a source or its key in `builders.sources.titles`, and always gives the source.
+
+    A key's module is imported when the source is first asked for, so that `--help` imports none.
+    """
+
+    def __get__(self, split: Split | None, owner: type) -> Source:
+        if split is None:
+            raise AttributeError("a class has no source")  # for dataclasses: the field has no default
+        source: Source | str = vars(split)["source"]
+        return source_of(source) if isinstance(source, str) else source
+
+    def __set__(self, split: Split, source: Source | str) -> None:
+        vars(split)["source"] = source
+
+
 @dataclass(frozen=True)
 class Split:
     """One split: its role, source, classes and quota, and its place in the authors' archive (`published`).
@@ -179,7 +197,7 @@ class Split:
     name: str
     role: Role
     _: KW_ONLY
-    source: Source
+    source: SourceOrKey = SourceOrKey()
     partitions: tuple[str, ...]
     classes: ChosenClasses
     quota: Quota
@@ -199,6 +217,18 @@ class Split:
     def sources(self) -> tuple[Source, ...]:
         """Its source, and the source whose originals it takes, if there is one."""
         return (self.source,) if self.originals is None else (self.source, self.originals.of)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its source was given by key."""
+        return isinstance(vars(self)["source"], str)
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """Titles of its sources that are in folders, by key; one that was given by key is not imported."""
+        if self.is_named and self.originals is None:
+            return {vars(self)["source"]: TITLES[vars(self)["source"]]}
+        return {source.key: source.title for source in self.sources if source.on_disk}
 
     @property
     def originals(self) -> Originals | None:

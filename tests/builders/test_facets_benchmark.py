@@ -364,10 +364,10 @@ def test_parts_are_told_apart_by_role_source_or_partitions():
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (lambda t: set_first(t, "sun397", "label", 3), "label is 3, not -1, although facets-t1/test is "),
+        (lambda t: set_first(t, "sun397", "label", 3), "label is 3, not -1, although facets-t1/test has no label"),
         (
             lambda t: set_first(t, "places365", "role", ROLES.index("near_ood")),
-            "role is near_ood, which rows of places365 do not have in facets-t1/test",
+            "which rows of its source do not have in facets-t1/test",
         ),
         (lambda t: set_first(t, "imagenet", "oodness", float("nan")), "oodness is nan, not 0 or more"),
         (
@@ -379,7 +379,7 @@ def test_parts_are_told_apart_by_role_source_or_partitions():
 def test_verify_checks_the_rows_of_each_part(release, damage, sentence):
     config = read_manifest(release).configs["facets-t1"]
     rows = pq.read_table(release / "index" / "facets-t1" / "test.parquet")
-    split = split_facts("facets-t1/test", config, config.splits["test"])
+    split = split_facts("facets-t1/test", config, config.splits["test"], demo=True, compared=frozenset())
     problems = Problems()
     check_values(rows, split, "x.parquet", 0, problems)
     assert problems.total() == 0
@@ -401,8 +401,8 @@ def test_verify_counts_the_rows_of_each_part(release):
 
     def checked():
         config, entry = (changed := typed(manifest)).configs["facets-t1"], changed.by_key()["facets-t1/test"]
-        split = split_facts("facets-t1/test", config, entry, demo=True)
-        task = IndexTask(release, entry.index, split, entry, values=False)
+        split = split_facts("facets-t1/test", config, entry, demo=True, compared=frozenset())
+        task = IndexTask(release, entry.index, split, entry)
         return list(task.run(lambda rows, size: None).problems.lines())
 
     assert checked() == []
@@ -413,7 +413,7 @@ def test_verify_counts_the_rows_of_each_part(release):
 
 def test_an_image_may_have_another_role_in_another_config_and_not_in_its_own(release):
     manifest = read_manifest(release)
-    assert check_duplicates(release, manifest)[0].total() == 0
+    assert check_duplicates(release, manifest, {})[0].total() == 0
     compared = set(listed_comparisons(manifest.duplicates.compared))
     # Three comparisons of two splits in each of seven configs, and none between configs.
     assert len(compared) == 3 * len(CONFIGS)

@@ -63,11 +63,9 @@ def small(tmp_path_factory):
 def food(demo, tmp_path_factory):
     """A release of one split of the demo, with the state of its build, and the functions that build it."""
     out = tmp_path_factory.mktemp("food") / "release"
-    request = dict(
-        out, (FOOD,), {"food101": demo["food101"]}, seed=0, allow_partial=True, demo=True, limit_per_class=2
-    )
+    request = {"out": out, "splits": (FOOD,), "roots": {"food101": demo["food101"]}, "seed": 0, "limit_per_class": 2}
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        planned = prepare(Run(imagenet_benchmark.BENCHMARK, executor, meter, **request))
+        planned = prepare(Run(imagenet_benchmark.BENCHMARK, executor, meter, **request, allow_partial=True, demo=True))
         write_release(planned)
         yield planned
 

@@ -1,6 +1,5 @@
 """Withdrawn rows: left out with the reason, nothing else changes, and the release says so."""
 
-import json
 import os
 
 import pyarrow.parquet as pq
@@ -9,6 +8,7 @@ import pytest
 from builders.cifar_benchmark import BENCHMARK, main
 from builders.cli.build_options import read_withdrawn
 from builders.errors import BuildError
+from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
 from tests.builders.conftest import build_demo
 
@@ -21,13 +21,11 @@ def ids(root, split):
 
 def test_withdrawn_rows_are_missing_and_all_others_stay_in_order(cifar_release, demo, tmp_path):
     gone = {ids(cifar_release, "test")[3]: "its owner asked", ids(cifar_release, "far_ood_dtd")[0]: "a person's face"}
-    manifest = build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=SPLITS, withdrawn=gone)
+    build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=SPLITS, withdrawn=gone)
     for split in ("test", "far_ood_dtd"):
         assert ids(tmp_path, split) == [row for row in ids(cifar_release, split) if row not in gone]
-    assert manifest["withdrawn"] == [
-        {"id": row, "reason": reason, "split": split}
-        for (row, reason), split in zip(reversed(gone.items()), reversed(SPLITS), strict=True)
-    ]
+    listed = [(split, row.id, row.reason) for split, row in read_manifest(tmp_path).withdrawn()]
+    assert listed == sorted((split, *row) for split, row in zip(SPLITS, gone.items(), strict=True))
     lines = [line for line in read_excluded(tmp_path / "excluded" / "cifar.csv") if line.rule == "withdrawn"]
     assert {line.evidence for line in lines} == set(gone.values())
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
@@ -48,8 +46,7 @@ def test_the_command_line_reads_the_list(cifar_release, demo, tmp_path, capsys):
     sources = [text for key in ("cifar100", "dtd") for text in (f"--{key}", str(demo[key]))]
     flags = ["--splits", "cifar/far_ood_dtd", "--out", str(tmp_path / "out"), "--workers", "1"]
     assert main([*sources, *flags, "--withdraw", str(tmp_path / "gone.csv")]) == 0
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text(encoding="utf-8"))
-    assert [row["id"] for row in manifest["withdrawn"]] == [gone]
+    assert [row.id for _, row in read_manifest(tmp_path / "out").withdrawn()] == [gone]
     # The same folder cannot hold the rows without the withdrawal.
     assert "no row of these splits has the id dtd/nowhere.jpg; look" in capsys.readouterr().err
     assert main([*sources, *flags]) == 2

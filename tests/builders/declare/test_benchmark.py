@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from builders.commands.benchmark import run_command
 from builders.declare.benchmark import (
     AllClasses,
     AllImages,
@@ -140,6 +141,15 @@ def test_a_wrong_declaration_fails_where_it_is_made(configs, sentence):
         benchmark(*configs)
     assert str(caught.value).startswith("Benchmark toy, one")
     assert sentence in str(caught.value)
+
+
+def test_a_declaration_that_names_a_source_by_its_key_is_checked_when_it_is_built():
+    assert split(source="dtd").source is DTD
+    named = benchmark(config(split(source="dtd", partitions=("imags",))))
+    with pytest.raises(DeclarationError, match=r"one/test: Describable Textures .* has no partition imags"):
+        named.check()
+    with pytest.raises(DeclarationError, match="has no partition imags"):
+        run_command(named, ["--dry-run", "--quiet"])
 
 
 def test_the_same_declarations_without_the_fault_are_taken():

@@ -134,7 +134,14 @@ def test_build_and_verify_agree_on_what_does_not_decode(error, monkeypatch):
         [{"image": {"bytes": data, "path": "a.jpg"}, "stored": "source", "content_sha256": ""}]
     )
     problems = Problems()
-    check_images(rows, "shard", 0, problems, split=SplitFacts("bench/test", (), ()), decode=True)
+    check_images(
+        rows,
+        "shard",
+        0,
+        problems,
+        split=SplitFacts("bench/test", (), (), (), 0, False, False, frozenset()),
+        decode=True,
+    )
     assert any("datasets cannot decode the image" in line for line in problems.lines())
 
 
