@@ -11,11 +11,13 @@ import asyncio
 import contextlib
 import os
 import re
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
@@ -29,6 +31,9 @@ again."""
 
 _TIMEOUTS = httpx.Timeout(60.0, connect=30.0)
 """Seconds without a byte, and until there is a connection."""
+
+_LOOK_SECONDS = 0.2
+"""How often the caller's thread looks for a Ctrl-C that did not wake it; ours."""
 
 _REDIRECTS = 10
 """Redirects that are followed at most; the owners' addresses have one or two. Ours."""
@@ -98,7 +103,7 @@ def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance, floor
     longest = part_bytes(part)
     while not file.exact_size or part_bytes(part) != file.exact_size:
         try:
-            asyncio.run(_continue(file, part, advance, floor))
+            _run(_continue(file, part, advance, floor))
             break
         except CutError as error:
             size = part_bytes(part)
@@ -114,6 +119,36 @@ def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance, floor
             log(f"{path.name}: {error}; going on in {wait:g} s")
             time.sleep(wait)
     return part
+
+
+def _run(transfer: Coroutine[Any, Any, None]) -> None:
+    """Run a transfer in the event loop of a thread, since a notebook's thread has a loop that runs; Ctrl-C cancels it.
+
+    Raises:
+        BaseException: what the transfer raises.
+    """
+    loop, ended = asyncio.new_event_loop(), threading.Event()
+    task = loop.create_task(transfer)
+
+    def work() -> None:
+        try:
+            with contextlib.suppress(BaseException):  # `result` raises it below, in the caller's thread
+                loop.run_until_complete(task)
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            ended.set()
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        # Not `Thread.join`, which takes a thread for ended where a signal interrupts it (Python 3.11).
+        while not ended.wait(_LOOK_SECONDS):
+            pass
+    finally:
+        while not ended.is_set():
+            loop.call_soon_threadsafe(task.cancel)
+            ended.wait(_LOOK_SECONDS)
+        loop.close()
+    task.result()
 
 
 async def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor) -> None:

@@ -1,8 +1,11 @@
 """One file over HTTP, from a server that cuts, refuses ranges and changes its mind."""
 
+import asyncio
 import gzip
 import os
 import random
+import signal
+import threading
 import time
 
 import pytest
@@ -35,6 +38,32 @@ def test_a_whole_file_is_asked_for_once(fetch, site, waits):
     assert fetch() == (DATA, len(DATA), [])
     assert (waits, site.asked()) == ([], [None])
     assert site.requests[0].headers["accept-encoding"] == "identity"
+
+
+def test_a_notebook_downloads_too(fetch):
+    async def cell():
+        return fetch()
+
+    assert asyncio.run(cell()) == (DATA, len(DATA), [])
+
+
+@pytest.mark.timeout(30)
+def test_ctrl_c_ends_a_transfer_and_its_thread(speaker, tmp_path):
+    """A real signal, sent once bytes have come; they come without an end, and fast enough for the floor."""
+    file = OwnerFile("x.bin", 200_000, url=speaker(HEAD, b"x", every=0.01))
+    threads, came = threading.active_count(), []
+
+    def advance(size):
+        came.append(size)
+        if len(came) == 20:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        download_file(file, tmp_path / "x.bin", print, advance, Floor(1, 20))
+    after = len(came)
+    time.sleep(0.2)
+    assert len(came) == after >= 20
+    assert threading.active_count() <= threads + 1  # the server's for this connection
 
 
 def test_a_cut_download_goes_on_where_it_was_cut(fetch, site, waits):
