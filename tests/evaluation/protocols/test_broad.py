@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from tests.evaluation.made_rows import make_rows, only
 from tests.evaluation.refusals import refusal
@@ -56,6 +57,44 @@ SHIFTED = (
 )
 GROUPS = (REFERENCE, *SHIFTED)
 SCORES = {group[1]: np.array(group[3]) for group in SHIFTED}
+
+
+def auc(known, unknown):
+    return roc_auc_score([0] * len(known) + [1] * len(unknown), [*known, *unknown])
+
+
+def broad_figure(setting, **fields):
+    return only(figures("broad", make_rows(*GROUPS)), setting=setting, **fields)
+
+
+@pytest.mark.parametrize("split", ["inaturalist", "imagenet_o", "pgd_vit", "autoattack_vit", "biggan", "snow"])
+def test_shifts_are_held_against_all_clean_rows(split):
+    figure = broad_figure("dsd", unknown=split, statistic="")
+    assert figure.value == pytest.approx(auc(CLEAN, SCORES[split]), abs=1e-12)
+    assert (figure.metric, figure.known, figure.n_known) == ("auroc", "test", N)
+
+
+@pytest.mark.parametrize("split", ["cocomagenet", "cocomagenet_mono"])
+def test_multi_labels_are_held_against_clean_rows_of_their_classes(split):
+    figure = broad_figure("dsd", unknown=split, statistic="")
+    assert figure.value == pytest.approx(auc(CLEAN[OF_17], SCORES[split]), abs=1e-12)
+    assert figure.n_known == OF_17.sum()
+    assert figure.known == "test, the 17 classes"
+
+
+@pytest.mark.parametrize("split", ["pgd_vit", "autoattack_vit"])
+def test_errors_of_attacks_are_rows_right_before_and_wrong_after_against_their_originals(split):
+    figure = broad_figure("ed", unknown=f"{split}, wrong since the attack", statistic="")
+    succeeded = ~CLEAN_WRONG[ORDER] & WRONG_AFTER
+    assert 0 < succeeded.sum() < WRONG_AFTER.sum()
+    assert figure.value == pytest.approx(auc(CLEAN[ORDER[succeeded]], SCORES[split][succeeded]), abs=1e-12)
+    assert (figure.known, figure.n_known, figure.n_unknown) == ("test, the originals", succeeded.sum(), figure.n_known)
+
+
+def test_errors_under_corruption_are_all_misclassified_rows_against_the_clean_ones_that_are_right():
+    figure = broad_figure("ed", unknown="snow, wrong", statistic="")
+    assert figure.value == pytest.approx(auc(CLEAN[~CLEAN_WRONG], SCORES["snow"][WRONG_AFTER]), abs=1e-12)
+    assert (figure.known, figure.n_known, figure.n_unknown) == ("test, right", 30, WRONG_AFTER.sum())
 
 
 BY_HAND = (
