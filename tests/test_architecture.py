@@ -207,3 +207,12 @@ def test_every_benchmark_is_registered_and_has_configs_of_its_own():
     assert modules - {"folder_benchmark"} == {f"{name}_benchmark" for name in BENCHMARKS}  # that of flags alone
     configs = [config.name for benchmark in BENCHMARKS.values() for config in benchmark.configs]
     assert len(configs) == len(set(configs))
+
+
+def test_a_class_name_means_one_thing():
+    places = {}
+    for path in (path for package in OURS for path in sources(package)):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

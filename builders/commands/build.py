@@ -170,7 +170,7 @@ def choose_splits(
 
 
 def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the splits without those of listed images of which the demo of their source has none."""
+    """Leave out the splits whose published lists name no image of the demo."""
     kept = []
     for key in splits:
         split = benchmark.by_key()[benchmark.parts()[key][0]][1]
@@ -188,7 +188,7 @@ def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, 
 
 
 def demo_settings(benchmark: Benchmark, flags: BuildFlags) -> list[Settings]:
-    """Return the settings for which a demo makes models: of which no flag gives one, and no variant has the images."""
+    """Return the settings whose models a demo makes: no flag gives a model, and no variant replaces the images."""
     replaced = replaced_configs(benchmark, flags)
     return [
         settings

@@ -258,7 +258,7 @@ class Benchmark:
         return tuple({source.key: source for source in sources}.values())
 
     def partitions(self, parts: Iterable[str]) -> dict[Source, tuple[str, ...]]:
-        """Return the partitions by source that some splits or parts need, and what draws from their images before."""
+        """Return the partitions, by source, that some splits need, with those of the splits that draw before them."""
         needed: dict[str, dict[str, None]] = {}
         for key in (key for part in parts for key in (part, *self.drawn_before(part))):
             _, split = self._declared[key]

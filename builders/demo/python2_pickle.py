@@ -22,7 +22,7 @@ def python2_pickle(value: object) -> bytes:
     memo = itertools.count(1)
 
     def put() -> bytes:
-        """Give the value before it the next memo number, as every container and string has one."""
+        """Return the instruction that gives the value before it the next memo number."""
         number = next(memo)
         return b"q" + struct.pack("<B", number) if number < 256 else b"r" + struct.pack("<I", number)
 

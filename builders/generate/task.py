@@ -175,7 +175,7 @@ class BatchTask:
 
 
 def _refuse_other_images(inputs: _Inputs, earlier: pa.Table, record: pa.Table) -> None:
-    """Refuse inputs, and then images or values, that differ from those of the first time."""
+    """Refuse inputs, images or values that differ from the batch's earlier record."""
     for name in ("input_sha256", *earlier.column_names):
         equal = pc.fill_null(pc.equal(record[name].cast(pa.string()), earlier[name].cast(pa.string())), True)
         differing = np.flatnonzero(~equal.to_numpy(zero_copy_only=False))

@@ -49,7 +49,7 @@ def locked(layout: Layout) -> Iterator[None]:
 
 
 _CHOICES = {"version": "version", "seed": "seed", "limit_per_class": "limit per class", "demo": "demo sources"}
-"""The choices that change rows, of which a folder holds a benchmark's rows of one alone, in the words of messages."""
+"""Choices that change rows, in the words of messages; a folder holds a benchmark's rows of one choice alone."""
 
 
 class _Recorded(msgspec.Struct, omit_defaults=True):

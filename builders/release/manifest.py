@@ -68,7 +68,7 @@ def file_entry(layout: Layout, path: Path) -> FileEntry:
 
 
 def read_manifest(root: Path, name: str = "") -> Manifest:
-    """Read the manifest of a release folder; `name` is that of a release whose folder says nothing, for messages.
+    """Read the manifest of a release folder; messages call it `name` where that is given, as for a temporary folder.
 
     Raises:
         ManifestError: the file is not a valid manifest.

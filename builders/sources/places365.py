@@ -228,7 +228,7 @@ def _mos(partition: str, root: Path, home: Path) -> PartitionIndex | None:
 
 
 def _mirror(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    """Index a partition in the Parquet files of a mirror, of which one set may hold both."""
+    """Index a partition in a mirror's Parquet files, one set of which may hold both partitions."""
     files = _MIRROR.in_parquet(root, home, _SPLITS, _names_in)
     if files is None:
         return None

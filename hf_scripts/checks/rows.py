@@ -159,7 +159,7 @@ def _is_sound(rows: pa.Table) -> bool:
 
 
 @dataclass(frozen=True)
-class ShardTask(FileTask):
+class RowsTask(FileTask):
     """Checks a file whose rows are those of the index from row `first` on; `index` is None if that is not known."""
 
     split: SplitFacts
@@ -213,7 +213,7 @@ class ShardTask(FileTask):
 
 
 @dataclass(frozen=True)
-class DataTask(ShardTask):
+class DataTask(RowsTask):
     """Checks a shard of images; with `decode`, every image is decoded."""
 
     decode: bool
@@ -234,7 +234,7 @@ class DataTask(ShardTask):
 
 
 @dataclass(frozen=True)
-class SealedTask(ShardTask):
+class SealedTask(RowsTask):
     """Checks a file of sealed residuals as far as possible without the originals: ids, and the residuals' headers."""
 
     def check_contents(self, problems: Problems) -> Outcome:

@@ -136,7 +136,7 @@ class _Norm(nn.Module):  # type: ignore[misc]  # of torch nothing is known
         return normalised * (1 + scale) + offset
 
 
-class _Block(nn.Module):  # type: ignore[misc]
+class _ResidualBlock(nn.Module):  # type: ignore[misc]
     """A residual block, whose inner layers have a quarter of its channels."""
 
     def __init__(self, upsamples: bool, inputs: int, outputs: int, statistics: int, condition: int) -> None:
@@ -189,7 +189,7 @@ class _Network(nn.Module):  # type: ignore[misc]
         super().__init__()
         width, condition = sizes.width, sizes.noise + sizes.embedding
         layers: list[nn.Module] = [
-            _Block(upsamples, inputs * width, outputs * width, statistics, condition)
+            _ResidualBlock(upsamples, inputs * width, outputs * width, statistics, condition)
             for upsamples, inputs, outputs in LAYERS
         ]
         layers.insert(_ATTENTION_BEFORE, _Attention(LAYERS[_ATTENTION_BEFORE][1] * width))

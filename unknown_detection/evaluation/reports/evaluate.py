@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.releases import Release, load
-from unknown_detection.evaluation.reports.inputs import Run, join_runs
+from unknown_detection.evaluation.reports.inputs import ScoredRun, join_runs
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.rows import known_rows, rank_known_unknown
 
@@ -73,7 +73,7 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | Iterable[
     return figures
 
 
-def _lines(run: Run) -> Iterator[dict[str, Any]]:
+def _lines(run: ScoredRun) -> Iterator[dict[str, Any]]:
     for detector, rows in run.rows.items():
         everywhere = rows.where(rows.known & (rows.split == TEST))
         for config, of_config in rows.by("config").items():

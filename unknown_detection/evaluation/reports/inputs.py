@@ -46,7 +46,7 @@ _CONFIDENT = ("msp", "temperature", "deep_ensemble")
 
 
 @dataclass(frozen=True)
-class Run:
+class ScoredRun:
     """Scores of a model's detectors, in a file or in memory, joined with the rows of a release.
 
     Attributes:
@@ -103,7 +103,7 @@ class Run:
 
 def join_runs(
     scores: Any, release: Release, splits: str | Iterable[str | Key] | None, *, quiet: bool = True
-) -> tuple[list[Run], tuple[str, ...]]:
+) -> tuple[list[ScoredRun], tuple[str, ...]]:
     """Read one or several scores and join them with the rows of a release.
 
     Scores are `FILE`, `VARIANT=FILE` if no file has this name, or those in memory. Rows of other splits than those to
@@ -115,7 +115,7 @@ def join_runs(
     named = tuple(dict.fromkeys(config for config, _ in keys))
     sources = list(scores) if isinstance(scores, list | tuple) else [scores]
     indexes: dict[tuple[str, ...], ReleaseIndex] = {}
-    runs: list[Run] = []
+    runs: list[ScoredRun] = []
     with bar(len(sources), "joining", quiet=quiet, unit=" files") as progress:
         for number, source in enumerate(sources, start=1):
             variant, path = None, Path(IN_MEMORY if len(sources) == 1 else f"{IN_MEMORY}-{number}")
@@ -146,19 +146,21 @@ def join_runs(
             else:
                 about = Provenance(release.digest, configs, "", "", file_seed(path)[1], {}, {})  # type: ignore[arg-type]
             digest = hashlib.sha256(path.read_bytes()).hexdigest() if in_file else ""
-            runs.append(Run(path, variant or "", about, index, rows, digest, read_times(path) if in_file else {}))
+            runs.append(
+                ScoredRun(path, variant or "", about, index, rows, digest, read_times(path) if in_file else {})
+            )
             progress.update(1)
     _check_variants([run.variant for run in runs])
     return runs, named
 
 
-def judged_runs(runs: Sequence[Run]) -> pd.DataFrame:
+def judged_runs(runs: Sequence[ScoredRun]) -> pd.DataFrame:
     """Return a line for each run and detector, as `robustness.robust_detectors` takes them."""
     return pd.DataFrame([run.columns(detector) for run in runs for detector in run.rows])
 
 
 def choose_protocols(
-    requested: Sequence[str], runs: Sequence[Run], configs: Sequence[str]
+    requested: Sequence[str], runs: Sequence[ScoredRun], configs: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Choose the configs that each protocol evaluates.
 

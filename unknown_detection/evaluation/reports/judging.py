@@ -17,7 +17,7 @@ from unknown_detection.evaluation.protocols.figures import WITHOUT_DUPLICATES, W
 from unknown_detection.evaluation.protocols.registry import PROTOCOLS, figures
 from unknown_detection.evaluation.protocols.results import tidy
 from unknown_detection.evaluation.releases import Release
-from unknown_detection.evaluation.reports.inputs import Run, judged_runs
+from unknown_detection.evaluation.reports.inputs import ScoredRun, judged_runs
 from unknown_detection.evaluation.scoring.left_out import (
     count_left_out,
     count_overlaps,
@@ -42,7 +42,7 @@ DESCRIBE: Mapping[str, Callable[[Any], str]] = {
 """What says in a sentence which rows are left out."""
 
 
-def compute_figures(runs: Sequence[Run], plan: Plan, release: Release, *, quiet: bool = True) -> pd.DataFrame:
+def compute_figures(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: bool = True) -> pd.DataFrame:
     """Compute the table of all figures, with the calibration of each run's confidences."""
     named = {"release": release_name(release), "release_digest": release.digest}
     named["duplicates_sha256"] = release.duplicates_digest
@@ -66,7 +66,7 @@ def compute_figures(runs: Sequence[Run], plan: Plan, release: Release, *, quiet:
     return pd.concat([table, robustness.robust_figures(table)]) if robustness.NAME in plan else table
 
 
-def confidences(run: Run) -> list[tuple[str, Rows]]:
+def confidences(run: ScoredRun) -> list[tuple[str, Rows]]:
     """Return the detectors of a run that have confidences of their own, with their rows.
 
     Most detectors share the model's; of these, the first has it.
@@ -79,7 +79,7 @@ def confidences(run: Run) -> list[tuple[str, Rows]]:
     return [*confident.values()]
 
 
-def rows_left_out(runs: Sequence[Run], plan: Plan) -> LeftOutRows:
+def rows_left_out(runs: Sequence[ScoredRun], plan: Plan) -> LeftOutRows:
     """Count the rows that each split and class loses in the figures without duplicates and without overlap."""
     left_out: dict[str, dict[tuple[str, ...], Any]] = {}
     for protocol, configs in plan.items():
@@ -94,7 +94,7 @@ def rows_left_out(runs: Sequence[Run], plan: Plan) -> LeftOutRows:
     return {kind: [*left_out[kind].values()] for kind in DESCRIBE if kind in left_out}
 
 
-def warnings(release: Release, runs: Sequence[Run], plan: Plan) -> list[str]:
+def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[str]:
     """List in sentences what is wrong with the figures, or missing."""
     demo = f"{release_name(release)} is a demo release: its figures try the tools out, and are no results"
     sentences = [demo] * release.is_demo
@@ -124,7 +124,7 @@ def warnings(release: Release, runs: Sequence[Run], plan: Plan) -> list[str]:
     ]
 
 
-def row_notes(release: Release, runs: Sequence[Run], left_out: LeftOutRows) -> list[str]:
+def row_notes(release: Release, runs: Sequence[ScoredRun], left_out: LeftOutRows) -> list[str]:
     """List in sentences the rows that are left out, and what the release says of its classes."""
     sentences = [DESCRIBE[kind](of) for kind, of in left_out.items()]
     configs = sorted({config for run in runs for config in run.about.configs})
@@ -158,7 +158,7 @@ def release_name(release: Release) -> str:
     return release.name if release.revision else Path(release.source).resolve().name
 
 
-def _missing(runs: Sequence[Run], plan: Plan) -> list[str]:
+def _missing(runs: Sequence[ScoredRun], plan: Plan) -> list[str]:
     sentences = []
     detectors = [(name, rows) for run in runs for name, rows in run.rows.items()]
     without = dict.fromkeys(name for name, rows in detectors if rows.prediction is None)

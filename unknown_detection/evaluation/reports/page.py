@@ -17,7 +17,7 @@ from unknown_detection.evaluation.display.tables import as_page
 from unknown_detection.evaluation.protocols import published
 from unknown_detection.evaluation.protocols.registry import protocol_of
 from unknown_detection.evaluation.protocols.results import COLUMNS
-from unknown_detection.evaluation.reports.inputs import Run
+from unknown_detection.evaluation.reports.inputs import ScoredRun
 from unknown_detection.evaluation.reports.placed import Tables
 from unknown_detection.pages.content import Cell, Entry, PageColumn, PageTable, Value, anchor
 from unknown_detection.pages.render import render_template
@@ -54,7 +54,7 @@ def render_page(
     short: Tables,
     tables: Tables,
     drawn: Sequence[tuple[str, str, str]],
-    runs: Sequence[Run],
+    runs: Sequence[ScoredRun],
     *,
     warnings: Sequence[str],
     notes: Sequence[str],
@@ -107,7 +107,7 @@ def render_page(
     )
 
 
-def _leaderboard(figures: pd.DataFrame, runs: Sequence[Run]) -> list[PageTable]:
+def _leaderboard(figures: pd.DataFrame, runs: Sequence[ScoredRun]) -> list[PageTable]:
     """Tabulate OpenOOD's published means beside the report's; no table without comparable rows."""
     lines = published.compare_with_leaderboard(figures, {run.name: run.weights for run in runs})
     if lines.empty:
@@ -124,7 +124,7 @@ def _leaderboard(figures: pd.DataFrame, runs: Sequence[Run]) -> list[PageTable]:
     return [PageTable("leaderboard", "Beside OpenOOD's leaderboard", columns, rows, note, False, _FIRST)]
 
 
-def _runs(runs: Sequence[Run]) -> PageTable:
+def _runs(runs: Sequence[ScoredRun]) -> PageTable:
     columns = [PageColumn(name) for name in ("Run", "Training", "Seed", "Model", "Weights", "Scores file", "SHA-256")]
     rows: list[Sequence[Value | Cell]] = [
         [run.name, run.variant, run.about.seed, run.about.model, Cell(run.about.model_digest[:12], style="code"),
@@ -134,7 +134,7 @@ def _runs(runs: Sequence[Run]) -> PageTable:
     return PageTable("runs", "Runs", columns, rows, first=_FIRST)
 
 
-def _fitting(runs: Sequence[Run]) -> PageTable:
+def _fitting(runs: Sequence[ScoredRun]) -> PageTable:
     """Tabulate the rows that the first run of each detector used, and the hyperparameters that it found."""
     names = ("Detector", "Fitted on", "Tuned on", "Threshold from", "Hyperparameters of its first run")
     rows: dict[str, Sequence[Value]] = {}
@@ -149,7 +149,7 @@ def _fitting(runs: Sequence[Run]) -> PageTable:
     return PageTable("fitting", title, columns, [*rows.values()], note, True, _FIRST)
 
 
-def _times(runs: Sequence[Run]) -> PageTable:
+def _times(runs: Sequence[ScoredRun]) -> PageTable:
     """Tabulate each detector's time in forward passes, by run, as table 5 of BROAD."""
     timed = [run for run in runs if run.times]
     rows: list[Sequence[Value | Cell]] = []

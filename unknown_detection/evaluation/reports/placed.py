@@ -22,7 +22,7 @@ from unknown_detection.evaluation.protocols.pictures import Scene
 from unknown_detection.evaluation.protocols.protocol import by_detector, tables_of
 from unknown_detection.evaluation.protocols.registry import protocol_of
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line
-from unknown_detection.evaluation.reports.inputs import Run
+from unknown_detection.evaluation.reports.inputs import ScoredRun
 from unknown_detection.evaluation.reports.judging import DESCRIBE, LeftOutRows, Plan, confidences
 
 Tables = Mapping[str, Sequence[ResultTable]]
@@ -94,7 +94,7 @@ def summaries(lines: pd.DataFrame) -> Tables:
     return short
 
 
-def scenes(runs: Sequence[Run], figures: pd.DataFrame, plan: Plan, roc: str | None = None) -> list[Scene]:
+def scenes(runs: Sequence[ScoredRun], figures: pd.DataFrame, plan: Plan, roc: str | None = None) -> list[Scene]:
     """Return what the pictures of each protocol and training method are of.
 
     ROC curves are of the detector `roc`; None for the best.

@@ -18,7 +18,7 @@ from unknown_detection.evaluation.files import require_folder_of, write_text
 from unknown_detection.evaluation.protocols.results import FILE, over_runs, write_figures
 from unknown_detection.evaluation.releases import Key, Release, load
 from unknown_detection.evaluation.reports import judging
-from unknown_detection.evaluation.reports.inputs import Run, choose_protocols, join_runs
+from unknown_detection.evaluation.reports.inputs import ScoredRun, choose_protocols, join_runs
 from unknown_detection.evaluation.reports.page import PAGE, render_page
 from unknown_detection.evaluation.reports.placed import Tables, paper_tables, scenes, summaries
 from unknown_detection.terminal.progress import Log, bar
@@ -149,7 +149,7 @@ def terminal_lines(short: Tables) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _described(release: Release, runs: Sequence[Run], plan: judging.Plan) -> str:
+def _described(release: Release, runs: Sequence[ScoredRun], plan: judging.Plan) -> str:
     lines = [["run", "training", "detectors", "configs"]]
     for run in runs:
         lines.append([run.name, run.variant or "-", str(len(run.rows)), ", ".join(run.about.configs)])
