@@ -109,12 +109,17 @@ def outline_distances(queries: Images, references: Images) -> Floats64:
 
 def distance(query: Images, reference: Images) -> float:
     """Return the distance of two images, (32, 32, 3) each; the query is moved, scaled and mirrored."""
-    contrast = contrasts(np.stack([query, reference])).min()
-    by_detail = _detail_distance(query, reference)
-    shortest = by_detail * float(scarcity(contrast))
-    if contrast <= RICH or by_detail <= AGREEING:
-        shortest = min(shortest, float(outline_distances(query[None], reference[None])[0]))
-    return max(LEAST, shortest)
+    return float(distances(query[None], reference[None])[0])
+
+
+def distances(queries: Images, references: Images) -> Floats64:
+    """Return the distances of k pairs, shape (k,), from images (k, 32, 32, 3); each is as of its pair alone."""
+    contrast = np.minimum(contrasts(queries), contrasts(references))
+    by_detail = np.array([_detail_distance(*pair) for pair in zip(queries, references, strict=True)])
+    shortest = by_detail * scarcity(contrast)
+    shaped = np.flatnonzero((contrast <= RICH) | (by_detail <= AGREEING))
+    shortest[shaped] = np.minimum(shortest[shaped], outline_distances(queries[shaped], references[shaped]))
+    return np.maximum(LEAST, shortest)
 
 
 def _detail_distance(query: Images, reference: Images) -> float:

@@ -39,6 +39,7 @@ from builders.duplicates.distance import (
     contrasts,
     details,
     distance,
+    distances,
     outline_distances,
     scarcity,
 )
@@ -107,11 +108,11 @@ def find_in(index: Index, queries: Images, *, threshold: float = THRESHOLD, adva
     for block_rows in _parts(len(queries), _QUERIES):
         block = queries[block_rows]
         rows, columns = _within_reach(index, block)
-        for pair in _likely(block, index.images, rows, columns, threshold):
-            row, column = int(rows[pair]), int(columns[pair])
-            measured = distance(block[row], index.images[column])
-            if measured <= threshold:
-                rows_and_distances.append((row + block_rows.start, float(np.float32(measured)), column))
+        for pairs in _likely(block, index.images, rows, columns, threshold):
+            measured = distances(block[rows[pairs]], index.images[columns[pairs]])
+            near = measured <= threshold
+            found = (rows[pairs][near] + block_rows.start, measured[near].astype(np.float32), columns[pairs][near])
+            rows_and_distances.extend(zip(*(values.tolist() for values in found), strict=True))
         advance(len(block))
     rows_and_distances.sort()
     table = np.array(rows_and_distances).reshape(-1, 3)
@@ -135,8 +136,8 @@ def _within_reach(index: Index, queries: Images) -> tuple[Rows, Rows]:
     return rows, columns
 
 
-def _likely(queries: Images, references: Images, rows: Rows, columns: Rows, threshold: float) -> Iterator[int]:
-    """Yield the numbers of those pairs whose distance may be at most the threshold."""
+def _likely(queries: Images, references: Images, rows: Rows, columns: Rows, threshold: float) -> Iterator[Rows]:
+    """Yield, some at a time, the numbers of those pairs whose distance may be at most the threshold."""
     order = np.argsort(rows, kind="stable")
     for part in _parts(len(order), _CANDIDATES):
         pairs = order[part]
@@ -155,7 +156,8 @@ def _likely(queries: Images, references: Images, rows: Rows, columns: Rows, thre
         shaped = np.flatnonzero(~is_likely & ((contrast <= RICH + _SLACK) | (best >= 1 - AGREEING - _SLACK)))
         by_outline = outline_distances(queries[rows[pairs[shaped]]], references[columns[pairs[shaped]]])
         is_likely[shaped] = by_outline <= threshold + _SLACK
-        yield from pairs[is_likely].tolist()
+        if is_likely.any():
+            yield pairs[is_likely]
 
 
 def _query_spectra(images: Images) -> tuple[npt.NDArray[np.complex64], Floats]:
