@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 from builders.declare.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
-from builders.executors.cores import usable_cores
+from builders.executors.base import usable_cores, without_pandas
 from builders.executors.local import LocalExecutor
-from builders.executors.processes import without_pandas
 from builders.generate.contract import Generator
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.pipeline.build_plan import BuildPlan, Run

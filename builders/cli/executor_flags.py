@@ -13,8 +13,7 @@ from typing import Any
 import click
 
 from builders.errors import BuildError
-from builders.executors.base import Executor
-from builders.executors.cores import usable_cores
+from builders.executors.base import Executor, usable_cores
 
 EXECUTOR_FLAGS = ("workers", "executor", "ray_address")
 """The options of `EXECUTOR_OPTIONS`, as sections of a help page have them."""

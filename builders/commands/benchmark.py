@@ -21,7 +21,7 @@ from builders.cli.console import exit_code
 from builders.cli.source_flags import source_options
 from builders.declare.benchmark import Benchmark
 from builders.errors import os_errors_as_build_errors
-from builders.executors.processes import without_pandas
+from builders.executors.base import without_pandas
 from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
 

@@ -42,7 +42,7 @@ from builders.storage.paths import store_of
 from unknown_detection.durable import make_folder
 from unknown_detection.terminal.progress import TerminalMeter
 
-WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.writing.shards", "numpy.ma")
+WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.pipeline.shards", "numpy.ma")
 """All that a build's workers use, and no declared benchmark: the one that runs as `__main__` has another name in them.
 pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 

@@ -20,14 +20,13 @@ from builders.declare.benchmark import Benchmark, Config
 from builders.declare.quotas import Rows
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
-from builders.plan.candidates import Draws
-from builders.plan.originals import companion_rows
+from builders.pipeline.read_plan import STAGING, Places, ReadPlan, join_parts, locate
+from builders.plan.candidates import Draws, companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.layout import Layout
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import store_of
-from builders.writing.read_plan import STAGING, Places, ReadPlan, join_parts, locate
 from unknown_detection.words import byte_text
 
 if TYPE_CHECKING:

@@ -20,6 +20,8 @@ from builders.duplicates.comparisons import compare_pixels
 from builders.duplicates.table import Origin, carried, complete, origin, write_duplicates
 from builders.errors import BuildError
 from builders.pipeline.build_plan import BuildPlan, Run
+from builders.pipeline.read_plan import ReadPlan
+from builders.pipeline.shards import read_record
 from builders.plan.planner import PlannedSplit
 from builders.plan.tables import remarks_on_classes
 from builders.release.digests import file_sha256, rows_digest
@@ -41,8 +43,6 @@ from builders.release.split_entries import (
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
 from builders.storage.parquet import read_parquet
-from builders.writing.read_plan import ReadPlan
-from builders.writing.shards import read_record
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from builders.declare.quotas import Half, Listed
 from builders.demo.write import is_demo
 from builders.errors import NAMED, BuildError, more
 from builders.pipeline.build_plan import BuildPlan, Run
-from builders.plan.candidates import Draws
+from builders.plan.candidates import Draws, missing_originals, shared_originals
 from builders.plan.completeness import agreement, count_shortfalls, missing_listed
-from builders.plan.originals import missing_originals, shared_originals
 from builders.plan.planner import PlannedSplit, plan
 from builders.sources.base import SourceIndex, open_source
 from builders.sources.editions import refuse_resized

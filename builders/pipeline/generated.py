@@ -19,12 +19,12 @@ from builders.generate.batches import Batch, cut_batches, generated_table, read_
 from builders.generate.extra import check_installed
 from builders.generate.task import BatchTask
 from builders.pipeline.build_plan import Run
+from builders.pipeline.read_plan import STAGING, ReadPlan
+from builders.pipeline.shards import ShardTask, read_record
 from builders.release.layout import PARTS
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
 from builders.storage.parquet import read_parquet, write_arrow
-from builders.writing.read_plan import STAGING, ReadPlan
-from builders.writing.shards import ShardTask, read_record
 
 
 class ShardWork:

@@ -22,6 +22,7 @@ from builders.generate.exact.residuals import CONTENT
 from builders.pipeline.build_plan import Run
 from builders.pipeline.finish import Contents, data_entries
 from builders.pipeline.published import Published
+from builders.pipeline.read_plan import STAGING, Pack, ReadPlan
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
 from builders.release.layout import Layout
@@ -30,7 +31,6 @@ from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.files import atomic_path
 from builders.storage.sealed_files import published_residuals
-from builders.writing.read_plan import STAGING, Pack, ReadPlan
 
 
 def copy_published(published: Published, layout: Layout) -> None:

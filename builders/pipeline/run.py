@@ -15,13 +15,13 @@ from builders.errors import os_errors_as_build_errors
 from builders.pipeline.build_plan import BuildPlan, locate_splits, refuse_full_disk
 from builders.pipeline.finish import contents_of, finish_release
 from builders.pipeline.generated import ShardWork
+from builders.pipeline.read_plan import STAGING, ReadPlan, remove_packs
 from builders.pipeline.republished import copy_published, published_contents, with_expected, with_residuals
 from builders.pipeline.state import TRIES, State, locked
 from builders.pipeline.without_duplicates import leave_duplicates_out
 from builders.release.entries import Manifest
 from builders.release.manifest import read_or_empty
 from builders.storage.stores.errors import ChangedMeanwhileError
-from builders.writing.read_plan import STAGING, ReadPlan, remove_packs
 
 
 def write_release(plan: BuildPlan) -> Manifest:

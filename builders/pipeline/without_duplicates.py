@@ -29,12 +29,12 @@ from builders.duplicates.exact import DIGEST
 from builders.errors import NAMED, more
 from builders.pipeline.build_plan import BuildPlan, locate_splits
 from builders.pipeline.generated import ShardWork
+from builders.pipeline.read_plan import ReadPlan
+from builders.pipeline.shards import ShardTask
 from builders.plan.planner import PlannedSplit, as_listed, plan
 from builders.release.duplicates import KNOWN_ROLE, Pair, PairedRow, pair_of
 from builders.release.schema import PIXEL_DIGEST, ROLES
 from builders.storage.parquet import read_parquet, write_arrow
-from builders.writing.read_plan import ReadPlan
-from builders.writing.shards import ShardTask
 
 
 def leave_duplicates_out(build: BuildPlan) -> BuildPlan:

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from builders.declare.benchmark import Config, Count, Split, split_of
 from builders.declare.quotas import Rows
-from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
-from builders.plan.originals import original_ids
+from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, original_ids
 from builders.plan.tables import counted, one_by_one, planned_table, reasons_by_class, row_ids, strays
 from builders.release.tables import Exclusion
 from builders.sources.base import SourceIndex

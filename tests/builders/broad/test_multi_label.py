@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 from datasets import load_dataset
 
-from builders.broad.multi_label import MULTI_LABEL
-from builders.broad_benchmark import BENCHMARK, main
+from builders.broad_benchmark import BENCHMARK, MULTI_LABEL, main
 from builders.declare.benchmark import Largest
 from builders.declare.ranking import even_shares
 from builders.demo.write import MARKER

@@ -12,7 +12,7 @@ def run(script):
 
 def test_arrow_works_without_importing_pandas_which_can_still_be_imported():
     script = (
-        "import sys\nfrom builders.executors.processes import without_pandas\nwithout_pandas()\nimport pyarrow as pa\n"
+        "import sys\nfrom builders.executors.base import without_pandas\nwithout_pandas()\nimport pyarrow as pa\n"
         "print(pa.array(['a', 'b']).to_pylist() == ['a', 'b'], 'pandas' in sys.modules)\n"
         "import pandas\nprint(pandas.__name__)\n"
     )
@@ -24,5 +24,5 @@ def test_arrow_would_import_pandas_otherwise():
 
 
 def test_what_workers_import_makes_no_array_before_that():
-    modules = "builders.generate.task, builders.pipeline.run, builders.writing.shards"
+    modules = "builders.generate.task, builders.pipeline.run, builders.pipeline.shards"
     assert run(f"import sys, {modules}\nprint('pandas' in sys.modules)\n") == ["False"]

@@ -6,20 +6,19 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from builders.broad.originals import originals
 from builders.broad_benchmark import BENCHMARK as BROAD
-from builders.broad_benchmark import REFERENCE
+from builders.broad_benchmark import REFERENCE, originals
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.commands.benchmark import run_command
 from builders.declare.benchmark import PaperCount
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.imagenet_benchmark import BENCHMARK, main
+from builders.pipeline.shards import ShardTask
 from builders.pipeline.without_duplicates import removed_rows
 from builders.release.duplicates import PairedRow, pair_of, read_pairs
 from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
-from builders.writing.shards import ShardTask
 from hf_scripts.materialize import main as materialize
 from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo, files_of

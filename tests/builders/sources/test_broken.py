@@ -10,11 +10,11 @@ import pytest
 
 from builders.commands.summary import built_text
 from builders.errors import BuildError
+from builders.pipeline.row_groups import GroupImages
 from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
 from builders.sources.broken import RULE, broken, known_broken
 from builders.storage.byte_ranges import Reader
-from builders.writing.row_groups import GroupImages
 from hf_scripts import verify
 from taxonomy import tables
 from tests.builders.conftest import build_demo, complete

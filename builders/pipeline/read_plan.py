@@ -8,7 +8,7 @@ images' lengths are kept, because a later run needs them to cut the same shards.
 
 Shards are cut by real bytes, so sizes are looked up for the rows of the plan alone, never for a whole source.
 
-Tested by `tests/builders/writing/test_shards.py` and `tests/builders/pipeline/test_run.py`.
+Tested by `tests/builders/pipeline/test_shards.py` and `tests/builders/pipeline/test_run.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from builders.declare.benchmark import Config, Part
 from builders.declare.quotas import Originals
 from builders.generate.batches import SEALED_SUFFIX
 from builders.generate.contract import COMPANION_VALUE, Generator
-from builders.plan.originals import companion_rows
+from builders.pipeline.shards import SHARD_BYTES
+from builders.plan.candidates import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
 from builders.sources.base import IN_PLACE, SourceIndex
@@ -39,7 +40,6 @@ from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.files import atomic_path
 from builders.storage.paths import store_of
-from builders.writing.shards import SHARD_BYTES
 
 STAGING = "staging"
 """Root key of pack files, beside the source keys."""

@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from builders.errors import BuildError
+from builders.pipeline.read_plan import shard_starts
+from builders.pipeline.row_groups import ROW_GROUP_BYTES
+from builders.pipeline.shards import ShardTask, read_record
 from builders.plan.tables import PLAN_SCHEMA
 from builders.release.schema import arrow_schema
 from builders.storage.files import atomic_path
-from builders.writing.read_plan import shard_starts
-from builders.writing.row_groups import ROW_GROUP_BYTES
-from builders.writing.shards import ShardTask, read_record
 
 
 def jpeg(number, size=0):

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from builders.errors import BuildError
+from builders.pipeline import row_groups
+from builders.pipeline.row_groups import GroupImages
 from builders.storage.byte_ranges import Reader
-from builders.writing import row_groups
-from builders.writing.row_groups import GroupImages
 
 SIZES = [3, 5, 0, 4, 4, 0, 7, 2]
 PACKS = ["one", "one", "one", "one", "two", "two", "two", "one"]

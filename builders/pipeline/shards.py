@@ -1,6 +1,6 @@
 """Writes shards. A shard depends only on its slice of the plan, so any process may write it, in any order, and twice.
 
-Worker processes import this module and `builders.writing.row_groups`, so the two import little: NumPy, pyarrow, Pillow
+Worker processes import this module and `builders.pipeline.row_groups`, so the two import little: NumPy, pyarrow, Pillow
 and the standard library.
 """
 
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.generate.batches import Batch
+from builders.pipeline.row_groups import Group, GroupImages
 from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import PIXEL_DIGEST, PLANNED, demo_metadata, is_demo_schema
 from builders.storage.byte_ranges import Reader
@@ -29,7 +30,6 @@ from builders.storage.files import atomic_path
 from builders.storage.parquet import arrow_rows, read_schema
 from builders.storage.paths import as_path
 from builders.storage.sealed_files import SealedWriter, read_residuals
-from builders.writing.row_groups import Group, GroupImages
 
 SHARD_BYTES = 512 * 1024 * 1024
 """Image bytes in one shard: close to the 500 MB that suit the Hub's viewer and streaming readers."""
