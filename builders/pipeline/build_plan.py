@@ -1,33 +1,21 @@
-"""A run and its plan, from either entrance, and where the bytes of its images are.
+"""A run and its plan, from either entrance.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
 
 from __future__ import annotations
 
-import functools
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from builders.declare.benchmark import Benchmark, Config
-from builders.declare.quotas import Rows
-from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
-from builders.pipeline.read_plan import STAGING, Places, ReadPlan, join_parts, locate
-from builders.plan.candidates import Draws, companion_rows
+from builders.plan.candidates import Draws
 from builders.plan.planner import PlannedSplit
 from builders.release.layout import Layout
-from builders.sources.base import IN_PLACE, SourceIndex
-from builders.sources.sizes import estimated_bytes
-from builders.storage.paths import store_of
-from unknown_detection.words import byte_text
+from builders.sources.base import SourceIndex
 
 if TYPE_CHECKING:
     from builders.pipeline.published import Published
@@ -109,59 +97,3 @@ class BuildPlan:
     adopted: Mapping[str, str]
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     published: Published | None = None
-
-
-def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadPlan]:
-    """Find the images of some splits, and join those that are declared in parts.
-
-    Raises:
-        BuildError: a source changed since it was opened, or the disk has no space for what is unpacked.
-    """
-    run, indexes, staging = plan.run, plan.indexes, plan.run.layout.state / STAGING
-    if store_of(run.out).is_local and not staging.exists():
-        # Images from containers lie on the disk twice during a build; until they are unpacked their bytes are an
-        # estimate.
-        refuse_full_disk([2 * sum(_packed_bytes(indexes, split) for split in splits)], run.layout)
-    run.meter.step("finding", sum(split.size for split in splits))
-    places = Places(indexes, splits, staging, run.meter.advance)
-    parts: dict[str, list[ReadPlan]] = {}
-    for split in splits:
-        parts.setdefault(split.split_key, []).append(locate(split, places))
-
-    return [join_parts(located, functools.partial(_order, plan, key)) for key, located in parts.items()]
-
-
-def _order(plan: BuildPlan, key: str, ids: pa.Array) -> Rows:
-    """Return the order of a joined split's rows, that of the keyed ranks or of the published rows."""
-    if plan.published is None:
-        return plan.draws.rank(key).order(ids)
-    order: Rows = pc.index_in(plan.published.rows(key)["id"], value_set=ids).to_numpy().astype(np.int64)
-    return order
-
-
-def _packed_bytes(indexes: Mapping[str, SourceIndex], split: PlannedSplit) -> int:
-    needed = [(indexes[split.split.source.key], split.split.partitions, split.rows)]
-    if (companions := split.split.companions) is not None:
-        index = indexes[companions.of.key]
-        rows = companion_rows(index, companions.partitions[0], split.table["source_id"])
-        needed.append((index, companions.partitions, rows))
-    return sum(
-        estimated_bytes(index, rows)
-        for index, partitions, rows in needed
-        if any(piece.how not in IN_PLACE for piece in index.pieces if piece.partition in partitions)
-    )
-
-
-def refuse_full_disk(sizes: Sequence[int], layout: Layout) -> None:
-    """Refuse files that do not fit: all of them, or for a store the largest, which is written here first.
-
-    Raises:
-        BuildError: there is too little free space.
-    """
-    folder, needed, remedy = store_of(layout.root).space_for(layout.root, sizes)
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise BuildError(
-            f"{folder} has {byte_text(free)} of free space, and the build needs {byte_text(needed)}. {remedy}, and "
-            "run the same command again."
-        )

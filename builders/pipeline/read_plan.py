@@ -16,10 +16,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,19 +27,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.benchmark import Config, Part
-from builders.declare.quotas import Originals
-from builders.generate.batches import SEALED_SUFFIX
+from builders.errors import BuildError
 from builders.generate.contract import COMPANION_VALUE, Generator
+from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.shards import SHARD_BYTES
 from builders.plan.candidates import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
+from builders.release.layout import Layout
 from builders.sources.base import IN_PLACE, SourceIndex
-from builders.sources.sizes import look_up_sizes
+from builders.sources.sizes import estimated_bytes, look_up_sizes
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.files import atomic_path
 from builders.storage.paths import store_of
+from unknown_detection.words import byte_text
 
 STAGING = "staging"
 """Root key of pack files, beside the source keys."""
@@ -62,11 +64,7 @@ class Pack:
         return lengths
 
     def unpack(self) -> None:
-        """Write the pack, then the lengths.
-
-        Raises:
-            BuildError: the images cannot be read.
-        """
+        """Write the pack, then the lengths."""
         lengths: list[int] = []
         with atomic_path(self.path) as temporary, temporary.open("wb") as sink:
             for images in self.images():
@@ -79,107 +77,76 @@ class Pack:
         return self.path.with_suffix(".lengths.npy")
 
 
-class _Unpacked(NamedTuple):
-    """Places of images in packs: ascending rows of the index, their `file`, `offset` and `size`, and packs by name."""
+@dataclass(frozen=True)
+class ReadPlan:
+    """A split with the places of its images: the plans of its parts, or its own alone, put together.
 
-    rows: Int64
-    places: pa.Table
-    packs: Mapping[str, Pack]
+    `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`, and where the generator is given
+    companions theirs (`builders.generate.contract.COMPANION_COLUMNS`). `image_generator` makes the images; None where
+    the source's bytes pass, as in every split that is joined.
 
-
-class Located(NamedTuple):
-    """Where some images are: a table with `root`, `file`, `offset`, `size`, `form`, and the packs that they lie in."""
-
-    table: pa.Table
-    packs: tuple[Pack, ...]
-
-
-class Places:
-    """Finds the images of sources, and unpacks those of some splits that lie in containers.
-
-    Args:
-        indexes: sources by key.
-        splits: the splits; each container is read once for all of them.
-        staging: folder for the packs.
-        advance: called with the number of images found since the last call.
-
-    Raises:
-        BuildError: a container cannot be read, or a row has no image bytes.
+    Shard i is the rows `starts[i]:starts[i + 1]`. `digest` changes with any row, its order, or a shard's start.
+    `packs` are what must be unpacked before the images can be read.
     """
 
-    def __init__(
-        self,
-        indexes: Mapping[str, SourceIndex],
-        splits: Sequence[PlannedSplit],
-        staging: Path,
-        advance: Callable[[int], None],
-    ) -> None:
-        self._indexes, self._staging, self._advance = indexes, staging, advance
-        self._unpacked = {
-            key: self._unpack(index, rows)
-            for key, index in indexes.items()
-            if len(rows := _packed_rows(index, splits))
-        }
+    key: str
+    config: Config
+    image_generator: Generator | None
+    parts: tuple[PlannedSplit, ...]
+    table: pa.Table
+    starts: tuple[int, ...]
+    digest: str
+    packs: tuple[Pack, ...] = ()
 
-    def _unpack(self, index: SourceIndex, rows: Int64) -> _Unpacked:
-        columns = index.take(["file", "offset", "how"], rows)
-        files = columns["file"].combine_chunks().dictionary_encode()
-        hows = columns["how"].cast(pa.string())
-        codes, inside = files.indices.to_numpy(), columns["offset"].to_numpy()
-        offsets, sizes = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-        names = [""] * len(files.dictionary)
-        packs: dict[str, Pack] = {}
-        for file, code in sorted((file, code) for code, file in enumerate(files.dictionary.to_pylist())):
-            positions = np.flatnonzero(codes == code)
-            positions = positions[np.argsort(inside[positions], kind="stable")]
-            numbers = inside[positions]
-            # Named after the source, the file and the rows: a rerun finds it, and other rows get another.
-            key = hashlib.sha256(f"{file}\n".encode() + numbers.tobytes()).hexdigest()[:16]
-            names[code] = f"{index.source.key}-{key}{PACK_SUFFIX}"
-            images = functools.partial(UNPACKERS[hows[int(positions[0])].as_py()], index.root / file, numbers)
-            packs[names[code]] = pack = Pack(self._staging / names[code], images)
-            sizes[positions] = lengths = pack.lengths()
-            offsets[positions] = np.cumsum(lengths) - lengths
-            self._advance(len(positions))
-        pack_names = pa.array(names, pa.string()).take(files.indices)
-        return _Unpacked(rows, pa.table({"file": pack_names, "offset": offsets, "size": sizes}), packs)
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the release has sealed residuals of the images, which their batches make."""
+        return self.image_generator is not None and self.image_generator.sealed is not None
 
-    def find(self, key: str, rows: Int64) -> Located:
-        """Find the images in some rows of a source's index.
+    @property
+    def shards(self) -> int:
+        """Number of shards."""
+        return len(self.starts) - 1
 
-        Raises:
-            BuildError: a file of the index is no longer there or cannot be looked at.
-        """
-        index = self._indexes[key]
-        listed = index.take(["how", "file", "offset", "size", "form"], rows)
-        files, roots = listed["file"].combine_chunks(), pa.repeat(key, len(rows))
-        packs: tuple[Pack, ...] = ()
-        offsets, sizes = listed["offset"].to_numpy().copy(), listed["size"].to_numpy().copy()
-        how = listed["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
-        if (unpacked := self._unpacked.get(key)) is not None:
-            inside = ~np.isin(how, IN_PLACE)
-            places = unpacked.places.take(pa.array(np.searchsorted(unpacked.rows, rows[inside])))
-            offsets[inside], sizes[inside] = places["offset"].to_numpy(), places["size"].to_numpy()
-            files = pc.replace_with_mask(files, pa.array(inside), places["file"].combine_chunks())
-            roots = pc.if_else(pa.array(inside), STAGING, roots)
-            packs = tuple(unpacked.packs[name] for name in places["file"].unique().to_pylist())
-        look_up_sizes(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, self._advance)
-        columns = {"root": roots, "file": files, "offset": offsets, "size": sizes}
-        return Located(pa.table({**columns, "form": listed["form"].cast(pa.string())}), packs)
+    def unpack(self) -> None:
+        """Unpack the images that lie in containers, where their packs are not there."""
+        for pack in self.packs:
+            if not pack.path.exists():
+                pack.unpack()
 
-    def find_companions(self, companions: Originals, planned: PlannedSplit) -> Located:
-        """Find the images of another source that a split's generator takes; their columns are `companion_...`.
+    def rows_of(self, shard: int) -> pa.Table:
+        """Return the rows of one shard."""
+        return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
 
-        Raises:
-            BuildError: the other source has no image for one of the split's.
-        """
-        index = self._indexes[companions.of.key]
-        rows = companion_rows(index, companions.partitions[0], planned.table["source_id"])
-        table, packs = self.find(companions.of.key, rows)
-        table = table.drop_columns("form")
-        table = table.rename_columns([f"companion_{name}" for name in table.column_names])
-        hashes = index.take(["original_hash"], rows)["original_hash"]
-        return Located(table.append_column(f"{COMPANION_VALUE}original_hash", hashes), packs)
+
+def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadPlan]:
+    """Find the images of some splits, and join those that are declared in parts.
+
+    Raises:
+        BuildError: a source changed since it was opened, or the disk has no space for what is unpacked.
+    """
+    run, indexes, staging = plan.run, plan.indexes, plan.run.layout.state / STAGING
+    packed = {key: rows for key, index in indexes.items() if len(rows := _packed_rows(index, splits))}
+    if store_of(run.out).is_local and not staging.exists():
+        # These lie on the disk twice during a build; until they are unpacked their bytes are an estimate.
+        refuse_full_disk([2 * sum(estimated_bytes(indexes[key], rows) for key, rows in packed.items())], run.layout)
+    run.meter.step("finding", sum(split.size for split in splits))
+    places = _Places(indexes, packed, staging, run.meter.advance)
+    parts: dict[str, list[PlannedSplit]] = {}
+    for split in splits:
+        parts.setdefault(split.split_key, []).append(split)
+    return [_located(plan, key, of_split, places) for key, of_split in parts.items()]
+
+
+def refuse_full_disk(sizes: Sequence[int], layout: Layout) -> None:
+    """Refuse files that do not fit: all of them, or for a store the largest, which is written here first."""
+    folder, needed, remedy = store_of(layout.root).space_for(layout.root, sizes)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise BuildError(
+            f"{folder} has {byte_text(free)} of free space, and the build needs {byte_text(needed)}. {remedy}, and "
+            "run the same command again."
+        )
 
 
 def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:
@@ -196,119 +163,112 @@ def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:
     return packed
 
 
-def remove_packs(staging: Path, own: Iterable[Path]) -> None:
-    """Remove the packs of a finished build, with their sealed residuals; the lengths are kept.
-
-    On this machine all of them go, in a store this run's `own` alone.
-    """
-    store_of(staging).remove_staged(staging, (PACK_SUFFIX, SEALED_SUFFIX), own)
-
-
-@dataclass(frozen=True)
-class ReadPlan:
-    """A planned split with its places.
-
-    `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`, and where the generator is given
-    companions theirs (`builders.generate.contract.COMPANION_COLUMNS`).
-
-    `parts` are the plans that it is joined from, or its own alone. Shard i is the rows `starts[i]:starts[i + 1]`.
-    `digest` changes with any row, its order, or a shard's start. `packs` are what must be unpacked before the images
-    can be read.
-    """
-
-    parts: tuple[PlannedSplit, ...]
-    table: pa.Table
-    starts: tuple[int, ...]
-    digest: str
-    packs: tuple[Pack, ...] = ()
-
-    @property
-    def config(self) -> Config:
-        """The config that the split is of."""
-        return self.parts[0].config
-
-    @property
-    def key(self) -> str:
-        """`config/split`."""
-        return self.parts[0].split_key
-
-    @property
-    def image_generator(self) -> Generator | None:
-        """What makes the images; None where the source's bytes pass, as in every split that is joined."""
-        return self.parts[0].split.image_generator
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether the release has sealed residuals of the images, which their batches make."""
-        return self.image_generator is not None and self.image_generator.sealed is not None
-
-    @property
-    def shards(self) -> int:
-        """Number of shards."""
-        return len(self.starts) - 1
-
-    def unpack(self) -> None:
-        """Unpack the images that lie in containers, where their packs are not there.
-
-        Raises:
-            BuildError: a container cannot be read, or a row has no image bytes.
-        """
-        for pack in self.packs:
-            if not pack.path.exists():
-                pack.unpack()
-
-    def rows_of(self, shard: int) -> pa.Table:
-        """Return the rows of one shard."""
-        return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
-
-
-def _read_plan(parts: Sequence[PlannedSplit], table: pa.Table, sizes: Int64, packs: Iterable[Pack]) -> ReadPlan:
-    """Cut a split into shards of these sizes of images."""
-    config, starts = parts[0].config, shard_starts(sizes, SHARD_BYTES)
+def _located(plan: BuildPlan, key: str, parts: Sequence[PlannedSplit], places: _Places) -> ReadPlan:
+    """Find the images of a split's parts, put them in the order of the release, and cut the whole into shards."""
+    tables, packs = [], dict[Path, Pack]()
+    for part in parts:
+        table, used = places.of_split(part)
+        tables.append(table)
+        packs |= {pack.path: pack for pack in used}
+    table, config, generator = pa.concat_tables(tables), parts[0].config, parts[0].split.image_generator
+    if isinstance(parts[0].split, Part):
+        ids = table["id"].combine_chunks()
+        order = (
+            plan.draws.rank(key).order(ids)
+            if plan.published is None
+            else pc.index_in(plan.published.rows(key)["id"], value_set=ids).to_numpy().astype(np.int64)
+        )
+        table = table.take(pa.array(order)).combine_chunks()
+    sizes = table["size"].to_numpy()
+    if generator is not None:
+        # Generated images are cut by their pixels: their encoded bytes are not known yet, and may differ with the
+        # encoder's version.
+        sizes = np.full(len(sizes), generator.nominal_bytes, np.int64)
+    starts = shard_starts(sizes, SHARD_BYTES)
     rows = lines_digest(table, ("id", "label", "role", "class_id"))
     if own_columns := [column.name for column in (*config.source_columns, *config.overlap_columns)]:
         # A source's list or annotations, or the table of overlaps, may change while its images stay.
         rows += f" {json.dumps(table.select(own_columns).to_pydict())}"
     digest = hashlib.sha256(f"{rows} {starts}".encode()).hexdigest()
-    return ReadPlan(tuple(parts), table, starts, digest, tuple(packs))
+    return ReadPlan(key, config, generator, tuple(parts), table, starts, digest, tuple(packs.values()))
 
 
-def locate(planned: PlannedSplit, places: Places) -> ReadPlan:
-    """Find the bytes of a planned split, and of its companions, and cut it into shards.
+class _Places:
+    """Finds the images of sources, and unpacks those in `packed`, the rows in containers by source: each is read once.
 
-    Raises:
-        BuildError: a file of the index is no longer there or cannot be looked at.
+    The packs are files in `staging`; `advance` is called with the number of images found since the last call.
     """
-    split = planned.split
-    found = [places.find(split.source.key, planned.rows)]
-    if split.companions is not None:
-        found.append(places.find_companions(split.companions, planned))
-    table = planned.table
-    for located in found:
-        for name in located.table.column_names:
-            table = table.append_column(name, located.table[name])
-    sizes = table["size"].to_numpy()
-    if (generator := split.image_generator) is not None:
-        # Generated images are cut by their pixels: their encoded bytes are not known yet, and may differ with the
-        # encoder's version.
-        sizes = np.full(len(sizes), generator.nominal_bytes, np.int64)
-    return _read_plan([planned], table, sizes, [pack for located in found for pack in located.packs])
 
+    def __init__(
+        self,
+        indexes: Mapping[str, SourceIndex],
+        packed: Mapping[str, Int64],
+        staging: Path,
+        advance: Callable[[int], None],
+    ) -> None:
+        self._indexes, self._staging, self._advance, self._packed = indexes, staging, advance, packed
+        self._packs: dict[str, Pack] = {}
+        self._unpacked = {key: self._unpack(indexes[key], rows) for key, rows in packed.items()}
 
-def join_parts(parts: Sequence[ReadPlan], order: Callable[[pa.Array], Int64]) -> ReadPlan:
-    """Put the located parts of one split together, in declared order, and cut the whole into shards.
+    def _unpack(self, index: SourceIndex, rows: Int64) -> pa.Table:
+        """Return `file`, `offset` and `size` of the images in some rows in packs, into which they are unpacked."""
+        columns = index.take(["file", "offset", "how"], rows)
+        files = columns["file"].combine_chunks().dictionary_encode()
+        hows = columns["how"].cast(pa.string())
+        codes, inside = files.indices.to_numpy(), columns["offset"].to_numpy()
+        offsets, sizes = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        names = [""] * len(files.dictionary)
+        for file, code in sorted((file, code) for code, file in enumerate(files.dictionary.to_pylist())):
+            positions = np.flatnonzero(codes == code)
+            positions = positions[np.argsort(inside[positions], kind="stable")]
+            numbers = inside[positions]
+            # Named after the source, the file and the rows: a rerun finds it, and other rows get another.
+            key = hashlib.sha256(f"{file}\n".encode() + numbers.tobytes()).hexdigest()[:16]
+            names[code] = f"{index.source.key}-{key}{PACK_SUFFIX}"
+            images = functools.partial(UNPACKERS[hows[int(positions[0])].as_py()], index.root / file, numbers)
+            self._packs[names[code]] = pack = Pack(self._staging / names[code], images)
+            sizes[positions] = lengths = pack.lengths()
+            offsets[positions] = np.cumsum(lengths) - lengths
+            self._advance(len(positions))
+        pack_names = pa.array(names, pa.string()).take(files.indices)
+        return pa.table({"file": pack_names, "offset": offsets, "size": sizes})
 
-    A split that has no parts comes alone and stays as it is. `order` gives the order of the rows, given their ids part
-    by part.
-    """
-    if not isinstance(parts[0].parts[0].split, Part):
-        (plan,) = parts
-        return plan
-    table = pa.concat_tables(part.table for part in parts)
-    table = table.take(pa.array(order(table["id"].combine_chunks()))).combine_chunks()
-    packs = {pack.path: pack for part in parts for pack in part.packs}
-    planned = [own for part in parts for own in part.parts]
-    return _read_plan(planned, table, table["size"].to_numpy(), packs.values())
+    def of_split(self, planned: PlannedSplit) -> tuple[pa.Table, list[Pack]]:
+        """Return a split's table with the places of its images, and the packs that these lie in.
+
+        Companions, the images of another source that a split's generator takes, have the columns `companion_...`.
+        """
+        table, companions = planned.table, planned.split.companions
+        found, packs = self._find(planned.split.source.key, planned.rows)
+        if companions is not None:
+            index = self._indexes[companions.of.key]
+            rows = companion_rows(index, companions.partitions[0], table["source_id"])
+            beside, used = self._find(companions.of.key, rows)
+            packs += used
+            del beside["form"]
+            found |= {f"companion_{name}": column for name, column in beside.items()}
+            found[f"{COMPANION_VALUE}original_hash"] = index.take(["original_hash"], rows)["original_hash"]
+        for name, column in found.items():
+            table = table.append_column(name, column)
+        return table, packs
+
+    def _find(self, key: str, rows: Int64) -> tuple[dict[str, pa.Array], list[Pack]]:
+        """Return `root`, `file`, `offset`, `size` and `form` of images of a source, given rows, and their packs."""
+        index = self._indexes[key]
+        listed = index.take(["how", "file", "offset", "size", "form"], rows)
+        files, roots, packs = listed["file"].combine_chunks(), pa.repeat(key, len(rows)), list[Pack]()
+        offsets, sizes = listed["offset"].to_numpy().copy(), listed["size"].to_numpy().copy()
+        how = listed["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
+        if key in self._unpacked:
+            inside = ~np.isin(how, IN_PLACE)
+            places = self._unpacked[key].take(pa.array(np.searchsorted(self._packed[key], rows[inside])))
+            offsets[inside], sizes[inside] = places["offset"].to_numpy(), places["size"].to_numpy()
+            files = pc.replace_with_mask(files, pa.array(inside), places["file"].combine_chunks())
+            roots = pc.if_else(pa.array(inside), STAGING, roots)
+            packs = [self._packs[name] for name in places["file"].unique().to_pylist()]
+        look_up_sizes(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, self._advance)
+        columns = {"root": roots, "file": files, "offset": pa.array(offsets), "size": pa.array(sizes)}
+        return {**columns, "form": listed["form"].cast(pa.string())}, packs
 
 
 def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:

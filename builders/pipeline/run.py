@@ -12,15 +12,18 @@ import pyarrow.compute as pc
 
 from builders.duplicates.comparisons import are_compared, write_pixels
 from builders.errors import os_errors_as_build_errors
-from builders.pipeline.build_plan import BuildPlan, locate_splits, refuse_full_disk
+from builders.generate.batches import SEALED_SUFFIX
+from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.finish import contents_of, finish_release
 from builders.pipeline.generated import ShardWork
-from builders.pipeline.read_plan import STAGING, ReadPlan, remove_packs
+from builders.pipeline.read_plan import STAGING, ReadPlan, locate_splits, refuse_full_disk
 from builders.pipeline.republished import copy_published, published_contents, with_expected, with_residuals
 from builders.pipeline.state import TRIES, State, locked
 from builders.pipeline.without_duplicates import leave_duplicates_out
 from builders.release.entries import Manifest
 from builders.release.manifest import read_or_empty
+from builders.storage.byte_ranges import PACK_SUFFIX
+from builders.storage.paths import store_of
 from builders.storage.stores.errors import ChangedMeanwhileError
 
 
@@ -55,8 +58,9 @@ def write_release(plan: BuildPlan) -> Manifest:
         run.meter.step("writing", sum(task.stop - task.start for task in tasks))
         run.executor.run(tasks, run.meter.advance)
         manifest = _finish(plan, chosen, work)
-        unpacked = (pack.path for split in located for pack in split.packs)
-        remove_packs(layout.state / STAGING, (*unpacked, *work.packs()))
+        # The packs and sealed residuals; lengths and records are kept. In a store, this run's own alone go.
+        own = [*(pack.path for split in located for pack in split.packs), *work.packs()]
+        store_of(run.out).remove_staged(layout.state / STAGING, (PACK_SUFFIX, SEALED_SUFFIX), own)
     return manifest
 
 
