@@ -58,9 +58,6 @@ def declare(name: str, seed: int, known: FolderImages, unknown: Sequence[Unknown
         seed: keys the draws of validation and test images.
         known: the in-distribution images.
         unknown: the folders of unknowns.
-
-    Raises:
-        BuildError: a class has too few images to be divided, or is only in a partition that nothing is trained on.
     """
     source = image_folder(f"{name}-in-distribution", f"In-distribution images of {name}", known)
     labels = ClassesOf(source)

@@ -187,11 +187,7 @@ def given_flags(settings: Settings, flags: BuildFlags) -> list[Flag]:
 
 
 def refuse_replaced(benchmark: Benchmark, flags: BuildFlags) -> None:
-    """Refuse flags that make generators of a config that a chosen variant replaces.
-
-    Raises:
-        BuildError: there is such a flag.
-    """
+    """Refuse flags that make generators of a config that a chosen variant replaces."""
     for settings in benchmark.settings:
         adopting = replaced_configs(benchmark, flags).get(settings.config)
         given = " and ".join(f"--{flag.name}" for flag in given_flags(settings, flags) if flag != DEVICE)
@@ -234,9 +230,6 @@ def apply_variants(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, 
     """Apply the flags' variants to the benchmark; returns it with the flags that include their folders.
 
     A variant is also chosen where the folder of the usual source holds the variant's source instead.
-
-    Raises:
-        BuildError: a folder is given for an unused source.
     """
     variants, folders = dict(flags.variants), dict(flags.folders)
     for variant in benchmark.variants:
@@ -262,12 +255,7 @@ DUPLICATES = "duplicates"
 
 
 def read_withdrawn(path: Path) -> dict[str, str]:
-    """Read a CSV with the columns `id` and `reason`; returns the reasons by row id.
-
-    Raises:
-        BuildError: the file does not exist or is not such a CSV, a line lacks the id or the reason, or an id has two
-            reasons.
-    """
+    """Read a CSV with the columns `id` and `reason`; returns the reasons by row id."""
     if not path.is_file():
         problem = "it is a folder" if path.is_dir() else "no such file"
         raise BuildError(f"Cannot read {path}: {problem}. Give --withdraw a CSV of id,reason, or {DUPLICATES}.")

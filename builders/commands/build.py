@@ -48,11 +48,7 @@ pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 
 
 def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
-    """Build a benchmark as flags ask for, and print what was built.
-
-    Raises:
-        BuildError: anything that the user can fix.
-    """
+    """Build a benchmark as flags ask for, and print what was built."""
     declared.check()
     variant = flags.withdraw == DUPLICATES
     refuse_replaced(declared, flags)
@@ -125,9 +121,6 @@ def choose_splits(
 
     A config stands for its splits that can be generated. A demo leaves out, and compares with nothing, what takes
     packages that are not installed; the benchmark is returned with these as splits that cannot be generated.
-
-    Raises:
-        BuildError: something has to be given, or installed, before a split can be generated.
     """
     lacking: dict[str, str] = {}
     if flags.demo and not flags.dry_run:
@@ -276,11 +269,7 @@ def _demo_folder(name: str, flags: BuildFlags, cleanup: contextlib.ExitStack) ->
 def given_sources(
     benchmark: Benchmark, module: str, splits: Sequence[str], flags: BuildFlags, note: Callable[[str], object]
 ) -> dict[str, Path]:
-    """Return the folders of the sources that the splits need, by source key; what is on the Hub is downloaded.
-
-    Raises:
-        BuildError: a source has no folder, or something cannot be downloaded.
-    """
+    """Return the folders of the sources that the splits need, by source key; what is on the Hub is downloaded."""
     needing = {}
     for source, parts in _on_disk(benchmark, splits).items():
         configs = list(dict.fromkeys(key.partition("/")[0] for key in parts))

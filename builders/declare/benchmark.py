@@ -109,10 +109,6 @@ class Benchmark:
     `roles_by_config`: an image may have different roles in different configs. `index_words`: the words by which the
     authors' text lists name a source and its partition (`builders.adopt.lists`); empty if an existing copy
     consists of folders. `variants`: other readings that a flag asks for. `settings`: flags that make generators.
-
-    Raises:
-        DeclarationError: a name is used twice or malformed, a key names no split, or a split draws from a partition
-            or table that does not exist.
     """
 
     name: str
@@ -132,11 +128,7 @@ class Benchmark:
             self.check()
 
     def check(self) -> None:
-        """Check the declaration. One that names sources by key is checked when a build begins, others when made.
-
-        Raises:
-            DeclarationError: as for the class.
-        """
+        """Check the declaration. One that names sources by key is checked when a build begins, others when made."""
         from builders.declare.checks import problems  # which knows this type
 
         for problem in problems(self):
@@ -153,9 +145,6 @@ class Benchmark:
         Args:
             values: values by the flags' names.
             of: names of the configs whose flags count; empty for all.
-
-        Raises:
-            BuildError: a value cannot be used.
         """
         return self.with_splits(
             {settings.config: settings.splits(values) for settings in self.settings if not of or settings.config in of}

@@ -42,11 +42,7 @@ class Quota:
     """The rule by which an image of the split's classes is left out."""
 
     def after(self, key: str) -> Quota:
-        """An equal quota of the images that the split `key`, which has this quota, leaves.
-
-        Raises:
-            DeclarationError: the split leaves none, or is drawn after another split itself.
-        """
+        """An equal quota of the images that the split `key`, which has this quota, leaves."""
         raise DeclarationError(f"No split can have an equal quota after {key}, whose quota is {self}.")
 
     def expected(self, sizes: Sizes) -> int:

@@ -100,10 +100,6 @@ def class_sizes(source: Source, partitions: Sequence[str], classes: ChosenClasse
     """Return the number of images of each selected class in a complete source, by the owner's counts.
 
     If these are unknown and all classes are selected, the total counts as one class.
-
-    Raises:
-        DeclarationError: the owner's counts by class are not known, the source lacks a class, or the classes are drawn
-            and differ in size, so that the seed would decide.
     """
     expected = [source.expected()[partition] for partition in partitions]
     per_class_counts = [partition.per_class for partition in expected if partition.per_class is not None]

@@ -59,11 +59,7 @@ class Contents:
 
 
 def contents_of(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest) -> Contents:
-    """Write index and exclusions of splits that were built from sources, and describe them.
-
-    Raises:
-        BuildError: a split has no rows.
-    """
+    """Write index and exclusions of splits that were built from sources, and describe them."""
     run, benchmark = plan.run, plan.run.benchmark
     configs: dict[str, ConfigEntry] = {}
     used_keys: set[str] = set()

@@ -29,11 +29,7 @@ from builders.sources.base import SourceIndex, open_source
 def plan_published(
     published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor
 ) -> BuildPlan:
-    """Find the rows of a published config in the given sources, and write nothing.
-
-    Raises:
-        BuildError: a source is missing, or lacks a published image.
-    """
+    """Find the rows of a published config in the given sources, and write nothing."""
     benchmark = published.benchmark
     released = published.manifest.benchmarks[benchmark.name]
     run = Run(

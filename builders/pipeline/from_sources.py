@@ -22,11 +22,7 @@ from builders.sources.editions import refuse_resized
 
 
 def prepare(run: Run) -> BuildPlan:
-    """Open the sources that the chosen splits need, check that they are whole, and plan.
-
-    Raises:
-        BuildError: a source is missing, of another edition, resized, or short without `allow_partial`.
-    """
+    """Open the sources that the chosen splits need, check that they are whole, and plan."""
     benchmark, note = run.benchmark, run.meter.note
     own_parts = benchmark.parts_of(run.splits)
     parts = benchmark.parts_of(benchmark.compared_with(run.splits)) if run.without_duplicates else own_parts

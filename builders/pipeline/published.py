@@ -52,11 +52,7 @@ class Published:
 
     @functools.cached_property
     def entry(self) -> ConfigEntry:
-        """The config in the manifest.
-
-        Raises:
-            BuildError: the release has no such config.
-        """
+        """The config in the manifest."""
         configs = self.manifest.configs
         if self.config not in configs:
             named = one_line(self.config) or "without a name"
@@ -76,11 +72,7 @@ class Published:
 
     @functools.cached_property
     def benchmark(self) -> Benchmark:
-        """The declaration that it was built from, with generators that open its sealed residuals.
-
-        Raises:
-            BuildError: this version of the tools has no such benchmark, or another version of it, or other splits.
-        """
+        """The declaration that it was built from, with generators that open its sealed residuals."""
         from builders.registry import BENCHMARKS  # all of them, which a build from sources needs not
 
         name = self.entry.benchmark
@@ -170,11 +162,7 @@ class Published:
         return {source: tuple(needed[source.key]) for source in self.benchmark.sources() if source.key in needed}
 
     def bring(self, file: FileEntry, target: Path) -> None:
-        """Copy or fetch a file of the release to a path.
-
-        Raises:
-            BuildError: the release does not have it.
-        """
+        """Copy or fetch a file of the release to a path."""
         if self.fetch is not None:
             self.fetch(file, target)
             return
@@ -184,11 +172,7 @@ class Published:
         copy_here(path, target)
 
     def rows(self, key: str) -> pa.Table:
-        """Return the rows of one split (`config/split`), as published.
-
-        Raises:
-            BuildError: the index is not there or is not the one that the manifest lists.
-        """
+        """Return the rows of one split (`config/split`), as published."""
         split = self.entry.splits[key.partition("/")[2]]
         path = self.root / split.index.path
         if not path.is_file():

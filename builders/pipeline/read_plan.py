@@ -120,11 +120,7 @@ class ReadPlan:
 
 
 def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadPlan]:
-    """Find the images of some splits, and join those that are declared in parts.
-
-    Raises:
-        BuildError: a source changed since it was opened, or the disk has no space for what is unpacked.
-    """
+    """Find the images of some splits, and join those that are declared in parts."""
     run, indexes, staging = plan.run, plan.indexes, plan.run.layout.state / STAGING
     packed = {key: rows for key, index in indexes.items() if len(rows := _packed_rows(index, splits))}
     if store_of(run.out).is_local and not staging.exists():

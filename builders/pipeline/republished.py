@@ -34,11 +34,7 @@ from builders.storage.sealed_files import published_residuals
 
 
 def copy_published(published: Published, layout: Layout) -> None:
-    """Copy the pixels that cannot be generated again, and all sealed residuals, but for files that are there.
-
-    Raises:
-        BuildError: the publisher's folder lacks a file, or has another than its manifest lists.
-    """
+    """Copy the pixels that cannot be generated again, and all sealed residuals, but for files that are there."""
     for key, entry in published.splits.items():
         if key in published.recorded and not published.has_pixels(key):
             raise BuildError(
@@ -64,9 +60,6 @@ def with_residuals(published: Published, plan: ReadPlan, layout: Layout) -> Read
     """Add the sealed residuals of images that are opened, with the published values that go with each.
 
     A split without any stays as it is. `copy_published` has brought the residuals into the folder.
-
-    Raises:
-        BuildError: a file has no residuals of these rows.
     """
     generator = plan.image_generator
     if plan.key not in published.opened or generator is None:
@@ -88,11 +81,7 @@ def with_residuals(published: Published, plan: ReadPlan, layout: Layout) -> Read
 
 
 def with_expected(published: Published, plan: ReadPlan) -> ReadPlan:
-    """Add the published values of each row: the config's own columns, and the digest to compare with.
-
-    Raises:
-        BuildError: a generator gives an image another value than was published.
-    """
+    """Add the published values of each row: the config's own columns, and the digest to compare with."""
     rows = published.rows(plan.key)
     table = plan.table.append_column("expected_sha256", rows["content_sha256"])
     for name in (column.name for column in plan.config.columns):

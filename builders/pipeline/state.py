@@ -34,11 +34,7 @@ TRIES = 5
 
 @contextlib.contextmanager
 def locked(layout: Layout) -> Iterator[None]:
-    """Hold the output folder for this run, and sweep what a killed run left half-written; neither in a store.
-
-    Raises:
-        BuildError: another run holds it, or it cannot be written to, or it holds something that is no release.
-    """
+    """Hold the output folder for this run, and sweep what a killed run left half-written; neither in a store."""
     refuse_foreign(layout.root)
     busy = f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
     with store_of(layout.lock).lock(layout.lock, busy):
@@ -74,9 +70,6 @@ class State:
         adopted: `BuildPlan.adopted`. A split and the rest of it must come from the same lists, or they would share
             images.
         labels: in-distribution classes by config.
-
-    Raises:
-        BuildError: the state file is damaged.
     """
 
     def __init__(self, run: Run, adopted: Mapping[str, str], labels: Mapping[str, Sequence[str]]) -> None:
@@ -91,9 +84,6 @@ class State:
         """Refuse a folder whose rows come from other choices than this run's.
 
         The manifest is asked, too, because a release may come without its state.
-
-        Raises:
-            BuildError: the folder was built with other choices, lists, generators or in-distribution classes.
         """
         root, manifest = self.run.out, read_or_empty(self.run.out)
         adopted, generators = dict[str, str](), dict[str, Mapping[str, object]]()
@@ -137,11 +127,7 @@ class State:
                 )
 
     def record(self, plans: Mapping[str, str]) -> None:
-        """Refuse a folder whose rows come from other sources, and record this run's choices and plans.
-
-        Raises:
-            BuildError: a split was planned from other images before.
-        """
+        """Refuse a folder whose rows come from other sources, and record this run's choices and plans."""
         for tries_left in reversed(range(TRIES)):
             before = self.recorded
             for key, digest in plans.items():
@@ -190,11 +176,7 @@ def _parse(data: bytes | None, path: Path) -> _Recorded:
 
 
 def refuse_foreign(root: Path) -> None:
-    """Refuse an output folder that holds something else than a release.
-
-    Raises:
-        BuildError: `root` is a file, or a folder with other files.
-    """
+    """Refuse an output folder that holds something else than a release."""
     if not root.exists():
         return
     if not root.is_dir():

@@ -41,9 +41,6 @@ def leave_duplicates_out(build: BuildPlan) -> BuildPlan:
     """Plan a run's splits again without images that have duplicates in the splits that they are compared with.
 
     The images are read for it, so the folder must be held.
-
-    Raises:
-        BuildError: an image is missing or unreadable.
     """
     run, benchmark = build.run, build.run.benchmark
     replan = functools.partial(
@@ -172,11 +169,7 @@ class _Survey:
                     yield pair_of(rows[key][query], rows[of][reference], distance)
 
     def read(self, planned: Sequence[PlannedSplit]) -> None:
-        """Read the images of some plans that were not read yet.
-
-        Raises:
-            BuildError: an image is missing or unreadable (unless partial builds are allowed), or the disk refuses.
-        """
+        """Read the images of some plans that were not read yet."""
         unread = []
         for split in planned:
             ids = split.table["id"].to_pylist()

@@ -185,11 +185,7 @@ def original_ids(index: SourceIndex, partitions: Sequence[str]) -> pa.Array:
 
 
 def companion_rows(index: SourceIndex, partition: str, source_ids: pa.ChunkedArray) -> Rows:
-    """Return the rows of a partition's images that are made of the given originals, in their order.
-
-    Raises:
-        BuildError: it has none that is made of one of them.
-    """
+    """Return the rows of a partition's images that are made of the given originals, in their order."""
     number = [piece.partition for piece in index.pieces].index(partition)
     positions = pc.index_in(source_ids, value_set=index.pieces[number].table[ORIGINAL_ID].combine_chunks())
     if positions.null_count:
