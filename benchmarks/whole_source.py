@@ -8,7 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from builders.declare.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import AllImages
+from builders.declare.splits import AllClasses, Classes, Config, PaperCount, Split
 from builders.executors.base import usable_cores, without_pandas
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generator

@@ -27,24 +27,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from builders.declare import papers
-from builders.declare.benchmark import (
+from builders.declare.benchmark import Benchmark, DemoModels, Settings, Variant
+from builders.declare.quotas import AllImages, Largest, Originals, PerClass, Rest
+from builders.declare.splits import (
     AllClasses,
-    AllImages,
     AuthorsImages,
-    Benchmark,
     Classes,
     ClassesOf,
     Config,
-    DemoModels,
     FirstClasses,
-    Largest,
-    Originals,
     PaperCount,
-    PerClass,
-    Rest,
-    Settings,
     Split,
-    Variant,
 )
 from builders.generate.adversarial import demo, flags
 from builders.generate.contract import Generator

@@ -29,21 +29,9 @@ import functools
 import sys
 
 from builders.declare import papers
-from builders.declare.benchmark import (
-    AllClasses,
-    Benchmark,
-    Classes,
-    ClassesOf,
-    Config,
-    Half,
-    JoinedSplit,
-    Oodness,
-    PaperCount,
-    Part,
-    PerClass,
-    Total,
-    Variant,
-)
+from builders.declare.benchmark import Benchmark, Variant
+from builders.declare.quotas import Half, PerClass, Total
+from builders.declare.splits import AllClasses, Classes, ClassesOf, Config, JoinedSplit, Oodness, PaperCount, Part
 from builders.sources.imagenet import IMAGENET
 from builders.sources.places365 import PLACES365
 from builders.sources.sun397 import SUN397

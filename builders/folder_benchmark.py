@@ -12,18 +12,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from builders.declare.benchmark import (
-    AllClasses,
-    AllImages,
-    Benchmark,
-    ClassesOf,
-    Config,
-    PaperCount,
-    PerClass,
-    Quota,
-    Rest,
-    Split,
-)
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import AllImages, PerClass, Quota, Rest
+from builders.declare.splits import AllClasses, ClassesOf, Config, PaperCount, Split
 from builders.errors import BuildError, more
 from builders.release.schema import Role
 from builders.sources.base import Source

@@ -33,7 +33,8 @@ from builders.commands.demo_build import (
     with_demo_models,
 )
 from builders.commands.summary import print_result
-from builders.declare.benchmark import Benchmark, Split
+from builders.declare.benchmark import Benchmark
+from builders.declare.splits import Split
 from builders.demo.write import is_demo
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages

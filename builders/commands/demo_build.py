@@ -14,7 +14,9 @@ from pathlib import Path
 import click
 
 from builders.cli.build_options import BuildFlags
-from builders.declare.benchmark import Benchmark, DemoModels, Listed, Settings, Split
+from builders.declare.benchmark import Benchmark, DemoModels, Settings
+from builders.declare.quotas import Listed
+from builders.declare.splits import Split
 from builders.demo.files import FILES
 from builders.demo.write import keep_demo
 from builders.generate.flags import Flag

@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from builders.cli.console import aligned_lines, print_document
-from builders.declare.benchmark import Benchmark, Part, Split
+from builders.declare.benchmark import Benchmark
+from builders.declare.splits import Part, Split
 from builders.pipeline.build_plan import BuildPlan
 from builders.release.entries import Manifest
 from builders.release.layout import INDEX_SUFFIX

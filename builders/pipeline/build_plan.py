@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builders.declare.benchmark import Benchmark, Config
+from builders.declare.benchmark import Benchmark
+from builders.declare.splits import Config
 from builders.executors.base import Executor, Meter
 from builders.plan.candidates import Draws
 from builders.plan.planner import PlannedSplit

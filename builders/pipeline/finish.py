@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from builders.card import card
 from builders.card.pictures import with_samples
-from builders.declare.benchmark import Part
+from builders.declare.splits import Part
 from builders.duplicates.comparisons import compare_pixels
 from builders.duplicates.table import Origin, carried, complete, origin, write_duplicates
 from builders.errors import BuildError

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Part, Split
+from builders.declare.splits import Part, Split
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
 from builders.pipeline.build_plan import BuildPlan, Run

@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from builders.declare.benchmark import Benchmark, Config, Split
+from builders.declare.benchmark import Benchmark
+from builders.declare.splits import Config, Split
 from builders.errors import BuildError, one_line
 from builders.generate.contract import Generator, identity_differences
 from builders.generate.exact.residuals import residual_opener

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Config, Part
+from builders.declare.splits import Config, Part
 from builders.errors import BuildError
 from builders.generate.contract import COMPANION_VALUE, Generator
 from builders.pipeline.build_plan import BuildPlan

@@ -14,9 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Benchmark, ClassesOf, Config
+from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import Originals, Rows
 from builders.declare.ranking import Key, first_of_each, in_rank_order
+from builders.declare.splits import ClassesOf, Config
 from builders.errors import BuildError
 from builders.sources.base import SourceIndex
 

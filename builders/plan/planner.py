@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Config, Count, Split, split_of
+from builders.declare.benchmark import Count, split_of
 from builders.declare.quotas import Rows
+from builders.declare.splits import Config, Split
 from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, original_ids
 from builders.plan.tables import counted, one_by_one, planned_table, reasons_by_class, row_ids, strays
 from builders.release.tables import Exclusion

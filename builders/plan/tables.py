@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import AllClasses, ClassesOf, Config, FirstClasses, Split
 from builders.declare.quotas import Rows
+from builders.declare.splits import AllClasses, ClassesOf, Config, FirstClasses, Split
 from builders.plan.candidates import Adopted, IndexArrays
 from builders.release.schema import NUMBERED, OODNESS, PLANNED, ROLES, UNKNOWN_ROLES
 from builders.release.tables import Exclusion

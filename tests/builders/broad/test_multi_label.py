@@ -10,7 +10,7 @@ import pytest
 from datasets import load_dataset
 
 from builders.broad_benchmark import BENCHMARK, MULTI_LABEL, main
-from builders.declare.benchmark import Largest
+from builders.declare.quotas import Largest
 from builders.declare.ranking import even_shares
 from builders.demo.write import MARKER
 from builders.executors.local import LocalExecutor

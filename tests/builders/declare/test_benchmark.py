@@ -5,26 +5,20 @@ import dataclasses
 import pytest
 
 from builders.commands.benchmark import run_command
-from builders.declare.benchmark import (
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import AllImages, DeclarationError, Half, Listed, PerClass, Rest, Total
+from builders.declare.splits import (
     AllClasses,
-    AllImages,
-    Benchmark,
     Classes,
     ClassesOf,
     Config,
-    DeclarationError,
     Draw,
-    Half,
     JoinedSplit,
-    Listed,
     PaperCount,
     Part,
-    PerClass,
-    Rest,
     Split,
-    Total,
+    class_sizes,
 )
-from builders.declare.splits import class_sizes
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
 from builders.sources.base import Expected

@@ -10,7 +10,7 @@ from builders.broad_benchmark import BENCHMARK as BROAD
 from builders.broad_benchmark import REFERENCE, originals
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.commands.benchmark import run_command
-from builders.declare.benchmark import PaperCount
+from builders.declare.splits import PaperCount
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.imagenet_benchmark import BENCHMARK, main
