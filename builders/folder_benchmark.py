@@ -42,14 +42,7 @@ class Unknown:
 
 
 def declare(name: str, seed: int, known: FolderImages, unknown: Sequence[Unknown]) -> Benchmark:
-    """Declare the benchmark of some folders.
-
-    Args:
-        name: name of the config; the training images have the config `<name>-train`.
-        seed: keys the draws of validation and test images.
-        known: the in-distribution images.
-        unknown: the folders of unknowns.
-    """
+    """Declare the benchmark of some folders: a config of this name, and for training images `<name>-train`."""
     source = image_folder(f"{name}-in-distribution", f"In-distribution images of {name}", known)
     labels = ClassesOf(source)
     train = _training(name, source, known)

@@ -26,17 +26,9 @@ from unknown_detection.help import no_sync_option
 class BuildFlags:
     """Values of a build's flags. A flag that a command lacks has its default.
 
-    Attributes:
-        out: the release's folder, or its address in a store.
-        splits: the values of `--splits`, as `builders.cli.split_choice.parse_split_names` reads them.
-        seed: keys every draw.
-        check: `fast` or `decode`.
-        withdraw: a CSV file's path, or the word `duplicates`.
-        sources: the file that lists folders of sources.
-        cache: the folder for downloads from the Hub.
-        folders: the places given by the sources' own flags, by source key.
-        variants: the folder given with each variant's flag, by the variant's name; empty for the flag alone.
-        settings: the values of the flags whose values make generators, given or not, by the flags' names.
+    `withdraw` is a CSV file's path or the word `duplicates`. `folders` are the places given by the sources' own flags,
+    by source key. `variants` has the folder given with each variant's flag, by the variant's name; empty for the flag
+    alone. `settings` are the values of the flags whose values make generators, given or not, by the flags' names.
     """
 
     out: Path

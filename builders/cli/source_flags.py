@@ -71,13 +71,8 @@ def source_roots(
 ) -> dict[str, Path]:
     """Return a folder for each source, by its key; what is on the Hub is downloaded, what is in a store is not.
 
-    Args:
-        needing: the sources that have to be there, each with what needs it, in words.
-        partitions: the partitions that are needed of each.
-        flags: the build's, which say where the sources are; a dry run downloads nothing, and refuses what the cache
-            lacks.
-        log: prints a line.
-        closing: what may be done otherwise, for the message that sources are missing.
+    `needing` says in words what needs each source. A dry run downloads nothing, and refuses what the cache lacks.
+    `closing` is what may be done otherwise, for the message that sources are missing.
     """
     listed = listed_places(flags)
     places = {source: listed[source.key] for source in needing if source.key in listed}

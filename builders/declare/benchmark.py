@@ -122,11 +122,9 @@ class Benchmark:
         return self._read_as(chosen) if chosen else self
 
     def with_settings(self, values: Mapping[str, Any], of: Collection[str] = ()) -> Benchmark:
-        """Return the benchmark with the generators that some values of its flags ask for; itself if they ask for none.
+        """Return the benchmark with the generators that values by its flags' names ask for; itself if they ask for none.
 
-        Args:
-            values: values by the flags' names.
-            of: names of the configs whose flags count; empty for all.
+        `of` are the names of the configs whose flags count; empty for all.
         """
         return self.with_splits(
             {settings.config: settings.splits(values) for settings in self.settings if not of or settings.config in of}

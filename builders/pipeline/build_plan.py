@@ -26,17 +26,10 @@ if TYPE_CHECKING:
 class Run:
     """One run: the benchmark, what does the work, and what the user asked for.
 
-    Attributes:
-        executor: runs the tasks; the result does not depend on it.
-        meter: shows progress.
-        splits: names as `config/split`.
-        roots: folders of the sources by key.
-        index_only: for all configs whether rows are written without pixels; None leaves it to each config.
-        adopt: the authors' copy or lists.
-        demo: whether sources are made up.
-        withdrawn: the reason why a row is left out, by its id.
-        without_duplicates: asks for the variant of `builders.pipeline.without_duplicates`.
-        released: the version of the release whose rows are built; empty for the benchmark's own.
+    `splits` are names as `config/split`, and `roots` folders of the sources by key. `index_only` says for all configs
+    whether rows are written without pixels; None leaves it to each config. `withdrawn` has the reason why a row is
+    left out, by its id. `without_duplicates` asks for the variant of `builders.pipeline.without_duplicates`. `released`
+    is the version of the release whose rows are built; empty for the benchmark's own.
     """
 
     benchmark: Benchmark
@@ -79,15 +72,10 @@ class Run:
 class BuildPlan:
     """The rows that a run writes, and what describes them in the release.
 
-    Attributes:
-        run: the run.
-        indexes: the opened sources, by key.
-        draws: the benchmark's draws.
-        planned: the rows of every split that is written, or of its parts.
-        labels: in-distribution classes by config.
-        adopted: the digest of the lists that each split or part and its parents are adopted from, by key; or empty.
-        lacking: sentences on what the sources lack of each split or part, by its key.
-        published: the published config whose rows these are; None where they are planned from sources.
+    `indexes` are the opened sources by key, `planned` the rows of every split that is written or of its parts, and
+    `labels` the in-distribution classes by config. `adopted` has the digest of the lists that each split or part and
+    its parents are adopted from, by key; or empty. `lacking` says what the sources lack of each split or part.
+    `published` is the published config whose rows these are; None where they are planned from sources.
     """
 
     run: Run

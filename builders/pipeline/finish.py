@@ -21,8 +21,7 @@ from builders.errors import BuildError
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import ReadPlan
 from builders.pipeline.shards import read_record
-from builders.plan.planner import PlannedSplit
-from builders.plan.tables import remarks_on_classes
+from builders.plan.planner import PlannedSplit, remarks_on_classes
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import pairs_summary, read_pairs
 from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry

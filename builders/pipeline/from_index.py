@@ -18,8 +18,7 @@ from builders.executors.base import Executor, Meter
 from builders.pipeline.build_plan import BuildPlan, Run
 from builders.pipeline.published import Published
 from builders.plan.candidates import Draws
-from builders.plan.planner import PlannedSplit, as_listed
-from builders.plan.tables import PLAN_SCHEMA
+from builders.plan.planner import PLAN_SCHEMA, PlannedSplit, as_listed
 from builders.release.images import LEAVE_OUT
 from builders.release.schema import ROLES
 from builders.release.split_entries import pieces_by_key

@@ -77,9 +77,7 @@ def leave_duplicates_out(build: BuildPlan) -> BuildPlan:
 def removed_rows(pairs: Iterable[Pair], training: Set[str]) -> dict[str, str]:
     """Return the ids of the rows to leave out, each with the least id of another row that shows its picture.
 
-    Args:
-        pairs: rows that show one picture.
-        training: the splits (`config/split`) of in-distribution training images.
+    `pairs` are rows that show one picture, and `training` the splits of in-distribution training images.
     """
     removed: dict[str, str] = {}
     for pair in pairs:
@@ -124,10 +122,9 @@ def _equal(rows: Iterable[PairedRow], digests: Mapping[str, str]) -> Iterator[Pa
 class _Survey:
     """Digests and pixels of images by row id; each image is read once, also over several plans and runs.
 
-    Attributes:
-        digests: `content_sha256`, without images that do not decode and are left out.
-        pixel_digests: `builders.release.images.pixel_sha256` of images that are not generated, where all are decoded.
-        pixels: (32, 32, 3) of the generated images that are compared by similarity.
+    `digests` are `content_sha256`, without images that do not decode and are left out; `pixel_digests` are
+    `builders.release.images.pixel_sha256` of images that are not generated, where all are decoded; `pixels` are the
+    generated images that are compared by similarity, each of shape (32, 32, 3).
     """
 
     def __init__(self, build: BuildPlan) -> None:

@@ -29,14 +29,9 @@ _READ_TOGETHER = 1 << 16
 
 
 class IndexArrays:
-    """A source's index: class codes of all images as a NumPy array, and ids of some.
+    """A source's index: each image's class as its position in `class_ids`, and ids of some images.
 
-    Attributes:
-        index: the index.
-        class_codes: position in `class_ids` of each image's class.
-        class_ids: ids of the classes.
-        partitions: the partitions, in which row numbers ascend.
-        names: names of the source's classes, by id.
+    `partitions` are in the order of row numbers, and `names` those of the source's classes, by id.
     """
 
     def __init__(self, index: SourceIndex) -> None:

@@ -12,7 +12,7 @@ from builders.errors import BuildError
 from builders.pipeline import shards
 from builders.pipeline.read_plan import shard_starts
 from builders.pipeline.shards import ROW_GROUP_BYTES, ShardTask, read_record
-from builders.plan.tables import PLAN_SCHEMA
+from builders.plan.planner import PLAN_SCHEMA
 from builders.release.schema import arrow_schema
 from builders.storage.byte_ranges import Reader
 from builders.storage.files import atomic_path
