@@ -122,7 +122,7 @@ class Benchmark:
         return self._read_as(chosen) if chosen else self
 
     def with_settings(self, values: Mapping[str, Any], of: Collection[str] = ()) -> Benchmark:
-        """Return the benchmark with the generators that values by its flags' names ask for; itself if they ask for none.
+        """Return the benchmark with the generators that some values, by its flags' names, ask for.
 
         `of` are the names of the configs whose flags count; empty for all.
         """

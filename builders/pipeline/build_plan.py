@@ -28,8 +28,8 @@ class Run:
 
     `splits` are names as `config/split`, and `roots` folders of the sources by key. `index_only` says for all configs
     whether rows are written without pixels; None leaves it to each config. `withdrawn` has the reason why a row is
-    left out, by its id. `without_duplicates` asks for the variant of `builders.pipeline.without_duplicates`. `released`
-    is the version of the release whose rows are built; empty for the benchmark's own.
+    left out, by its id. `without_duplicates` asks for the variant of `builders.pipeline.without_duplicates`.
+    `released` is the version of the release whose rows are built; empty for the benchmark's own.
     """
 
     benchmark: Benchmark
