@@ -119,7 +119,18 @@ class Benchmark:
     def with_variants(self, names: Collection[str]) -> Benchmark:
         """Return the benchmark as some of its variants declare it; itself if none are named."""
         chosen = [variant for variant in self.variants if variant.name in names]
-        return self._read_as(chosen) if chosen else self
+        if not chosen:
+            return self
+        replaced = {key: split for variant in chosen for key, split in variant.splits.items()}
+        configs = {
+            config.name: dataclasses.replace(
+                config, splits=tuple(replaced.get(f"{config.name}/{split.name}", split) for split in config.splits)
+            )
+            for config in self.configs
+        }
+        configs |= {config.name: config for variant in chosen for config in variant.configs}
+        version = f"{self.version}+{'.'.join(variant.name for variant in chosen)}"
+        return dataclasses.replace(self, configs=tuple(configs.values()), version=version, variants=())
 
     def with_settings(self, values: Mapping[str, Any], of: Collection[str] = ()) -> Benchmark:
         """Return the benchmark with the generators that some values, by its flags' names, ask for.
@@ -147,18 +158,6 @@ class Benchmark:
     def ready(self) -> tuple[str, ...]:
         """Return the keys of the splits (`config/split`) that need no flag."""
         return tuple(key for key in self._parts if not self.needs(key))
-
-    def _read_as(self, variants: Sequence[Variant]) -> Benchmark:
-        replaced = {key: split for variant in variants for key, split in variant.splits.items()}
-        version = ".".join([f"{self.version}+{variants[0].name}", *(variant.name for variant in variants[1:])])
-        added = {config.name: config for variant in variants for config in variant.configs}
-        configs = {
-            config.name: dataclasses.replace(
-                config, splits=tuple(replaced.get(f"{config.name}/{split.name}", split) for split in config.splits)
-            )
-            for config in self.configs
-        }
-        return dataclasses.replace(self, configs=tuple((configs | added).values()), version=version, variants=())
 
     @functools.cached_property
     def _declared(self) -> Mapping[str, tuple[Config, Split]]:

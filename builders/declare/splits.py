@@ -237,12 +237,6 @@ class Split:
         takes = self.generator is not None and self.generator.companions
         return self.originals if takes else None
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns that its rows have from their source and from what makes their images."""
-        generated = self.image_generator.columns if self.image_generator is not None else ()
-        return self.source.columns + generated
-
     def class_ids(self, seed: int) -> list[str]:
         """Return the sorted ids of the classes that it draws from by rule."""
         if isinstance(self.classes, Classes):
