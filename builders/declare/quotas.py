@@ -8,7 +8,6 @@ Tested by `tests/builders/declare/test_benchmark.py` and `tests/builders/plan/te
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -40,10 +39,6 @@ class Quota:
 
     rule = "image-not-drawn"
     """The rule by which an image of the split's classes is left out."""
-
-    def after(self, key: str) -> Quota:
-        """An equal quota of the images that the split `key`, which has this quota, leaves."""
-        raise DeclarationError(f"No split can have an equal quota after {key}, whose quota is {self}.")
 
     def expected(self, sizes: Sizes) -> int:
         """Rows that are taken of a complete source, if no other split is drawn before."""
@@ -78,9 +73,6 @@ class Rest(Quota):
 class Half(Quota):
     """The first half of each class's images by keyed rank: Python's `round(n * 0.5)` of n, which rounds to even."""
 
-    def after(self, key: str) -> Quota:
-        return Rest(key)
-
     def expected(self, sizes: Sizes) -> int:
         return sum(round(size * 0.5) for size in sizes())
 
@@ -114,9 +106,6 @@ class Ranked(Fixed):
 
     half: bool = False
     parent: str = ""
-
-    def after(self, key: str) -> Quota:
-        return super().after(key) if self.parent else dataclasses.replace(self, half=False, parent=key)
 
 
 @dataclass(frozen=True)

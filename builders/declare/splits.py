@@ -5,7 +5,6 @@ Tested by `tests/builders/declare/test_benchmark.py`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
@@ -262,14 +261,6 @@ class JoinedSplit:
     name: str
     parts: tuple[Part, ...]
     published: str = ""
-
-    def remainder(self, config: str, name: str, published: str = "") -> JoinedSplit:
-        """Return a split of `config` with equal parts, each drawn from the images that this split leaves."""
-        parts = (
-            dataclasses.replace(part, quota=part.quota.after(f"{config}/{self.name}.{part.name}"))
-            for part in self.parts
-        )
-        return JoinedSplit(name, tuple(parts), published)
 
 
 @dataclass(frozen=True)
