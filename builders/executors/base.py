@@ -1,4 +1,4 @@
-"""The interfaces of tasks and of executors, which run tasks on this machine or elsewhere."""
+"""The interfaces of tasks and of executors, and what all processes share that run tasks, here or elsewhere."""
 
 from __future__ import annotations
 
