@@ -97,7 +97,7 @@ class ShardTask:
                 parts = [self._write_group(rows, group, writer) for group in groups]
             size, digest = (sink.size, sink.digest.hexdigest()) if sink is not None else (0, "")
             sealed = self._write_sealed(rows, self.sealed) if self.sealed is not None else 0
-            index = pa.concat_tables(parts or [self._index_rows(rows.slice(0, 0), RowGroup())])
+            index = pa.concat_tables(parts or [self._index_rows(rows.slice(0, 0), GroupImages())])
         record = ShardRecord(index.num_rows, size, digest, self.decode, tuple(dropped), sealed)
         metadata = {_RECORD: json.dumps(asdict(record)).encode()}
         with atomic_path(self.part) as temporary:
@@ -106,12 +106,12 @@ class ShardTask:
 
     def groups(
         self, rows: pa.Table, reader: Reader, progress: Progress, dropped: list[tuple[str, str]]
-    ) -> Iterator[RowGroup]:
+    ) -> Iterator[GroupImages]:
         """Yield the images of the shard's plan in row groups; the next one overwrites a group's data.
 
         Those that are left out as unreadable are added to `dropped`, with id and reason.
         """
-        count, group = ProgressCounter(rows.num_rows, progress), RowGroup()
+        count, group = ProgressCounter(rows.num_rows, progress), GroupImages()
         expected = rows["expected_sha256"].to_pylist() if "expected_sha256" in rows.column_names else []
         # A published image was readable to its publisher, so only its digest is compared.
         broken = set() if expected or self.generated else known_broken(rows)
@@ -175,7 +175,7 @@ class ShardTask:
             ) as writer:
                 yield sink, writer
 
-    def _write_group(self, rows: pa.Table, group: RowGroup, writer: pq.ParquetWriter | None) -> pa.Table:
+    def _write_group(self, rows: pa.Table, group: GroupImages, writer: pq.ParquetWriter | None) -> pa.Table:
         """Write a row group and return its index rows."""
         index = self._index_rows(rows.take(pa.array(group.numbers, pa.int64())), group)
         if writer is not None:
@@ -192,7 +192,7 @@ class ShardTask:
             writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema), row_group_size=count)
         return index
 
-    def _index_rows(self, rows: pa.Table, group: RowGroup) -> pa.Table:
+    def _index_rows(self, rows: pa.Table, group: GroupImages) -> pa.Table:
         index = rows.select(PLANNED)
         index = index.append_column("content_sha256", pa.array(group.digests, pa.string()))
         index = index.append_column("stored", pa.array(group.stored, pa.string()))
@@ -259,7 +259,7 @@ def ends_group(filled: int, size: int, digest: str) -> bool:
     return filled >= _LEAST_BYTES and int(digest[:13], 16) / 16**13 < size / _MEAN_BYTES
 
 
-class RowGroup:
+class GroupImages:
     """Collects the images of a row group: in `data` their bytes, end to end, and what the release says of each.
 
     `numbers` are their rows in the shard's plan. `offsets` are the starts of the images in `data` and the end of the
@@ -297,7 +297,7 @@ class RowGroup:
         if pixels:
             self.pixels.append(pixels)
 
-    def flushed(self) -> Iterator[RowGroup]:
+    def flushed(self) -> Iterator[GroupImages]:
         """Yield the group if it has images, and begin the next."""
         if self.numbers:
             yield self
