@@ -25,7 +25,8 @@ _RANKED_TOGETHER = 1 << 20
 """Rows that are ranked at a time (ours): 24 MB of numbers."""
 
 _READ_TOGETHER = 1 << 16
-"""Ids that are copied at a time (ours): the system clears a larger piece of memory each time that one is taken."""
+"""Ids that are copied and hashed at a time (ours): the system clears a larger piece of memory each time that one is
+taken, and a million digests as Python objects would take more memory than the whole plan."""
 
 
 class IndexArrays:
