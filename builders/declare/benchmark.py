@@ -19,6 +19,7 @@ from builders.declare.quotas import DeclarationError, Listed, Rest
 from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, class_sizes
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
+from taxonomy import lists
 
 if TYPE_CHECKING:
     from builders.sources.base import Source
@@ -304,8 +305,6 @@ def _problems(benchmark: Benchmark) -> Iterator[str]:
 
 def _problems_of_draws(keys: Mapping[str, tuple[Config, Split]], splits: Collection[str]) -> Iterator[str]:
     """Yield the mistakes in what splits and parts, given by key, take of their sources."""
-    from taxonomy.lists import LISTS
-
     for key, (_, split) in keys.items():
         counts, quota, before = split.source.expected(), split.quota, [key]
         for partition in split.partitions:
@@ -313,7 +312,7 @@ def _problems_of_draws(keys: Mapping[str, tuple[Config, Split]], splits: Collect
                 yield f"{key}: {split.source.title} has no partition {partition} (it has {', '.join(counts)})"
         if split.ranked_as and split.ranked_as not in splits:
             yield f"{key}: ranked_as names {split.ranked_as}, which is no split"
-        if isinstance(quota, Listed) and quota.of not in LISTS:
+        if isinstance(quota, Listed) and quota.of not in lists.LISTS:
             yield f"{key}: there is no published list {quota.of}"
         while parent := keys[before[-1]][1].quota.parent:
             if parent not in keys:

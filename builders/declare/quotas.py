@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from taxonomy import lists
+
 if TYPE_CHECKING:  # what only computes is imported where it does: a command's `--help` reads declarations alone
     import numpy as np
     import numpy.typing as npt
@@ -184,19 +186,13 @@ class Listed(Fixed):
     rule = "image-not-listed"
 
     def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
-        from taxonomy import lists
-
         return ranks.view.named(rows, list(lists.load_list(self.of)), by_name=self.by_name)
 
     def has(self, source_id: str) -> bool:
         """Whether the list has an image of the source."""
-        from taxonomy import lists
-
         return (source_id.rpartition("/")[2] if self.by_name else source_id) in lists.load_list(self.of)
 
     def evidence(self, before: str) -> str:
-        from taxonomy import lists
-
         return f"not in {lists.LISTS[self.of].published}"
 
 
