@@ -7,7 +7,7 @@ import sys
 
 from builders.cifar_benchmark import BENCHMARK
 from builders.commands.benchmark import run_command
-from builders.executors.processes import without_pandas
+from builders.executors.base import without_pandas
 
 if __name__ == "__main__":
     without_pandas()

@@ -18,8 +18,8 @@ from benchmarks.fixed_resize import write_tree
 from benchmarks.rivals import Run, interleave, report
 from builders.broad_benchmark import PAPERS_CORRUPTIONS
 from builders.commands.build import WORKER_IMPORTS
+from builders.executors.base import without_pandas
 from builders.executors.local import LocalExecutor
-from builders.executors.processes import without_pandas
 from builders.generate import batches
 from builders.generate.exact.corruptions import corruption
 from builders.generate.task import BatchTask

@@ -26,17 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.commands.summary import dry_run_text
-from builders.declare.benchmark import (
-    AllClasses,
-    AllImages,
-    Benchmark,
-    ClassesOf,
-    Config,
-    PaperCount,
-    PerClass,
-    Rest,
-    Split,
-)
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import AllImages, PerClass, Rest
+from builders.declare.splits import AllClasses, ClassesOf, Config, PaperCount, Split
 from builders.executors.local import LocalExecutor
 from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare

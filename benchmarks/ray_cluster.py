@@ -25,9 +25,8 @@ from benchmarks.corruptions import write_plan
 from benchmarks.fixed_resize import write_tree
 from benchmarks.rivals import Run, interleave, report
 from builders.commands.build import WORKER_IMPORTS
-from builders.executors.base import ONE_CORE, Executor, Progress, Resources, Task
+from builders.executors.base import ONE_CORE, Executor, Progress, Resources, Task, without_pandas
 from builders.executors.local import LocalExecutor
-from builders.executors.processes import without_pandas
 from builders.executors.ray import RayExecutor
 from builders.generate import batches
 from builders.generate.exact.resize import FIXED_RESIZE

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builders.declare.benchmark import Benchmark
+from builders.pipeline.shards import SHARD_BYTES
 from builders.registry import BENCHMARKS
 from builders.sources.imagenet import IMAGENET
-from builders.writing.shards import SHARD_BYTES
 
 BROAD_PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "broad.md"
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from builders.declare.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
-from builders.executors.cores import usable_cores
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import AllImages
+from builders.declare.splits import AllClasses, Classes, Config, PaperCount, Split
+from builders.executors.base import usable_cores, without_pandas
 from builders.executors.local import LocalExecutor
-from builders.executors.processes import without_pandas
 from builders.generate.contract import Generator
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.pipeline.build_plan import BuildPlan, Run

@@ -10,20 +10,9 @@ import functools
 import sys
 
 from builders.declare import papers
-from builders.declare.benchmark import (
-    AllClasses,
-    AllImages,
-    Benchmark,
-    Classes,
-    Config,
-    Draw,
-    PaperCount,
-    PerClass,
-    Rest,
-    Split,
-    Total,
-    Variant,
-)
+from builders.declare.benchmark import Benchmark, Variant
+from builders.declare.quotas import AllImages, PerClass, Rest, Total
+from builders.declare.splits import AllClasses, Classes, Config, Draw, PaperCount, Split
 from builders.generate.exact.noise import GAUSSIAN_NOISE
 from builders.generate.exact.resize import FIXED_RESIZE, LSUN_FIX_RESIZE
 from builders.sources.cifar100 import CIFAR100

@@ -25,25 +25,14 @@ model's scores on one config cover part of the next.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
 
 from builders.declare import papers
-from builders.declare.benchmark import (
-    AllClasses,
-    Benchmark,
-    Classes,
-    ClassesOf,
-    Config,
-    Half,
-    JoinedSplit,
-    Oodness,
-    PaperCount,
-    Part,
-    PerClass,
-    Total,
-    Variant,
-)
+from builders.declare.benchmark import Benchmark, Variant
+from builders.declare.quotas import Half, PerClass, Ranked, Rest, Total
+from builders.declare.splits import AllClasses, Classes, ClassesOf, Config, JoinedSplit, Oodness, PaperCount, Part
 from builders.sources.imagenet import IMAGENET
 from builders.sources.places365 import PLACES365
 from builders.sources.sun397 import SUN397
@@ -93,9 +82,17 @@ def _train(classes: Classes, paper: PaperCount, oodness: Oodness) -> Part:
 
 
 def _config(name: str, description: str, *parts: Part, published: str = "") -> Config:
-    """Declare a validation split of scenes and other parts, and a test split of the rest; `published` names lists."""
+    """Declare a validation split of scenes and other parts, and a test split of the rest; `published` names lists.
+
+    The test split has as many of each part: the other half of a class, or the next images by keyed rank.
+    """
     validation = JoinedSplit("validation", (PLACES, *parts), published.format("val"))
-    test = validation.remainder(name, "test", published.format("test"))
+    rest = []
+    for part in validation.parts:
+        before = f"{name}/validation.{part.name}"
+        more = dataclasses.replace(part.quota, half=False, parent=before) if isinstance(part.quota, Ranked) else None
+        rest.append(dataclasses.replace(part, quota=more or Rest(before)))
+    test = JoinedSplit("test", tuple(rest), published.format("test"))
     return Config(name, ClassesOf(PLACES365), description, (validation, test), overlaps="facets")
 
 

@@ -12,18 +12,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from builders.declare.benchmark import (
-    AllClasses,
-    AllImages,
-    Benchmark,
-    ClassesOf,
-    Config,
-    PaperCount,
-    PerClass,
-    Quota,
-    Rest,
-    Split,
-)
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import AllImages, PerClass, Quota, Rest
+from builders.declare.splits import AllClasses, ClassesOf, Config, PaperCount, Split
 from builders.errors import BuildError, more
 from builders.release.schema import Role
 from builders.sources.base import Source
@@ -34,6 +25,7 @@ from unknown_detection.commands import run_builder
 VERSION = "1.0.0"
 
 _OWN = AllClasses("the classes are those of the folder that the user gave")
+_split = functools.partial(Split, classes=_OWN, paper=PaperCount(0))
 
 HELD_OUT, MOST_HELD_OUT = 5, 50
 """Where no partition is there for them, validation and test each get a fifth of the smallest class's images (ours), of
@@ -51,31 +43,25 @@ class Unknown:
 
 
 def declare(name: str, seed: int, known: FolderImages, unknown: Sequence[Unknown]) -> Benchmark:
-    """Declare the benchmark of some folders.
-
-    Args:
-        name: name of the config; the training images have the config `<name>-train`.
-        seed: keys the draws of validation and test images.
-        known: the in-distribution images.
-        unknown: the folders of unknowns.
-
-    Raises:
-        BuildError: a class has too few images to be divided, or is only in a partition that nothing is trained on.
-    """
+    """Declare the benchmark of some folders: a config of this name, and for training images `<name>-train`."""
     source = image_folder(f"{name}-in-distribution", f"In-distribution images of {name}", known)
     labels = ClassesOf(source)
     train = _training(name, source, known)
     config_splits = [
-        _split(split, "in_distribution", source, partition, quota)
+        _split(split, "in_distribution", source=source, partitions=(partition,), quota=quota)
         for split, (partition, quota) in _held_out(name, known).items()
     ]
     config_splits += [
         _split(
             folder.split,
             folder.role,
-            image_folder(f"{name}-{folder.split.replace('_', '-')}", f"{_title(folder)} of {name}", folder.images),
-            ALL if ALL in folder.images.files else next(iter(folder.images.files)),
-            AllImages(),
+            source=image_folder(
+                f"{name}-{folder.split.replace('_', '-')}",
+                f"{folder.split.replace('_', ' ').capitalize().replace('ood', 'OoD')} of {name}",
+                folder.images,
+            ),
+            partitions=(ALL if ALL in folder.images.files else next(iter(folder.images.files)),),
+            quota=AllImages(),
         )
         for folder in unknown
     ]
@@ -109,22 +95,6 @@ def declare(name: str, seed: int, known: FolderImages, unknown: Sequence[Unknown
     )
 
 
-def _split(name: str, role: Role, source: Source, partition: str, quota: Quota) -> Split:
-    return Split(
-        name=name,
-        role=role,
-        source=source,
-        partitions=(partition,),
-        classes=_OWN,
-        quota=quota,
-        paper=PaperCount(0),
-    )
-
-
-def _title(folder: Unknown) -> str:
-    return folder.split.replace("_", " ").capitalize().replace("ood", "OoD")
-
-
 def _held_out(name: str, known: FolderImages) -> dict[str, tuple[str, Quota]]:
     """Return the partition and quota of `validation` and `test`; a drawn one names the split that draws before it."""
     files = known.files
@@ -148,7 +118,7 @@ def _held_out(name: str, known: FolderImages) -> dict[str, tuple[str, Quota]]:
 def _training(name: str, source: Source, known: FolderImages) -> Split | None:
     """Declare the split of the images left for training; None if the folder is divided and has none."""
     if ALL in known.files:
-        return _split("train", "in_distribution", source, ALL, Rest(f"{name}/test"))
+        return _split("train", "in_distribution", source=source, partitions=(ALL,), quota=Rest(f"{name}/test"))
     if "train" not in known.files:
         return None
     untrained = [class_id for class_id, size in known.sizes("train").items() if not size]
@@ -158,7 +128,8 @@ def _training(name: str, source: Source, known: FolderImages) -> Split | None:
             "those that a model is trained on: add images to train, or give the folder with --unknown."
         )
     drawn = "validation" not in known.files or "test" not in known.files
-    return _split("train", "in_distribution", source, "train", Rest(f"{name}/validation") if drawn else AllImages())
+    quota = Rest(f"{name}/validation") if drawn else AllImages()
+    return _split("train", "in_distribution", source=source, partitions=("train",), quota=quota)
 
 
 def _few(known: FolderImages, partition: str) -> int:

@@ -11,18 +11,9 @@ import functools
 import sys
 
 from builders.declare import papers
-from builders.declare.benchmark import (
-    AllImages,
-    Benchmark,
-    Classes,
-    Config,
-    Draw,
-    PaperCount,
-    PerClass,
-    Rest,
-    Split,
-    Total,
-)
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import AllImages, PerClass, Rest, Total
+from builders.declare.splits import Classes, Config, Draw, PaperCount, Split
 from unknown_detection.commands import run_builder
 
 KNOWN = Classes("imagenet", "in_distribution")

@@ -22,19 +22,9 @@ import functools
 import sys
 
 from builders.declare import papers
-from builders.declare.benchmark import (
-    AllClasses,
-    AllImages,
-    Benchmark,
-    Classes,
-    ClassesOf,
-    Config,
-    Listed,
-    PaperCount,
-    Rest,
-    Split,
-    Variant,
-)
+from builders.declare.benchmark import Benchmark, Variant
+from builders.declare.quotas import AllImages, Listed, Rest
+from builders.declare.splits import AllClasses, Classes, ClassesOf, Config, PaperCount, Split
 from builders.sources.dtd import DTD
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet21k import IMAGENET21K

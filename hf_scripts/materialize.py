@@ -18,7 +18,7 @@ from builders.cli.source_flags import cache_option, source_options, source_roots
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.commands.summary import loading_line
 from builders.errors import BuildError, os_errors_as_build_errors
-from builders.executors.processes import without_pandas
+from builders.executors.base import without_pandas
 from builders.hub.client import hub_settings
 from builders.hub.place import folder_or_repository
 from builders.hub.repository import Repository

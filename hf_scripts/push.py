@@ -12,7 +12,7 @@ from builders.card.metadata import front_matter
 from builders.cli.console import check_json, exit_code, json_option, print_document
 from builders.cli.split_choice import splits_option
 from builders.errors import BuildError
-from builders.executors.cores import usable_cores
+from builders.executors.base import usable_cores
 from builders.hub.place import is_repository
 from builders.release.manifest import read_manifest
 from builders.storage.paths import LOCAL

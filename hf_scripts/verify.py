@@ -12,7 +12,7 @@ import click
 from builders.cli.console import aligned_lines, exit_code, json_option, print_document
 from builders.cli.split_choice import splits_option
 from builders.errors import NAMED, BuildError, more
-from builders.executors.cores import usable_cores
+from builders.executors.base import usable_cores
 from builders.hub.place import folder_or_repository
 from builders.release.entries import Manifest
 from builders.storage.paths import LOCAL

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.declare.benchmark import AllClasses
+from builders.declare.splits import AllClasses
 from builders.registry import BENCHMARKS
 
 ROOT = Path(__file__).parents[1]

@@ -19,7 +19,7 @@ COMPLETE_VARIABLE = "_UNKNOWN_DETECTION_COMPLETE"
 
 OWN_PROCESS = "own process"
 """The context's object where the process was started for the command, which may then do without pandas (as
-`builders.executors.processes.without_pandas` explains)."""
+`builders.executors.base.without_pandas` explains)."""
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -58,7 +58,7 @@ def _module(command: Command, ctx: click.Context) -> Any:
     """
     try:
         if ctx.find_root().obj == OWN_PROCESS and command.module.startswith(("builders.", "hf_scripts.")):
-            importlib.import_module("builders.executors.processes").without_pandas()
+            importlib.import_module("builders.executors.base").without_pandas()
         return importlib.import_module(command.entry)
     except ModuleNotFoundError as error:
         if error.name not in (command.module, command.entry):

@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.soak.moments import Strike, watch
-from builders.executors.processes import without_pandas
+from builders.executors.base import without_pandas
 
 HASTE = 20
 """Divides the waits between attempts to reach the Hub (ours)."""

@@ -17,7 +17,8 @@ from pathlib import Path
 from builders.adopt.folders import Log, adopt_class_folders, adopt_classes, reading_copy
 from builders.adopt.lists import SUFFIXES, adopt_list, find_lists
 from builders.adopt.matching import adopt_folder
-from builders.declare.benchmark import Benchmark, Classes, Config, Split, split_of
+from builders.declare.benchmark import Benchmark, split_of
+from builders.declare.splits import Classes, Config, Split
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.plan.candidates import Adopted
 from builders.sources.base import SourceIndex

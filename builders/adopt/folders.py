@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.declare.benchmark import Classes, ClassesOf, Config, Split
+from builders.declare.splits import Classes, ClassesOf, Config, Split
 from builders.errors import BuildError, more, one_line
 from builders.plan.candidates import Adopted
 from builders.sources.base import Source

@@ -28,7 +28,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.adopt.folders import reading_copy
-from builders.declare.benchmark import Benchmark, Split
+from builders.declare.benchmark import Benchmark
+from builders.declare.splits import Split
 from builders.errors import BuildError, one_line
 from builders.plan.candidates import Adopted
 from builders.sources.base import SourceIndex

@@ -28,7 +28,7 @@ from builders.adopt.folders import (
     refuse_roles,
     ruled_out,
 )
-from builders.declare.benchmark import Config, Split
+from builders.declare.splits import Config, Split
 from builders.errors import NAMED, BuildError, more
 from builders.plan.candidates import Adopted, IndexArrays
 from builders.sources.base import IN_PLACE, SourceIndex

@@ -43,11 +43,7 @@ def json_option(*, only: str = "") -> Callable[[Any], Any]:
 
 
 def check_json(*, as_json: bool, dry_run: bool) -> None:
-    """Refuse `--json` without `--dry-run`.
-
-    Raises:
-        BuildError: as said.
-    """
+    """Refuse `--json` without `--dry-run`."""
     if as_json and not dry_run:
         raise BuildError("--json describes what --dry-run would do. Add --dry-run, or leave --json out.")
 

@@ -13,8 +13,7 @@ from typing import Any
 import click
 
 from builders.errors import BuildError
-from builders.executors.base import Executor
-from builders.executors.cores import usable_cores
+from builders.executors.base import Executor, usable_cores
 
 EXECUTOR_FLAGS = ("workers", "executor", "ray_address")
 """The options of `EXECUTOR_OPTIONS`, as sections of a help page have them."""
@@ -56,11 +55,7 @@ class ExecutorFlags:
     dry_run: bool = False
 
     def check(self) -> None:
-        """Check the flags, and that the Ray cluster answers if they ask for one, before any work.
-
-        Raises:
-            BuildError: flags contradict each other, Ray is not installed, or nothing answers at its address.
-        """
+        """Check the flags, and that the Ray cluster answers if they ask for one, before any work."""
         if self.executor != "ray":
             if self.ray_address is not None:
                 raise BuildError("--ray-address is only used with --executor ray. Add it, or leave the address out.")

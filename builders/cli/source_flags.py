@@ -38,11 +38,7 @@ def default_cache() -> Path:
 
 
 def parse_source_place(text: str) -> Place:
-    """Read a place as a person writes it.
-
-    Raises:
-        BuildError: it begins as an address of the Hub or of a store, and is none.
-    """
+    """Read a place as a person writes it."""
     return parse_place(text) if text.startswith(PREFIX) else as_path(text)
 
 
@@ -75,16 +71,8 @@ def source_roots(
 ) -> dict[str, Path]:
     """Return a folder for each source, by its key; what is on the Hub is downloaded, what is in a store is not.
 
-    Args:
-        needing: the sources that have to be there, each with what needs it, in words.
-        partitions: the partitions that are needed of each.
-        flags: the build's, which say where the sources are; a dry run downloads nothing, and refuses what the cache
-            lacks.
-        log: prints a line.
-        closing: what may be done otherwise, for the message that sources are missing.
-
-    Raises:
-        BuildError: a source has no folder, also one that is given and not needed, or it cannot be downloaded.
+    `needing` says in words what needs each source. A dry run downloads nothing, and refuses what the cache lacks.
+    `closing` is what may be done otherwise, for the message that sources are missing.
     """
     listed = listed_places(flags)
     places = {source: listed[source.key] for source in needing if source.key in listed}
@@ -117,11 +105,7 @@ def source_roots(
 
 
 def refuse_wrong_folders(places: Mapping[str, Place]) -> None:
-    """Refuse folders that do not exist, all in one message and before anything is indexed or downloaded.
-
-    Raises:
-        BuildError: there are such folders.
-    """
+    """Refuse folders that do not exist, all in one message and before anything is indexed or downloaded."""
     wrong = {
         key: "is a file, not a folder" if place.exists() else "does not exist"
         for key, place in places.items()
@@ -182,11 +166,7 @@ def recognised_partitions(source: Source, folder: Path) -> Iterator[str]:
 
 
 def listed_sources(file: Path | None) -> dict[str, Place]:
-    """Read places by source key from a file; without one, from `SOURCES_FILE` if that exists.
-
-    Raises:
-        BuildError: the file has other lines than `source = "DIR"`, or names no source.
-    """
+    """Read places by source key from a file; without one, from `SOURCES_FILE` if that exists."""
     path = file or (SOURCES_FILE if SOURCES_FILE.is_file() else None)
     if path is None:
         return {}
@@ -226,11 +206,7 @@ def listed_places(flags: BuildFlags) -> dict[str, Place]:
 
 
 def refuse_sources_of_demo(flags: BuildFlags, log: Callable[[str], object]) -> None:
-    """Refuse copies of sources that are given to a demo, which uses none; say that the file here is not read.
-
-    Raises:
-        BuildError: a flag names a copy or a file that names copies.
-    """
+    """Refuse copies of sources that are given to a demo, which uses none; say that the file here is not read."""
     conflicting = [f"--{key}" for key in flags.folders] + ["--sources"] * (flags.sources is not None)
     if conflicting:
         names = " and ".join(conflicting)

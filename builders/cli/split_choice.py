@@ -61,11 +61,7 @@ def _splits_of_release(ctx: click.Context) -> list[str]:
 
 
 def parse_split_names(values: Sequence[str]) -> list[str]:
-    """Return the names in the option's values, which may be given several times.
-
-    Raises:
-        BuildError: a value has an empty name, such as that of a variable that is not set.
-    """
+    """Return the names in the option's values, which may be given several times."""
     names = [name.strip() for value in values for name in value.split(",")]
     if "" in names:
         raise BuildError(
@@ -81,11 +77,7 @@ def is_selected(key: str, names: Collection[str]) -> bool:
 
 
 def refuse_unknown_splits(names: Iterable[str], keys: Sequence[str], where: str) -> None:
-    """Refuse names that are neither one of `keys` (`config/split`) nor a config; `where` is what has these.
-
-    Raises:
-        BuildError: there is such a name.
-    """
+    """Refuse names that are neither one of `keys` (`config/split`) nor a config; `where` is what has these."""
     configs = sorted({key.partition("/")[0] for key in keys})
     for name in names:
         if name not in keys and name not in configs:
@@ -99,11 +91,7 @@ def refuse_unknown_splits(names: Iterable[str], keys: Sequence[str], where: str)
 
 
 def chosen_splits(values: Sequence[str], keys: Sequence[str], where: str) -> tuple[str, ...]:
-    """Return the splits that the option's values choose, in the order of `keys`; all of them if it is not given.
-
-    Raises:
-        BuildError: a name is empty, or neither a config nor a split.
-    """
+    """Return the splits that the option's values choose, in the order of `keys`; all of them if it is not given."""
     names = parse_split_names(values)
     refuse_unknown_splits(names, keys, where)
     return tuple(key for key in keys if not names or is_selected(key, names))

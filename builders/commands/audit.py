@@ -17,7 +17,7 @@ from builders.audit.smoothness import SEPARABLE, smoothness_lines
 from builders.cli.console import aligned_lines, exit_code
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
-from builders.executors.cores import usable_cores
+from builders.executors.base import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest

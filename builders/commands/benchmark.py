@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-from builders.cli.build_options import (
-    BUILD_FLAGS,
-    ESSENTIAL,
-    build_options,
-    parameter,
-    parse_flags,
-    setting_option,
-    source_choice_options,
-    variant_option,
-)
+from builders.cli.build_options import BUILD_FLAGS, ESSENTIAL, build_options, parameter, parse_flags
 from builders.cli.console import exit_code
-from builders.cli.source_flags import source_options
-from builders.declare.benchmark import Benchmark
+from builders.cli.source_flags import cache_option, source_options, sources_option
+from builders.declare.benchmark import Benchmark, Variant
 from builders.errors import os_errors_as_build_errors
-from builders.executors.processes import without_pandas
+from builders.executors.base import without_pandas
+from builders.generate.flags import Flag
+from builders.storage.paths import LOCAL
 from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
 
@@ -60,19 +53,59 @@ def make_command(benchmark: Benchmark) -> click.Command:
     def command(**values: Any) -> None:
         if own_process():
             without_pandas()
-        from builders.commands.build import (
-            run_build,  # what a build needs is imported when there is one, not for --help
-        )
+        from builders.commands.build import run_build  # imported when there is a build, not for --help
 
         with os_errors_as_build_errors("read the sources and write the release"):
             run_build(benchmark, module, parse_flags(values, sources, benchmark.variants, settings))
 
     for option in (
         *source_options(sources),
-        *map(variant_option, benchmark.variants),
-        *map(setting_option, settings),
+        *map(_variant_option, benchmark.variants),
+        *map(_setting_option, settings),
         *build_options(benchmark.seed, list(benchmark.parts())),
-        *source_choice_options(benchmark),
+        click.option(
+            "--adopt",
+            type=LOCAL,
+            metavar="PATH",
+            help="The authors' lists (a folder or one file): use exactly the images that they list."
+            if benchmark.index_words
+            else "A copy of the published benchmark (folder), or a CSV of split,class: use its classes and images.",
+        ),
+        click.option(
+            "--withdraw",
+            metavar="FILE|duplicates",
+            help="CSV of id,reason: rows that are left out, with the reason, in a new release. The word duplicates "
+            "builds a variant without pictures that the benchmark has twice.",
+        ),
+        click.option("--demo", is_flag=True, help="Use small synthetic sources made on the spot, to try the tools."),
+        sources_option,
+        cache_option,
     ):
         command = option(command)
     return command
+
+
+def _setting_option(flag: Flag) -> Callable[[Any], Any]:
+    if flag.default is False:
+        return click.option(f"--{flag.name}", is_flag=True, help=flag.help)
+    kind: Any = click.Choice(flag.choices) if flag.choices else str if flag.default is None else type(flag.default)
+    if flag.least is not None:
+        kind = click.IntRange(min=flag.least)
+    return click.option(
+        f"--{flag.name}",
+        type=kind,
+        multiple=flag.multiple,
+        default=flag.default,
+        show_default=flag.default is not None,
+        metavar=flag.metavar or None,
+        help=flag.help,
+    )
+
+
+def _variant_option(variant: Variant) -> Callable[[Any], Any]:
+    if variant.source is None:
+        return click.option(f"--{variant.name}", is_flag=True, help=variant.help)
+    # Its folder may be left out where the source's own flag, a sources file or --demo gives it.
+    return click.option(
+        f"--{variant.name}", type=str, is_flag=False, flag_value="", metavar="[DIR]", help=variant.help
+    )

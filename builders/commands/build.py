@@ -7,75 +7,77 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
 
-from builders.cli.build_options import (
-    DUPLICATES,
-    BuildFlags,
-    apply_variants,
-    given_flags,
-    read_withdrawn,
-    refuse_replaced,
-    replaced_configs,
+from builders.cli.build_options import DUPLICATES, BuildFlags
+from builders.cli.console import check_json
+from builders.cli.source_flags import (
+    listed_places,
+    parse_source_place,
+    recognised_partitions,
+    refuse_sources_of_demo,
+    source_roots,
 )
-from builders.cli.console import check_json, print_document
-from builders.cli.source_flags import refuse_sources_of_demo, source_roots
 from builders.cli.split_choice import is_selected, parse_split_names, refuse_unknown_splits
-from builders.commands.summary import built_text, dry_run_document, dry_run_text
-from builders.declare.benchmark import Benchmark, Listed, Settings, Split
-from builders.demo.files import FILES
-from builders.demo.write import is_demo, keep_demo
-from builders.errors import NAMED, BuildError, more
+from builders.commands.demo_build import (
+    demo_models,
+    demo_sources,
+    given_flags,
+    listed_in_demo,
+    planned_demo_models,
+    replaced_configs,
+    with_demo_models,
+)
+from builders.commands.summary import print_result
+from builders.declare.benchmark import Benchmark
+from builders.declare.splits import Split
+from builders.demo.write import is_demo
+from builders.errors import NAMED, BuildError, more, one_line
 from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
+from builders.generate.flags import DEVICE
 from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
-from builders.pipeline.state import locked, refuse_foreign
-from builders.release.layout import Layout
+from builders.pipeline.state import refuse_foreign
 from builders.sources.base import Source
 from builders.storage.paths import store_of
-from unknown_detection.durable import make_folder
+from builders.storage.text_files import read_csv
 from unknown_detection.terminal.progress import TerminalMeter
 
-WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.writing.shards", "numpy.ma")
+WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.pipeline.shards", "numpy.ma")
 """All that a build's workers use, and no declared benchmark: the one that runs as `__main__` has another name in them.
 pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 
 
 def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
-    """Build a benchmark as flags ask for, and print what was built.
-
-    Raises:
-        BuildError: anything that the user can fix.
-    """
+    """Build a benchmark as flags ask for, and print what was built."""
     declared.check()
-    variant = flags.withdraw == DUPLICATES
     refuse_replaced(declared, flags)
     benchmark, flags = apply_variants(declared, flags)
     names = parse_split_names(flags.splits)
     benchmark = benchmark.with_settings(flags.settings, {name.partition("/")[0] for name in names})
-    modelled = demo_settings(declared, flags) if flags.demo else []
-    benchmark = planned_demo_models(benchmark, modelled) if modelled else benchmark
+    models = demo_models(declared, flags)
+    benchmark = planned_demo_models(benchmark, models)
     refuse_unknown_splits(names, list(benchmark.parts()), f"The benchmark {benchmark.name}")
     check_json(as_json=flags.as_json, dry_run=flags.dry_run)
     store_of(flags.out).require_access(flags.out)
     refuse_foreign(flags.out)
     store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
     flags.executor.check()
+    variant = flags.withdraw == DUPLICATES
     with TerminalMeter(quiet=flags.quiet) as meter, contextlib.ExitStack() as cleanup:
         if flags.demo:
             refuse_sources_of_demo(flags, meter.note)
         benchmark, splits = choose_splits(benchmark, names, flags, meter.note)
         read = benchmark.compared_with(splits) if variant else splits
         if flags.demo:
-            benchmark = with_demo_models(benchmark, modelled, read, flags, cleanup)
+            benchmark = with_demo_models(benchmark, models, read, flags, cleanup)
             splits, read = (tuple(key for key in keys if not benchmark.needs(key)) for keys in (splits, read))
-            roots = demo_sources(benchmark, read, flags, cleanup)
+            roots = demo_sources(sources_on_disk(benchmark, read), flags, cleanup)
         else:
             roots = given_sources(benchmark, module, read, flags, meter.note)
         demo = any(is_demo(root) for root in roots.values())  # also where a flag gives the folder of one
@@ -107,12 +109,57 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
         if manifest is None and variant:
             meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
         meter.done()
-        if manifest is not None:
-            click.echo(built_text(benchmark, manifest, flags.out, splits))
-        elif flags.as_json:
-            print_document("build", dry_run_document(plan))
-        else:
-            click.echo(dry_run_text(plan))
+        print_result(plan, manifest, as_json=flags.as_json)
+
+
+def refuse_replaced(benchmark: Benchmark, flags: BuildFlags) -> None:
+    """Refuse flags that make generators of a config that a chosen variant replaces."""
+    for settings in benchmark.settings:
+        adopting = replaced_configs(benchmark, flags).get(settings.config)
+        given = " and ".join(f"--{flag.name}" for flag in given_flags(settings, flags) if flag != DEVICE)
+        if adopting is not None and given:
+            raise BuildError(
+                f"{adopting} takes the images of {settings.config} from its folder, so {given} cannot be given with "
+                f"it. Leave out {adopting}, or {given}."
+            )
+
+
+def apply_variants(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, BuildFlags]:
+    """Apply the flags' variants to the benchmark; returns it with the flags that include their folders.
+
+    A variant is also chosen where the folder of the usual source holds the variant's source instead.
+    """
+    variants, folders = dict(flags.variants), dict(flags.folders)
+    for variant in benchmark.variants:
+        usual, other = variant.instead_of, variant.source
+        if usual is not None and other is not None and not flags.demo and variant.name not in variants:
+            root = listed_places(flags).get(usual.key) if other.key not in folders else None
+            held = [any(recognised_partitions(s, root)) for s in (usual, other)] if isinstance(root, Path) else []
+            if held == [False, True]:
+                click.echo(f"{root} holds {other.title}, not {usual.title}: read as with --{variant.name}", err=True)
+                variants[variant.name] = str(root)
+        if other is not None and variant.name not in variants and other.key in folders:
+            raise BuildError(
+                f"--{other.key} is only used with --{variant.name}. Add that, or leave --{other.key} out."
+            )
+        if other is not None and (folder := variants.get(variant.name)):
+            folders[other.key] = parse_source_place(folder)
+    flags = dataclasses.replace(flags, variants=variants, folders=folders)
+    return benchmark.with_variants(flags.variants), flags
+
+
+def read_withdrawn(path: Path) -> dict[str, str]:
+    """Read a CSV with the columns `id` and `reason`; returns the reasons by row id."""
+    if not path.is_file():
+        problem = "it is a folder" if path.is_dir() else "no such file"
+        raise BuildError(f"Cannot read {path}: {problem}. Give --withdraw a CSV of id,reason, or {DUPLICATES}.")
+    reasons: dict[str, str] = {}
+    for line, row in read_csv(path, ("id", "reason"), "Give a CSV in UTF-8 with these two columns."):
+        if not row["id"] or not row["reason"]:
+            raise BuildError(f"Line {line} of {path} lacks an id or a reason. Add it.")
+        if reasons.setdefault(row["id"], row["reason"]) != row["reason"]:
+            raise BuildError(f"Line {line} of {path} gives {one_line(row['id'])} a second reason. Keep one of them.")
+    return reasons
 
 
 # Splits
@@ -125,9 +172,6 @@ def choose_splits(
 
     A config stands for its splits that can be generated. A demo leaves out, and compares with nothing, what takes
     packages that are not installed; the benchmark is returned with these as splits that cannot be generated.
-
-    Raises:
-        BuildError: something has to be given, or installed, before a split can be generated.
     """
     lacking: dict[str, str] = {}
     if flags.demo and not flags.dry_run:
@@ -169,127 +213,22 @@ def choose_splits(
     return benchmark, splits
 
 
-def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out the splits whose published lists name no image of the demo."""
-    kept = []
-    for key in splits:
-        split = benchmark.by_key()[benchmark.parts()[key][0]][1]
-        demo = FILES.get(split.source.key)
-        quota = split.quota if isinstance(split.quota, Listed) else None
-        images = demo.images() if demo is not None else None
-        if quota is None or images is None or any(quota.has(image.source_id) for image in images):
-            kept.append(key)
-        else:
-            click.echo(f"{key}: left out, since the demo has none of the listed images", err=True)
-    return tuple(kept)
-
-
-# A demo's models and sources
-
-
-def demo_settings(benchmark: Benchmark, flags: BuildFlags) -> list[Settings]:
-    """Return the settings whose models a demo makes: no flag gives a model, and no variant replaces the images."""
-    replaced = replaced_configs(benchmark, flags)
-    return [
-        settings
-        for settings in benchmark.settings
-        if settings.demo is not None
-        and settings.config not in replaced
-        and not any(flag.name in settings.demo.flags for flag in given_flags(settings, flags))
-    ]
-
-
-def planned_demo_models(benchmark: Benchmark, modelled: Sequence[Settings]) -> Benchmark:
-    """Return the benchmark with the splits that a demo's models make.
-
-    Their generators take the same packages, and `with_demo_models` replaces them.
-    """
-    added: dict[str, dict[str, Split]] = {}
-    for settings in modelled:
-        if (demo := settings.demo) is not None:
-            (own,) = (config.splits for config in benchmark.configs if config.name == settings.config)
-            templates = {split.name: split for split in own if isinstance(split, Split)}
-            like = next(iter(templates.values()))
-            added[settings.config] = {
-                name: dataclasses.replace(
-                    templates.get(name, like),
-                    name=name,
-                    classes=demo.classes,
-                    generator=dataclasses.replace(generator, needs=""),
-                )
-                for name, generator in demo.makes.items()
-            }
-    return benchmark.with_splits(added)
-
-
-def with_demo_models(
-    benchmark: Benchmark,
-    modelled: Sequence[Settings],
-    splits: Sequence[str],
-    flags: BuildFlags,
-    cleanup: contextlib.ExitStack,
-) -> Benchmark:
-    """Write a demo's models for some splits, and return the benchmark with the generators that use them."""
-    for settings in modelled if not flags.dry_run else ():
-        demo = settings.demo
-        names = [name for name in demo.makes if f"{settings.config}/{name}" in splits] if demo is not None else []
-        if demo is not None and names:
-            with _demo_folder("demo-models", flags, cleanup) as folder:
-                make_folder(folder / settings.config)
-                values = {**flags.settings, **demo.write(folder / settings.config, names)}
-            made = settings.splits(
-                values | {flag.name: flags.settings[flag.name] for flag in given_flags(settings, flags)}
-            )
-            chosen = {name: dataclasses.replace(made[name], classes=demo.classes) for name in names if name in made}
-            for name in set(names) - set(made):  # which other flags rule out, such as --attack
-                _, split = benchmark.by_key()[f"{settings.config}/{name}"]
-                generator = split.generator and dataclasses.replace(split.generator, needs="other flags")
-                chosen[name] = dataclasses.replace(split, generator=generator)
-            benchmark = benchmark.with_splits({settings.config: chosen})
-    return benchmark
-
-
-def demo_sources(
-    benchmark: Benchmark, splits: Sequence[str], flags: BuildFlags, cleanup: contextlib.ExitStack
-) -> dict[str, Path]:
-    """Write the demo's copies of the sources that the splits need, and return their folders by source key."""
-    keys = [source.key for source in _on_disk(benchmark, splits)]
-    with _demo_folder("demo", flags, cleanup) as folder:
-        return keep_demo(folder, keys, progress=not flags.quiet)
-
-
-@contextlib.contextmanager
-def _demo_folder(name: str, flags: BuildFlags, cleanup: contextlib.ExitStack) -> Iterator[Path]:
-    """Yield a folder for a demo's files; `cleanup` removes it if the release's folder is not to be written."""
-    if flags.dry_run or not store_of(flags.out).is_local:
-        yield Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
-        return
-    # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
-    layout = Layout(flags.out)
-    with locked(layout):
-        yield layout.state / name
-
-
 # A person's sources
 
 
 def given_sources(
     benchmark: Benchmark, module: str, splits: Sequence[str], flags: BuildFlags, note: Callable[[str], object]
 ) -> dict[str, Path]:
-    """Return the folders of the sources that the splits need, by source key; what is on the Hub is downloaded.
-
-    Raises:
-        BuildError: a source has no folder, or something cannot be downloaded.
-    """
+    """Return the folders of the sources that the splits need, by source key; what is on the Hub is downloaded."""
     needing = {}
-    for source, parts in _on_disk(benchmark, splits).items():
+    for source, parts in sources_on_disk(benchmark, splits).items():
         configs = list(dict.fromkeys(key.partition("/")[0] for key in parts))
         needing[source] = ", ".join(configs[:NAMED]) + more(configs)
     closing = f" Or choose --splits, or try the demo sources:\n  {module} --demo --out build/unknown-detection"
     return source_roots(needing, benchmark.partitions(benchmark.parts_of(splits)), flags, note, closing)
 
 
-def _on_disk(benchmark: Benchmark, splits: Sequence[str]) -> Mapping[Source, list[str]]:
+def sources_on_disk(benchmark: Benchmark, splits: Sequence[str]) -> Mapping[Source, list[str]]:
     """Return the sources of some splits that lie in folders, each with the parts that need it."""
     needing: dict[Source, list[str]] = {}
     for key in benchmark.parts_of(splits):

@@ -16,7 +16,7 @@ import click
 from builders.cli.build_options import BUILD_FLAGS, BuildFlags, build_options, parse_flags
 from builders.cli.console import exit_code
 from builders.errors import BuildError, one_line, os_errors_as_build_errors
-from builders.executors.processes import without_pandas
+from builders.executors.base import without_pandas
 from builders.folder_benchmark import Unknown, declare
 from builders.registry import BENCHMARKS
 from builders.release.schema import Role

@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from builders.cli.console import aligned_lines
-from builders.declare.benchmark import Benchmark, Part, Split
+import click
+
+from builders.cli.console import aligned_lines, print_document
+from builders.declare.benchmark import Benchmark
+from builders.declare.splits import Part, Split
 from builders.pipeline.build_plan import BuildPlan
 from builders.release.entries import Manifest
 from builders.release.layout import INDEX_SUFFIX
@@ -22,36 +25,42 @@ from builders.storage.paths import store_of
 from unknown_detection.words import byte_text
 
 
+def print_result(plan: BuildPlan, manifest: Manifest | None, *, as_json: bool) -> None:
+    """Print what was built; without a manifest, what a dry run would build."""
+    if manifest is not None:
+        click.echo(built_text(plan.run.benchmark, manifest, plan.run.out, plan.run.splits))
+    elif as_json:
+        print_document("build", dry_run_document(plan))
+    else:
+        click.echo(dry_run_text(plan))
+
+
 def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequence[str]) -> str:
     """Return the text after a build: counts, digests, and the line of Python that reads the first split."""
-    entry_of = manifest.by_key()
+    entry_of, declared = manifest.by_key(), benchmark.by_key()
     entries = {key: entry_of[key] for key in splits}
-    rows = {key: entry.rows for key, entry in entries.items()}
-    declared = benchmark.by_key()
     parts = [
         (part, declared[part][1], described.classes, described.rows)
         for key, entry in entries.items()
         if entry.parts is not None
         for part, described in pieces_by_key(key, entry).items()
     ]
-    table = counts_table(benchmark, rows, {key: entry.digest for key, entry in entries.items()})
-    table = "\n".join([table, *parts_table(parts)])
-    config, split = splits[0].split("/")
-    left_out = [
-        f"{key}: {count:,} broken in the owner's archive and left out (excluded/{key.split('/')[0]}.csv, by the rule "
-        f"{RULE})"
-        for key, entry in entries.items()
-        if (count := entry.excluded_by_rule.get(RULE, 0))
-    ]
-    without_pixels = [key for key, entry in entries.items() if not entry.data]
-    if without_pixels:
-        left_out.append(f"{', '.join(without_pixels)}: rows without pixels; --with-images writes these, too")
-    shortfalls = sorted({sentence for entry in entries.values() for sentence in entry.shortfalls})
-    lines = [table, *left_out, ""]
+    counts = {key: (entry.rows, entry.digest) for key, entry in entries.items()}
+    lines = [*counts_table(benchmark, counts), *parts_table(parts)]
+    for key, entry in entries.items():
+        if count := entry.excluded_by_rule.get(RULE, 0):
+            excluded = f"excluded/{key.partition('/')[0]}.csv"
+            lines.append(
+                f"{key}: {count:,} broken in the owner's archive and left out ({excluded}, by the rule {RULE})"
+            )
+    if without_pixels := [key for key, entry in entries.items() if not entry.data]:
+        lines.append(f"{', '.join(without_pixels)}: rows without pixels; --with-images writes these, too")
+    lines.append("")
     if manifest.benchmarks[benchmark.name].demo:
         lines += ["Built from demo sources: small on purpose, to try the tools and never for a result.", ""]
-    elif shortfalls:
-        lines += [f"not complete: {sentence}" for sentence in shortfalls] + [""]
+    elif shortfalls := sorted({sentence for entry in entries.values() for sentence in entry.shortfalls}):
+        lines += [*(f"not complete: {sentence}" for sentence in shortfalls), ""]
+    config, _, split = splits[0].partition("/")
     return "\n".join([*lines, f"built {out}", loading_line(out, config, split, entries[splits[0]])])
 
 
@@ -69,16 +78,15 @@ def dry_run_document(plan: BuildPlan) -> dict[str, Any]:
     """Return what `--json` prints of a dry run; a split that is joined has its parts."""
     run, splits = plan.run, dict[str, dict[str, Any]]()
     for planned in plan.planned:
-        key, generator = planned.split_key, planned.split.image_generator
-        count = run.benchmark.count(key)
+        key, generator, size = planned.split_key, planned.split.image_generator, 0
         left_out: Counter[str] = Counter()
         for exclusion in planned.excluded:
             left_out[exclusion.rule] += exclusion.images
-        size = 0
         if run.has_pixels(planned.config):
             index = plan.indexes[planned.split.source.key]
             nominal = None if generator is None else generator.nominal_bytes * planned.size
             size = estimated_bytes(index, planned.chosen) if nominal is None else nominal
+        count = run.benchmark.count(key)
         entry = splits.setdefault(
             key, {"split": key, "rows": 0, "expected": count.rows, "paper": count.paper, "bytes": 0, "left_out": {}}
         )
@@ -89,15 +97,9 @@ def dry_run_document(plan: BuildPlan) -> dict[str, Any]:
         if isinstance(planned.split, Part):
             part = {"part": planned.key, "classes": planned.classes, "rows": planned.size, "bytes": size}
             entry["parts"].append({**part, "left_out": dict(sorted((+left_out).items()))})
-    return {
-        "benchmark": run.benchmark.name,
-        "version": run.version,
-        "out": str(run.out),
-        "demo": run.demo,
-        "rows": sum(entry["rows"] for entry in splits.values()),
-        "bytes": sum(entry["bytes"] for entry in splits.values()),
-        "splits": list(splits.values()),
-    }
+    described = {"benchmark": run.benchmark.name, "version": run.version, "out": str(run.out), "demo": run.demo}
+    totals = {total: sum(entry[total] for entry in splits.values()) for total in ("rows", "bytes")}
+    return {**described, **totals, "splits": list(splits.values())}
 
 
 def dry_run_text(plan: BuildPlan) -> str:
@@ -111,25 +113,25 @@ def dry_run_text(plan: BuildPlan) -> str:
             lines.append([key, byte_text(piece["bytes"]), f"{sum(by_rule.values()):,}", rules or "-"])
         for part in entry["parts"]:
             parts.append((part["part"], benchmark.by_key()[part["part"]][1], part["classes"], part["rows"]))
-    counts = counts_table(benchmark, {entry["split"]: entry["rows"] for entry in document["splits"]})
+    counts = counts_table(benchmark, {entry["split"]: (entry["rows"], "") for entry in document["splits"]})
     closing = f"dry run: nothing was written; the release would take about {byte_text(document['bytes'])}"
-    return "\n".join([counts, *parts_table(parts), "", *aligned_lines(lines), "", closing])
+    return "\n".join([*counts, *parts_table(parts), "", *aligned_lines(lines), "", closing])
 
 
-def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mapping[str, str] | None = None) -> str:
-    """Return a table of rows built and expected by `config/split`, and why a paper counts otherwise."""
+def counts_table(benchmark: Benchmark, built: Mapping[str, tuple[int, str]]) -> list[str]:
+    """Return lines on rows built (given with the digest, if there is one) and expected, and why a paper differs."""
     counts = {key: benchmark.count(key) for key in built}
     published = any(count.paper for count in counts.values())  # a benchmark of somebody's own images has no paper
-    head = ["split", "built", "expected", "difference", *["paper"] * published, *["digest"] * bool(digests)]
-    lines = [head]
-    for key, rows in built.items():
-        numbers = [f"{rows:,}", f"{counts[key].rows:,}", _difference(rows, counts[key].rows)]
-        paper = [f"{counts[key].paper:,}"] * published
-        lines.append([key, *numbers, *paper, *([digests[key][:12]] if digests else [])])
+    digested = any(digest for _, digest in built.values())
+    lines = [["split", "built", "expected", "difference", *["paper"] * published, *["digest"] * digested]]
     notes: dict[str, list[str]] = {}
-    for key in built:
-        notes.setdefault(counts[key].why, []).append(key)
-    return "\n".join([*aligned_lines(lines), *(f"{', '.join(keys)}: {why}" for why, keys in notes.items() if why)])
+    for key, (rows, digest) in built.items():
+        count = counts[key]
+        paper = [f"{count.paper:,}"] * published
+        numbers = [f"{rows:,}", f"{count.rows:,}", _difference(rows, count.rows)]
+        lines.append([key, *numbers, *paper, *[digest[:12]] * digested])
+        notes.setdefault(count.why, []).append(key)
+    return [*aligned_lines(lines), *(f"{', '.join(keys)}: {why}" for why, keys in notes.items() if why)]
 
 
 def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:

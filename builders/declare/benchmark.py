@@ -1,47 +1,32 @@
 """Declarations of benchmarks: configs, splits, sources, classes and quotas as values.
 
 Nothing here selects, reads or writes. A new split is a new entry in a declaration; a new benchmark is a new module
-with one `Benchmark` value, which checks itself on construction. The other types of declarations are defined in
-`builders.declare.quotas` and `builders.declare.splits`, and can be imported from here.
+with one `Benchmark` value, which checks itself on construction.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builders.declare.quotas import AllImages as AllImages
-from builders.declare.quotas import DeclarationError as DeclarationError
-from builders.declare.quotas import Half as Half
-from builders.declare.quotas import Largest as Largest
-from builders.declare.quotas import Listed as Listed
-from builders.declare.quotas import Originals as Originals
-from builders.declare.quotas import PerClass as PerClass
-from builders.declare.quotas import Quota as Quota
-from builders.declare.quotas import Rest as Rest
-from builders.declare.quotas import Total as Total
-from builders.declare.splits import AllClasses as AllClasses
-from builders.declare.splits import AuthorsImages as AuthorsImages
-from builders.declare.splits import Classes as Classes
-from builders.declare.splits import ClassesOf as ClassesOf
-from builders.declare.splits import Config as Config
-from builders.declare.splits import Draw as Draw
-from builders.declare.splits import FirstClasses as FirstClasses
-from builders.declare.splits import JoinedSplit as JoinedSplit
-from builders.declare.splits import Oodness as Oodness
-from builders.declare.splits import PaperCount as PaperCount
-from builders.declare.splits import Part as Part
-from builders.declare.splits import Split as Split
-from builders.declare.splits import class_sizes
+from builders.declare.quotas import DeclarationError, Listed, Rest
+from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, class_sizes
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
+from taxonomy import lists
 
 if TYPE_CHECKING:
     from builders.sources.base import Source
+
+# What `datasets` and the Hub take.
+_CONFIG_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*", re.ASCII)
+_SPLIT_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -109,10 +94,6 @@ class Benchmark:
     `roles_by_config`: an image may have different roles in different configs. `index_words`: the words by which the
     authors' text lists name a source and its partition (`builders.adopt.lists`); empty if an existing copy
     consists of folders. `variants`: other readings that a flag asks for. `settings`: flags that make generators.
-
-    Raises:
-        DeclarationError: a name is used twice or malformed, a key names no split, or a split draws from a partition
-            or table that does not exist.
     """
 
     name: str
@@ -132,30 +113,30 @@ class Benchmark:
             self.check()
 
     def check(self) -> None:
-        """Check the declaration. One that names sources by key is checked when a build begins, others when made.
-
-        Raises:
-            DeclarationError: as for the class.
-        """
-        from builders.declare.checks import problems  # which knows this type
-
-        for problem in problems(self):
+        """Check the declaration. One that names sources by key is checked when a build begins, others when made."""
+        for problem in _problems(self):
             raise DeclarationError(f"Benchmark {self.name}, {problem}.")
 
     def with_variants(self, names: Collection[str]) -> Benchmark:
         """Return the benchmark as some of its variants declare it; itself if none are named."""
         chosen = [variant for variant in self.variants if variant.name in names]
-        return self._read_as(chosen) if chosen else self
+        if not chosen:
+            return self
+        replaced = {key: split for variant in chosen for key, split in variant.splits.items()}
+        configs = {
+            config.name: dataclasses.replace(
+                config, splits=tuple(replaced.get(f"{config.name}/{split.name}", split) for split in config.splits)
+            )
+            for config in self.configs
+        }
+        configs |= {config.name: config for variant in chosen for config in variant.configs}
+        version = f"{self.version}+{'.'.join(variant.name for variant in chosen)}"
+        return dataclasses.replace(self, configs=tuple(configs.values()), version=version, variants=())
 
     def with_settings(self, values: Mapping[str, Any], of: Collection[str] = ()) -> Benchmark:
-        """Return the benchmark with the generators that some values of its flags ask for; itself if they ask for none.
+        """Return the benchmark with the generators that some values, by its flags' names, ask for.
 
-        Args:
-            values: values by the flags' names.
-            of: names of the configs whose flags count; empty for all.
-
-        Raises:
-            BuildError: a value cannot be used.
+        `of` are the names of the configs whose flags count; empty for all.
         """
         return self.with_splits(
             {settings.config: settings.splits(values) for settings in self.settings if not of or settings.config in of}
@@ -178,18 +159,6 @@ class Benchmark:
     def ready(self) -> tuple[str, ...]:
         """Return the keys of the splits (`config/split`) that need no flag."""
         return tuple(key for key in self._parts if not self.needs(key))
-
-    def _read_as(self, variants: Sequence[Variant]) -> Benchmark:
-        replaced = {key: split for variant in variants for key, split in variant.splits.items()}
-        version = ".".join([f"{self.version}+{variants[0].name}", *(variant.name for variant in variants[1:])])
-        added = {config.name: config for variant in variants for config in variant.configs}
-        configs = {
-            config.name: dataclasses.replace(
-                config, splits=tuple(replaced.get(f"{config.name}/{split.name}", split) for split in config.splits)
-            )
-            for config in self.configs
-        }
-        return dataclasses.replace(self, configs=tuple((configs | added).values()), version=version, variants=())
 
     @functools.cached_property
     def _declared(self) -> Mapping[str, tuple[Config, Split]]:
@@ -284,3 +253,77 @@ class Benchmark:
 def split_of(key: str) -> str:
     """Return the `config/split` of a key that may be a part's."""
     return key.partition(".")[0]
+
+
+def _problems(benchmark: Benchmark) -> Iterator[str]:
+    """Yield the mistakes in a benchmark as "<place>: <mistake>", without a full stop."""
+    from taxonomy.decisions import TABLES  # here, since `--help` of a benchmark checks nothing
+    from taxonomy.overlaps import BY_NAME, LABEL_SPACES
+
+    keys, splits = benchmark.by_key(), benchmark.parts()
+    names = [config.name for config in benchmark.configs]
+    for config in benchmark.configs:
+        names += [f"{config.name}/{split.name}" for split in config.splits]
+        joined = [split for split in config.splits if isinstance(split, JoinedSplit)]
+        parts = [(f"{config.name}/{split.name}.{part.name}", part) for split in joined for part in split.parts]
+        names += [key for key, _ in parts]
+        if not _CONFIG_NAME.fullmatch(config.name):
+            yield f"{config.name}: a config's name has lower-case letters, digits and hyphens"
+        for name in [split.name for split in config.splits] + [part.name for _, part in parts]:
+            if not _SPLIT_NAME.fullmatch(name):
+                yield f"{config.name}: the name {name!r} of a split or part has other than a-z, digits and underscores"
+        for key, part in parts:
+            if part.image_generator is not None:
+                yield f"{key}: a part cannot have generated images ({part.image_generator.description})"
+        # By these, a published index is divided among its parts.
+        alike = Counter((key.partition(".")[0], part.role, part.source.key, part.partitions) for key, part in parts)
+        for (key, *_), times in alike.items():
+            if times > 1:
+                yield f"{key}: two of its parts have one role, source and partitions"
+        if config.duplicates_of and config.duplicates_of not in splits:
+            yield f"{config.name}: duplicates_of names {config.duplicates_of}, which is no split"
+        if config.overlaps and config.overlaps not in (*LABEL_SPACES, BY_NAME):
+            compared = ", ".join(LABEL_SPACES)
+            yield f"{config.name}: no classes were compared for {config.overlaps} (there are {compared})"
+    yield from (f"{name}: this name is given twice" for name, times in Counter(names).items() if times > 1)
+    for variant in benchmark.variants:
+        for key, split in variant.splits.items():
+            if key not in splits or split.name != key.partition("/")[2]:
+                yield f"variant {variant.name}: {split.name} cannot stand for {key}"
+    classes = {config.name: config.labels for config in benchmark.configs}
+    for place, chosen in (classes | {key: split.classes for key, (_, split) in keys.items()}).items():
+        if not isinstance(chosen, Classes):
+            continue
+        if chosen.table not in TABLES:
+            yield f"{place}: there is no table of decisions {chosen.table}"
+        elif not chosen.ids():
+            yield f"{place}: the table {chosen.table} decides no class to be {chosen.decision}"
+        if chosen.draw is not None and chosen.draw.key not in splits:
+            yield f"{place}: the draw of its classes is keyed by {chosen.draw.key}, which is no split"
+    yield from _problems_of_draws(keys, splits)
+
+
+def _problems_of_draws(keys: Mapping[str, tuple[Config, Split]], splits: Collection[str]) -> Iterator[str]:
+    """Yield the mistakes in what splits and parts, given by key, take of their sources."""
+    for key, (_, split) in keys.items():
+        counts, quota, before = split.source.expected(), split.quota, [key]
+        for partition in split.partitions:
+            if partition not in counts:
+                yield f"{key}: {split.source.title} has no partition {partition} (it has {', '.join(counts)})"
+        if split.ranked_as and split.ranked_as not in splits:
+            yield f"{key}: ranked_as names {split.ranked_as}, which is no split"
+        if isinstance(quota, Listed) and quota.of not in lists.LISTS:
+            yield f"{key}: there is no published list {quota.of}"
+        while parent := keys[before[-1]][1].quota.parent:
+            if parent not in keys:
+                yield f"{key}: its quota names {parent}, which is no split or part"
+                break
+            if parent in before:
+                yield f"{key}: it is drawn after {parent}, which is drawn after it"
+                break
+            # `Rest` is of equal classes and partitions, any other quota of one source.
+            own, first = keys[before[-1]][1], keys[parent][1]
+            same_images = (own.classes, own.partitions) == (first.classes, first.partitions)
+            if own.source.key != first.source.key or (isinstance(own.quota, Rest) and not same_images):
+                yield f"{key}: it is drawn after {parent}, which draws from other images"
+            before.append(parent)

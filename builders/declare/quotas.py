@@ -8,10 +8,11 @@ Tested by `tests/builders/declare/test_benchmark.py` and `tests/builders/plan/te
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from taxonomy import lists
 
 if TYPE_CHECKING:  # what only computes is imported where it does: a command's `--help` reads declarations alone
     import numpy as np
@@ -40,14 +41,6 @@ class Quota:
 
     rule = "image-not-drawn"
     """The rule by which an image of the split's classes is left out."""
-
-    def after(self, key: str) -> Quota:
-        """An equal quota of the images that the split `key`, which has this quota, leaves.
-
-        Raises:
-            DeclarationError: the split leaves none, or is drawn after another split itself.
-        """
-        raise DeclarationError(f"No split can have an equal quota after {key}, whose quota is {self}.")
 
     def expected(self, sizes: Sizes) -> int:
         """Rows that are taken of a complete source, if no other split is drawn before."""
@@ -82,9 +75,6 @@ class Rest(Quota):
 class Half(Quota):
     """The first half of each class's images by keyed rank: Python's `round(n * 0.5)` of n, which rounds to even."""
 
-    def after(self, key: str) -> Quota:
-        return Rest(key)
-
     def expected(self, sizes: Sizes) -> int:
         return sum(round(size * 0.5) for size in sizes())
 
@@ -118,9 +108,6 @@ class Ranked(Fixed):
 
     half: bool = False
     parent: str = ""
-
-    def after(self, key: str) -> Quota:
-        return super().after(key) if self.parent else dataclasses.replace(self, half=False, parent=key)
 
 
 @dataclass(frozen=True)
@@ -199,19 +186,13 @@ class Listed(Fixed):
     rule = "image-not-listed"
 
     def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
-        from taxonomy import lists
-
         return ranks.view.named(rows, list(lists.load_list(self.of)), by_name=self.by_name)
 
     def has(self, source_id: str) -> bool:
         """Whether the list has an image of the source."""
-        from taxonomy import lists
-
         return (source_id.rpartition("/")[2] if self.by_name else source_id) in lists.load_list(self.of)
 
     def evidence(self, before: str) -> str:
-        from taxonomy import lists
-
         return f"not in {lists.LISTS[self.of].published}"
 
 

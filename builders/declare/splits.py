@@ -5,7 +5,6 @@ Tested by `tests/builders/declare/test_benchmark.py`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
@@ -100,10 +99,6 @@ def class_sizes(source: Source, partitions: Sequence[str], classes: ChosenClasse
     """Return the number of images of each selected class in a complete source, by the owner's counts.
 
     If these are unknown and all classes are selected, the total counts as one class.
-
-    Raises:
-        DeclarationError: the owner's counts by class are not known, the source lacks a class, or the classes are drawn
-            and differ in size, so that the seed would decide.
     """
     expected = [source.expected()[partition] for partition in partitions]
     per_class_counts = [partition.per_class for partition in expected if partition.per_class is not None]
@@ -241,12 +236,6 @@ class Split:
         takes = self.generator is not None and self.generator.companions
         return self.originals if takes else None
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns that its rows have from their source and from what makes their images."""
-        generated = self.image_generator.columns if self.image_generator is not None else ()
-        return self.source.columns + generated
-
     def class_ids(self, seed: int) -> list[str]:
         """Return the sorted ids of the classes that it draws from by rule."""
         if isinstance(self.classes, Classes):
@@ -272,14 +261,6 @@ class JoinedSplit:
     name: str
     parts: tuple[Part, ...]
     published: str = ""
-
-    def remainder(self, config: str, name: str, published: str = "") -> JoinedSplit:
-        """Return a split of `config` with equal parts, each drawn from the images that this split leaves."""
-        parts = (
-            dataclasses.replace(part, quota=part.quota.after(f"{config}/{self.name}.{part.name}"))
-            for part in self.parts
-        )
-        return JoinedSplit(name, tuple(parts), published)
 
 
 @dataclass(frozen=True)

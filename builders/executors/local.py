@@ -24,8 +24,7 @@ from types import TracebackType
 from typing import Any
 
 from builders.errors import BuildError
-from builders.executors.base import Progress, Result, Task
-from builders.executors.processes import answer, without_pandas
+from builders.executors.base import Progress, Result, Task, answer, without_pandas
 from builders.storage.scratch import remove_stale_folders, scratch_folder
 
 _POLL_SECONDS = 0.1

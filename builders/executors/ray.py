@@ -22,8 +22,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from builders.errors import BuildError, one_line
-from builders.executors.base import Progress, Resources, Result, Task
-from builders.executors.processes import answer, without_pandas
+from builders.executors.base import Progress, Resources, Result, Task, answer, without_pandas
 
 _RETRIES = 3
 """How often Ray runs a task again whose worker died, or starts an actor again; its own default for tasks

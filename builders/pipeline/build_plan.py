@@ -1,34 +1,22 @@
-"""A run and its plan, from either entrance, and where the bytes of its images are.
+"""A run and its plan, from either entrance.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
 
 from __future__ import annotations
 
-import functools
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from builders.declare.benchmark import Benchmark, Config
-from builders.declare.quotas import Rows
-from builders.errors import BuildError
+from builders.declare.benchmark import Benchmark
+from builders.declare.splits import Config
 from builders.executors.base import Executor, Meter
 from builders.plan.candidates import Draws
-from builders.plan.originals import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.layout import Layout
-from builders.sources.base import IN_PLACE, SourceIndex
-from builders.sources.sizes import estimated_bytes
-from builders.storage.paths import store_of
-from builders.writing.read_plan import STAGING, Places, ReadPlan, join_parts, locate
-from unknown_detection.words import byte_text
+from builders.sources.base import SourceIndex
 
 if TYPE_CHECKING:
     from builders.pipeline.published import Published
@@ -38,17 +26,10 @@ if TYPE_CHECKING:
 class Run:
     """One run: the benchmark, what does the work, and what the user asked for.
 
-    Attributes:
-        executor: runs the tasks; the result does not depend on it.
-        meter: shows progress.
-        splits: names as `config/split`.
-        roots: folders of the sources by key.
-        index_only: for all configs whether rows are written without pixels; None leaves it to each config.
-        adopt: the authors' copy or lists.
-        demo: whether sources are made up.
-        withdrawn: the reason why a row is left out, by its id.
-        without_duplicates: asks for the variant of `builders.pipeline.without_duplicates`.
-        released: the version of the release whose rows are built; empty for the benchmark's own.
+    `splits` are names as `config/split`, and `roots` folders of the sources by key. `index_only` says for all configs
+    whether rows are written without pixels; None leaves it to each config. `withdrawn` has the reason why a row is
+    left out, by its id. `without_duplicates` asks for the variant of `builders.pipeline.without_duplicates`.
+    `released` is the version of the release whose rows are built; empty for the benchmark's own.
     """
 
     benchmark: Benchmark
@@ -91,15 +72,10 @@ class Run:
 class BuildPlan:
     """The rows that a run writes, and what describes them in the release.
 
-    Attributes:
-        run: the run.
-        indexes: the opened sources, by key.
-        draws: the benchmark's draws.
-        planned: the rows of every split that is written, or of its parts.
-        labels: in-distribution classes by config.
-        adopted: the digest of the lists that each split or part and its parents are adopted from, by key; or empty.
-        lacking: sentences on what the sources lack of each split or part, by its key.
-        published: the published config whose rows these are; None where they are planned from sources.
+    `indexes` are the opened sources by key, `planned` the rows of every split that is written or of its parts, and
+    `labels` the in-distribution classes by config. `adopted` has the digest of the lists that each split or part and
+    its parents are adopted from, by key; or empty. `lacking` says what the sources lack of each split or part.
+    `published` is the published config whose rows these are; None where they are planned from sources.
     """
 
     run: Run
@@ -110,59 +86,3 @@ class BuildPlan:
     adopted: Mapping[str, str]
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     published: Published | None = None
-
-
-def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadPlan]:
-    """Find the images of some splits, and join those that are declared in parts.
-
-    Raises:
-        BuildError: a source changed since it was opened, or the disk has no space for what is unpacked.
-    """
-    run, indexes, staging = plan.run, plan.indexes, plan.run.layout.state / STAGING
-    if store_of(run.out).is_local and not staging.exists():
-        # Images from containers lie on the disk twice during a build; until they are unpacked their bytes are an
-        # estimate.
-        refuse_full_disk([2 * sum(_packed_bytes(indexes, split) for split in splits)], run.layout)
-    run.meter.step("finding", sum(split.size for split in splits))
-    places = Places(indexes, splits, staging, run.meter.advance)
-    parts: dict[str, list[ReadPlan]] = {}
-    for split in splits:
-        parts.setdefault(split.split_key, []).append(locate(split, places))
-
-    return [join_parts(located, functools.partial(_order, plan, key)) for key, located in parts.items()]
-
-
-def _order(plan: BuildPlan, key: str, ids: pa.Array) -> Rows:
-    """Return the order of a joined split's rows, that of the keyed ranks or of the published rows."""
-    if plan.published is None:
-        return plan.draws.rank(key).order(ids)
-    order: Rows = pc.index_in(plan.published.rows(key)["id"], value_set=ids).to_numpy().astype(np.int64)
-    return order
-
-
-def _packed_bytes(indexes: Mapping[str, SourceIndex], split: PlannedSplit) -> int:
-    needed = [(indexes[split.split.source.key], split.split.partitions, split.rows)]
-    if (companions := split.split.companions) is not None:
-        index = indexes[companions.of.key]
-        rows = companion_rows(index, companions.partitions[0], split.table["source_id"])
-        needed.append((index, companions.partitions, rows))
-    return sum(
-        estimated_bytes(index, rows)
-        for index, partitions, rows in needed
-        if any(piece.how not in IN_PLACE for piece in index.pieces if piece.partition in partitions)
-    )
-
-
-def refuse_full_disk(sizes: Sequence[int], layout: Layout) -> None:
-    """Refuse files that do not fit: all of them, or for a store the largest, which is written here first.
-
-    Raises:
-        BuildError: there is too little free space.
-    """
-    folder, needed, remedy = store_of(layout.root).space_for(layout.root, sizes)
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise BuildError(
-            f"{folder} has {byte_text(free)} of free space, and the build needs {byte_text(needed)}. {remedy}, and "
-            "run the same command again."
-        )

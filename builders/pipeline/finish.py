@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
@@ -15,13 +14,14 @@ import pyarrow.compute as pc
 
 from builders.card import card
 from builders.card.pictures import with_samples
-from builders.declare.benchmark import Part
+from builders.declare.splits import Part
 from builders.duplicates.comparisons import compare_pixels
-from builders.duplicates.table import Origin, carried, complete, origin, write_duplicates
+from builders.duplicates.table import carried, complete, origin, write_duplicates
 from builders.errors import BuildError
-from builders.pipeline.build_plan import BuildPlan, Run
-from builders.plan.planner import PlannedSplit
-from builders.plan.tables import remarks_on_classes
+from builders.pipeline.build_plan import BuildPlan
+from builders.pipeline.read_plan import ReadPlan
+from builders.pipeline.shards import read_record
+from builders.plan.planner import PlannedSplit, remarks_on_classes
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import pairs_summary, read_pairs
 from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry
@@ -41,29 +41,10 @@ from builders.release.split_entries import (
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
 from builders.storage.parquet import read_parquet
-from builders.writing.read_plan import ReadPlan
-from builders.writing.shards import read_record
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What a run adds to a release: entries of the manifest, and tables of duplicates whose pairs are among its rows.
-
-    `configs` and `sources` go by name and key, and a config has its splits of earlier runs, too.
-    """
-
-    benchmark: BenchmarkEntry
-    configs: Mapping[str, ConfigEntry]
-    sources: Mapping[str, SourceEntry]
-    duplicates: tuple[Origin, ...] = ()
-
-
-def contents_of(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest) -> Contents:
-    """Write index and exclusions of splits that were built from sources, and describe them.
-
-    Raises:
-        BuildError: a split has no rows.
-    """
+def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest) -> Manifest:
+    """Write index and exclusions of splits that were built from sources, and add them to a manifest."""
     run, benchmark = plan.run, plan.run.benchmark
     configs: dict[str, ConfigEntry] = {}
     used_keys: set[str] = set()
@@ -106,7 +87,12 @@ def contents_of(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest) -
         demo=run.demo,
         roles_by_config=benchmark.roles_by_config,
     )
-    return Contents(described, configs, sources)
+    return msgspec.structs.replace(
+        before,
+        benchmarks={**before.benchmarks, benchmark.name: described},
+        configs={**before.configs, **configs},
+        sources={**before.sources, **sources},
+    )
 
 
 def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[Exclusion]]:
@@ -224,16 +210,11 @@ def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
     return tuple(entries)
 
 
-def finish_release(run: Run, before: Manifest, contents: Contents) -> Manifest:
-    """Write the table of duplicates, manifest and card; what other runs put into the folder stays."""
-    layout = run.layout
-    manifest = msgspec.structs.replace(
-        before,
-        benchmarks={**before.benchmarks, run.benchmark.name: contents.benchmark},
-        configs={**before.configs, **contents.configs},
-        sources={**before.sources, **contents.sources},
-    )
-    origins, earlier_table = list(contents.duplicates), before.duplicates
+def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest) -> Manifest:
+    """Write the table of duplicates, the manifest with this run's splits, and the card."""
+    run, layout, earlier_table, published = plan.run, plan.run.layout, before.duplicates, plan.published
+    # A published table's pairs are among the rows.
+    origins = [] if published is None else [origin(published.manifest, Layout(published.root).duplicates)]
     # Another table was written by a run that was killed before its manifest was; all is looked for again.
     if earlier_table and layout.duplicates.is_file() and file_sha256(layout.duplicates) == earlier_table.sha256:
         origins.insert(0, origin(before, layout.duplicates))

@@ -12,14 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Part, Split
+from builders.declare.splits import Part, Split
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
 from builders.pipeline.build_plan import BuildPlan, Run
 from builders.pipeline.published import Published
 from builders.plan.candidates import Draws
-from builders.plan.planner import PlannedSplit, as_listed
-from builders.plan.tables import PLAN_SCHEMA
+from builders.plan.planner import PLAN_SCHEMA, PlannedSplit, as_listed
 from builders.release.images import LEAVE_OUT
 from builders.release.schema import ROLES
 from builders.release.split_entries import pieces_by_key
@@ -29,11 +28,7 @@ from builders.sources.base import SourceIndex, open_source
 def plan_published(
     published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor
 ) -> BuildPlan:
-    """Find the rows of a published config in the given sources, and write nothing.
-
-    Raises:
-        BuildError: a source is missing, or lacks a published image.
-    """
+    """Find the rows of a published config in the given sources, and write nothing."""
     benchmark = published.benchmark
     released = published.manifest.benchmarks[benchmark.name]
     run = Run(

@@ -14,20 +14,15 @@ from builders.declare.quotas import Half, Listed
 from builders.demo.write import is_demo
 from builders.errors import NAMED, BuildError, more
 from builders.pipeline.build_plan import BuildPlan, Run
-from builders.plan.candidates import Draws
+from builders.plan.candidates import Draws, missing_originals, shared_originals
 from builders.plan.completeness import agreement, count_shortfalls, missing_listed
-from builders.plan.originals import missing_originals, shared_originals
 from builders.plan.planner import PlannedSplit, plan
 from builders.sources.base import SourceIndex, open_source
 from builders.sources.editions import refuse_resized
 
 
 def prepare(run: Run) -> BuildPlan:
-    """Open the sources that the chosen splits need, check that they are whole, and plan.
-
-    Raises:
-        BuildError: a source is missing, of another edition, resized, or short without `allow_partial`.
-    """
+    """Open the sources that the chosen splits need, check that they are whole, and plan."""
     benchmark, note = run.benchmark, run.meter.note
     own_parts = benchmark.parts_of(run.splits)
     parts = benchmark.parts_of(benchmark.compared_with(run.splits)) if run.without_duplicates else own_parts

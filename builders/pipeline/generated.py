@@ -6,7 +6,7 @@ Tested by `tests/builders/pipeline/test_run.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +19,12 @@ from builders.generate.batches import Batch, cut_batches, generated_table, read_
 from builders.generate.extra import check_installed
 from builders.generate.task import BatchTask
 from builders.pipeline.build_plan import Run
+from builders.pipeline.read_plan import STAGING, ReadPlan
+from builders.pipeline.shards import ShardTask, read_record
 from builders.release.layout import PARTS
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
 from builders.storage.parquet import read_parquet, write_arrow
-from builders.writing.read_plan import STAGING, ReadPlan
-from builders.writing.shards import ShardTask, read_record
 
 
 class ShardWork:
@@ -34,21 +34,19 @@ class ShardWork:
         self.run, self.layout = run, run.layout
         self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in indexes.items()} | {STAGING: str(self.staging)}
-        self.batches: dict[str, list[Batch]] = {}
-        self.generated: dict[str, ReadPlan] = {}
+        self.batches: dict[str, tuple[ReadPlan, list[Batch]]] = {}
 
     def generate(self, plans: Sequence[ReadPlan]) -> dict[str, ReadPlan]:
         """Generate the images of every split that asks for it, but for batches that an earlier run has finished.
 
-        Returns:
-            The plans by key; those of generated images read them from packs and have their generators' columns.
+        Returns the plans by key; those of generated images read them from packs and have their generators' columns.
         """
         for plan in plans:
             if plan.image_generator is not None:
                 name = f"made-{plan.key.replace('/', '-')}"
-                self.batches[plan.key] = cut_batches(plan.table, plan.image_generator, name, self.staging)
-                self.generated[plan.key] = plan
-        self._run([(key, batch) for key in self.batches for batch in self.batches[key] if not batch.record.exists()])
+                batches = cut_batches(plan.table, plan.image_generator, name, self.staging)
+                self.batches[plan.key] = plan, batches
+        self._run(lambda _, batch: not batch.record.exists())
         return {plan.key: self._with_images(plan) for plan in plans}
 
     def pixels(self, rows: pa.Table) -> npt.NDArray[np.uint8]:
@@ -60,9 +58,9 @@ class ShardWork:
         """Return the packs of generated images, and their sealed residuals where they have any."""
         return [
             path
-            for key, batches in self.batches.items()
+            for plan, batches in self.batches.values()
             for batch in batches
-            for path in (batch.pack, *([batch.sealed] if self.generated[key].is_sealed else ()))
+            for path in (batch.pack, *([batch.sealed] if plan.is_sealed else ()))
         ]
 
     def tasks(self, plans: Sequence[ReadPlan]) -> list[ShardTask]:
@@ -75,19 +73,16 @@ class ShardWork:
         ]
         generated = [plan.rows_of(shard)["file"] for plan, shard in unfinished if plan.key in self.batches]
         for plan in {plan.key: plan for plan, _ in unfinished}.values():
-            if plan.key not in self.batches:
-                plan.unpack()
+            plan.unpack()
             write_arrow(self.layout.plan(plan.key), plan.table)
         self._generate_missing({file for files in generated for file in files.to_pylist()})
         tasks = []
         for plan, shard in unfinished:
-            data = self.layout.shard("data", plan.key, shard, plan.shards)
+            part, data, sealed = self._files(plan, shard)
             # Pixels that are there stay there, also when this run asks for the index alone.
             target = data if self.run.has_pixels(plan.config) or data.exists() else None
-            part = self.layout.shard(PARTS, plan.key, shard, plan.shards)
             task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, part=part)
-            sealed = self.layout.shard("sealed", plan.key, shard, plan.shards) if plan.is_sealed else None
-            tasks.append(dataclasses.replace(task, sealed=sealed))
+            tasks.append(dataclasses.replace(task, sealed=sealed if plan.is_sealed else None))
         # The largest first, so that no worker ends up alone with a large one.
         return sorted(tasks, key=lambda task: -task.size)
 
@@ -110,32 +105,41 @@ class ShardWork:
             stored="pixels" if generator is None else generator.stored,
         )
 
-    def _run(self, batches: Sequence[tuple[str, Batch]]) -> None:
-        """Generate the images of some batches, each given with the key of its split."""
-        if not batches:
+    def _run(self, is_missing: Callable[[ReadPlan, Batch], bool]) -> None:
+        """Generate the images of the batches that are missing."""
+        missing = {
+            key: chosen
+            for key, (plan, batches) in self.batches.items()
+            if (chosen := [batch for batch in batches if is_missing(plan, batch)])
+        }
+        if not missing:
             return
         tasks = []
-        generators = self.run.benchmark.generators(dict.fromkeys(key for key, _ in batches))
+        generators = self.run.benchmark.generators(missing)
         check_installed(generators)
         for key, generator in generators.items():
-            plan = self.generated[key]
+            plan = self.batches[key][0]
             plan.unpack()
             path = self.staging / f"{key.replace('/', '-')}.arrow"
             write_arrow(path, plan.table)
-            tasks += [
-                BatchTask(path, batch, self.roots, generator, self.run.allow_partial)
-                for batch_key, batch in batches
-                if batch_key == key
-            ]
+            tasks += [BatchTask(path, batch, self.roots, generator, self.run.allow_partial) for batch in missing[key]]
         self.run.meter.step("generating images", sum(task.batch.stop - task.batch.start for task in tasks))
         self.run.executor.run(tasks, self.run.meter.advance)
 
+    def _generate_missing(self, files: set[str]) -> None:
+        """Generate the images of the named packs again, where these were removed."""
+        self._run(
+            lambda plan, batch: (
+                batch.pack.name in files
+                and not (batch.pack.exists() and (batch.sealed.exists() or not plan.is_sealed))
+            )
+        )
+
     def _with_images(self, plan: ReadPlan) -> ReadPlan:
-        generator = plan.image_generator
-        if generator is None:
-            table, packs = plan.table, plan.packs
-        else:
-            table, packs = generated_table(plan.parts[0].table, self.batches[plan.key], STAGING, generator.columns), ()
+        table, packs, generator = plan.table, plan.packs, plan.image_generator
+        if generator is not None:
+            batches = self.batches[plan.key][1]
+            table, packs = generated_table(plan.parts[0].table, batches, STAGING, generator.columns), ()
         # Columns of the generators of other splits of the config have the values for absent rows.
         for column in plan.config.generated_columns:
             if column.name not in table.column_names:
@@ -143,20 +147,12 @@ class ShardWork:
                 table = table.append_column(column.name, absent)
         return dataclasses.replace(plan, table=table, packs=packs)
 
-    def _generate_missing(self, files: set[str]) -> None:
-        """Generate the images of the named packs again, where these were removed."""
-        self._run(
-            [
-                (key, batch)
-                for key, batches in self.batches.items()
-                for batch in batches
-                if batch.pack.name in files
-                and not (batch.pack.exists() and (batch.sealed.exists() or not self.generated[key].is_sealed))
-            ]
-        )
+    def _files(self, plan: ReadPlan, shard: int) -> list[Path]:
+        """Return the places of a shard: its part file, its images, and their sealed residuals."""
+        return [self.layout.shard(folder, plan.key, shard, plan.shards) for folder in (PARTS, "data", "sealed")]
 
     def _finished(self, split: ReadPlan, shard: int) -> bool:
-        part, data = (self.layout.shard(folder, split.key, shard, split.shards) for folder in (PARTS, "data"))
+        part, data, sealed = self._files(split, shard)
         if not part.is_file():
             return False
         record = read_record(part)
@@ -168,9 +164,7 @@ class ShardWork:
         index_only = not self.run.has_pixels(split.config) and not data.exists()
         finished = _has_bytes(data, record.bytes) or index_only
         if split.is_sealed:
-            finished = finished and _has_bytes(
-                self.layout.shard("sealed", split.key, shard, split.shards), record.sealed_bytes
-            )
+            finished = finished and _has_bytes(sealed, record.sealed_bytes)
         if finished and generated:
             _refuse_other_images(split, shard, part)
         return finished
@@ -181,11 +175,7 @@ def _has_bytes(path: Path, size: int) -> bool:
 
 
 def _refuse_other_images(split: ReadPlan, shard: int, part: Path) -> None:
-    """Refuse a shard that was written of other images than the batches' records list.
-
-    Raises:
-        BuildError: a source image changed after the shard was written.
-    """
+    """Refuse a shard that was written of other images than the batches' records list."""
     rows = split.rows_of(shard)
     expected = rows.filter(pc.equal(rows["unreadable"], ""))
     written = read_parquet(part, ["id", "content_sha256"])

@@ -12,16 +12,19 @@ import pyarrow.compute as pc
 
 from builders.duplicates.comparisons import are_compared, write_pixels
 from builders.errors import os_errors_as_build_errors
-from builders.pipeline.build_plan import BuildPlan, locate_splits, refuse_full_disk
-from builders.pipeline.finish import contents_of, finish_release
+from builders.generate.batches import SEALED_SUFFIX
+from builders.pipeline.build_plan import BuildPlan
+from builders.pipeline.finish import finish_release, with_written_splits
 from builders.pipeline.generated import ShardWork
-from builders.pipeline.republished import copy_published, published_contents, with_expected, with_residuals
+from builders.pipeline.published import copy_published, with_expected, with_published_splits, with_residuals
+from builders.pipeline.read_plan import STAGING, ReadPlan, locate_splits, refuse_full_disk
 from builders.pipeline.state import TRIES, State, locked
 from builders.pipeline.without_duplicates import leave_duplicates_out
 from builders.release.entries import Manifest
 from builders.release.manifest import read_or_empty
+from builders.storage.byte_ranges import PACK_SUFFIX
+from builders.storage.paths import store_of
 from builders.storage.stores.errors import ChangedMeanwhileError
-from builders.writing.read_plan import STAGING, ReadPlan, remove_packs
 
 
 def write_release(plan: BuildPlan) -> Manifest:
@@ -55,8 +58,9 @@ def write_release(plan: BuildPlan) -> Manifest:
         run.meter.step("writing", sum(task.stop - task.start for task in tasks))
         run.executor.run(tasks, run.meter.advance)
         manifest = _finish(plan, chosen, work)
-        unpacked = (pack.path for split in located for pack in split.packs)
-        remove_packs(layout.state / STAGING, (*unpacked, *work.packs()))
+        # The packs and sealed residuals; lengths and records are kept. In a store, this run's own alone go.
+        own = [*(pack.path for split in located for pack in split.packs), *work.packs()]
+        store_of(run.out).remove_staged(layout.state / STAGING, (PACK_SUFFIX, SEALED_SUFFIX), own)
     return manifest
 
 
@@ -67,21 +71,22 @@ def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork) -> Man
         run.meter.step("finishing", sum(split.table.num_rows for split in chosen))
         before = read_or_empty(layout.root)
         try:
-            contents = (
-                contents_of(plan, chosen, before)
+            manifest = (
+                with_written_splits(plan, chosen, before)
                 if plan.published is None
-                else published_contents(plan.published, run, chosen, before)
+                else with_published_splits(plan.published, run, chosen, before)
             )
+            entries = manifest.by_key()
             for split in chosen:
                 # The pixels that later runs compare with theirs are stored, of a split without shards.
-                entry = contents.configs[split.config.name].splits[split.key.partition("/")[2]]
+                entry = entries[split.key]
                 pixels = layout.pixels(entry.digest)
                 if entry.data:
                     pixels.unlink(missing_ok=True)
                 elif are_compared(run.benchmark, split.key) and not pixels.exists():
                     generated = split.table.filter(pc.equal(split.table["unreadable"], ""))
                     write_pixels(layout, entry.digest, work.pixels(generated))
-            return finish_release(run, before, contents)
+            return finish_release(plan, before, manifest)
         except ChangedMeanwhileError:  # in a store, which is not locked
             if not tries_left:
                 raise

@@ -6,7 +6,6 @@ Tested by `tests/builders/pipeline/test_run.py`.
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.metadata
 import platform
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,11 +33,7 @@ TRIES = 5
 
 @contextlib.contextmanager
 def locked(layout: Layout) -> Iterator[None]:
-    """Hold the output folder for this run, and sweep what a killed run left half-written; neither in a store.
-
-    Raises:
-        BuildError: another run holds it, or it cannot be written to, or it holds something that is no release.
-    """
+    """Hold the output folder for this run, and sweep what a killed run left half-written; neither in a store."""
     refuse_foreign(layout.root)
     busy = f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
     with store_of(layout.lock).lock(layout.lock, busy):
@@ -69,14 +64,8 @@ class _Recorded(msgspec.Struct, omit_defaults=True):
 class State:
     """The recorded state of a benchmark in an output folder, compared with this run's choices.
 
-    Args:
-        run: this run.
-        adopted: `BuildPlan.adopted`. A split and the rest of it must come from the same lists, or they would share
-            images.
-        labels: in-distribution classes by config.
-
-    Raises:
-        BuildError: the state file is damaged.
+    `adopted` and `labels` are those of the `BuildPlan`. A split and the rest of it must come from the same lists, or
+    they would share images.
     """
 
     def __init__(self, run: Run, adopted: Mapping[str, str], labels: Mapping[str, Sequence[str]]) -> None:
@@ -85,15 +74,26 @@ class State:
         self.generators = {key: generator.identity() for key, generator in generators.items()}
         self.choices = {name: getattr(run, name) for name in _CHOICES}
         self.path = run.layout.state / f"{run.benchmark.name}.json"
-        self.recorded = _read(self.path)
+        self.recorded = self._read()
+
+    def _read(self) -> _Recorded:
+        return self._parse(read_regular(self.path) if self.path.exists() else None)
+
+    def _parse(self, data: bytes | None) -> _Recorded:
+        if data is None:
+            return _Recorded()
+        try:
+            return msgspec.json.decode(data, type=_Recorded)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BuildError(
+                f"The state of an earlier run is damaged, in {self.path}. Give another --out, or remove the whole "
+                "release folder and build it again."
+            ) from error
 
     def check(self) -> None:
         """Refuse a folder whose rows come from other choices than this run's.
 
         The manifest is asked, too, because a release may come without its state.
-
-        Raises:
-            BuildError: the folder was built with other choices, lists, generators or in-distribution classes.
         """
         root, manifest = self.run.out, read_or_empty(self.run.out)
         adopted, generators = dict[str, str](), dict[str, Mapping[str, object]]()
@@ -137,11 +137,8 @@ class State:
                 )
 
     def record(self, plans: Mapping[str, str]) -> None:
-        """Refuse a folder whose rows come from other sources, and record this run's choices and plans.
-
-        Raises:
-            BuildError: a split was planned from other images before.
-        """
+        """Refuse a folder whose rows come from other sources, and record this run's choices and plans."""
+        versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
         for tries_left in reversed(range(TRIES)):
             before = self.recorded
             for key, digest in plans.items():
@@ -150,7 +147,6 @@ class State:
                         f"The sources or the list of withdrawn rows changed since {key} was planned in "
                         f"{self.run.out}. Give another --out, or both as they were."
                     )
-            versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
             state = self.choices | {
                 "allow_partial": self.run.allow_partial,
                 "adopted": before.adopted | dict(self.adopted),
@@ -159,42 +155,18 @@ class State:
                 "versions": versions | {"python": platform.python_version()},
             }
             encoded = msgspec.json.format(msgspec.json.encode(state, order="sorted")) + b"\n"
-            unchanged = functools.partial(self._is_recorded, before)
             try:
-                store_of(self.path).replace(self.path, encoded, unchanged)
+                store_of(self.path).replace(self.path, encoded, lambda data: self._parse(data) == self.recorded)
                 return
             except ChangedMeanwhileError:  # in a store, by a run of other splits
                 if not tries_left:
                     raise
-                self.recorded = _read(self.path)
+                self.recorded = self._read()
                 self.check()
-
-    def _is_recorded(self, before: _Recorded, data: bytes | None) -> bool:
-        return _parse(data, self.path) == before
-
-
-def _read(path: Path) -> _Recorded:
-    return _parse(read_regular(path) if path.exists() else None, path)
-
-
-def _parse(data: bytes | None, path: Path) -> _Recorded:
-    if data is None:
-        return _Recorded()
-    try:
-        return msgspec.json.decode(data, type=_Recorded)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BuildError(
-            f"The state of an earlier run is damaged, in {path}. Give another --out, or remove the whole release "
-            "folder and build it again."
-        ) from error
 
 
 def refuse_foreign(root: Path) -> None:
-    """Refuse an output folder that holds something else than a release.
-
-    Raises:
-        BuildError: `root` is a file, or a folder with other files.
-    """
+    """Refuse an output folder that holds something else than a release."""
     if not root.exists():
         return
     if not root.is_dir():

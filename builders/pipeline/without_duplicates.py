@@ -27,23 +27,20 @@ import pyarrow.compute as pc
 from builders.duplicates.comparisons import are_compared, compared_by_similarity
 from builders.duplicates.exact import DIGEST
 from builders.errors import NAMED, more
-from builders.pipeline.build_plan import BuildPlan, locate_splits
+from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.generated import ShardWork
+from builders.pipeline.read_plan import ReadPlan, locate_splits
+from builders.pipeline.shards import ShardTask
 from builders.plan.planner import PlannedSplit, as_listed, plan
 from builders.release.duplicates import KNOWN_ROLE, Pair, PairedRow, pair_of
 from builders.release.schema import PIXEL_DIGEST, ROLES
 from builders.storage.parquet import read_parquet, write_arrow
-from builders.writing.read_plan import ReadPlan
-from builders.writing.shards import ShardTask
 
 
 def leave_duplicates_out(build: BuildPlan) -> BuildPlan:
     """Plan a run's splits again without images that have duplicates in the splits that they are compared with.
 
     The images are read for it, so the folder must be held.
-
-    Raises:
-        BuildError: an image is missing or unreadable.
     """
     run, benchmark = build.run, build.run.benchmark
     replan = functools.partial(
@@ -80,9 +77,7 @@ def leave_duplicates_out(build: BuildPlan) -> BuildPlan:
 def removed_rows(pairs: Iterable[Pair], training: Set[str]) -> dict[str, str]:
     """Return the ids of the rows to leave out, each with the least id of another row that shows its picture.
 
-    Args:
-        pairs: rows that show one picture.
-        training: the splits (`config/split`) of in-distribution training images.
+    `pairs` are rows that show one picture, and `training` the splits of in-distribution training images.
     """
     removed: dict[str, str] = {}
     for pair in pairs:
@@ -127,10 +122,9 @@ def _equal(rows: Iterable[PairedRow], digests: Mapping[str, str]) -> Iterator[Pa
 class _Survey:
     """Digests and pixels of images by row id; each image is read once, also over several plans and runs.
 
-    Attributes:
-        digests: `content_sha256`, without images that do not decode and are left out.
-        pixel_digests: `builders.release.images.pixel_sha256` of images that are not generated, where all are decoded.
-        pixels: (32, 32, 3) of the generated images that are compared by similarity.
+    `digests` are `content_sha256`, without images that do not decode and are left out; `pixel_digests` are
+    `builders.release.images.pixel_sha256` of images that are not generated, where all are decoded; `pixels` are the
+    generated images that are compared by similarity, each of shape (32, 32, 3).
     """
 
     def __init__(self, build: BuildPlan) -> None:
@@ -172,11 +166,7 @@ class _Survey:
                     yield pair_of(rows[key][query], rows[of][reference], distance)
 
     def read(self, planned: Sequence[PlannedSplit]) -> None:
-        """Read the images of some plans that were not read yet.
-
-        Raises:
-            BuildError: an image is missing or unreadable (unless partial builds are allowed), or the disk refuses.
-        """
+        """Read the images of some plans that were not read yet."""
         unread = []
         for split in planned:
             ids = split.table["id"].to_pylist()

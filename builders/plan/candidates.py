@@ -1,6 +1,6 @@
 """The candidates of a split: its classes, and their images as arrays of the index, in the order of keyed ranks.
 
-Tested by `tests/builders/plan/test_planner.py`.
+Tested by `tests/builders/plan/test_planner.py` and `tests/builders/broad/test_adopted.py`.
 """
 
 from __future__ import annotations
@@ -14,27 +14,25 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Benchmark, ClassesOf, Config
-from builders.declare.quotas import Rows
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import Originals, Rows
 from builders.declare.ranking import Key, first_of_each, in_rank_order
+from builders.declare.splits import ClassesOf, Config
+from builders.errors import BuildError
 from builders.sources.base import SourceIndex
 
 _RANKED_TOGETHER = 1 << 20
 """Rows that are ranked at a time (ours): 24 MB of numbers."""
 
 _READ_TOGETHER = 1 << 16
-"""Ids that are copied at a time (ours): the system clears a larger piece of memory each time that one is taken."""
+"""Ids that are copied and hashed at a time (ours): the system clears a larger piece of memory each time that one is
+taken, and a million digests as Python objects would take more memory than the whole plan."""
 
 
 class IndexArrays:
-    """A source's index: class codes of all images as a NumPy array, and ids of some.
+    """A source's index: each image's class as its position in `class_ids`, and ids of some images.
 
-    Attributes:
-        index: the index.
-        class_codes: position in `class_ids` of each image's class.
-        class_ids: ids of the classes.
-        partitions: the partitions, in which row numbers ascend.
-        names: names of the source's classes, by id.
+    `partitions` are in the order of row numbers, and `names` those of the source's classes, by id.
     """
 
     def __init__(self, index: SourceIndex) -> None:
@@ -169,3 +167,51 @@ class Draws:
     def rank(self, key: str) -> Key:
         """Return the key by which a split (`config/split`) ranks ids."""
         return Key(self.seed, *key.split("/"))
+
+
+# Images that another source made others of, such as published adversarial ones
+
+ORIGINAL_ID = "original_id"
+"""The column of an index with the ids of the images that its images are made of."""
+
+
+def original_ids(index: SourceIndex, partitions: Sequence[str]) -> pa.Array:
+    """Return the sorted ids of the originals of some partitions, each once."""
+    ids = index.take([ORIGINAL_ID], index.rows_of(partitions))[ORIGINAL_ID].combine_chunks().unique()
+    return ids.take(pc.array_sort_indices(ids))
+
+
+def companion_rows(index: SourceIndex, partition: str, source_ids: pa.ChunkedArray) -> Rows:
+    """Return the rows of a partition's images that are made of the given originals, in their order."""
+    number = [piece.partition for piece in index.pieces].index(partition)
+    positions = pc.index_in(source_ids, value_set=index.pieces[number].table[ORIGINAL_ID].combine_chunks())
+    if positions.null_count:
+        missing = source_ids.filter(pc.is_null(positions))
+        raise BuildError(
+            f"{index.source.title} in {index.root} has no image in {partition} that is made of {missing[0]}, nor of "
+            f"{len(missing) - 1:,} others. Give the edition that the publisher used ({index.source.edition})."
+        )
+    rows: Rows = positions.to_numpy().astype("int64") + index.starts[number]
+    return rows
+
+
+def missing_originals(quota: Originals, derived: SourceIndex, source: SourceIndex) -> str:
+    """Say which originals a source lacks, as a sentence without a full stop; empty if it has all."""
+    originals = original_ids(derived, quota.partitions)
+    missing = originals.filter(pc.is_null(source.find(originals)))
+    if not len(missing):
+        return ""
+    return (
+        f"{source.source.title} lacks {len(missing):,} of the {len(originals):,} images from which "
+        f"{quota.of.title} has images in {', '.join(quota.partitions)}, such as {missing[0]}"
+    )
+
+
+def shared_originals(quota: Originals, derived: SourceIndex) -> str:
+    """Say whether some partitions share their originals."""
+    sets = {name: set(original_ids(derived, [name]).to_pylist()) for name in quota.partitions}
+    originals, common = set.union(*sets.values()), set.intersection(*sets.values())
+    if originals == common:
+        return f"all {len(sets)} partitions share the same {len(originals):,} originals"
+    counts = ", ".join(f"{name} {len(ids):,}" for name, ids in sets.items())
+    return f"the partitions do not share all originals: {len(originals):,} in total, {len(common):,} in all ({counts})"

@@ -12,8 +12,7 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Largest
-from builders.declare.quotas import Listed
+from builders.declare.quotas import Largest, Listed
 from builders.errors import NAMED, more
 from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, names_of
 from builders.plan.planner import PlannedSplit

@@ -33,7 +33,7 @@ _HEADER = struct.Struct("<4sBIII8s32s")
 HEADER_BYTES = _HEADER.size
 
 _GROUP_BYTES = 32 * 1024 * 1024
-"""Bytes of residuals in one row group, as of images in a shard (`builders.writing.row_groups`)."""
+"""Bytes of residuals in one row group, as of images in a shard (`builders.pipeline.shards`)."""
 
 _ROWS_BETWEEN_PAGE_CHECKS = 8
 _BATCH_ROWS = 64

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.broad_benchmark import BENCHMARK, REFERENCE, main, originals
-from builders.declare.benchmark import DeclarationError, PaperCount
+from builders.declare.quotas import DeclarationError
+from builders.declare.splits import PaperCount
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.plan.candidates import Draws
 from builders.plan.planner import plan

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from builders.declare.benchmark import Part
 from builders.declare.ranking import Key
+from builders.declare.splits import Part
 from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
 from builders.pipeline.from_index import plan_published

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from builders.declare.benchmark import Classes
+from builders.declare.splits import Classes
 from builders.registry import BENCHMARKS
 from taxonomy import compile_wordnet, explain, freeze, tables
 from taxonomy.__main__ import command, main

@@ -14,13 +14,12 @@ import pytest
 from PIL import Image
 
 from builders import broad_benchmark
-from builders.broad.adopted import ORIGINALS, _of
-from builders.broad_benchmark import BENCHMARK
+from builders.broad_benchmark import BENCHMARK, ORIGINALS
 from builders.demo.images import encode_image, encode_jpeg
 from builders.demo.partial_broad import attacked, originals
 from builders.generate.contract import Companion, SourceImage
 from builders.generate.exact.deciphered import decipher
-from builders.plan.originals import missing_originals, shared_originals
+from builders.plan.candidates import missing_originals, shared_originals
 from builders.release.images import rgb_sha256
 from builders.release.manifest import read_manifest
 from builders.sources.base import open_source
@@ -31,6 +30,7 @@ from hf_scripts import materialize, verify
 from taxonomy import tables
 from tests.builders.sources.test_partial_broad import write
 
+PGD_VIT = dataclasses.replace(ORIGINALS, partitions=("adversarial_pgd_vit",))
 SPLITS = "broad-reference/test,broad-adversarial,broad-synthetic"
 
 
@@ -230,11 +230,11 @@ def test_whether_the_sets_share_their_originals_is_counted(demo, tmp_path):
         "the partitions do not share all originals: 3 in total, 1 in all (adversarial_pgd_resnet 2, "
     )
     imagenet = open_source(SOURCES["imagenet"], demo["imagenet"], ("val",))
-    assert missing_originals(_of("adversarial_pgd_vit"), index, imagenet) == ""
+    assert missing_originals(PGD_VIT, index, imagenet) == ""
     (piece,) = imagenet.pieces
     few = piece.table.filter(pc.not_equal(piece.table["source_id"], "val/ILSVRC2012_val_00000003.JPEG"))
     short = dataclasses.replace(imagenet, pieces=(dataclasses.replace(piece, table=few),))
-    assert missing_originals(_of("adversarial_pgd_vit"), index, short) == (
+    assert missing_originals(PGD_VIT, index, short) == (
         "ImageNet-1k (ILSVRC2012) lacks 1 of the 10 images from which PartialBROAD has images in adversarial_pgd_vit, "
         "such as val/ILSVRC2012_val_00000003.JPEG"
     )

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 from datasets import load_dataset
 
-from builders.broad.multi_label import MULTI_LABEL
-from builders.broad_benchmark import BENCHMARK, main
-from builders.declare.benchmark import Largest
+from builders.broad_benchmark import BENCHMARK, MULTI_LABEL, main
+from builders.declare.quotas import Largest
 from builders.declare.ranking import even_shares
 from builders.demo.write import MARKER
 from builders.executors.local import LocalExecutor

@@ -5,8 +5,7 @@ import importlib.metadata
 
 import pytest
 
-from builders.broad.synthetic import SYNTHETIC
-from builders.broad_benchmark import BENCHMARK, main
+from builders.broad_benchmark import BENCHMARK, SYNTHETIC, main
 from builders.commands.benchmark import make_command, run_command
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from tests.builders.conftest import files_of

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.cifar_benchmark import BENCHMARK, main
-from builders.cli.build_options import read_withdrawn
+from builders.commands.build import read_withdrawn
 from builders.errors import BuildError
 from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded

@@ -11,7 +11,9 @@ from PIL import Image
 from builders.audit.measures import NUMBERS
 from builders.card.grid import CELL, UNKNOWN_COLOUR
 from builders.commands.audit import command, main
-from builders.declare.benchmark import AllImages, Benchmark, Classes, Config, PaperCount, Split
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import AllImages
+from builders.declare.splits import Classes, Config, PaperCount, Split
 from builders.generate.contract import Generated, Generator
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.release.manifest import read_manifest

@@ -9,7 +9,8 @@ import pytest
 
 from builders.broad_benchmark import BENCHMARK, main
 from builders.cli.build_options import BuildFlags
-from builders.commands.build import choose_splits, demo_settings, planned_demo_models, with_demo_models
+from builders.commands.build import choose_splits
+from builders.commands.demo_build import demo_models, planned_demo_models, with_demo_models
 
 VALUES = {
     flag.name: () if flag.multiple else flag.default for settings in BENCHMARK.settings for flag in settings.flags
@@ -26,7 +27,7 @@ def flags(variants=(), **values):
 
 def generated(**choices):
     """The splits for which a demo makes models."""
-    ready = planned_demo_models(BENCHMARK, demo_settings(BENCHMARK, flags(**choices))).ready()
+    ready = planned_demo_models(BENCHMARK, demo_models(BENCHMARK, flags(**choices))).ready()
     return [key for key in ATTACKED + GENERATED if key in ready]
 
 
@@ -39,8 +40,8 @@ def test_models_are_made_for_the_configs_of_which_no_flag_gives_a_model():
 
 def test_models_of_a_demo_are_written_and_make_what_the_flags_ask_for(tmp_path):
     """Of two splits that models could make, the flags ask for one."""
-    (settings,) = (item for item in demo_settings(BENCHMARK, flags()) if item.config == "broad-synthetic")
-    benchmark = planned_demo_models(BENCHMARK, [settings])
+    ((settings, models),) = (item for item in demo_models(BENCHMARK, flags()) if item[0].config == "broad-synthetic")
+    benchmark = planned_demo_models(BENCHMARK, [(settings, models)])
     written = []
 
     def write(folder, names):
@@ -51,10 +52,10 @@ def test_models_of_a_demo_are_written_and_make_what_the_flags_ask_for(tmp_path):
         assert values["biggan"] == "made"
         return {"biggan": benchmark.by_key()[GENERATED[0]][1]}
 
-    settings = dataclasses.replace(settings, splits=splits, demo=dataclasses.replace(settings.demo, write=write))
+    settings, models = dataclasses.replace(settings, splits=splits), dataclasses.replace(models, write=write)
     build_flags = dataclasses.replace(flags(), out=tmp_path / "out")
     with contextlib.ExitStack() as cleanup:
-        made = with_demo_models(benchmark, [settings], GENERATED, build_flags, cleanup)
+        made = with_demo_models(benchmark, [(settings, models)], GENERATED, build_flags, cleanup)
     assert written == [("broad-synthetic", ["biggan", "stable_diffusion"])]
     assert [key for key in GENERATED if not made.needs(key)] == GENERATED[:1]
 
@@ -78,7 +79,7 @@ def without(monkeypatch):
 
 def test_splits_that_lack_the_same_packages_share_a_line(without, capsys):
     without("torch", "timm", "diffusers", "torchattacks", "transformers", "accelerate", "imagecorruptions-imaug")
-    benchmark = planned_demo_models(BENCHMARK, demo_settings(BENCHMARK, flags()))
+    benchmark = planned_demo_models(BENCHMARK, demo_models(BENCHMARK, flags()))
     _, splits = choose_splits(benchmark, [], flags(), lambda _: None)
     assert not {*splits} & {*ATTACKED, *GENERATED}
     lines = capsys.readouterr().err.splitlines()

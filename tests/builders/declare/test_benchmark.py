@@ -5,26 +5,20 @@ import dataclasses
 import pytest
 
 from builders.commands.benchmark import run_command
-from builders.declare.benchmark import (
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import AllImages, DeclarationError, Half, Listed, PerClass, Rest, Total
+from builders.declare.splits import (
     AllClasses,
-    AllImages,
-    Benchmark,
     Classes,
     ClassesOf,
     Config,
-    DeclarationError,
     Draw,
-    Half,
     JoinedSplit,
-    Listed,
     PaperCount,
     Part,
-    PerClass,
-    Rest,
     Split,
-    Total,
+    class_sizes,
 )
-from builders.declare.splits import class_sizes
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
 from builders.sources.base import Expected
@@ -219,25 +213,6 @@ def test_without_counts_by_class_a_total_serves_all_classes_only():
     assert class_sizes(uncounted, ("images",), EVERYTHING) == [30_607]
     with pytest.raises(DeclarationError, match="no counts by class"):
         class_sizes(uncounted, ("images",), Classes("caltech256", "keep"))
-
-
-def test_the_remainder_of_a_joined_split_has_equal_quotas_of_what_is_left():
-    first = JoinedSplit("validation", (part("a", quota=Half()), part("b", quota=PerClass(3, half=True))), "val.txt")
-    second = first.remainder("one", "test", "test.txt")
-    assert [item.quota for item in second.parts] == [
-        Rest("one/validation.a"),
-        PerClass(3, parent="one/validation.b"),
-    ]
-    assert [dataclasses.replace(item, quota=Half()) for item in second.parts] == [
-        dataclasses.replace(item, quota=Half()) for item in first.parts
-    ]
-    assert (second.name, second.published) == ("test", "test.txt")
-
-
-@pytest.mark.parametrize("quota", [AllImages(), Rest("one/a"), Total(3, parent="one/a")], ids=str)
-def test_no_equal_quota_is_left_of_all_images_or_of_a_remainder(quota):
-    with pytest.raises(DeclarationError, match="No split can have an equal quota after one/b"):
-        quota.after("one/b")
 
 
 def test_labels_are_of_known_images_of_the_source_that_label_counts():

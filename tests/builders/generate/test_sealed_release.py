@@ -19,8 +19,8 @@ from PIL import Image
 from builders.generate.contract import SourceImage
 from builders.generate.exact import residuals
 from builders.generate.sealed import Original, unseal
+from builders.pipeline import read_plan
 from builders.release.digests import rows_digest
-from builders.writing import read_plan
 from hf_scripts import card, materialize, verify
 from tests.builders.conftest import files_of
 from tests.builders.generate import toy
@@ -164,7 +164,7 @@ def test_the_same_bytes_come_out_without_the_device(release, published, photogra
 
 SMALL_PIECES = """
 from builders.generate import batches
-from builders.writing import read_plan
+from builders.pipeline import read_plan
 from tests.builders.generate import toy
 batches._BATCH_BYTES = toy.BATCH
 read_plan.SHARD_BYTES = 600_000

@@ -16,7 +16,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from builders.declare.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split, Total
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import AllImages, Total
+from builders.declare.splits import AllClasses, Classes, Config, PaperCount, Split
 from builders.errors import BuildError
 from builders.executors.base import Resources
 from builders.executors.local import LocalExecutor

@@ -13,11 +13,11 @@ import pytest
 
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
+from builders.pipeline import shards
 from builders.pipeline.from_sources import prepare
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded
 from builders.sources.unpack import UNPACKERS
-from builders.writing import shards
 from hf_scripts import verify
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.layouts import imagenet_archives, imagenet_parquet

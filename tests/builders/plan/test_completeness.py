@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from builders.cifar_benchmark import BENCHMARK as CIFAR
-from builders.declare.benchmark import AllImages
+from builders.declare.quotas import AllImages
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from builders.plan.completeness import count_shortfalls

@@ -8,16 +8,9 @@ import pyarrow as pa
 import pytest
 
 from builders.cifar_benchmark import BENCHMARK as CIFAR
-from builders.declare.benchmark import (
-    AllClasses,
-    Benchmark,
-    ClassesOf,
-    Config,
-    JoinedSplit,
-    PaperCount,
-    Part,
-    PerClass,
-)
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import PerClass
+from builders.declare.splits import AllClasses, ClassesOf, Config, JoinedSplit, PaperCount, Part
 from builders.imagenet_benchmark import BENCHMARK
 from builders.plan.candidates import Draws
 from builders.plan.completeness import count_shortfalls

@@ -10,11 +10,11 @@ import pytest
 
 from builders.commands.summary import built_text
 from builders.errors import BuildError
+from builders.pipeline.shards import ShardTask
 from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
 from builders.sources.broken import RULE, broken, known_broken
 from builders.storage.byte_ranges import Reader
-from builders.writing.row_groups import GroupImages
 from hf_scripts import verify
 from taxonomy import tables
 from tests.builders.conftest import build_demo, complete
@@ -94,11 +94,8 @@ def test_a_published_row_is_compared_and_not_judged_again(tmp_path):
     rows = pa.Table.from_pylist([row | {"offset": 0, "size": 12, "expected_sha256": "0" * 64}])
     assert known_broken(rows) == {0}
     with Reader() as reader, pytest.raises(BuildError, match="cannot be used"):
-        list(
-            GroupImages(rows, {"s": str(tmp_path)}, lambda *_: None).copied(
-                reader, decode=False, drop_unreadable=False
-            )
-        )
+        task = ShardTask(tmp_path, 0, 1, 12, {"s": str(tmp_path)}, None, tmp_path, None, False, False)
+        list(task.groups(rows, reader, lambda *_: None, []))
 
 
 def test_the_table_names_images_of_the_source():

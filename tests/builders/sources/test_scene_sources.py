@@ -6,7 +6,9 @@ import datasets
 import pytest
 
 from builders.commands.benchmark import run_command
-from builders.declare.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import AllImages
+from builders.declare.splits import AllClasses, Classes, Config, PaperCount, Split
 from builders.release import images
 from builders.sources.sun397 import SUN397
 from builders.sources.svhn_full import SVHN_FULL

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from builders.adopt import copies, lists
-from builders.cli.build_options import read_withdrawn
 from builders.cli.source_flags import listed_sources
+from builders.commands.build import read_withdrawn
 from builders.imagenet_benchmark import BENCHMARK
 from builders.sources import ilsvrc_devkit
 from builders.sources.base import open_source

@@ -10,8 +10,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra generate is not installed")
 pytest.importorskip("diffusers", reason="the extra generate is not installed")
 
-from builders.broad.synthetic import GENERATIVE_MODELS, SYNTHETIC  # noqa: E402
-from builders.broad_benchmark import BENCHMARK  # noqa: E402
+from builders.broad_benchmark import (  # noqa: E402
+    BENCHMARK,
+    GENERATIVE_MODELS,
+    SYNTHETIC,
+)
 from builders.commands.benchmark import run_command  # noqa: E402
 from builders.declare.quotas import Total  # noqa: E402
 from builders.generate.contract import SourceImage  # noqa: E402

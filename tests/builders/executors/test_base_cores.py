@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from builders.commands.benchmark import make_command
-from builders.executors.cores import usable_cores
+from builders.executors.base import usable_cores
 from builders.imagenet_benchmark import BENCHMARK
 from hf_scripts import materialize, push, verify
 
@@ -36,7 +36,7 @@ def count(tmp_path, monkeypatch):
 def test_a_process_has_at_most_the_cores_of_its_affinity():
     assert 1 <= usable_cores() <= len(os.sched_getaffinity(0))
     script = (
-        "import os\nfrom builders.executors.cores import usable_cores\n"
+        "import os\nfrom builders.executors.base import usable_cores\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nprint(usable_cores())\n"
     )
     process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

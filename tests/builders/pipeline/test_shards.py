@@ -9,12 +9,13 @@ import pytest
 from PIL import Image
 
 from builders.errors import BuildError
-from builders.plan.tables import PLAN_SCHEMA
+from builders.pipeline import shards
+from builders.pipeline.read_plan import shard_starts
+from builders.pipeline.shards import ROW_GROUP_BYTES, ShardTask, read_record
+from builders.plan.planner import PLAN_SCHEMA
 from builders.release.schema import arrow_schema
+from builders.storage.byte_ranges import Reader
 from builders.storage.files import atomic_path
-from builders.writing.read_plan import shard_starts
-from builders.writing.row_groups import ROW_GROUP_BYTES
-from builders.writing.shards import ShardTask, read_record
 
 
 def jpeg(number, size=0):
@@ -47,7 +48,7 @@ def task(tmp_path, files, **changes):
         for name, size in zip(names, sizes, strict=True)
     ]
     plan = pa.Table.from_pylist(rows)
-    assert plan.schema.names[: len(PLAN_SCHEMA)] == PLAN_SCHEMA.names
+    assert not rows or plan.schema.names[: len(PLAN_SCHEMA)] == PLAN_SCHEMA.names
     with pa.ipc.new_file(str(tmp_path / "plan.arrow"), plan.schema) as writer:
         writer.write_table(plan)
     values = {
@@ -157,10 +158,10 @@ def test_progress_adds_up(tmp_path):
 def test_shards_of_mixed_sizes_stay_near_the_setting():
     sizes = [2000, 50_000_000] * 40 + [2000] * 5000
     starts = shard_starts(np.array(sizes), 512 * 1024 * 1024)
-    shards = [sum(sizes[a:b]) for a, b in itertools.pairwise(starts)]
-    assert sum(shards) == sum(sizes)
-    assert len(shards) == 4  # 2.01 GB in shards of 0.537 GB
-    assert max(shards) <= 1.1 * 512 * 1024 * 1024
+    cut = [sum(sizes[a:b]) for a, b in itertools.pairwise(starts)]
+    assert sum(cut) == sum(sizes)
+    assert len(cut) == 4  # 2.01 GB in shards of 0.537 GB
+    assert max(cut) <= 1.1 * 512 * 1024 * 1024
 
 
 def test_nothing_is_one_empty_shard():
@@ -172,3 +173,110 @@ def test_replacing_leaves_nothing_after_a_failure(tmp_path):
         temporary.write_text("half")
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
+
+
+# Row groups of generated images
+
+SIZES = [3, 5, 0, 4, 4, 0, 7, 2]
+PACKS = ["one", "one", "one", "one", "two", "two", "two", "one"]
+
+
+def plan_of(tmp_path, **columns):
+    """Eight images in two packs, two of which could not be generated; the last is apart from the rest of its pack."""
+    contents = [bytes([65 + number]) * size for number, size in enumerate(SIZES)]
+    (tmp_path / "one").write_bytes(contents[0] + contents[1] + contents[3] + b"gap" + contents[7])
+    (tmp_path / "two").write_bytes(contents[4] + contents[6])
+    return rows_of(contents, PACKS, [0, 3, 8, 8, 0, 4, 4, 15], **columns), contents
+
+
+def rows_of(contents, files, offsets, **columns):
+    """The rows of images at some places; those without content could not be generated."""
+    names = [str(number) for number in range(len(contents))]
+    values = {
+        "id": [f"s/{name}" for name in names],
+        "source_id": names,
+        "root": ["staging"] * len(contents),
+        "file": files,
+        "offset": offsets,
+        "size": list(map(len, contents)),
+        "content_sha256": [hashlib.sha256(content).hexdigest() if content else "" for content in contents],
+        "unreadable": ["cut" if not content else "" for content in contents],
+    }
+    return pa.table(values | columns)
+
+
+def generated(tmp_path, rows):
+    """The groups of generated images as (rows of the plan, bytes of each, digests), what is left out, and progress."""
+    steps, groups, dropped = [], [], []
+    whole = task(tmp_path, {}, generated=True, roots={"staging": str(tmp_path)})
+    with Reader() as reader:
+        for group in whole.groups(rows, reader, lambda *counts: steps.append(counts), dropped):
+            data = bytes(group.data[: group.filled])
+            parts = [data[start:stop] for start, stop in itertools.pairwise(group.offsets)]
+            assert group.digests == [hashlib.sha256(part).hexdigest() for part in parts]
+            assert set(group.stored) == {"pixels"}
+            groups.append((group.numbers, parts))
+    return groups, dropped, steps
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (100, [[0, 1, 3, 4, 6, 7]]),
+        (8, [[0, 1], [3, 4], [6], [7]]),  # 3 + 5, 4 + 4, 7, 2: as many as come to at most 8 bytes
+        (1, [[0], [1], [3], [4], [6], [7]]),
+    ],
+)
+def test_groups_are_cut_by_bytes_and_leave_out_what_failed(tmp_path, monkeypatch, limit, expected):
+    monkeypatch.setattr(shards, "ROW_GROUP_BYTES", limit)
+    rows, contents = plan_of(tmp_path)
+    groups, dropped, steps = generated(tmp_path, rows)
+    assert groups == [(numbers, [contents[number] for number in numbers]) for numbers in expected]
+    assert dropped == [("s/2", "cut"), ("s/5", "cut")]
+    assert np.array_equal(np.sum(steps, axis=0), [8, sum(SIZES)])
+
+
+def test_groups_end_at_the_same_images_after_one_is_withdrawn(tmp_path, monkeypatch):
+    for name, value in (("ROW_GROUP_BYTES", 3200), ("_LEAST_BYTES", 800), ("_MEAN_BYTES", 800)):
+        monkeypatch.setattr(shards, name, value)
+    drawn = np.random.default_rng(0)
+    contents = [drawn.bytes(int(size)) for size in drawn.integers(20, 61, 2000)]
+    offsets = np.cumsum([0, *map(len, contents)])[:-1].tolist()
+    (tmp_path / "pack").write_bytes(b"".join(contents))
+    rows = rows_of(contents, ["pack"] * len(contents), offsets)
+
+    def groups_of(rows):
+        groups, _, _ = generated(tmp_path, rows)
+        assert all(sum(map(len, parts)) <= 3200 for _, parts in groups)
+        return [tuple(rows["id"].take(pa.array(numbers)).to_pylist()) for numbers, _ in groups]
+
+    groups = groups_of(rows)
+    # 80,000 bytes in groups of 800 and, on average, 800 more, of which the limit takes e^-3.
+    assert 80_000 / 1_700 < len(groups) < 80_000 / 1_450
+    for withdrawn in (0, 3, 777, 1999):
+        fewer = groups_of(pa.concat_tables([rows.slice(0, withdrawn), rows.slice(withdrawn + 1)]))
+        assert len(set(fewer) - set(groups)) <= 3, withdrawn
+
+
+def test_nothing_left_is_no_group(tmp_path):
+    rows, _ = plan_of(tmp_path, unreadable=["cut"] * 8, size=[0] * 8)
+    groups, dropped, _ = generated(tmp_path, rows)
+    assert groups == []
+    assert len(dropped) == 8
+
+
+def test_another_image_than_the_published_one_is_refused(tmp_path):
+    rows, _ = plan_of(tmp_path)
+    expected = rows["content_sha256"].to_pylist()
+    generated(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
+    expected[6] = "0" * 64
+    sentence = r"The image s/6 is not the published one: its content_sha256 is .*, not 0{64} \(.*two"
+    with pytest.raises(BuildError, match=sentence):
+        generated(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
+
+
+def test_a_pack_that_was_cut_is_refused(tmp_path):
+    rows, _ = plan_of(tmp_path)
+    (tmp_path / "two").write_bytes(b"EEEEGGG")
+    with pytest.raises(BuildError, match=r"two changed during the build: expected 7 bytes, found 3\."):
+        generated(tmp_path, rows)

@@ -1,0 +1,281 @@
+"""Turns a planned split into a read plan: where each image's bytes are, how many there are, where shards begin.
+
+Images lie in files, inside tars, or in packs into which containers are unpacked. A container has its rows in another
+order than the release, and often can only be read in large units (a Parquet row group, a pickle, a compressed array),
+so reading single images would read each unit a hundred times. A pack has images of a container end to end, so that
+each can be read by offset. It is written in one pass over the container, and removed when the release is done. The
+images' lengths are kept, because a later run needs them to cut the same shards.
+
+Shards are cut by real bytes, so sizes are looked up for the rows of the plan alone, never for a whole source.
+
+Tested by `tests/builders/pipeline/test_shards.py` and `tests/builders/pipeline/test_run.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.declare.splits import Config, Part
+from builders.errors import BuildError
+from builders.generate.contract import COMPANION_VALUE, Generator
+from builders.pipeline.build_plan import BuildPlan
+from builders.pipeline.shards import SHARD_BYTES
+from builders.plan.candidates import companion_rows
+from builders.plan.planner import PlannedSplit
+from builders.release.digests import lines_digest
+from builders.release.layout import Layout
+from builders.sources.base import IN_PLACE, SourceIndex
+from builders.sources.sizes import estimated_bytes, look_up_sizes
+from builders.sources.unpack import UNPACKERS
+from builders.storage.byte_ranges import PACK_SUFFIX
+from builders.storage.files import atomic_path
+from builders.storage.paths import store_of
+from unknown_detection.words import byte_text
+
+STAGING = "staging"
+"""Root key of pack files, beside the source keys."""
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Pack:
+    """A file into which images are unpacked end to end, and what yields them in order, some at a time."""
+
+    path: Path
+    images: Callable[[], Iterable[Iterable[bytes | memoryview]]]
+
+    def lengths(self) -> Int64:
+        """Return the length of each image in bytes, in order; unpacks the images if that was never done."""
+        if not self._lengths_path.exists():
+            self.unpack()
+        lengths: Int64 = store_of(self._lengths_path).array(self._lengths_path)
+        return lengths
+
+    def unpack(self) -> None:
+        """Write the pack, then the lengths."""
+        lengths: list[int] = []
+        with atomic_path(self.path) as temporary, temporary.open("wb") as sink:
+            for images in self.images():
+                lengths += [sink.write(image) for image in images]
+        with atomic_path(self._lengths_path) as temporary, temporary.open("wb") as sink:
+            np.save(sink, np.array(lengths, dtype=np.int64))
+
+    @property
+    def _lengths_path(self) -> Path:
+        return self.path.with_suffix(".lengths.npy")
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """A split with the places of its images: the plans of its parts, or its own alone, put together.
+
+    `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`, and where the generator is given
+    companions theirs (`builders.generate.contract.COMPANION_COLUMNS`). `image_generator` makes the images; None where
+    the source's bytes pass, as in every split that is joined.
+
+    Shard i is the rows `starts[i]:starts[i + 1]`. `digest` changes with any row, its order, or a shard's start.
+    `packs` are what must be unpacked before the images can be read.
+    """
+
+    key: str
+    config: Config
+    image_generator: Generator | None
+    parts: tuple[PlannedSplit, ...]
+    table: pa.Table
+    starts: tuple[int, ...]
+    digest: str
+    packs: tuple[Pack, ...] = ()
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the release has sealed residuals of the images, which their batches make."""
+        return self.image_generator is not None and self.image_generator.sealed is not None
+
+    @property
+    def shards(self) -> int:
+        """Number of shards."""
+        return len(self.starts) - 1
+
+    def unpack(self) -> None:
+        """Unpack the images that lie in containers, where their packs are not there."""
+        for pack in self.packs:
+            if not pack.path.exists():
+                pack.unpack()
+
+    def rows_of(self, shard: int) -> pa.Table:
+        """Return the rows of one shard."""
+        return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
+
+
+def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadPlan]:
+    """Find the images of some splits, and join those that are declared in parts."""
+    run, indexes, staging = plan.run, plan.indexes, plan.run.layout.state / STAGING
+    packed = {key: rows for key, index in indexes.items() if len(rows := _packed_rows(index, splits))}
+    if store_of(run.out).is_local and not staging.exists():
+        # These lie on the disk twice during a build; until they are unpacked their bytes are an estimate.
+        refuse_full_disk([2 * sum(estimated_bytes(indexes[key], rows) for key, rows in packed.items())], run.layout)
+    run.meter.step("finding", sum(split.size for split in splits))
+    places = _Places(indexes, packed, staging, run.meter.advance)
+    parts: dict[str, list[PlannedSplit]] = {}
+    for split in splits:
+        parts.setdefault(split.split_key, []).append(split)
+    return [_located(plan, key, of_split, places) for key, of_split in parts.items()]
+
+
+def refuse_full_disk(sizes: Sequence[int], layout: Layout) -> None:
+    """Refuse files that do not fit: all of them, or for a store the largest, which is written here first."""
+    folder, needed, remedy = store_of(layout.root).space_for(layout.root, sizes)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise BuildError(
+            f"{folder} has {byte_text(free)} of free space, and the build needs {byte_text(needed)}. {remedy}, and "
+            "run the same command again."
+        )
+
+
+def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:
+    """Return the ascending rows in a source's containers that some splits need, also as companions."""
+    key, in_place = index.source.key, np.array([piece.how in IN_PLACE for piece in index.pieces], bool)
+    rows = [np.zeros(0, np.int64)]
+    for split in splits if not in_place.all() else ():
+        if split.split.source.key == key:
+            rows.append(split.rows)
+        if (companions := split.split.companions) is not None and companions.of.key == key:
+            rows.append(companion_rows(index, companions.partitions[0], split.table["source_id"]))
+    distinct = np.unique(np.concatenate(rows))
+    packed: Int64 = distinct[~in_place[index.piece_of(distinct)]]
+    return packed
+
+
+def _located(plan: BuildPlan, key: str, parts: Sequence[PlannedSplit], places: _Places) -> ReadPlan:
+    """Find the images of a split's parts, put them in the order of the release, and cut the whole into shards."""
+    tables, packs = [], dict[Path, Pack]()
+    for part in parts:
+        table, used = places.of_split(part)
+        tables.append(table)
+        packs |= {pack.path: pack for pack in used}
+    table, config, generator = pa.concat_tables(tables), parts[0].config, parts[0].split.image_generator
+    if isinstance(parts[0].split, Part):
+        ids = table["id"].combine_chunks()
+        order = (
+            plan.draws.rank(key).order(ids)
+            if plan.published is None
+            else pc.index_in(plan.published.rows(key)["id"], value_set=ids).to_numpy().astype(np.int64)
+        )
+        table = table.take(pa.array(order)).combine_chunks()
+    sizes = table["size"].to_numpy()
+    if generator is not None:
+        # Generated images are cut by their pixels: their encoded bytes are not known yet, and may differ with the
+        # encoder's version.
+        sizes = np.full(len(sizes), generator.nominal_bytes, np.int64)
+    starts = shard_starts(sizes, SHARD_BYTES)
+    rows = lines_digest(table, ("id", "label", "role", "class_id"))
+    if own_columns := [column.name for column in (*config.source_columns, *config.overlap_columns)]:
+        # A source's list or annotations, or the table of overlaps, may change while its images stay.
+        rows += f" {json.dumps(table.select(own_columns).to_pydict())}"
+    digest = hashlib.sha256(f"{rows} {starts}".encode()).hexdigest()
+    return ReadPlan(key, config, generator, tuple(parts), table, starts, digest, tuple(packs.values()))
+
+
+class _Places:
+    """Finds the images of sources, and unpacks those in `packed`, the rows in containers by source: each is read once.
+
+    The packs are files in `staging`; `advance` is called with the number of images found since the last call.
+    """
+
+    def __init__(
+        self,
+        indexes: Mapping[str, SourceIndex],
+        packed: Mapping[str, Int64],
+        staging: Path,
+        advance: Callable[[int], None],
+    ) -> None:
+        self._indexes, self._staging, self._advance, self._packed = indexes, staging, advance, packed
+        self._packs: dict[str, Pack] = {}
+        self._unpacked = {key: self._unpack(indexes[key], rows) for key, rows in packed.items()}
+
+    def _unpack(self, index: SourceIndex, rows: Int64) -> pa.Table:
+        """Return `file`, `offset` and `size` of the images in some rows in packs, into which they are unpacked."""
+        columns = index.take(["file", "offset", "how"], rows)
+        files = columns["file"].combine_chunks().dictionary_encode()
+        hows = columns["how"].cast(pa.string())
+        codes, inside = files.indices.to_numpy(), columns["offset"].to_numpy()
+        offsets, sizes = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        names = [""] * len(files.dictionary)
+        for file, code in sorted((file, code) for code, file in enumerate(files.dictionary.to_pylist())):
+            positions = np.flatnonzero(codes == code)
+            positions = positions[np.argsort(inside[positions], kind="stable")]
+            numbers = inside[positions]
+            # Named after the source, the file and the rows: a rerun finds it, and other rows get another.
+            key = hashlib.sha256(f"{file}\n".encode() + numbers.tobytes()).hexdigest()[:16]
+            names[code] = f"{index.source.key}-{key}{PACK_SUFFIX}"
+            images = functools.partial(UNPACKERS[hows[int(positions[0])].as_py()], index.root / file, numbers)
+            self._packs[names[code]] = pack = Pack(self._staging / names[code], images)
+            sizes[positions] = lengths = pack.lengths()
+            offsets[positions] = np.cumsum(lengths) - lengths
+            self._advance(len(positions))
+        pack_names = pa.array(names, pa.string()).take(files.indices)
+        return pa.table({"file": pack_names, "offset": offsets, "size": sizes})
+
+    def of_split(self, planned: PlannedSplit) -> tuple[pa.Table, list[Pack]]:
+        """Return a split's table with the places of its images, and the packs that these lie in.
+
+        Companions, the images of another source that a split's generator takes, have the columns `companion_...`.
+        """
+        table, companions = planned.table, planned.split.companions
+        found, packs = self._find(planned.split.source.key, planned.rows)
+        if companions is not None:
+            index = self._indexes[companions.of.key]
+            rows = companion_rows(index, companions.partitions[0], table["source_id"])
+            beside, used = self._find(companions.of.key, rows)
+            packs += used
+            del beside["form"]
+            found |= {f"companion_{name}": column for name, column in beside.items()}
+            found[f"{COMPANION_VALUE}original_hash"] = index.take(["original_hash"], rows)["original_hash"]
+        for name, column in found.items():
+            table = table.append_column(name, column)
+        return table, packs
+
+    def _find(self, key: str, rows: Int64) -> tuple[dict[str, pa.Array], list[Pack]]:
+        """Return `root`, `file`, `offset`, `size` and `form` of images of a source, given rows, and their packs."""
+        index = self._indexes[key]
+        listed = index.take(["how", "file", "offset", "size", "form"], rows)
+        files, roots, packs = listed["file"].combine_chunks(), pa.repeat(key, len(rows)), list[Pack]()
+        offsets, sizes = listed["offset"].to_numpy().copy(), listed["size"].to_numpy().copy()
+        how = listed["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
+        if key in self._unpacked:
+            inside = ~np.isin(how, IN_PLACE)
+            places = self._unpacked[key].take(pa.array(np.searchsorted(self._packed[key], rows[inside])))
+            offsets[inside], sizes[inside] = places["offset"].to_numpy(), places["size"].to_numpy()
+            files = pc.replace_with_mask(files, pa.array(inside), places["file"].combine_chunks())
+            roots = pc.if_else(pa.array(inside), STAGING, roots)
+            packs = [self._packs[name] for name in places["file"].unique().to_pylist()]
+        look_up_sizes(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, self._advance)
+        columns = {"root": roots, "file": files, "offset": pa.array(offsets), "size": pa.array(sizes)}
+        return {**columns, "form": listed["form"].cast(pa.string())}, packs
+
+
+def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
+    """Cut images of some sizes into shards of equal bytes, at most `shard_bytes`, give or take one image.
+
+    Returns the first row of each shard, and the number of images at the end; at least one shard, also of nothing.
+    """
+    total = int(sizes.sum())
+    shards = max(1, -(-total // shard_bytes))
+    ends = np.cumsum(sizes)
+    # Integer arithmetic: shard i starts after the first row at which i/shards of all bytes are reached.
+    inner = [int(np.searchsorted(ends, total * i // shards, side="left")) + 1 for i in range(1, shards)]
+    starts = sorted({0, *(start for start in inner if start < len(sizes))})
+    return (*starts, len(sizes))

@@ -1,0 +1,328 @@
+"""Writes shards. A shard depends only on its slice of the plan, so any process may write it, in any order, and twice.
+
+Bytes go from the file into one buffer and from there into Parquet, without becoming Python objects. Worker processes
+import this module, so it imports little: NumPy, pyarrow, Pillow and the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.errors import BuildError
+from builders.executors.base import ONE_CORE, Progress, ProgressCounter, Resources
+from builders.generate.batches import Batch
+from builders.release import images
+from builders.release.schema import PIXEL_DIGEST, PLANNED, demo_metadata, is_demo_schema
+from builders.sources.broken import known_broken
+from builders.storage.byte_ranges import Reader
+from builders.storage.files import atomic_path
+from builders.storage.parquet import arrow_rows, read_schema
+from builders.storage.paths import as_path
+from builders.storage.sealed_files import SealedWriter, read_residuals
+
+SHARD_BYTES = 512 * 1024 * 1024
+"""Image bytes in one shard: close to the 500 MB that suit the Hub's viewer and streaming readers."""
+
+ROW_GROUP_BYTES = 32 * 1024 * 1024
+"""Image bytes in one row group. The Hub's practice is at most 100 MB; a third of that keeps a worker under 300 MB,
+because the buffer and the writer's pages each hold one group."""
+
+_LEAST_BYTES, _MEAN_BYTES = ROW_GROUP_BYTES // 4, ROW_GROUP_BYTES // 4
+"""Row groups end where an image's digest says, so that they end at the same images after some were withdrawn: behind
+the least size after another 8 MiB on average, which leaves 5 % of them (e^-3) to be cut at `ROW_GROUP_BYTES`."""
+
+# The writer checks only every so many rows whether a page (1 MB) is full. With its default of 1,024, a whole row group
+# of images becomes one page, and a reader could not use the page index to fetch a single image.
+_ROWS_BETWEEN_PAGE_CHECKS = 8
+
+_RECORD = b"shard_record"
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """Writes one shard; a `builders.executors.base.Task`.
+
+    `plan` is an Arrow IPC file with the plan's columns, the config's own (`columns`), and `root`, `file`, `offset`,
+    `size`; the shard is its rows `start:stop`, with `size` bytes of images. Plans of `generated` images also have
+    `content_sha256`, and in `unreadable` the reason if an image could not be generated; their rows say `stored` of
+    their bytes. Plans from a published index have `expected_sha256`. `roots` maps the names in `root` to folders.
+    `data` is the file for the images (None: index only), `part` the file for the index rows and the shard's record.
+    `sealed` is the file for the images' sealed residuals, None if they are not sealed.
+    """
+
+    plan: Path
+    start: int
+    stop: int
+    size: int
+    roots: dict[str, str]
+    data: Path | None
+    part: Path
+    schema: pa.Schema
+    decode: bool
+    drop_unreadable: bool
+    columns: tuple[str, ...] = ()
+    generated: bool = False
+    stored: images.Stored = "pixels"
+    sealed: Path | None = None
+    resources: ClassVar[Resources] = ONE_CORE
+
+    def run(self, progress: Progress) -> ShardRecord:
+        """Read, check, hash and write the images of one shard.
+
+        The data file, the sealed residuals and then the part file are written under temporary names and renamed, so
+        that the shard is complete once its part file exists.
+
+        Raises:
+            BuildError: an image is missing or unreadable (unless `drop_unreadable`).
+            OSError: a file cannot be written.
+        """
+        dropped: list[tuple[str, str]] = []
+        with arrow_rows(self.plan, self.start, self.stop) as rows:
+            with self._data_writer() as (sink, writer), Reader() as reader:
+                groups = self.groups(rows, reader, progress, dropped)
+                parts = [self._write_group(rows, group, writer) for group in groups]
+            size, digest = (sink.size, sink.digest.hexdigest()) if sink is not None else (0, "")
+            sealed = self._write_sealed(rows, self.sealed) if self.sealed is not None else 0
+            index = pa.concat_tables(parts or [self._index_rows(rows.slice(0, 0), GroupImages())])
+        record = ShardRecord(index.num_rows, size, digest, self.decode, tuple(dropped), sealed)
+        metadata = {_RECORD: json.dumps(asdict(record)).encode()}
+        with atomic_path(self.part) as temporary:
+            pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")
+        return record
+
+    def groups(
+        self, rows: pa.Table, reader: Reader, progress: Progress, dropped: list[tuple[str, str]]
+    ) -> Iterator[GroupImages]:
+        """Yield the images of the shard's plan in row groups; the next one overwrites a group's data.
+
+        Those that are left out as unreadable are added to `dropped`, with id and reason.
+        """
+        count, group = ProgressCounter(rows.num_rows, progress), GroupImages()
+        expected = rows["expected_sha256"].to_pylist() if "expected_sha256" in rows.column_names else []
+        # A published image was readable to its publisher, so only its digest is compared.
+        broken = set() if expected or self.generated else known_broken(rows)
+        ids, roots, files, offsets, sizes = (
+            rows[name].to_pylist() for name in ("id", "root", "file", "offset", "size")
+        )
+        made = ("content_sha256", "unreadable")
+        digests, failed = (rows[name].to_pylist() if self.generated else [""] * len(ids) for name in made)
+        # A Path costs more than reading the file.
+        paths = [os.path.join(self.roots[root], file) for root, file in zip(roots, files, strict=True)]  # noqa: PTH118
+        places = list(zip(paths, offsets, sizes, strict=True))
+        reader.expect(place for place, reason in zip(places, failed, strict=True) if not reason)
+        for number, (path, offset, size) in enumerate(places):
+            if failed[number]:
+                dropped.append((ids[number], failed[number]))
+                count.add(0)
+                continue
+            if group.filled and group.filled + size > ROW_GROUP_BYTES:
+                yield from group.flushed()
+            view = group.room(size)
+            reader.read_into(view, path, offset)
+            count.add(size)
+            digest, stored, pixels = digests[number], self.stored, ""
+            if not self.generated:
+                try:
+                    decode = self.decode or number in broken
+                    mended, pixels = images.check_pixels(view) if decode else (images.check_image(view), "")
+                except images.UnreadableImageError as error:
+                    if not self.drop_unreadable and number not in broken:
+                        raise images.unreadable_image(rows, number, path, error) from error
+                    dropped.append((ids[number], str(error)))
+                    continue
+                if mended is not None:
+                    view = group.room(len(mended))
+                    view[:] = mended
+                digest, stored = hashlib.sha256(view).hexdigest(), "source" if mended is None else "metadata_removed"
+            if expected and digest != expected[number]:
+                raise _other_content(rows, number, path, digest)
+            group.keep(number, len(view), digest, stored, pixels)
+            if ends_group(group.filled, len(view), digest):
+                yield from group.flushed()
+        yield from group.flushed()
+
+    @contextlib.contextmanager
+    def _data_writer(self) -> Iterator[tuple[_HashingFile | None, pq.ParquetWriter | None]]:
+        if self.data is None:
+            yield None, None
+            return
+        with atomic_path(self.data) as temporary, temporary.open("wb", buffering=0) as raw:
+            sink = _HashingFile(raw)
+            with pq.ParquetWriter(
+                pa.PythonFile(sink, mode="w"),
+                self.schema,
+                # Source files are compressed already; generated PNGs are not (`builders.generate.png`).
+                compression={"image.bytes": "zstd" if self.generated else "none", "image.path": "zstd"}
+                | dict.fromkeys(self.schema.names[1:], "zstd"),
+                use_dictionary=["role", "label", "class_id", "class_name", "source", "stored"],
+                write_statistics=[name for name in self.schema.names if name != "image"],
+                write_page_index=True,
+                write_batch_size=_ROWS_BETWEEN_PAGE_CHECKS,
+            ) as writer:
+                yield sink, writer
+
+    def _write_group(self, rows: pa.Table, group: GroupImages, writer: pq.ParquetWriter | None) -> pa.Table:
+        """Write a row group and return its index rows."""
+        index = self._index_rows(rows.take(pa.array(group.numbers, pa.int64())), group)
+        if writer is not None:
+            count, offsets = len(group.numbers), pa.array(group.offsets, pa.int32())
+            data = pa.py_buffer(group.data.data[: group.filled])
+            encoded = pa.Array.from_buffers(pa.binary(), count, [None, offsets.buffers()[1], data])
+            names = [source_id.rpartition("/")[2] for source_id in index["source_id"].to_pylist()]
+            for number, stored in enumerate(group.stored):
+                if stored in images.BY_PIXELS:
+                    names[number] = f"{os.path.splitext(names[number])[0]}.png"  # noqa: PTH122 - a name, not a path
+            fields = list(writer.schema.field("image").type)
+            image = pa.StructArray.from_arrays([encoded, pa.array(names, pa.string())], fields=fields)
+            columns = [image, *(index[name].combine_chunks() for name in writer.schema.names[1:])]
+            writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema), row_group_size=count)
+        return index
+
+    def _index_rows(self, rows: pa.Table, group: GroupImages) -> pa.Table:
+        index = rows.select(PLANNED)
+        index = index.append_column("content_sha256", pa.array(group.digests, pa.string()))
+        index = index.append_column("stored", pa.array(group.stored, pa.string()))
+        for name in self.columns:
+            index = index.append_column(name, rows[name])
+        if self.decode and not self.generated:
+            index = index.append_column(PIXEL_DIGEST, pa.array(group.pixels, pa.string()))
+        return index
+
+    def _write_sealed(self, rows: pa.Table, target: Path) -> int:
+        """Write the sealed residuals of the shard and return the bytes of the file.
+
+        A batch's rows stand together in the shard's plan and in the batch's order.
+        """
+        readable = rows.filter(pc.equal(rows["unreadable"], ""))
+        packs = zip(readable["root"].to_pylist(), readable["file"].to_pylist(), strict=True)
+        row_ids = set(readable["id"].to_pylist())
+        with atomic_path(target) as temporary:
+            with SealedWriter(temporary, demo_metadata(demo=is_demo_schema(self.schema))) as writer:
+                for root, file in dict.fromkeys(packs):
+                    for row_id, sealed in read_residuals(Batch(0, 0, as_path(self.roots[root]) / file).sealed):
+                        if row_id in row_ids:
+                            writer.add(row_id, sealed)
+            return temporary.stat().st_size
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """The record of a finished shard, stored in the metadata of its part file.
+
+    `bytes` and `sha256` are those of the data file (0 and empty without pixels), `sealed_bytes` those of the sealed
+    residuals; `decoded` says whether every image was decoded; `dropped` has the row id and the reason of each image
+    left out as unreadable.
+    """
+
+    rows: int
+    bytes: int
+    sha256: str
+    decoded: bool
+    dropped: tuple[tuple[str, str], ...]
+    sealed_bytes: int = 0
+
+
+def read_record(part: Path) -> ShardRecord:
+    """Read the record that a `ShardTask` stored in a part file."""
+    record = json.loads(read_schema(part).metadata[_RECORD])
+    return ShardRecord(**{**record, "dropped": tuple((image, reason) for image, reason in record["dropped"])})
+
+
+def _other_content(rows: pa.Table, number: int, path: str, digest: str) -> BuildError:
+    return BuildError(
+        f"The image {rows['id'][number]} is not the published one: its content_sha256 is {digest}, not "
+        f"{rows['expected_sha256'][number]} ({images.image_place(rows, number, path)}). Give the edition that the "
+        "publisher used."
+    )
+
+
+def ends_group(filled: int, size: int, digest: str) -> bool:
+    """Whether a row group of `filled` bytes ends behind its last image, by that image's size and `content_sha256`.
+
+    A uniform number from the digest is compared with the image's share of the mean size, so that the expected size
+    does not depend on how large images are.
+    """
+    return filled >= _LEAST_BYTES and int(digest[:13], 16) / 16**13 < size / _MEAN_BYTES
+
+
+class GroupImages:
+    """Collects the images of a row group: in `data` their bytes, end to end, and what the release says of each.
+
+    `numbers` are their rows in the shard's plan. `offsets` are the starts of the images in `data` and the end of the
+    last one; `digests` and `stored` are the columns `content_sha256` and `stored`. `pixels` are digests over the
+    pixels of images that were decoded to be checked.
+    """
+
+    def __init__(self) -> None:
+        self.data: npt.NDArray[np.uint8] = np.empty(ROW_GROUP_BYTES, np.uint8)  # a bytearray would be zeroed first
+        self._clear()
+
+    def _clear(self) -> None:
+        self.numbers, self.offsets = list[int](), [0]
+        self.digests, self.stored, self.pixels = list[str](), list[images.Stored](), list[str]()
+
+    @property
+    def filled(self) -> int:
+        """Bytes of its images."""
+        return self.offsets[-1]
+
+    def room(self, size: int) -> memoryview:
+        """Return room for the next image; the buffer grows for an image larger than all of it."""
+        if self.filled + size > len(self.data):
+            grown = np.empty(self.filled + size, np.uint8)
+            grown[: self.filled] = self.data[: self.filled]
+            self.data = grown
+        return self.data.data[self.filled : self.filled + size]
+
+    def keep(self, number: int, size: int, digest: str, stored: images.Stored, pixels: str) -> None:
+        """Add the image whose bytes were written into its room."""
+        self.numbers.append(number)
+        self.offsets.append(self.filled + size)
+        self.digests.append(digest)
+        self.stored.append(stored)
+        if pixels:
+            self.pixels.append(pixels)
+
+    def flushed(self) -> Iterator[GroupImages]:
+        """Yield the group if it has images, and begin the next."""
+        if self.numbers:
+            yield self
+        self._clear()
+
+
+class _HashingFile(io.RawIOBase):
+    """A file that computes the SHA-256 of the bytes as they are written, so that it need not be read again."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self.digest.update(view)
+        written = 0
+        while written < len(view):
+            written += self._raw.write(view[written:])
+        self.size += written
+        return written
+
+    def tell(self) -> int:
+        return self.size

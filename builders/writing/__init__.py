@@ -1,1 +1,0 @@
-"""Writes the shards of a plan: locates the images' bytes, and copies them into Parquet files."""
