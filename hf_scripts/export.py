@@ -52,9 +52,6 @@ class Export:
         """Write the splits that are not written yet, or with `dry_run` count the files and bytes that they would take.
 
         `progress` is called with the number of images processed since the last call.
-
-        Raises:
-            BuildError: the folder has other content, or the release is damaged.
         """
         self._state()  # raises before a folder is created
         results: Results = {}

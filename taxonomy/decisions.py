@@ -116,11 +116,7 @@ def decisions_file(table: str) -> str:
 
 @functools.cache
 def load_decisions(table: str) -> tuple[Decision, ...]:
-    """Return the frozen decisions of one table, one per class of the source, sorted by `class_id`.
-
-    Raises:
-        TaxonomyError: There is no such table.
-    """
+    """Return the frozen decisions of one table, one per class of the source, sorted by `class_id`."""
     if table not in TABLES:
         raise TaxonomyError(
             f"There is no decision table '{table}'{suggestion(table, TABLES)}. The tables are {', '.join(TABLES)}."

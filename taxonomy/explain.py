@@ -87,9 +87,6 @@ def find_decisions(subject: str, class_: str) -> list[tuple[str, Decision]]:
             first; if that has the class, the others are not searched.
         class_: The class id or the class name, or the wnid of the ImageNet class that a COCO category is shared with;
             case does not matter, and spaces count as underscores.
-
-    Raises:
-        TaxonomyError: No such subject or class, or several classes of that name.
     """
     if subject in TAKEN_WHOLE:
         raise TaxonomyError(
@@ -115,11 +112,7 @@ def find_decisions(subject: str, class_: str) -> list[tuple[str, Decision]]:
 
 
 def _of_table(subject: str, table: str, class_: str) -> list[Decision]:
-    """Return the decision of a table about a class, or [].
-
-    Raises:
-        TaxonomyError: Several classes have the name.
-    """
+    """Return the decision of a table about a class, or []."""
     decisions = load_decisions(_LISTED_BY.get(table, table))
     key = _key(class_)
     matches = [decision for decision in decisions if _key(decision.class_id) == key]
@@ -142,9 +135,6 @@ def explain_class(subject: str, class_: str, *, every_match: bool = False) -> st
     For a source that FACETS uses, FACETS's decisions about the class follow.
 
     `every_match`: List all synsets that the keywords of a far-OoD class match, not only the best.
-
-    Raises:
-        TaxonomyError: See `find_decisions`.
     """
     if subject in _UNDECIDED:
         return _explain_overlaps(_UNDECIDED[subject], subject, class_)

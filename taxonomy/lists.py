@@ -120,11 +120,7 @@ def list_file(name: str) -> str:
 
 @functools.cache
 def load_list(name: str) -> Mapping[str, str]:
-    """Return the class of each image of a list by the image's id; `UNKNOWN` where the list has none.
-
-    Raises:
-        KeyError: there is no such list.
-    """
+    """Return the class of each image of a list by the image's id; `UNKNOWN` where the list has none."""
     source_id = LISTS[name].source_id
     return {
         source_id(row["class"], image): row["class"]

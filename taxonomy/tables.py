@@ -171,11 +171,7 @@ class ExaminedImage:
 
 
 def read_csv_rows(name: str) -> list[dict[str, str]]:
-    """Read a CSV file of `taxonomy/data` as one dictionary per row.
-
-    Raises:
-        FileNotFoundError: The package has no such file.
-    """
+    """Read a CSV file of `taxonomy/data` as one dictionary per row."""
     text = (resources.files("taxonomy") / "data" / name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 

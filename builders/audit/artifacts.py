@@ -44,11 +44,7 @@ class Separation:
 
 
 def known_test(manifest: Manifest, config: str) -> str:
-    """Return the split with the known test images of a config: its own, or else the only one of its benchmark.
-
-    Raises:
-        BuildError: there is none, or several other configs have one.
-    """
+    """Return the split with the known test images of a config: its own, or else the only one of its benchmark."""
     benchmark = manifest.configs[config].benchmark
     of_benchmark = sorted(name for name, entry in manifest.configs.items() if entry.benchmark == benchmark)
     with_known = [name for name in of_benchmark if has_known_test(manifest, name)]
@@ -59,11 +55,7 @@ def known_test(manifest: Manifest, config: str) -> str:
 
 
 def separations(measured: Mapping[RoleRows, Float64], reference: str) -> list[Separation]:
-    """Compare all rows with the known images of a split, number by number, sorted by split, role and number.
-
-    Raises:
-        BuildError: there are no known test images.
-    """
+    """Compare all rows with the known images of a split, number by number, sorted by split, role and number."""
     known = known_rows(measured, reference)
     return [
         _separation(rows, name, known[:, column], measured[rows][:, column])

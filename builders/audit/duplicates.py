@@ -93,11 +93,7 @@ def searches(manifest: Manifest, other: Manifest | None = None) -> list[tuple[st
 
 
 def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
-    """Find rows with equal content digests; between two releases only pairs of both.
-
-    Raises:
-        BuildError: an index cannot be read.
-    """
+    """Find rows with equal content digests; between two releases only pairs of both."""
     for split in splits.values():
         for name in ("id", "role", "class_id", DIGEST):  # one after the other, for the memory of a large index
             read_index(split.root, split.entry, [name])
@@ -116,9 +112,6 @@ def find_near(
     """Add the near-duplicates of some pairs of splits, from `searches`.
 
     `scratch` is an empty folder for 3 KB an image of the splits.
-
-    Raises:
-        BuildError: a shard cannot be read, or an image does not decode.
     """
     by_name = duplicates.splits
     searched = [pair for pair in split_pairs if all(by_name[name].entry.data for name in pair)]

@@ -194,11 +194,7 @@ def measure_rows(
 
 
 def known_rows(measured: Mapping[RoleRows, Float64], split: str) -> Float64:
-    """Return the measured known images of a split.
-
-    Raises:
-        BuildError: there are none, whatever the manifest says of it.
-    """
+    """Return the measured known images of a split."""
     if (known := measured.get(RoleRows(split, KNOWN_ROLE))) is None:
         raise BuildError(
             f"{split} has no rows of the role in_distribution to compare others with. Check the release with python "

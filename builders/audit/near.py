@@ -55,11 +55,7 @@ class ThumbnailTask:
 def write_thumbnails(
     splits: Sequence[tuple[Path, str, SplitEntry]], scratch: Path, executor: Executor, meter: Meter
 ) -> list[Path]:
-    """Write the thumbnails of splits (release folder, `config/split`, entry) into .npy files, (rows, 32, 32, 3) each.
-
-    Raises:
-        BuildError: a split has no images here, a shard cannot be read, or an image does not decode.
-    """
+    """Write the thumbnails of splits (folder, `config/split`, entry) into .npy files, (rows, 32, 32, 3) each."""
     tasks: list[ThumbnailTask] = []
     files = [scratch / f"{number}.npy" for number in range(len(splits))]
     for path, (root, key, split) in zip(files, splits, strict=True):

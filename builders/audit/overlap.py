@@ -42,11 +42,7 @@ class SplitOverlap:
 
 
 def count_overlap(root: Path, manifest: Manifest) -> list[SplitOverlap]:
-    """Count the overlapping rows of every split with unknown rows and the column, by known and unknown class.
-
-    Raises:
-        BuildError: no split has the column, or an index cannot be read.
-    """
+    """Count the overlapping rows of every split with unknown rows and the column, by known and unknown class."""
     overlaps = []
     for key, config, split in manifest.splits():
         if split.roles != (KNOWN_ROLE,) and ID_OVERLAP in config.columns:

@@ -45,9 +45,6 @@ def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> I
 
     `dry_run` only asks whether a build is writing, and writes nothing, not even the lock file. Where the operating
     system refuses, `doing` follows "Cannot".
-
-    Raises:
-        BuildError: it is no release, cannot be read or written, or a build or another audit is writing to it.
     """
     layout = Layout(root)
     busy = f"A build or another audit is writing to {root}. Wait until it ends, and run the same command again."
@@ -107,11 +104,7 @@ def save_picture(picture: Image.Image, path: Path) -> None:
 
 
 def picture_format(path: Path) -> str:
-    """Return Pillow's name of the format of a picture file.
-
-    Raises:
-        BuildError: its suffix names no format that is written here.
-    """
+    """Return Pillow's name of the format of a picture file."""
     name = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}.get(path.suffix.lower())
     if name is None:
         ending = f"ends in {path.suffix}" if path.suffix else "has no extension"

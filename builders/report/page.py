@@ -51,11 +51,7 @@ class PicturedRole(NamedTuple):
 
 
 def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
-    """Render the page of a release, with pictures of all sources, of those that anybody may be shown, or none.
-
-    Raises:
-        BuildError: a file of the release cannot be read.
-    """
+    """Render the page of a release, with pictures of all sources, of those that anybody may be shown, or none."""
     pictured = pictured_sources(manifest, pictures)
     split_rows = [read_split_rows(root, key, split, pictured) for key, _, split in manifest.splits()]
     excluded = _excluded(root, manifest)

@@ -45,9 +45,6 @@ def downloaded(name: str, revision: str, keep: Path | None, splits: Sequence[str
     `revision`: a branch, tag or commit. It is resolved once, and all files are of that commit.
     `keep`: a new or empty folder for the files; without it they are deleted when the block ends.
     `splits`: values of `--splits`: the splits whose images are downloaded.
-
-    Raises:
-        BuildError: there is no such release, or not enough disk space.
     """
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise BuildError(f"The folder {keep} is not empty. Give a new or empty one with --keep.")

@@ -28,11 +28,7 @@ _NOT_RELEASED = (".cache", ".git", ".gitattributes", ".state")
 
 
 def load_manifest(root: Path, problems: Problems, name: str = "") -> Manifest | None:
-    """Read the manifest of a release; an invalid one is added to `problems`.
-
-    Raises:
-        BuildError: the folder has no manifest, or one of a format that this version does not know.
-    """
+    """Read the manifest of a release; an invalid one is added to `problems`."""
     try:
         return read_manifest(root, name)
     except ManifestError as error:

@@ -52,9 +52,6 @@ def verify_folder(
     `problems`: those that are known already.
     `name`: what messages call the release.
     `decode`: decode every image; otherwise only bytes are compared.
-
-    Raises:
-        BuildError: there is no release or no such split, or a build is writing to the folder.
     """
     _refuse_build_in_progress(root)  # which may not have written a manifest yet
     manifest = load_manifest(root, problems)

@@ -78,11 +78,7 @@ def file_stem(name: str, row_id: str) -> str:
 
 
 def extension(start: bytes, where: str) -> str:
-    """Return the file extension of an image's actual format, without the dot.
-
-    Raises:
-        BuildError: the bytes are of no format that image folders support.
-    """
+    """Return the file extension of an image's actual format, without the dot."""
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
         return "webp"
     for signature, name in _SIGNATURES:

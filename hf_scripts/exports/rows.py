@@ -44,11 +44,7 @@ class ImageRow:
 
 
 def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry) -> None:
-    """Check the columns, cells and digest of the rows of `key` against the manifest, without reading images.
-
-    Raises:
-        BuildError: one of them differs, or a shard cannot be read.
-    """
+    """Check the columns, cells and digest of the rows of `key` against the manifest, without reading images."""
     columns = config.columns
     expected = arrow_schema(config.label_names, columns)
     parts = []
@@ -72,11 +68,7 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
 
 
 def read_image_rows(root: Path, key: str, split: SplitEntry) -> Iterator[ImageRow]:
-    """Yield the rows of the split `key` with their images, in order.
-
-    Raises:
-        BuildError: a shard cannot be read, or an image does not have its digest.
-    """
+    """Yield the rows of the split `key` with their images, in order."""
     for file in split.data:
         with _shard(root, file.path) as parquet:
             for group in range(parquet.num_row_groups):

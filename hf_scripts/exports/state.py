@@ -45,11 +45,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class ExportState:
-    """The record of the export in `out`; its `splits` are by `config/split`.
-
-    Raises:
-        BuildError: the folder is no export with these settings.
-    """
+    """The record of the export in `out`; its `splits` are by `config/split`."""
 
     def __init__(self, out: Path, settings: Settings) -> None:
         self.out = out
@@ -79,11 +75,7 @@ class ExportState:
         return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
     def check_release(self, root: Path, digests: Mapping[str, str]) -> None:
-        """Check that the release in `root` has all splits of the folder, with the same digests.
-
-        Raises:
-            BuildError: it lacks one, or has it with other rows.
-        """
+        """Check that the release in `root` has all splits of the folder, with the same digests."""
         for key, split in sorted(self.splits.items()):
             if digests.get(key) != split.digest:
                 actual = f"digest {digests[key][:12]}" if key in digests else "no such split"

@@ -91,9 +91,6 @@ class Publication:
 
         Args:
             check_folder: verifies the release folder, and raises if it is damaged. Called before anything is uploaded.
-
-        Raises:
-            BuildError: the release cannot be published; the message says why and what to do.
         """
         repository, tag = self.repository, self.version.tag
         if repository.has_token() or not self.dry_run:

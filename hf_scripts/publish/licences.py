@@ -38,9 +38,6 @@ def check_declared(folder: Path, manifest: Manifest) -> None:
     """Check the licences and `demo` in a folder's manifest against the sources' declarations and the files' metadata.
 
     Files that cannot be read are left to `verify`.
-
-    Raises:
-        BuildError: the manifest differs from a declaration, or mistakes demo rows for real ones, or vice versa.
     """
     for key, entry in sorted(manifest.sources.items()):
         source = _declared(key)
@@ -75,11 +72,7 @@ def forbidden_images(manifest: Manifest, access: Access) -> str:
 
 
 def check_licences(manifest: Manifest, access: Access, where: str) -> None:
-    """Check that every source's licence allows its images in the repository `where`, as it will be with `manifest`.
-
-    Raises:
-        BuildError: a licence does not; the message names each such source, its licence, and the alternatives.
-    """
+    """Check that every source's licence allows its images in the repository `where`, as it will be with `manifest`."""
     if wrong := _forbidden(manifest, access):
         out = "a private or gated" if all("gated" in _may_read(key) for key in wrong) else "a private"
         raise BuildError(
@@ -90,11 +83,7 @@ def check_licences(manifest: Manifest, access: Access, where: str) -> None:
 
 
 def check_demo(manifest: Manifest, access: Access, where: str, *, allowed: bool) -> None:
-    """Check that a release of demo sources is not published where somebody could take it for a benchmark.
-
-    Raises:
-        BuildError: the release is of demo sources, the repository is not private, and `allowed` is False.
-    """
+    """Check that a release of demo sources is not published where somebody could take it for a benchmark."""
     demo = [name for name, benchmark in sorted(manifest.benchmarks.items()) if benchmark.demo]
     if demo and access != "private" and not allowed:
         # A licence holds for the demo of a source, too: nobody sees of a row that its image is made up.

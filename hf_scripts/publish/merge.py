@@ -18,11 +18,7 @@ _IDENTITY = ("seed", "limit_per_class", "demo")
 
 
 def chosen_part(manifest: Manifest, requested: Sequence[str], where: str) -> Manifest:
-    """Return the manifest of some splits, with the benchmarks and sources that they use.
-
-    Raises:
-        BuildError: the release has no such config or split.
-    """
+    """Return the manifest of some splits, with the benchmarks and sources that they use."""
     keys = set(chosen_splits(requested, list(manifest.by_key()), where))
     configs = {}
     for name, config in manifest.configs.items():
@@ -54,9 +50,6 @@ def merge(published: Manifest, release: Manifest, where: str) -> Manifest:
 
     Splits, configs, sources and audits of the release replace those of the same name. The entries `excluded`, `audit`
     and `duplicates` are taken from one side; `merged_release` merges the tables that they name.
-
-    Raises:
-        BuildError: remaining splits have other labels or columns, or were drawn with other choices.
     """
     staying = {key: config for key, config, _ in published.splits() if key not in release.by_key()}
     _check_configs(release, staying, where)

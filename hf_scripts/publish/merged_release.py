@@ -69,21 +69,13 @@ class MergedRelease:
         return self.folder / path if path in self.part_files else None
 
     def fetch(self, path: str) -> Path:
-        """Check a file of the release, downloaded if necessary, and return its local path.
-
-        Raises:
-            BuildError: the file does not match the manifest.
-        """
+        """Check a file of the release, downloaded if necessary, and return its local path."""
         if path in self.written:
             return self.root / path
         return self.checked(path) if path in self.part_files else self.base.fetch(path)
 
     def checked(self, path: str) -> Path:
-        """Check a file of `folder`, and return its path.
-
-        Raises:
-            BuildError: the file does not match the folder's manifest.
-        """
+        """Check a file of `folder`, and return its path."""
         problems = check_manifest.check_file(self.folder, self.part_files[path])
         if problems.total():
             raise damaged_folder(self.folder, problems)
@@ -153,9 +145,6 @@ def check_together(merged: MergedRelease) -> None:
     """Check that the exclusions of splits that were built separately add up, and that no id occurs twice.
 
     The indexes of remaining splits are downloaded. Nothing is done if no split of the same benchmark remains.
-
-    Raises:
-        BuildError: they do not fit; the message has the first problem.
     """
     names = {config.benchmark for config in merged.part.configs.values()}
     configs = {name: config for name, config in merged.manifest.configs.items() if config.benchmark in names}

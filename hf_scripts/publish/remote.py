@@ -81,9 +81,6 @@ def check_moved_tags(repository: Repository, tags: Mapping[str, str], *, allowed
     """Refuse to publish next to version tags that were moved to another commit, unless it is allowed.
 
     A version whose commit is not in the history of the branch main (it may have been squashed) is no such tag.
-
-    Raises:
-        BuildError: a tag was moved, and `allowed` is False; else it is logged.
     """
     published: dict[str, list[str]] = {}
     versions = [tag for tag in sorted(tags) if parse_version(tag) is not None]
@@ -107,11 +104,7 @@ def check_moved_tags(repository: Repository, tags: Mapping[str, str], *, allowed
 
 
 def check_card_size(text: str, repository: str) -> None:
-    """Check that the card of a repository is small enough for the Hub.
-
-    Raises:
-        BuildError: its front matter or the whole card is too large.
-    """
+    """Check that the card of a repository is small enough for the Hub."""
     for size, of, most in (
         (front_matter_bytes(text), " of front matter", MOST_FRONT_MATTER),
         (len(text.encode()), "", MOST_CARD),
@@ -128,9 +121,6 @@ def validate_on_hub(text: str, repository: Repository) -> None:
 
     huggingface_hub does so too (2.4, `HfApi._validate_yaml`), but only after uploading all contents, and it parses
     the answer as JSON before it checks the status.
-
-    Raises:
-        BuildError: the Hub refuses the card.
     """
 
     def ask() -> None:
@@ -162,9 +152,6 @@ def read_back(repository: Repository, tag: str, commit: str, published: Path, ro
 
     Returns:
         The number of files.
-
-    Raises:
-        BuildError: something differs.
     """
     named = repository.tags().get(tag)
     if named != commit:

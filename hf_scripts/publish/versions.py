@@ -62,11 +62,7 @@ def parse_version(tag: str) -> Version | None:
 
 
 def requested_version(tag: str) -> Version:
-    """Return the version of a tag given on the command line.
-
-    Raises:
-        BuildError: the tag is not a version.
-    """
+    """Return the version of a tag given on the command line."""
     version = parse_version(tag)
     if version is None:
         raise BuildError(f"The tag {tag} is not a version. Give a v and three numbers with --tag, such as v1.0.0.")
@@ -143,11 +139,7 @@ def compare_manifests(old: Manifest, new: Manifest) -> Changes:
 
 
 def check_version(requested: Version, last: Version | None, changes: Changes) -> None:
-    """Check that a version is high enough for its changes.
-
-    Raises:
-        BuildError: nothing has changed, or the version is too low; the message names the lowest possible tag.
-    """
+    """Check that a version is high enough for its changes."""
     if last is None:
         return
     if not changes.level:

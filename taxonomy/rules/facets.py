@@ -97,11 +97,7 @@ def oodness() -> tuple[ClassOodness, ...]:
 
 @functools.cache
 def grades(source: str) -> tuple[Grade, ...]:
-    """Return the grades of "imagenet" (1,000 classes) or "sun397" (397), sorted by `class_id`.
-
-    Raises:
-        TaxonomyError: The source's classes are not graded.
-    """
+    """Return the grades of "imagenet" (1,000 classes) or "sun397" (397), sorted by `class_id`."""
     if source not in GRADED:
         raise TaxonomyError(
             f"The classes of '{source}' are not graded{suggestion(source, GRADED)}. "

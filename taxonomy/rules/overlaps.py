@@ -42,11 +42,7 @@ _GRADES = {
 
 @functools.cache
 def overlaps() -> tuple[Overlap, ...]:
-    """Compute the table, sorted by benchmark, source, unknown class, closeness and known class.
-
-    Raises:
-        TaxonomyError: an entry by hand names a class that does not exist, or contradicts another entry.
-    """
+    """Compute the table, sorted by benchmark, source, unknown class, closeness and known class."""
     by_hand = list(_by_hand())
     overlap_of: dict[tuple[str, str, str, str], Overlap] = {}
     for benchmark, sources in UNKNOWN.items():

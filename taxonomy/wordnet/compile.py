@@ -91,9 +91,6 @@ def compile_nouns(folder: Path) -> dict[str, NDArray[np.generic]]:
             the file's order.
         lemma_start (n + 1, int32), lemmas (bytes, uint8) and senses (w, uint8): the lemmas of all synsets, one a line,
             in the file's spelling and order, and the place of the synset among the lemma's senses, from 1.
-
-    Raises:
-        TaxonomyError: A file is missing or is not WordNet 3.0's.
     """
     nouns = _parse_data(_read_verified(folder, "data.noun"))
     order = _parse_index(_read_verified(folder, "index.noun"))

@@ -55,11 +55,7 @@ class WordNet:
     # ---- wnids
 
     def rows(self, wnids: Iterable[str]) -> Rows:
-        """Return the rows of `wnids`, in their order.
-
-        Raises:
-            TaxonomyError: A wnid is misspelled or names no noun synset of WordNet 3.0.
-        """
+        """Return the rows of `wnids`, in their order."""
         wnids = list(wnids)
         for wnid in wnids:
             if not (len(wnid) == 9 and wnid[0] == "n" and wnid[1:].isascii() and wnid[1:].isdigit()):
@@ -122,9 +118,6 @@ class WordNet:
         """Return a shortest path of hypernyms from a synset (first) to an ancestor (last), by default the root.
 
         Of several shortest paths it is the one through the hypernyms that WordNet names first.
-
-        Raises:
-            TaxonomyError: `ancestor` is not above the synset.
         """
         target = self.row(ROOT) if ancestor is None else ancestor
         reached_from: dict[int, int] = {row: row}

@@ -37,9 +37,6 @@ def path(first: Sequence[str], second: Sequence[str]) -> Floats:
 
     Returns:
         (n, m) similarities in (0, 1]; 1 for equal synsets.
-
-    Raises:
-        TaxonomyError: A wnid names no noun synset of WordNet 3.0.
     """
     return 1.0 / _links(first, second)
 
@@ -53,9 +50,6 @@ def leacock_chodorow(first: Sequence[str], second: Sequence[str]) -> Floats:
 
     Returns:
         (n, m) similarities; at most ln 38 = 3.6376, the value for equal synsets.
-
-    Raises:
-        TaxonomyError: A wnid names no noun synset of WordNet 3.0.
     """
     similarity: Floats = -np.log(_links(first, second) / (2.0 * TAXONOMY_DEPTH))
     return similarity
@@ -79,9 +73,6 @@ def wu_palmer(first: Sequence[str], second: Sequence[str]) -> Floats:
 
     Returns:
         (n, m) similarities in (0, 1].
-
-    Raises:
-        TaxonomyError: A wnid names no noun synset of WordNet 3.0.
     """
     wordnet = load_wordnet()
     rows, columns = _above(wordnet, first), _above(wordnet, second)
@@ -109,9 +100,6 @@ def mean_normalised(first: Sequence[str], second: Sequence[str]) -> Floats:
     Returns:
         (n, m) similarities in [0, 1], with the oddities of `wu_palmer`: the order of the two sets can matter, as it
         does for ImageNet and Places365 in 2 of 365,000 pairs.
-
-    Raises:
-        TaxonomyError: A wnid names no noun synset of WordNet 3.0.
     """
     links = _links(first, second)
     normalised = 1.0 - np.log(links) / GREATEST_LEACOCK_CHODOROW
