@@ -17,8 +17,8 @@ from taxonomy import tables
 from taxonomy.errors import TaxonomyError
 from taxonomy.grading import GRADED
 from taxonomy.overlaps import CLOSENESS, EVERY, LABEL_SPACES, NONE, Overlap
-from taxonomy.rules import facets
-from taxonomy.rules.compared import KNOWN, UNKNOWN, ComparedClass
+from taxonomy.rules import compared, facets
+from taxonomy.rules.compared import ComparedClass
 from taxonomy.rules.far import synset_text
 from taxonomy.wordnet.nouns import WordNet, load_wordnet
 
@@ -45,13 +45,11 @@ def overlaps() -> tuple[Overlap, ...]:
     """Compute the table, sorted by benchmark, source, unknown class, closeness and known class."""
     by_hand = list(_by_hand())
     overlap_of: dict[tuple[str, str, str, str], Overlap] = {}
-    for benchmark, sources in UNKNOWN.items():
-        known = KNOWN[benchmark]()
-        for source, classes in sources.items():
-            for row in _computed(benchmark, source, classes(), known):
-                key = (row.benchmark, row.source, row.class_id, row.known)
-                if key not in overlap_of or _place(row) < _place(overlap_of[key]):
-                    overlap_of[key] = row
+    for benchmark, source in compared.COMPARED:
+        for row in _computed(benchmark, source):
+            key = (benchmark, source, row.class_id, row.known)
+            if key not in overlap_of or _place(row) < _place(overlap_of[key]):
+                overlap_of[key] = row
     for row in by_hand:
         overlap_of[row.benchmark, row.source, row.class_id, row.known] = row
     overlapping = {key[:3] for key, row in overlap_of.items() if row.kind != NONE}
@@ -89,9 +87,8 @@ def _ancestors(row: int) -> tuple[int, ...]:
     return tuple(load_wordnet().ancestors(row).tolist())
 
 
-def _computed(
-    benchmark: str, source: str, unknown: Mapping[str, ComparedClass], known: Mapping[str, ComparedClass]
-) -> Iterator[Overlap]:
+def _computed(benchmark: str, source: str) -> Iterator[Overlap]:
+    unknown, known = compared.unknown(benchmark, source), compared.known(benchmark)
     # ImageNet-O's classes go up to the most general ones, above hundreds of known ones.
     for item, other, kind, evidence in related(unknown, known, above=source != "imagenet_o"):
         if other.id != item.id:
@@ -186,7 +183,7 @@ def _by_hand() -> Iterator[Overlap]:
     for row in tables.read_csv_rows(BY_HAND_FILE):
         benchmark, source, class_id, known = (row[name] for name in ("benchmark", "source", "class_id", "known"))
         where = f"{BY_HAND_FILE}, {class_id} of {source} in {benchmark}"
-        if benchmark not in LABEL_SPACES or (known and known not in KNOWN[benchmark]()):
+        if benchmark not in LABEL_SPACES or (known and known not in compared.known(benchmark)):
             raise TaxonomyError(f"{where}: {known} is not among {LABEL_SPACES.get(benchmark, 'any known classes')}.")
         if row["kind"] not in (*CLOSENESS, NONE) or (row["kind"] == NONE) is not (known == ""):
             raise TaxonomyError(
@@ -195,16 +192,16 @@ def _by_hand() -> Iterator[Overlap]:
         if not row["reason"]:
             raise TaxonomyError(f"{where}: a reason is missing.")
         name = _name_of(benchmark, source, class_id)
-        known_name = KNOWN[benchmark]()[known].name if known else ""
+        known_name = compared.known(benchmark)[known].name if known else ""
         yield Overlap(benchmark, source, class_id, name, known, known_name, row["kind"], "by hand", row["reason"])
 
 
 def _name_of(benchmark: str, source: str, class_id: str) -> str:
-    classes = UNKNOWN[benchmark].get(source)
     if class_id == EVERY:
         return "all other classes"
-    if classes is None:  # classes that no synset can be given
+    if (benchmark, source) not in compared.COMPARED:  # classes that no synset can be given
         return class_id.replace("_", " ")
-    if class_id not in classes():
+    classes = compared.unknown(benchmark, source)
+    if class_id not in classes:
         raise TaxonomyError(f"{BY_HAND_FILE} names {class_id}, which {source} does not have in {benchmark}.")
-    return classes()[class_id].name
+    return classes[class_id].name
