@@ -21,13 +21,10 @@ UNKNOWN = "*"
 
 @dataclass(frozen=True)
 class ImageList:
-    """A published list.
+    """A published list: the file and who published it, and what its lines match.
 
-    Attributes:
-        published: the published file, and who published it.
-        line: what its lines match; the groups of `read` are taken from it.
-        read: gives class and image of a line as the table has them; the class is `UNKNOWN` where the list has none.
-        source_id: gives the image's id in its source (of SUN397 the file's name alone), from the table's two columns.
+    `read` gives class and image of a matching line as the table has them, the class `UNKNOWN` where the list has none;
+    `source_id` the image's id in its source (of SUN397 the file's name alone) from these two.
     """
 
     published: str

@@ -5,7 +5,7 @@ Tested by `tests/taxonomy/test_overlaps.py`.
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from taxonomy import decisions, lists, tables
@@ -55,13 +55,15 @@ def _cifar100() -> Iterator[ComparedClass]:
     return (_named(name, name.replace("_", " "), ids) for name, ids in wnids.items())
 
 
-def _places365() -> Iterator[ComparedClass]:
+def _places365(selected: Container[str] | None = None) -> Iterator[ComparedClass]:
     # A synset that is only near the name (geological formation for rock_arch) would have classes below it that the
     # place does not.
     synsets = {
         item.name: [item.wnid] for item in tables.places365_wnids() if item.basis not in ("head_word", "nearest")
     }
-    return (_named(item.category, item.name, synsets.get(item.category, ())) for item in tables.places365())
+    for item in tables.places365():
+        if selected is None or item.category in selected:
+            yield _named(item.category, item.name, synsets.get(item.category, ()))
 
 
 def _kept(table: str) -> list[decisions.Decision]:
@@ -106,7 +108,7 @@ _UNKNOWN: Mapping[tuple[str, str], Classes] = {
     ("imagenet", "imagenet"): lambda: _imagenet("near_candidate", "external", "excluded"),
     ("imagenet", "food101"): lambda: _far("food101"),
     ("imagenet", "caltech256"): lambda: _far("caltech256"),
-    ("imagenet", "places365"): lambda: (known("facets")[row.class_id] for row in _kept("places365")),
+    ("imagenet", "places365"): lambda: _places365({row.class_id for row in _kept("places365")}),
     ("cifar", "cifar100"): _cifar100,
     ("cifar", "imagenet"): lambda: (_synset(row.class_id, external=True) for row in _kept("tiny158")),
     ("facets", "imagenet"): _imagenet,

@@ -102,10 +102,8 @@ def related(
 ) -> Iterator[tuple[ComparedClass, ComparedClass, str, str]]:
     """Yield the overlaps by WordNet: an unknown class, a known one, the kind, and the evidence.
 
-    Args:
-        unknown: the unknown classes by id.
-        known: the known classes by id; of several with a synset the last counts.
-        above: whether an unknown class above a known one overlaps it.
+    Classes are given by id; of several known ones with one synset the last counts. `above`: whether an unknown class
+    above a known one overlaps it.
     """
     wordnet = load_wordnet()
     of_row = {row: item for item in known.values() for row in item.rows}

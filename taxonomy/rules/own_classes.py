@@ -30,9 +30,8 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 class ClassComparison:
     """Unknown classes compared with known ones.
 
-    Attributes:
-        overlaps: the known class that an unknown one overlaps most closely, by the unknown one's id.
-        remarks: sentences on unknown classes without a synset, or with several senses.
+    `overlaps` has the known class that an unknown one overlaps most closely, by the unknown one's id; `remarks` are
+    sentences on unknown classes without a synset, or with several senses.
     """
 
     overlaps: Mapping[str, str]
@@ -48,12 +47,7 @@ class _Resolved:
 
 
 def compare_classes(unknown: Mapping[str, str], known: Mapping[str, str]) -> ClassComparison:
-    """Compare unknown classes with known ones.
-
-    Args:
-        unknown: names of the unknown classes by id.
-        known: names of the known classes by id.
-    """
+    """Compare unknown classes with known ones; both are names by id."""
     # Reversed, because `related` takes the last of several classes with one synset.
     unknown_classes, known_classes = _resolve_all(unknown), dict(reversed(_resolve_all(known).items()))
     order = {class_id: place for place, class_id in enumerate(known)}

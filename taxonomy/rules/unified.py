@@ -26,10 +26,8 @@ def imagenet() -> tuple[Decision, ...]:
     a near candidate, the rest is external. That gives 405 and 395 (ours); the paper has 394 external classes, which
     leaves 406 candidates that it does not count. Our explanation: "crane" is the label text of two classes, a machine
     among the 200 and a bird among the 395, and a list indexed by label text loses one. So the bird is left out and
-    joins neither side; the paper does not name it.
-
-    Returns:
-        1,000 decisions sorted by wnid: 200 in_distribution, 405 near_candidate, 394 external, 1 excluded.
+    joins neither side; the paper does not name it. So 200 are in_distribution, 405 near_candidate, 394 external and 1
+    excluded.
     """
     wordnet = load_wordnet()
     classes = tables.imagenet1k()
@@ -97,13 +95,10 @@ def _imagenet_class(
 
 
 def tiny158() -> tuple[Decision, ...]:
-    """Remove the classes of Tiny ImageNet that are, or descend from, a CIFAR-100 class.
+    """Remove the classes of Tiny ImageNet that are, or descend from, a CIFAR-100 class: 42 of 200, as in the paper.
 
     The paper assigns the synsets of CIFAR-100 by hand and prints two of them; `tables.cifar100_wnids` holds our own
     assignment, chosen so that the paper's count is reached.
-
-    Returns:
-        200 decisions sorted by wnid: 158 keep, 42 remove (the paper's counts).
     """
     wordnet = load_wordnet()
     names = {item.wnid: item.name for item in tables.imagenet1k()}
@@ -134,9 +129,6 @@ def cifar100_superclasses() -> tuple[Decision, ...]:
     """Group CIFAR-100's classes by superclass, of each of which a builder draws two as in-distribution.
 
     Section 3.1 draws them at random; its table 3 marks them by colour.
-
-    Returns:
-        100 decisions sorted by name, all "candidate".
     """
     return tuple(
         Decision(

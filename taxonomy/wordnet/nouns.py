@@ -9,7 +9,6 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterable
 from importlib import resources
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +25,8 @@ Mask = NDArray[np.bool_]
 class WordNet:
     """WordNet 3.0's noun synsets. `load_wordnet` returns the only instance, which never changes.
 
-    Attributes:
-        offsets: (n,) the numbers in the wnids, ascending.
-        parent_start: (n + 1,) where each synset's rows start in `parents`.
-        parents: (e,) rows of the direct hypernyms, synset after synset, in WordNet's order.
+    `offsets` (n,) are the numbers in the wnids, ascending; `parents` (e,) the rows of the direct hypernyms, synset
+    after synset, in WordNet's order, of which each synset's start at `parent_start` (n + 1,).
     """
 
     def __init__(self, arrays: dict[str, NDArray[np.generic]]) -> None:
@@ -39,15 +36,6 @@ class WordNet:
         self._lemma_start: list[int] = arrays["lemma_start"].tolist()
         self._lemmas = arrays["lemmas"].tobytes().decode("ascii").replace("_", " ").split("\n")
         self._senses = arrays["senses"]
-
-    @classmethod
-    def from_package(cls) -> Self:
-        """Read the array file that travels with the package."""
-        with (
-            resources.as_file(resources.files("taxonomy") / "data" / DATA_FILE) as path,
-            np.load(path, allow_pickle=False) as arrays,
-        ):
-            return cls(dict(arrays))
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -194,19 +182,16 @@ class WordNet:
     def senses(self, lemma: str) -> tuple[int, ...]:
         """Return the synsets that have this lemma, most frequent sense first; () if none has.
 
-        Args:
-            lemma: A word or phrase; case does not matter, and underscores count as spaces.
+        Case does not matter, and underscores count as spaces.
         """
         pairs = self._by_lemma.get(lemma.lower().replace("_", " "), [])
         return tuple(dict.fromkeys(row for _, row in sorted(pairs)))
 
     def containing(self, phrase: str) -> dict[int, bool]:
-        """Find the synsets with a lemma that contains the phrase as consecutive whole tokens.
+        """Return the synsets with a lemma that contains the phrase, ascending, and whether it is all of such a lemma.
 
-        Tokens are split at spaces, underscores and hyphens; case does not matter.
-
-        Returns:
-            Row to whether the phrase is all of such a lemma; rows ascending, {} if no lemma contains the phrase.
+        The phrase stands there as consecutive whole tokens, which spaces, underscores and hyphens divide; case does
+        not matter.
         """
         tokens = phrase.lower().replace("_", " ").replace("-", " ").split()
         if not tokens:
@@ -241,4 +226,6 @@ def _reach(start: Rows, targets: Rows, rows: Rows) -> Rows:
 @functools.cache
 def load_wordnet() -> WordNet:
     """Return WordNet 3.0's nouns; they are read once, at the first call."""
-    return WordNet.from_package()
+    path = resources.files("taxonomy") / "data" / DATA_FILE
+    with resources.as_file(path) as file, np.load(file, allow_pickle=False) as arrays:
+        return WordNet(dict(arrays))
