@@ -22,7 +22,7 @@ from builders.release.split_entries import SplitEntry
 from builders.storage.files import TEMPORARY, write_text
 from builders.storage.paths import LOCAL, PathType
 from hf_scripts.exports import readme
-from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, SplitOutput
+from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, write_webdataset
 from hf_scripts.exports.rows import ImageRow, check_identity, read_image_rows
 from hf_scripts.exports.state import ExportedSplit, ExportState, export_lock
 from hf_scripts.exports.targets import Target
@@ -65,10 +65,10 @@ class Export:
                     progress(split.rows)
                     results[key] = state.splits[key], "already there"
                 elif dry_run:
-                    results[key] = self._write(key, Target(None), progress), "to be written"
+                    results[key] = self._write(key, progress, dry_run=True), "to be written"
                 else:
                     state.record(key, ExportedSplit(digest=split.digest))
-                    state.record(key, self._write(key, Target(self.out), progress))
+                    state.record(key, self._write(key, progress, dry_run=False))
                     results[key] = state.splits[key], "written"
                 if not dry_run:
                     self._write_readme(state)
@@ -80,10 +80,9 @@ class Export:
         state.check_release(self.root, {key: split.digest for key, _, split in self.manifest.splits()})
         return state
 
-    def _write(self, key: str, target: Target, progress: Callable[[int], object]) -> ExportedSplit:
-        split = self.splits[key]
-        config, _, name = key.partition("/")
-        check_identity(self.root, key, self.manifest.configs[config], split)
+    def _write(self, key: str, progress: Callable[[int], object], *, dry_run: bool) -> ExportedSplit:
+        split, target = self.splits[key], Target(self.out, dry_run=dry_run)
+        check_identity(self.root, key, self.manifest.configs[key.partition("/")[0]], split)
         kinds: Counter[str] = Counter()
 
         def rows() -> Iterator[ImageRow]:
@@ -92,8 +91,10 @@ class Export:
                 yield row
                 progress(1)
 
-        output = SplitOutput(self.out, config, name, split.roles, self.shard_bytes)
-        WRITERS[self.format](output, rows(), target)
+        if self.format == "webdataset":
+            write_webdataset(target, key, split.roles, rows(), shard_bytes=self.shard_bytes)
+        else:
+            WRITERS[self.format](target, key, split.roles, rows())
         target.flush()
         return ExportedSplit(
             digest=split.digest,

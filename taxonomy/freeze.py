@@ -5,9 +5,11 @@ Tested by `tests/taxonomy/test_main.py`.
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import astuple, fields
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from taxonomy import overlaps
 from taxonomy.decisions import TABLES, decisions_file
@@ -21,8 +23,9 @@ FILES = (facets.OODNESS_FILE, *map(decisions_file, TABLES), overlaps.FILE)
 
 def contents() -> dict[str, bytes]:
     """Compute every file of `FILES`: CSV with a header, one line per class, LF at every line's end."""
+    computed: list[Sequence[Any]] = [facets_rules.compute_oodness(), *map(compute, TABLES), compute_overlaps()]
     rendered = []
-    for rows in (facets_rules.compute_oodness(), *map(compute, TABLES), compute_overlaps()):
+    for rows in computed:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([field.name for field in fields(rows[0])])
