@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -57,9 +57,8 @@ def _outdated(path: Path, text: str) -> str:
     return f"{path} is out of date from line {text.count(chr(10), 0, at) + 1} on"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    return exit_code(command, argv, stopped="stopped; nothing was changed.")
+main = functools.partial(exit_code, command, stopped="stopped; nothing was changed.")
+"""Runs the command line; returns its exit code."""
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -237,10 +238,8 @@ def command(
         click.echo("\n".join(_lines(document, dry_run=dry_run)))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    stopped = "stopped; run the same command again, and it resumes."
-    return exit_code(command, argv, stopped=stopped)
+main = functools.partial(exit_code, command, stopped="stopped; run the same command again, and it resumes.")
+"""Runs the command line; returns its exit code."""
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -145,9 +146,8 @@ def _check_folder(folder: Path, *, decode: bool, workers: int) -> None:
     click.echo(f"verified {folder}" + ("" if decode else "; no image was decoded (--check fast)"))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    return exit_code(command, argv, stopped="stopped; run the same command again, and it resumes.")
+main = functools.partial(exit_code, command, stopped="stopped; run the same command again, and it resumes.")
+"""Runs the command line; returns its exit code."""
 
 
 if __name__ == "__main__":

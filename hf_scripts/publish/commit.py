@@ -216,7 +216,7 @@ class Publication:
         problems = Problems()
         for file in merged.manifest.files():
             if merged.local(file.path) is None:  # it stays
-                problems.merge(check_manifest.check_stored(file, tree))
+                check_manifest.check_stored(file, tree, problems)
         if problems.total():
             raise damaged_repository(base, problems)
         return CommitPlan(merged, change, tuple(additions), tuple(sorted(tree.keys() - set(paths))))

@@ -157,8 +157,9 @@ def check_together(merged: MergedRelease) -> None:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(merged.fetch(split.index.path).resolve())
-    problems = release.check_excluded(merged.root, together)
-    problems.merge(release.check_ids(merged.root, together))
+    problems = Problems()
+    release.check_excluded(merged.root, together, problems)
+    release.check_ids(merged.root, together, problems)
     if problems.total():
         raise BuildError(
             f"These splits do not fit those that stay in {merged.base.repository.name}: {problems.first()}. Build "
