@@ -109,16 +109,12 @@ def duplicates_table(root: Path, manifest: Manifest) -> tuple[PageTable, int] | 
 
 def compared(manifest: Manifest) -> list[tuple[str, str]]:
     """Return the comparisons made for duplicates: the method, and the splits as text."""
-    listed = manifest.duplicates.compared if manifest.duplicates is not None else ()
-    return [
-        (
-            entry.by,
-            f"{', '.join(entry.splits)}, with each other and within each"
-            if entry.splits == entry.others
-            else f"{', '.join(entry.splits)} with {', '.join(entry.others)}",
-        )
-        for entry in listed
-    ]
+    comparisons: list[tuple[str, str]] = []
+    for entry in manifest.duplicates.compared if manifest.duplicates is not None else ():
+        others = f" with {', '.join(entry.others)}"
+        others = ", with each other and within each" if entry.splits == entry.others else others
+        comparisons.append((entry.by, f"{', '.join(entry.splits)}{others}"))
+    return comparisons
 
 
 def plain(summary: str) -> str:

@@ -147,13 +147,10 @@ def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
 def class_data(trees: Iterable[Branch]) -> dict[str, Any]:
     """Return the classes of some trees as the page's script reads them, which writes what a reader opens.
 
-    As HTML, thousands of classes times dozens of splits would be several MB.
-
-    Returns:
-        Lists of texts (`splits`, `rules`, `evidence`), and `roles` with their names. Each of `classes` has an `id`
-        and a `name`, lists [split, role, rows] of what is `kept`, and [split, rule, evidence, images] of what is
-        `left` out, with places in the lists before. A branch of the `trees` has a `title`, `branches` below it, and
-        places in `classes`.
+    As HTML, thousands of classes times dozens of splits would be several MB. There are lists of texts (`splits`,
+    `rules`, `evidence`), and `roles` with their names. Each of `classes` has an `id` and a `name`, lists [split, role,
+    rows] of what is `kept`, and [split, rule, evidence, images] of what is `left` out, with places in these lists. A
+    branch of the `trees` has a `title`, `branches` below it, and places in `classes`.
     """
     texts: dict[str, dict[str, int]] = {"splits": {}, "rules": {}, "evidence": {}}
     classes: list[dict[str, Any]] = []
@@ -174,8 +171,5 @@ def class_data(trees: Iterable[Branch]) -> dict[str, Any]:
 
     branches = [branch_data(tree) for tree in trees]
     roles = [[role, ROLE_NAMES[role]] for role in ROLES]
-    return {kind: list(listed) for kind, listed in texts.items()} | {
-        "roles": roles,
-        "classes": classes,
-        "trees": branches,
-    }
+    lists = {kind: list(listed) for kind, listed in texts.items()}
+    return lists | {"roles": roles, "classes": classes, "trees": branches}

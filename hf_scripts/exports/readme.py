@@ -51,7 +51,7 @@ the name of its format, all other columns under json, and the label under cls. A
 }
 
 _BY_ROLE = """\
-A split with several roles also has a list for each: imglists/{config}/{split}-in_distribution.txt, and others for the
+A split with several roles also has a list for each: imglists/{key}-in_distribution.txt, and others for the
 unknowns.
 """
 
@@ -102,10 +102,9 @@ def _how_to_read(
         if generator is not None and generator.prepared:
             sides.setdefault(generator.prepared, []).append(key)
     parts += [_PREPARED.format(side=side, splits=", ".join(keys)) for side, keys in sorted(sides.items())]
-    several_roles = [key for key in sorted(splits) if len(described[key].roles) > 1]
-    if chosen_format == "openood" and several_roles:
-        config, _, split = several_roles[0].partition("/")
-        parts.append(_BY_ROLE.format(config=config, split=split))
+    if chosen_format == "openood":
+        several_roles = [key for key in sorted(splits) if len(described[key].roles) > 1]
+        parts += [_BY_ROLE.format(key=key) for key in several_roles[:1]]
     if chosen_format in ("openood", "imagefolder"):
         parts.append(_CLASSES)
     elif chosen_format == "webdataset" and (several := mixed(splits)):
@@ -120,13 +119,10 @@ def _benchmark(benchmark: BenchmarkEntry) -> str:
 
 def _source(source: SourceEntry) -> str:
     licence = source.licence
-    lines = [
-        f"{source.title}, {source.edition}",
-        f"Licence: {licence.name} ({licence.url})",
-        _wrapped(licence.statement),
-        f"May be published as: {licence.publish}",
-    ]
-    return "\n".join(lines)
+    return (
+        f"{source.title}, {source.edition}\nLicence: {licence.name} ({licence.url})\n{_wrapped(licence.statement)}\n"
+        f"May be published as: {licence.publish}"
+    )
 
 
 def _wrapped(text: str) -> str:

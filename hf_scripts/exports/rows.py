@@ -45,8 +45,7 @@ class ImageRow:
 
 def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry) -> None:
     """Check the columns, cells and digest of the rows of `key` against the manifest, without reading images."""
-    columns = config.columns
-    expected = arrow_schema(config.label_names, columns)
+    expected = arrow_schema(config.label_names, config.columns)
     parts = []
     for file in split.data:
         with _shard(root, file.path) as parquet:
@@ -58,7 +57,7 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
                 )
             for batch in parquet.iter_batches(columns=[name for name in expected.names if name != "image"]):
                 batch.validate(full=True)  # text that is not UTF-8
-                if empty := without_values(batch, columns):
+                if empty := without_values(batch, config.columns):
                     raise _damaged(root, f"{root / file.path} has rows without a value in the column {empty[0]}")
                 parts.append(batch.select(_IDENTITY))
     digest = rows_digest(pa.Table.from_batches(parts, pa.schema([expected.field(name) for name in _IDENTITY])))

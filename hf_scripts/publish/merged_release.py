@@ -70,9 +70,9 @@ class MergedRelease:
 
     def fetch(self, path: str) -> Path:
         """Check a file of the release, downloaded if necessary, and return its local path."""
-        if path in self.written:
-            return self.root / path
-        return self.checked(path) if path in self.part_files else self.base.fetch(path)
+        if path in self.part_files and path not in self.written:
+            return self.checked(path)
+        return self.local(path) or self.base.fetch(path)
 
     def checked(self, path: str) -> Path:
         """Check a file of `folder`, and return its path."""

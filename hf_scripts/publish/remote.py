@@ -43,13 +43,10 @@ _ADVICE = "Publish some of its configs in another repository, with --splits and 
 
 
 def exposed_images(repository: Repository, info: Info | None, revisions: Mapping[str, str]) -> dict[str, str]:
-    """Find revisions, given with their commits, that serve images although their licences do not allow it.
+    """Return a sentence on each revision, given with its commit, that serves images although licences do not allow it.
 
     Versions that are published already are looked at, too: a repository may have been made public, or a licence may
     have changed, since they were. Those that this version reads no release from are skipped.
-
-    Returns:
-        A sentence with images and licences for each such revision.
     """
     if info is None or info.access == "private":
         return {}  # no licence forbids it
@@ -145,13 +142,10 @@ def front_matter_bytes(text: str) -> int:
 
 
 def read_back(repository: Repository, tag: str, commit: str, published: Path, root: Path) -> int:
-    """Compare a tag on the Hub with the published manifest, a local file.
+    """Compare a tag on the Hub with the published manifest, a local file; returns the number of its files.
 
     Compares the tag's commit, and the names, sizes and digests of all files; what these hold was checked before they
     were published. Small files, of which the Hub has no SHA-256, are downloaded to `root`.
-
-    Returns:
-        The number of files.
     """
     named = repository.tags().get(tag)
     if named != commit:
