@@ -84,11 +84,6 @@ class WordNet:
         """Return the direct hypernyms, in WordNet's order."""
         return self.parents[self.parent_start[row] : self.parent_start[row + 1]]
 
-    def hyponyms(self, row: int) -> Rows:
-        """Return the direct hyponyms, ascending."""
-        start, children = self._children
-        return children[start[row] : start[row + 1]]
-
     def ancestors(self, rows: Rows | int) -> Rows:
         """Return all proper ancestors of one synset, or of any of several; ascending."""
         return _reach(self.parent_start, self.parents, np.atleast_1d(rows))
@@ -107,23 +102,23 @@ class WordNet:
 
         Of several shortest paths it is the one through the hypernyms that WordNet names first.
         """
-        target = self.row(ROOT) if ancestor is None else ancestor
-        reached_from: dict[int, int] = {row: row}
-        frontier = [row]
-        while target not in reached_from and frontier:
-            level = []
-            for node in frontier:
-                for parent in self.hypernyms(node).tolist():
-                    if parent not in reached_from:
-                        reached_from[parent] = node
-                        level.append(parent)
-            frontier = level
+        target, reached_from = self.row(ROOT) if ancestor is None else ancestor, self.ascent(row)
         if target not in reached_from:
             raise TaxonomyError(f"{self.wnid(target)} is no ancestor of {self.wnid(row)}.")
         path = [target]
         while path[-1] != row:
             path.append(reached_from[path[-1]])
         return path[::-1]
+
+    def ascent(self, row: int) -> dict[int, int]:
+        """Return a synset and its ancestors, nearest first, each with the synset below it on a shortest path."""
+        reached_from, waiting = {row: row}, [row]
+        for node in waiting:
+            for parent in self.hypernyms(node).tolist():
+                if parent not in reached_from:
+                    reached_from[parent] = node
+                    waiting.append(parent)
+        return reached_from
 
     @functools.cached_property
     def min_depth(self) -> Rows:

@@ -110,15 +110,8 @@ def _padded(ancestors: list[dict[int, int]]) -> tuple[Rows, Small]:
 def _ancestors(wordnet: WordNet, row: int) -> dict[int, int]:
     """Return each ancestor of a synset, itself included, with its shortest distance; nearest first."""
     distances = {row: 0}
-    frontier = [row]
-    while frontier:
-        level = []
-        for node in frontier:
-            for parent in wordnet.hypernyms(node).tolist():
-                if parent not in distances:
-                    distances[parent] = distances[node] + 1
-                    level.append(parent)
-        frontier = level
+    for node, below in wordnet.ascent(row).items():
+        distances.setdefault(node, distances[below] + 1)
     return distances
 
 
