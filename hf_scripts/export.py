@@ -72,7 +72,11 @@ class Export:
                     state.record(key, self._write(key, progress, dry_run=False))
                     results[key] = state.splits[key], "written"
                 if not dry_run:
-                    self._write_readme(state)
+                    path = self.out / readme.NAME
+                    done = {key: split for key, split in state.splits.items() if split.listed is not None}
+                    text = readme.readme(self.manifest, self.format, done)
+                    if not path.is_file() or path.read_bytes() != text.encode():
+                        write_text(path, text)
         return results
 
     def _state(self) -> ExportState:
@@ -105,13 +109,6 @@ class Export:
             kinds=tuple(sorted(kinds)),
             listed={path.relative_to(self.out).as_posix(): size for path, size in target.streamed.items()},
         )
-
-    def _write_readme(self, state: ExportState) -> None:
-        path = self.out / readme.NAME
-        finished = {key: split for key, split in state.splits.items() if split.listed is not None}
-        text = readme.readme(self.manifest, self.format, finished)
-        if not path.is_file() or path.read_bytes() != text.encode():
-            write_text(path, text)
 
 
 def _selected_splits(

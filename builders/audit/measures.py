@@ -48,13 +48,10 @@ _LUMINANCE = np.array(
 """ITU-T T.81, annex K, table K.1: quantisation of luminance, row by row."""
 
 
-def _scaled(quality: int) -> npt.NDArray[np.int64]:
-    """Return libjpeg's luminance table for a quality (jcparam.c, `jpeg_quality_scaling`, `jpeg_add_quant_table`)."""
-    scale = 5000 // quality if quality < 50 else 200 - 2 * quality
-    return np.clip((_LUMINANCE * scale + 50) // 100, 1, 255)
+_SCALES = np.array([5000 // quality if quality < 50 else 200 - 2 * quality for quality in range(1, 101)])
+_TABLES = np.clip((_SCALES[:, np.newaxis] * _LUMINANCE + 50) // 100, 1, 255)
+"""libjpeg's luminance tables by quality (jcparam.c, `jpeg_quality_scaling`, `jpeg_add_quant_table`)."""
 
-
-_TABLES = np.stack([_scaled(quality) for quality in range(1, 101)])
 _LEVELS = np.arange(256, dtype=np.float64)
 _TURNED = frozenset({5, 6, 7, 8})
 """EXIF orientations that exchange width and height (TIFF 6.0, tag 274)."""

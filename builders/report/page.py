@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -168,15 +168,14 @@ def _rebuilding(manifest: Manifest) -> list[tuple[str, str]]:
         words = ["python", "-m", "builders.folder_benchmark"]
         if key in BENCHMARKS:
             words = ["python", "-m", f"builders.{key}_benchmark", "--splits", ",".join(described.configs)]
-            words += ["--demo"] if benchmark.demo else _source_flags(described.configs.values())
+            used = {
+                source for config in described.configs.values() for s in config.splits.values() for source in s.sources
+            }
+            on_disk = [source for source in sorted(used) if source in SOURCES and SOURCES[source].on_disk]
+            words += ["--demo"] if benchmark.demo else [word for source in on_disk for word in (f"--{source}", "DIR")]
         if benchmark.seed:
             words += ["--seed", str(benchmark.seed)]
         if benchmark.limit_per_class is not None:
             words += ["--limit-per-class", str(benchmark.limit_per_class)]
         commands.append((f"{benchmark.title}, {benchmark.version}", shlex.join([*words, "--out", "build/again"])))
     return commands
-
-
-def _source_flags(configs: Iterable[ConfigEntry]) -> list[str]:
-    used = {source for config in configs for split in config.splits.values() for source in split.sources}
-    return [word for key in sorted(used) if key in SOURCES and SOURCES[key].on_disk for word in (f"--{key}", "DIR")]

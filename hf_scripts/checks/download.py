@@ -60,7 +60,11 @@ def downloaded(name: str, revision: str, keep: Path | None, splits: Sequence[str
             size = sum(file.size for file in files)
             destination = f"into {keep}" if keep else "into a temporary folder"
             log(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {destination}")
-            _check_disk_space(size, into)
+            if size > (free := shutil.disk_usage(into).free):
+                raise BuildError(
+                    f"The download needs {size:,} bytes, and the disk has {free:,} left. Give a folder on a larger "
+                    "disk with --keep."
+                )
             _download(repository, commit, files, into)
         yield Downloaded(into, label, problems, repository, commit)
 
@@ -84,15 +88,6 @@ def _listed_files(
     selected = {file.path for file in check_manifest.files_in(manifest, chosen)}
     listed = {file.path for file in manifest.files_and_card()} - (images - selected)
     return [tree[path] for path in sorted(listed & tree.keys())], check_manifest.check_unlisted(tree, manifest)
-
-
-def _check_disk_space(size: int, into: Path) -> None:
-    free = shutil.disk_usage(into).free
-    if size > free:
-        raise BuildError(
-            f"The download needs {size:,} bytes, and the disk has {free:,} left. Give a folder on a larger disk with "
-            "--keep."
-        )
 
 
 def _download(repository: Repository, commit: str, files: list[RemoteFile], into: Path) -> None:

@@ -56,7 +56,7 @@ class Target:
         if self._dry_run:
             return
         self._check(path)
-        if not _has_content(path, data):
+        if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
             with atomic_path(path, durable=False) as temporary:
                 temporary.write_bytes(data)
         # Also one that is there: the run that wrote it may have been killed before it was flushed.
@@ -90,10 +90,3 @@ class Target:
         if path.parent not in self._checked:
             inside(self.out, path.relative_to(self.out))
             self._checked.add(path.parent)
-
-
-def _has_content(path: Path, data: Bytes) -> bool:
-    try:
-        return path.stat().st_size == len(data) and path.read_bytes() == data
-    except FileNotFoundError:
-        return False

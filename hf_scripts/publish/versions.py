@@ -128,10 +128,15 @@ def compare_manifests(old: Manifest, new: Manifest) -> Changes:
             major.append(f"{name} has other label names")
         major += [f"{name} loses the column {column}" for column, _ in old_columns - new_columns]
         minor += [f"{name} gets the column {column}" for column, _ in new_columns - old_columns]
+    # Metadata: the paths of differing values, of the splits only in those with the same rows.
+    patch = sorted(_differences(_described(old, unchanged), _described(new, unchanged), ""))
+    if not patch:
+        rendered = ((CARD, old.card, new.card), (CROISSANT, old.croissant, new.croissant))
+        patch = [path for path, was, now in rendered if was and now and was.sha256 != now.sha256]
     return Changes(
         tuple(sorted(major)),
         tuple(sorted(minor)),
-        tuple(_metadata(old, new, unchanged)),
+        tuple(patch),
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
         changed=tuple(changed),
@@ -168,13 +173,6 @@ def without_unused(manifest: Manifest) -> Manifest:
         benchmarks={key: entry for key, entry in manifest.benchmarks.items() if key in benchmarks},
         sources={key: entry for key, entry in manifest.sources.items() if key in sources},
     )
-
-
-def _metadata(old: Manifest, new: Manifest, unchanged: Set[str]) -> list[str]:
-    """Return the paths of differing values in the manifests, ignoring all splits but those in `unchanged`."""
-    paths = sorted(_differences(_described(old, unchanged), _described(new, unchanged), ""))
-    rendered = ((CARD, old.card, new.card), (CROISSANT, old.croissant, new.croissant))
-    return paths or [path for path, before, after in rendered if before and after and before.sha256 != after.sha256]
 
 
 def _described(manifest: Manifest, selected: Set[str]) -> object:

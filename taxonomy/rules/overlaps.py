@@ -43,33 +43,18 @@ _GRADES = {
 @functools.cache
 def overlaps() -> tuple[Overlap, ...]:
     """Compute the table, sorted by benchmark, source, unknown class, closeness and known class."""
-    by_hand = list(_by_hand())
     overlap_of: dict[tuple[str, str, str, str], Overlap] = {}
     for benchmark, source in compared.COMPARED:
         for row in _computed(benchmark, source):
             key = (benchmark, source, row.class_id, row.known)
             if key not in overlap_of or _place(row) < _place(overlap_of[key]):
                 overlap_of[key] = row
-    for row in by_hand:
+    for row in _by_hand():
         overlap_of[row.benchmark, row.source, row.class_id, row.known] = row
-    overlapping = {key[:3] for key, row in overlap_of.items() if row.kind != NONE}
+    overlapping = {key[:3]: row for key, row in overlap_of.items() if row.kind != NONE}
     for key, row in list(overlap_of.items()):
         if row.kind == NONE and row.basis != "by hand" and key[:3] in overlapping:
             del overlap_of[key]  # an overlap by WordNet or by hand outweighs a grade that names no class
-    _refuse_contradictions(overlap_of)
-    return tuple(sorted(overlap_of.values(), key=_order))
-
-
-def _place(row: Overlap) -> int:
-    return CLOSENESS.get(row.kind, len(CLOSENESS))
-
-
-def _order(row: Overlap) -> tuple[str, str, str, int, str]:
-    return row.benchmark, row.source, row.class_id, _place(row), row.known
-
-
-def _refuse_contradictions(overlap_of: Mapping[tuple[str, str, str, str], Overlap]) -> None:
-    overlapping = {key[:3]: row for key, row in overlap_of.items() if row.kind != NONE}
     for benchmark, source, class_id, known in overlap_of:
         other = overlapping.get((benchmark, source, class_id))
         if known == "" and other is not None:
@@ -77,6 +62,13 @@ def _refuse_contradictions(overlap_of: Mapping[tuple[str, str, str, str], Overla
                 f"{BY_HAND_FILE} says that {class_id} of {source} has no overlap in {benchmark}, but it has one with "
                 f"{other.known} ({other.basis}: {other.evidence}). Remove its line."
             )
+    return tuple(
+        sorted(overlap_of.values(), key=lambda row: (row.benchmark, row.source, row.class_id, _place(row), row.known))
+    )
+
+
+def _place(row: Overlap) -> int:
+    return CLOSENESS.get(row.kind, len(CLOSENESS))
 
 
 # ---- by WordNet and grades

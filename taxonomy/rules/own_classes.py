@@ -59,7 +59,8 @@ def compare_classes(unknown: Mapping[str, str], known: Mapping[str, str]) -> Cla
     other_senses: dict[str, str] = {}
     for item, other, kind, _ in related(_items(unknown_classes, every=True), _items(known_classes, every=True)):
         if item.id not in overlaps and CLOSENESS[kind] <= CLOSENESS["kind-of"]:
-            other_senses.setdefault(item.id, f"{item.id} and {_shown(other)}")
+            shown = other.id if other.id == other.name else f"{other.id} ({other.name})"
+            other_senses.setdefault(item.id, f"{item.id} and {shown}")
     remarks = list(_remarks(unknown_classes))
     if other_senses:
         remarks.append(
@@ -131,7 +132,3 @@ def _items(classes: Mapping[str, _Resolved], *, every: bool = False) -> dict[str
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
-
-
-def _shown(item: ComparedClass) -> str:
-    return item.id if item.id == item.name else f"{item.id} ({item.name})"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taxonomy import decisions, freeze, tables
+from taxonomy import decisions, tables
 from taxonomy.rules import far, keywords, unified
 from taxonomy.wordnet import nouns
 
@@ -161,15 +161,6 @@ def test_each_removal_has_evidence_that_holds(table):
             "iii": {*WN.ancestors(matched).tolist(), *WN.descendants(matched).tolist()},
         }
         assert witness in related[item.rule], item
-
-
-@pytest.mark.parametrize("table", decisions.TABLES)
-def test_the_frozen_decisions_are_what_the_rules_give(table):
-    assert decisions.load_decisions(table) == unified.compute(table)
-
-
-def test_no_frozen_file_is_stale():
-    assert freeze.stale() == []
 
 
 @pytest.mark.skipif(not SHARED.is_file(), reason="the independent list of far-OoD decisions is not on this machine")
