@@ -81,10 +81,7 @@ def entry(
     changes: Changes,
     rows: Sequence[RowChanges],
 ) -> str:
-    """Return the changelog entry of a version.
-
-    `rows`: the changed ids of every added, removed or changed split. Unused for the first version.
-    """
+    """Return the changelog entry of a version; `rows` are the changed ids of every split with other rows."""
     if previous is None:
         lines = [f"## {version.tag}", "", "First release.", ""]
         lines += [

@@ -10,7 +10,7 @@ from builders.cli.split_choice import chosen_splits
 from builders.errors import BuildError
 from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest
 from builders.release.split_entries import SplitEntry, pieces_by_key
-from hf_scripts.publish.versions import unpublished, without_unused
+from hf_scripts.publish.versions import configs_of, unpublished, without_unused
 
 # The choices that a benchmark's rows depend on (builders.pipeline.state._CHOICES), except `version`, which is compared
 # separately.
@@ -20,12 +20,7 @@ _IDENTITY = ("seed", "limit_per_class", "demo")
 def chosen_part(manifest: Manifest, requested: Sequence[str], where: str) -> Manifest:
     """Return the manifest of some splits, with the benchmarks and sources that they use."""
     keys = set(chosen_splits(requested, list(manifest.by_key()), where))
-    configs = {}
-    for name, config in manifest.configs.items():
-        splits = {split: entry for split, entry in config.splits.items() if f"{name}/{split}" in keys}
-        if splits:
-            configs[name] = replace(config, splits=splits)
-    return without_unused(replace(unpublished(manifest), configs=configs))
+    return without_unused(replace(unpublished(manifest), configs=configs_of(manifest, keys)))
 
 
 def without_images(manifest: Manifest) -> Manifest:

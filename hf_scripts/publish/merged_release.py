@@ -148,8 +148,7 @@ def check_together(merged: MergedRelease) -> None:
     """
     names = {config.benchmark for config in merged.part.configs.values()}
     configs = {name: config for name, config in merged.manifest.configs.items() if config.benchmark in names}
-    benchmarks = {name: merged.manifest.benchmarks[name] for name in names}
-    together = replace(merged.manifest, configs=configs, benchmarks=benchmarks)
+    together = replace(merged.manifest, configs=configs)
     if together.by_key().keys() <= merged.part.by_key().keys():
         return
     for _, _, split in together.splits():
@@ -185,10 +184,9 @@ def write_version(
     last: tuple[Version, Snapshot] | None,
     changes: Changes,
 ) -> None:
-    """Write the files of a new version: changelog, table of changes, card and manifest.
+    """Write the files of a new version: changelog, table of changes, card and manifest, which names them all.
 
-    `merged`: the merged release; sets `version`, `previous`, `repository`, `changelog` and the card of its manifest.
-    `last`: the highest published version and its release; None before the first.
+    `last` is the highest published version and its release; None before the first.
     """
     layout = Layout(merged.root)
     old, before, tables = EMPTY, "", []
@@ -198,7 +196,15 @@ def write_version(
         listed = {entry.path: entry for entry in old.changelog or ()}
         before = last[1].fetch(CHANGELOG).read_text(encoding="utf-8") if CHANGELOG in listed else ""
         tables = [entry for path, entry in listed.items() if path != CHANGELOG]
-        rows = _row_changes(merged, last[1], changes)
+        indexes, earlier = ({key: s.index.path for key, s in m.by_key().items()} for m in (merged.manifest, old))
+        rows = [
+            row_changes(
+                key,
+                last[1].fetch(earlier[key]) if key in earlier else None,
+                merged.fetch(indexes[key]) if key in indexes else None,
+            )
+            for key in sorted({*changes.added, *changes.removed, *changes.changed})
+        ]
     if any(split.total() for split in rows):
         path = layout.changes(version.tag)
         changelog.write_changes(path, rows)
@@ -214,15 +220,3 @@ def write_version(
     )
     merged.manifest = card.write_card_and_manifest(layout, published)
     merged.written += [CARD, CROISSANT, layout.manifest.name]
-
-
-def _row_changes(merged: MergedRelease, last: Snapshot, changes: Changes) -> list[RowChanges]:
-    before, after = last.manifest.by_key(), merged.manifest.by_key()
-    return [
-        row_changes(
-            key,
-            last.fetch(before[key].index.path) if key in before else None,
-            merged.fetch(after[key].index.path) if key in after else None,
-        )
-        for key in sorted({*changes.added, *changes.removed, *changes.changed})
-    ]

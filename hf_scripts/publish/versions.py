@@ -22,8 +22,9 @@ from msgspec.structs import replace
 
 from builders.errors import BuildError
 from builders.release.duplicates import CONFIG
-from builders.release.entries import Manifest, without_outdated_audits
+from builders.release.entries import ConfigEntry, Manifest, without_outdated_audits
 from builders.release.layout import CARD, CROISSANT
+from builders.release.split_entries import SplitEntry
 from unknown_detection.words import quantity
 
 _TAG = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
@@ -177,12 +178,18 @@ def without_unused(manifest: Manifest) -> Manifest:
 
 def _described(manifest: Manifest, selected: Set[str]) -> object:
     """Return a manifest as JSON, without the fields that publishing sets, and with only the splits in `selected`."""
-    configs = {}
-    for name, config in manifest.configs.items():
-        splits = {split: entry for split, entry in config.splits.items() if f"{name}/{split}" in selected}
-        if splits:
-            configs[name] = replace(config, splits=splits)
-    return msgspec.to_builtins(without_unused(replace(unpublished(manifest), configs=configs)))
+    chosen = replace(unpublished(manifest), configs=configs_of(manifest, selected))
+    return msgspec.to_builtins(without_unused(chosen))
+
+
+def configs_of(manifest: Manifest, selected: Set[str]) -> dict[str, ConfigEntry]:
+    """Return the configs that have selected splits (`config/split`), with these alone."""
+    splits_of: dict[str, dict[str, SplitEntry]] = {}
+    for key, _, entry in manifest.splits():
+        if key in selected:
+            config, _, name = key.partition("/")
+            splits_of.setdefault(config, {})[name] = entry
+    return {name: replace(manifest.configs[name], splits=splits) for name, splits in splits_of.items()}
 
 
 def _differences(old: object, new: object, place: str) -> Iterator[str]:
