@@ -21,7 +21,7 @@ from builders.release.duplicates import read_pairs
 from builders.release.entries import EMPTY, ConfigEntry, Manifest
 from builders.release.layout import CARD, CHANGELOG, CROISSANT, Layout
 from builders.release.manifest import file_entry
-from builders.release.split_entries import FileEntry
+from builders.release.split_entries import FileEntry, pieces_by_key
 from builders.release.tables import read_excluded, write_excluded
 from builders.storage.files import write_text
 from hf_scripts.checks import manifest as check_manifest
@@ -29,7 +29,7 @@ from hf_scripts.checks import release
 from hf_scripts.checks.problems import Problems
 from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
-from hf_scripts.publish.merge import merge, part_keys
+from hf_scripts.publish.merge import merge
 from hf_scripts.publish.snapshot import Snapshot
 from hf_scripts.publish.versions import Changes, Version, compare_manifests
 
@@ -109,8 +109,9 @@ def _with_tables(merged: MergedRelease, name: str) -> ConfigEntry:
     path.parent.mkdir(parents=True, exist_ok=True)
     if published is not None:
         path.write_bytes(merged.base.fetch(published.excluded.path).read_bytes())
-    parts = part_keys(merged.part, name)
-    lines = read_excluded(merged.checked(merged.part.configs[name].excluded.path))
+    config = merged.part.configs[name]
+    parts = [part for split, entry in config.splits.items() for part in pieces_by_key(f"{name}/{split}", entry)]
+    lines = read_excluded(merged.checked(config.excluded.path))
     write_excluded(path, [line for line in lines if line.split in parts], parts)
     return replace(merged.manifest.configs[name], excluded=merged.add(path))
 
