@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 from pathlib import Path
 
@@ -53,8 +54,9 @@ def _outdated(path: Path, text: str) -> str:
     current = read_regular(path).decode(errors="replace")  # a byte that is no UTF-8 differs, as any other edit does
     if current == text:
         return ""
-    at = next((i for i, (a, b) in enumerate(zip(current, text, strict=False)) if a != b), min(len(current), len(text)))
-    return f"{path} is out of date from line {text.count(chr(10), 0, at) + 1} on"
+    lines = itertools.zip_longest(current.split("\n"), text.split("\n"))
+    number = next(number for number, (line, expected) in enumerate(lines, start=1) if line != expected)
+    return f"{path} is out of date from line {number} on"
 
 
 main = functools.partial(exit_code, command, stopped="stopped; nothing was changed.")
