@@ -165,19 +165,16 @@ def _facts(manifest: Manifest) -> Iterator[str]:
     for key, split in splits.items():
         for sentence in split.shortfalls:
             short.setdefault(sentence, []).append(key)
-    fewer = [
-        f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}"
-        for key, split in splits.items()
-        if split.rows != split.expected
-    ]
-    for kind, lines in (
-        (
-            f"sources are short in {len(short):,} ways; the first (manifest.json has all): ",
-            [f"{', '.join(keys)} not complete: {sentence}" for sentence, keys in short.items()],
-        ),
-        (f"{len(fewer):,} splits have other numbers of rows than complete sources give; the first: ", fewer),
-    ):
-        yield from (f"{kind if len(lines) > 1 else ''}{line}" for line in lines[:1])
+    for sentence, keys in list(short.items())[:1]:
+        many = (
+            f"sources are short in {len(short):,} ways; the first (manifest.json has all): " if len(short) > 1 else ""
+        )
+        yield f"{many}{', '.join(keys)} not complete: {sentence}"
+    other = {key: split for key, split in splits.items() if split.rows != split.expected}
+    for key, split in list(other.items())[:1]:
+        many = f"{len(other):,} splits have other numbers of rows than complete sources give; the first: "
+        rows = f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}"
+        yield f"{many if len(other) > 1 else ''}{rows}"
     if index_only := [key for key, split in splits.items() if not split.data]:
         verb = "has" if len(index_only) == 1 else "have"
         yield f"{', '.join(index_only[:NAMED])}{more(index_only)} {verb} only an index here, no images"

@@ -157,13 +157,10 @@ def _all_matches(decision: Decision) -> str:
     """List all synsets that a class's keywords match, first those that remove it, in both parts whole lemmas first."""
     matches = far.matches(decision.class_name)
     lines = [f"{len(matches)} {'match' if len(matches) == 1 else 'matches'} of {decision.class_id}, the best first"]
-    lines += [f"  {'part ' if match.part else 'whole'}  {far.evidence(match)}" for match in matches if match.rule]
-    lines += [
-        f"  {'part ' if match.part else 'whole'}  '{match.keyword}' matches {_describe(load_wordnet(), match.wnid)}, "
-        "which no ImageNet class is related to."
-        for match in matches
-        if not match.rule
-    ]
+    for match in matches:
+        synset = _describe(load_wordnet(), match.wnid)
+        unrelated = f"'{match.keyword}' matches {synset}, which no ImageNet class is related to."
+        lines.append(f"  {'part ' if match.part else 'whole'}  {far.evidence(match) if match.rule else unrelated}")
     return "\n".join(lines)
 
 
