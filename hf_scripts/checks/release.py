@@ -1,4 +1,7 @@
-"""Checks files of a release against its manifest and each other: exclusions, the ids of different splits, the card."""
+"""Checks files of a release against its manifest and each other: exclusions, the ids of different splits, the card.
+
+Tested by `tests/hf_scripts/checks/test_release.py` and `test_card.py`.
+"""
 
 from __future__ import annotations
 

@@ -43,13 +43,14 @@ _GRADES = {
 @functools.cache
 def overlaps() -> tuple[Overlap, ...]:
     """Compute the table, sorted by benchmark, source, unknown class, closeness and known class."""
+    by_hand = list(_by_hand())  # first: a wrong line is refused at once
     overlap_of: dict[tuple[str, str, str, str], Overlap] = {}
     for benchmark, source in compared.COMPARED:
         for row in _computed(benchmark, source):
             key = (benchmark, source, row.class_id, row.known)
             if key not in overlap_of or _place(row) < _place(overlap_of[key]):
                 overlap_of[key] = row
-    for row in _by_hand():
+    for row in by_hand:
         overlap_of[row.benchmark, row.source, row.class_id, row.known] = row
     overlapping = {key[:3]: row for key, row in overlap_of.items() if row.kind != NONE}
     for key, row in list(overlap_of.items()):
