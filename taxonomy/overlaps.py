@@ -106,12 +106,6 @@ def closest(benchmark: str, source: str, known: Collection[str]) -> dict[str, Ov
     return overlap_of
 
 
-def not_looked_at(benchmark: str, source: str, classes: Collection[str]) -> list[str]:
-    """Return the classes of a source that have no entry, sorted."""
-    listed = {row.class_id for row in source_overlaps(benchmark, source)}
-    return [] if EVERY in listed else sorted(set(classes) - listed)
-
-
 def describe(benchmark: str, source: str, class_id: str) -> list[str]:
     """Return a line for each entry of a class."""
     lines = []

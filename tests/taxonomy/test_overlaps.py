@@ -105,12 +105,6 @@ def test_facets_grades_are_its_overlaps():
                 assert closest[grade.class_id].basis == "WordNet"
 
 
-def test_a_class_that_nobody_looked_at_is_named():
-    assert overlaps.not_looked_at("imagenet", "food101", ["escargots", "pancakes"]) == ["pancakes"]
-    assert overlaps.not_looked_at("broad", "imagenet_o", ["n00000001"]) == []  # looked at by WordNet as a whole
-    assert overlaps.not_looked_at("imagenet", "svhn", ["1"]) == ["1"]
-
-
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
