@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -53,13 +54,13 @@ def _outdated(path: Path, text: str) -> str:
     current = read_regular(path).decode(errors="replace")  # a byte that is no UTF-8 differs, as any other edit does
     if current == text:
         return ""
-    at = next((i for i, (a, b) in enumerate(zip(current, text, strict=False)) if a != b), min(len(current), len(text)))
-    return f"{path} is out of date from line {text.count(chr(10), 0, at) + 1} on"
+    lines = itertools.zip_longest(current.split("\n"), text.split("\n"))
+    number = next(number for number, (line, expected) in enumerate(lines, start=1) if line != expected)
+    return f"{path} is out of date from line {number} on"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    return exit_code(command, argv, stopped="stopped; nothing was changed.")
+main = functools.partial(exit_code, command, stopped="stopped; nothing was changed.")
+"""Runs the command line; returns its exit code."""
 
 
 if __name__ == "__main__":

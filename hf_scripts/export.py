@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from builders.release.split_entries import SplitEntry
 from builders.storage.files import TEMPORARY, write_text
 from builders.storage.paths import LOCAL, PathType
 from hf_scripts.exports import readme
-from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, SplitOutput
+from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, write_webdataset
 from hf_scripts.exports.rows import ImageRow, check_identity, read_image_rows
 from hf_scripts.exports.state import ExportedSplit, ExportState, export_lock
 from hf_scripts.exports.targets import Target
@@ -52,9 +53,6 @@ class Export:
         """Write the splits that are not written yet, or with `dry_run` count the files and bytes that they would take.
 
         `progress` is called with the number of images processed since the last call.
-
-        Raises:
-            BuildError: the folder has other content, or the release is damaged.
         """
         self._state()  # raises before a folder is created
         results: Results = {}
@@ -68,13 +66,17 @@ class Export:
                     progress(split.rows)
                     results[key] = state.splits[key], "already there"
                 elif dry_run:
-                    results[key] = self._write(key, Target(None), progress), "to be written"
+                    results[key] = self._write(key, progress, dry_run=True), "to be written"
                 else:
                     state.record(key, ExportedSplit(digest=split.digest))
-                    state.record(key, self._write(key, Target(self.out), progress))
+                    state.record(key, self._write(key, progress, dry_run=False))
                     results[key] = state.splits[key], "written"
                 if not dry_run:
-                    self._write_readme(state)
+                    path = self.out / readme.NAME
+                    done = {key: split for key, split in state.splits.items() if split.listed is not None}
+                    text = readme.readme(self.manifest, self.format, done)
+                    if not path.is_file() or path.read_bytes() != text.encode():
+                        write_text(path, text)
         return results
 
     def _state(self) -> ExportState:
@@ -83,10 +85,9 @@ class Export:
         state.check_release(self.root, {key: split.digest for key, _, split in self.manifest.splits()})
         return state
 
-    def _write(self, key: str, target: Target, progress: Callable[[int], object]) -> ExportedSplit:
-        split = self.splits[key]
-        config, _, name = key.partition("/")
-        check_identity(self.root, key, self.manifest.configs[config], split)
+    def _write(self, key: str, progress: Callable[[int], object], *, dry_run: bool) -> ExportedSplit:
+        split, target = self.splits[key], Target(self.out, dry_run=dry_run)
+        check_identity(self.root, key, self.manifest.configs[key.partition("/")[0]], split)
         kinds: Counter[str] = Counter()
 
         def rows() -> Iterator[ImageRow]:
@@ -95,8 +96,10 @@ class Export:
                 yield row
                 progress(1)
 
-        output = SplitOutput(self.out, config, name, split.roles, self.shard_bytes)
-        WRITERS[self.format](output, rows(), target)
+        if self.format == "webdataset":
+            write_webdataset(target, key, split.roles, rows(), shard_bytes=self.shard_bytes)
+        else:
+            WRITERS[self.format](target, key, split.roles, rows())
         target.flush()
         return ExportedSplit(
             digest=split.digest,
@@ -106,13 +109,6 @@ class Export:
             kinds=tuple(sorted(kinds)),
             listed={path.relative_to(self.out).as_posix(): size for path, size in target.streamed.items()},
         )
-
-    def _write_readme(self, state: ExportState) -> None:
-        path = self.out / readme.NAME
-        finished = {key: split for key, split in state.splits.items() if split.listed is not None}
-        text = readme.readme(self.manifest, self.format, finished)
-        if not path.is_file() or path.read_bytes() != text.encode():
-            write_text(path, text)
 
 
 def _selected_splits(
@@ -239,10 +235,8 @@ def command(
         click.echo("\n".join(_lines(document, dry_run=dry_run)))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    stopped = "stopped; run the same command again, and it resumes."
-    return exit_code(command, argv, stopped=stopped)
+main = functools.partial(exit_code, command, stopped="stopped; run the same command again, and it resumes.")
+"""Runs the command line; returns its exit code."""
 
 
 if __name__ == "__main__":

@@ -114,9 +114,8 @@ def _published(
 def _configs(root: Path, requested: Sequence[str], name: str, fetch: Bring | None = None) -> list[Published]:
     """Return the configs of a release that values of `--splits` name; messages call the release by `name`."""
     shown = "" if fetch is None else name
-    keys = chosen_splits(requested, list(read_manifest(root, shown).by_key()), name)
     splits: dict[str, set[str]] = {}
-    for key in keys:
+    for key in chosen_splits(requested, list(read_manifest(root, shown).by_key()), name):
         config, _, split = key.partition("/")
         splits.setdefault(config, set()).add(split)
     return [Published(root, config, shown, fetch, frozenset(names)) for config, names in splits.items()]

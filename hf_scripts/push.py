@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,6 +102,7 @@ def command(
     from builders.hub.client import hub_settings
     from builders.hub.repository import Repository
     from hf_scripts.publish.commit import Publication
+    from hf_scripts.publish.merged_release import damaged_folder
 
     check_json(as_json=as_json, dry_run=dry_run)
     version = requested_version(tag)
@@ -111,7 +113,11 @@ def command(
     part = without_images(chosen) if index_only else chosen
 
     def check_folder() -> None:
-        _check_folder(folder, decode=check == "decode", workers=workers)
+        decode = check == "decode"
+        problems = verify_folder(folder, (), Problems(), name=folder, decode=decode, workers=workers).problems
+        if problems.total():
+            raise damaged_folder(folder, problems)
+        click.echo(f"verified {folder}" + ("" if decode else "; no image was decoded (--check fast)"))
 
     with scratch_folder("push") as scratch, hub_settings():
         document = Publication(
@@ -136,18 +142,8 @@ def command(
     return 0
 
 
-def _check_folder(folder: Path, *, decode: bool, workers: int) -> None:
-    from hf_scripts.publish.merged_release import damaged_folder
-
-    problems = verify_folder(folder, (), Problems(), name=folder, decode=decode, workers=workers).problems
-    if problems.total():
-        raise damaged_folder(folder, problems)
-    click.echo(f"verified {folder}" + ("" if decode else "; no image was decoded (--check fast)"))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    return exit_code(command, argv, stopped="stopped; run the same command again, and it resumes.")
+main = functools.partial(exit_code, command, stopped="stopped; run the same command again, and it resumes.")
+"""Runs the command line; returns its exit code."""
 
 
 if __name__ == "__main__":

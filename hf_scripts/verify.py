@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +96,17 @@ def command(
             for sentence in exposed_images(repository, repository.info(), revisions).values():
                 download.problems.add("licence", sentence)
             found = verify_folder(download.root, splits, download.problems, name=name, decode=decode, workers=workers)
+    document = _document(found, check)
     if as_json:
-        origin = {"release": release, "revision": revision, "commit": commit}
-        print_document("verify", origin | _document(found, check))
+        print_document("verify", {"release": release, "revision": revision, "commit": commit} | document)
     else:
-        click.echo("\n".join(_lines(found, name, decode=decode)))
+        click.echo("\n".join(_lines(found, name, document)))
     return 1 if found.problems.total() else 0
 
 
-def _splits(found: Verified) -> list[dict[str, Any]]:
-    """Return the checked splits, as `--json` has them."""
-    return [
+def _document(found: Verified, check: str) -> dict[str, Any]:
+    """Return what `--json` prints; the text has the same numbers."""
+    splits = [
         {
             "split": key,
             "rows": entry.rows,
@@ -116,48 +117,40 @@ def _splits(found: Verified) -> list[dict[str, Any]]:
         for key, entry in (found.manifest.by_key() if found.manifest else {}).items()
         if key in found.splits
     ]
+    problems = [
+        {"kind": kind, "count": found.problems.counts[kind], "messages": list(map(printable, messages))}
+        for kind, messages in found.problems.sentences.items()
+    ]
+    facts = [] if found.manifest is None else _facts(found.manifest)
+    notes = list(map(printable, [*facts, *found.notes]))
+    return {"whole": not problems, "check": check, "splits": splits, "problems": problems, "notes": notes}
 
 
-def _document(found: Verified, check: str) -> dict[str, Any]:
-    kinds = found.problems.sentences.items()
-    return {
-        "whole": not found.problems.total(),
-        "check": check,
-        "splits": _splits(found),
-        "problems": [
-            {"kind": kind, "count": found.problems.counts[kind], "messages": list(map(printable, messages))}
-            for kind, messages in kinds
-        ],
-        "notes": _notes(found),
-    }
-
-
-def _lines(found: Verified, name: str, *, decode: bool) -> Iterator[str]:
+def _lines(found: Verified, name: str, document: Mapping[str, Any]) -> Iterator[str]:
     yield from found.problems.lines()
-    notes = [f"note: {note}" for note in _notes(found)]
+    notes, splits = [f"note: {note}" for note in document["notes"]], document["splits"]
     if found.manifest is None or found.problems.total():
         yield from (*notes, f"{name} is not whole: {quantity(found.problems.total(), 'problem')}")
         return
-    splits, files = _splits(found), files_in(found.manifest, found.splits)
     lines = [["split", "rows", "digest", "files", "bytes"]]
     for split in splits:
         rows, *numbers = (f"{split[column]:,}" for column in ("rows", "files", "bytes"))
         lines.append([split["split"], rows, split["digest"][:12], *numbers])
     yield from (*aligned_lines(lines), "", *notes)
-    how = "" if decode else "; images were not decoded, nor digests over pixels computed (--check fast)"
+    how = ""
+    if document["check"] == "fast":
+        how = "; images were not decoded, nor digests over pixels computed (--check fast)"
     if not_read := len(found.manifest.by_key()) - len(splits):
         how += f"; images of {quantity(not_read, 'other split')} were not read (--splits)"
-    rows_and_bytes = sum(split["rows"] for split in splits), sum(file.size for file in files)
-    counts = zip((len(splits), rows_and_bytes[0], len(files), rows_and_bytes[1]), _COUNTED, strict=True)
-    yield f"{name} is whole: {', '.join(quantity(*count) for count in counts)}, all as manifest.json lists{how}"
-
-
-_COUNTED = ("split", "row", "file", "byte")
-
-
-def _notes(found: Verified) -> list[str]:
-    facts = [] if found.manifest is None else _facts(found.manifest)
-    return list(map(printable, [*facts, *found.notes]))
+    files = files_in(found.manifest, found.splits)
+    numbers_of = {
+        "split": len(splits),
+        "row": sum(split["rows"] for split in splits),
+        "file": len(files),
+        "byte": sum(file.size for file in files),
+    }
+    counts = ", ".join(quantity(number, name) for name, number in numbers_of.items())
+    yield f"{name} is whole: {counts}, all as manifest.json lists{how}"
 
 
 def _facts(manifest: Manifest) -> Iterator[str]:
@@ -172,27 +165,23 @@ def _facts(manifest: Manifest) -> Iterator[str]:
     for key, split in splits.items():
         for sentence in split.shortfalls:
             short.setdefault(sentence, []).append(key)
-    fewer = [
-        f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}"
-        for key, split in splits.items()
-        if split.rows != split.expected
-    ]
-    for kind, lines in (
-        (
-            f"sources are short in {len(short):,} ways; the first (manifest.json has all): ",
-            [f"{', '.join(keys)} not complete: {sentence}" for sentence, keys in short.items()],
-        ),
-        (f"{len(fewer):,} splits have other numbers of rows than complete sources give; the first: ", fewer),
-    ):
-        yield from (f"{kind if len(lines) > 1 else ''}{line}" for line in lines[:1])
+    for sentence, keys in list(short.items())[:1]:
+        many = (
+            f"sources are short in {len(short):,} ways; the first (manifest.json has all): " if len(short) > 1 else ""
+        )
+        yield f"{many}{', '.join(keys)} not complete: {sentence}"
+    other = {key: split for key, split in splits.items() if split.rows != split.expected}
+    for key, split in list(other.items())[:1]:
+        many = f"{len(other):,} splits have other numbers of rows than complete sources give; the first: "
+        rows = f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}"
+        yield f"{many if len(other) > 1 else ''}{rows}"
     if index_only := [key for key, split in splits.items() if not split.data]:
         verb = "has" if len(index_only) == 1 else "have"
         yield f"{', '.join(index_only[:NAMED])}{more(index_only)} {verb} only an index here, no images"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns its exit code."""
-    return exit_code(command, argv, stopped="stopped; nothing was changed.")
+main = functools.partial(exit_code, command, stopped="stopped; nothing was changed.")
+"""Runs the command line; returns its exit code."""
 
 
 if __name__ == "__main__":

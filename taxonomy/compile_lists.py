@@ -22,10 +22,6 @@ def compiled(name: str, path: Path) -> bytes:
     """Return the table of a published list: a line for each class; of a list without classes, for each image.
 
     `path`: the published file, plain or compressed by gzip.
-
-    Raises:
-        TaxonomyError: a line is none of such a list, or an image is listed twice.
-        OSError: the file cannot be read.
     """
     content = path.read_bytes()
     lines = (gzip.decompress(content) if path.suffix == ".gz" else content).decode().split("\n")

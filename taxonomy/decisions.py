@@ -76,26 +76,22 @@ RULES = {
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of a rule about one class of a source.
+    """The decision of a rule, one of `RULES`, about one class of a source, with a sentence of evidence.
 
     Attributes:
-        class_id: The source's own class: a wnid for ImageNet, ImageNet-21k and "tiny158", a name for "cifar100"
-            ("aquarium_fish"), "openood-textures" ("banded") and "food101" ("apple_pie"), a folder for "caltech256"
-            ("133.lightning"), a category for "places365", SUN397 ("/a/airfield") and "cocomagenet" ("wine glass").
+        class_id: The source's own class: a wnid for ImageNet, ImageNet-21k and "tiny158", a name for "cifar100",
+            "openood-textures" and "food101" ("apple_pie"), a folder for "caltech256" ("133.lightning"), a category for
+            "places365", SUN397 ("/a/airfield") and "cocomagenet" ("wine glass").
         class_name: Its readable name, which in ImageNet may occur twice.
         decision: "in_distribution", "near_candidate", "external" or "excluded" for "imagenet", "candidate" for
             "cifar100", "shared" or "out_of_distribution" for "facets-inter-dataset", "shared" or "unshared" for
-            "cocomagenet", "in_distribution" or
-            "out_of_distribution" for the other tables of FACETS, "keep" or "remove" for the rest.
-        rule: A key of `RULES`.
-        evidence: One sentence with the rule's finding.
-        keyword: The match: the keyword of the far-OoD rules, the CIFAR-100 class of "tiny158", the Places365 category
-            of FACETS; or "".
-        matched: wnid of the synset that decided; or "". For "below_parent" it is the hypernym, for "same_label" the
-            other class with the label.
-        witness: wnid of the ImageNet class that `matched` is related to; or "". For "below_parent" it is the
-            in-distribution class.
-        group: The group within which classes are drawn: the superclass of "cifar100"; or "".
+            "cocomagenet", "in_distribution" or "out_of_distribution" for the other tables of FACETS, "keep" or
+            "remove" for the rest.
+        keyword: The keyword of the far-OoD rules, the CIFAR-100 class of "tiny158", the Places365 category of FACETS.
+        matched: wnid of the synset that decided. For "below_parent" it is the hypernym, for "same_label" the other
+            class with the label.
+        witness: wnid of the ImageNet class that `matched` is related to; for "below_parent" the in-distribution one.
+        group: The group within which classes are drawn: the superclass of "cifar100".
     """
 
     class_id: str
@@ -116,11 +112,7 @@ def decisions_file(table: str) -> str:
 
 @functools.cache
 def load_decisions(table: str) -> tuple[Decision, ...]:
-    """Return the frozen decisions of one table, one per class of the source, sorted by `class_id`.
-
-    Raises:
-        TaxonomyError: There is no such table.
-    """
+    """Return the frozen decisions of one table, one per class of the source, sorted by `class_id`."""
     if table not in TABLES:
         raise TaxonomyError(
             f"There is no decision table '{table}'{suggestion(table, TABLES)}. The tables are {', '.join(TABLES)}."

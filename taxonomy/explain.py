@@ -4,23 +4,25 @@ Tested by `tests/taxonomy/test_main.py`.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from taxonomy import explain_facets, overlaps
+from taxonomy import overlaps, tables
 from taxonomy.decisions import RULES, TABLES, Decision, load_decisions
 from taxonomy.errors import TaxonomyError, suggestion
-from taxonomy.rules import far
+from taxonomy.grading import GRADING
+from taxonomy.rules import facets, far
 from taxonomy.wordnet.nouns import WordNet, load_wordnet
 from unknown_detection.words import quantity
 
-_OF_WNIDS = (
-    "imagenet",
-    "tiny158",
-    "openood-imagenet200",
-    "ssb-hard",
-    "imagenet-ood",
-    *explain_facets.SOURCES["imagenet"],
-)  # tables whose classes are synsets themselves
+_OF_FACETS = {
+    "imagenet": tuple(name for name in TABLES if name.startswith("facets-") and not name.endswith("sun397")),
+    "sun397": tuple(name for name in TABLES if name.endswith("sun397")),
+    "places365": (),
+}
+"""The sources that FACETS uses, with their decision tables; all of Places365's classes are in-distribution."""
+
+_OF_WNIDS = ("imagenet", "tiny158", "openood-imagenet200", "ssb-hard", "imagenet-ood", *_OF_FACETS["imagenet"])
+"""Tables whose classes are synsets themselves."""
 
 _COMPARED = (
     {"tiny158": ("cifar", "imagenet"), "cifar100": ("cifar", "cifar100")}
@@ -34,6 +36,9 @@ _LISTED_BY = {"sun397": "facets-t1-sun397", "coco2017": "cocomagenet"}
 
 _BY_MATCH = ("cocomagenet", "coco2017")
 """Subjects whose classes can also be given as the wnid of the ImageNet class that they share."""
+
+_BY_PLACE = ("shared_name", "within_threshold", "beyond_threshold")
+"""Rules that compare a class with one of Places365's."""
 
 _BY_KEYWORD = ("food101", "caltech256", "places365")
 """Tables whose classes are decided by the synsets that their keywords match."""
@@ -82,14 +87,9 @@ SUBJECTS = tuple(dict.fromkeys((*TABLES, *_LISTED_BY, *CONFIGS, *_UNDECIDED)))
 def find_decisions(subject: str, class_: str) -> list[tuple[str, Decision]]:
     """Return the decisions about one class, each with the name of the source or table that has it.
 
-    Args:
-        subject: One of `SUBJECTS`. The tables of a config are searched in turn, the one of the config's own name
-            first; if that has the class, the others are not searched.
-        class_: The class id or the class name, or the wnid of the ImageNet class that a COCO category is shared with;
-            case does not matter, and spaces count as underscores.
-
-    Raises:
-        TaxonomyError: No such subject or class, or several classes of that name.
+    The tables of a config are searched in turn, the one of the config's own name first; if that has the class, the
+    others are not. `class_` is an id, a name, or the wnid of the ImageNet class that a COCO category is shared with;
+    case does not matter, and spaces count as underscores.
     """
     if subject in TAKEN_WHOLE:
         raise TaxonomyError(
@@ -100,27 +100,21 @@ def find_decisions(subject: str, class_: str) -> list[tuple[str, Decision]]:
         hint = suggestion(subject, SUBJECTS)
         known = "" if hint else f" Choose one of {', '.join(SUBJECTS)}."
         raise TaxonomyError(f"There is no source, config or decision table '{subject}'{hint}.{known}")
-    tables = CONFIGS.get(subject, (subject,))
+    searched = {table: load_decisions(_LISTED_BY.get(table, table)) for table in CONFIGS.get(subject, (subject,))}
     matches: list[tuple[str, Decision]] = []
-    for table in tables:
+    for table, decisions in searched.items():
         if not (matches and table != subject and subject in TABLES):
-            matches += [(table, decision) for decision in _of_table(subject, table, class_)]
+            matches += [(table, decision) for decision in _matching(subject, table, decisions, class_)]
     if not matches:
-        key = _key(class_)
-        decisions = [decision for table in tables for decision in load_decisions(_LISTED_BY.get(table, table))]
-        hint = suggestion(key, [_key(decision.class_name) for decision in decisions])
-        hint = hint or suggestion(key, [_key(decision.class_id) for decision in decisions])
+        every = [decision for decisions in searched.values() for decision in decisions]
+        hint = suggestion(_key(class_), [_key(decision.class_name) for decision in every])
+        hint = hint or suggestion(_key(class_), [_key(decision.class_id) for decision in every])
         raise TaxonomyError(f"{subject} has no class '{class_}'{hint}. Give the source's own id or name of a class.")
     return matches
 
 
-def _of_table(subject: str, table: str, class_: str) -> list[Decision]:
-    """Return the decision of a table about a class, or [].
-
-    Raises:
-        TaxonomyError: Several classes have the name.
-    """
-    decisions = load_decisions(_LISTED_BY.get(table, table))
+def _matching(subject: str, table: str, decisions: Sequence[Decision], class_: str) -> list[Decision]:
+    """Return the decision of a table about a class, or []."""
     key = _key(class_)
     matches = [decision for decision in decisions if _key(decision.class_id) == key]
     matches = matches or [decision for decision in decisions if _key(decision.class_name) == key]
@@ -139,27 +133,23 @@ def _key(name: str) -> str:
 def explain_class(subject: str, class_: str, *, every_match: bool = False) -> str:
     """Return lines that explain why a class is selected or not: decision, rule, evidence, synsets and their place.
 
-    For a source that FACETS uses, FACETS's decisions about the class follow.
-
-    `every_match`: List all synsets that the keywords of a far-OoD class match, not only the best.
-
-    Raises:
-        TaxonomyError: See `find_decisions`.
+    For a source that FACETS uses, FACETS's decisions about the class follow. `every_match` lists all synsets that the
+    keywords of a far-OoD class match, not only the best.
     """
     if subject in _UNDECIDED:
         return _explain_overlaps(_UNDECIDED[subject], subject, class_)
     parts = []
     decisions = find_decisions(subject, class_)
     if subject in TABLES and all(table != subject for table, _ in decisions):
-        tables = " and ".join(dict.fromkeys(table for table, _ in decisions))
-        parts.append(f"The source {subject} has no class '{class_}'. The config {subject} has one, of {tables}:")
+        names = " and ".join(dict.fromkeys(table for table, _ in decisions))
+        parts.append(f"The source {subject} has no class '{class_}'. The config {subject} has one, of {names}:")
     for table, decision in decisions:
-        if table in TABLES or table not in explain_facets.SOURCES:
+        if table in TABLES or table not in _OF_FACETS:
             parts.append(_explain_decision(_LISTED_BY.get(table, table), decision))
         if every_match and table in _BY_KEYWORD:
             parts.append(_all_matches(decision))
-        if table in explain_facets.SOURCES:
-            parts.append(explain_facets.explain_facets(table, decision.class_id))
+        if table in _OF_FACETS:
+            parts.append(_explain_facets(table, decision.class_id))
     return "\n\n".join(parts)
 
 
@@ -167,13 +157,10 @@ def _all_matches(decision: Decision) -> str:
     """List all synsets that a class's keywords match, first those that remove it, in both parts whole lemmas first."""
     matches = far.matches(decision.class_name)
     lines = [f"{len(matches)} {'match' if len(matches) == 1 else 'matches'} of {decision.class_id}, the best first"]
-    lines += [f"  {'part ' if match.part else 'whole'}  {far.evidence(match)}" for match in matches if match.rule]
-    lines += [
-        f"  {'part ' if match.part else 'whole'}  '{match.keyword}' matches {_describe(load_wordnet(), match.wnid)}, "
-        "which no ImageNet class is related to."
-        for match in matches
-        if not match.rule
-    ]
+    for match in matches:
+        synset = _describe(load_wordnet(), match.wnid)
+        unrelated = f"'{match.keyword}' matches {synset}, which no ImageNet class is related to."
+        lines.append(f"  {'part ' if match.part else 'whole'}  {far.evidence(match) if match.rule else unrelated}")
     return "\n".join(lines)
 
 
@@ -222,7 +209,7 @@ def _explain_decision(table: str, decision: Decision) -> str:
     lines += [f"  {label:<9} {fact}" for label, fact in facts.items() if fact]
     if table in _COMPARED:
         lines += [f"  overlap   {overlap}" for overlap in overlaps.describe(*_COMPARED[table], decision.class_id)]
-    tree = draw_tree(wordnet, _paths(wordnet, table, decision), _marks(wordnet, table, decision))
+    tree = _draw_tree(wordnet, _paths(wordnet, table, decision), _marks(wordnet, table, decision))
     return "\n".join([*lines, *([""] if tree else []), *(f"  {line}" for line in tree)])
 
 
@@ -230,69 +217,98 @@ def _describe(wordnet: WordNet, wnid: str) -> str:
     return f"{', '.join(wordnet.lemmas(wordnet.row(wnid)))} ({wnid})" if wnid else ""
 
 
+def _explain_facets(source: str, class_id: str) -> str:
+    """Return FACETS's decisions about a class: its OODness or grade, and in which tables it is in-distribution."""
+    facts = {}
+    wordnet = load_wordnet()
+    if source == "imagenet":
+        near = next(item for item in facets.oodness() if item.class_id == class_id)
+        facts["OODness"] = (
+            f"{near.oodness:.6f}, 1 less the mean of path {near.path:.6f}, Leacock-Chodorow "
+            f"{near.leacock_chodorow:.6f} and Wu-Palmer {near.wu_palmer:.6f}"
+        )
+        facts["nearest"] = f"{near.place}, {far.synset_text(wordnet, wordnet.row(near.place_wnid))}"
+    if source == "places365":
+        place = next(item for item in tables.places365_wnids() if item.name == class_id)
+        facts["synset"] = far.synset_text(wordnet, wordnet.row(place.wnid))
+        facts["reason"] = f"{place.basis}: {place.note}" if place.note else place.basis
+        facts["all tables"] = "in_distribution"
+    else:
+        item = next(item for item in facets.grades(source) if item.class_id == class_id)
+        facts["grade"] = f"{item.grade}, {item.rule}: {GRADING[source][item.rule][1]} (ours)"
+        facts |= {"related": item.related} if item.related else {}
+        facts["reason"] = item.reason
+    for table in _OF_FACETS[source]:
+        facts[table] = next(row.decision for row in load_decisions(table) if row.class_id == class_id)
+    width = max(map(len, facts))
+    lines = [*facts.items(), *(("overlap", overlap) for overlap in overlaps.describe("facets", source, class_id))]
+    return "\n".join([f"FACETS {class_id}", *(f"  {label:<{width}}  {fact}" for label, fact in lines)])
+
+
+# ---- the tree
+
+
 def _marks(wordnet: WordNet, table: str, decision: Decision) -> dict[int, str]:
     """Return the remarks on synsets, by row."""
-    marks: dict[int, list[str]] = {}
+    remarks = []
     if table in _OF_WNIDS:
-        marks.setdefault(wordnet.row(decision.class_id), []).append("this class")
+        remarks.append((decision.class_id, "this class"))
     if decision.matched:
         roles = {
             "below_parent": "hypernym of an in-distribution class",
             "same_label": "the class of the same label",
-            "same_synset": f"CIFAR-100 class '{decision.keyword}'",
-            "descendant": f"CIFAR-100 class '{decision.keyword}'",
-            "shared_name": f"Places365 class '{decision.keyword}'",
-            "within_threshold": f"Places365 class '{decision.keyword}'",
-            "beyond_threshold": f"Places365 class '{decision.keyword}'",
-            "category_lemma": f"ImageNet class, COCO category '{decision.class_id}'",
-            "category_plural": f"ImageNet class, COCO category '{decision.class_id}'",
+            **dict.fromkeys(("same_synset", "descendant"), f"CIFAR-100 class '{decision.keyword}'"),
+            **dict.fromkeys(_BY_PLACE, f"Places365 class '{decision.keyword}'"),
+            **dict.fromkeys(
+                ("category_lemma", "category_plural"), f"ImageNet class, COCO category '{decision.class_id}'"
+            ),
         }
-        role = roles.get(decision.rule, f"matches '{decision.keyword}'")
-        marks.setdefault(wordnet.row(decision.matched), []).append(role)
+        remarks.append((decision.matched, roles.get(decision.rule, f"matches '{decision.keyword}'")))
     if decision.witness and decision.rule != "same_label":
         role = "in-distribution class" if decision.rule == "below_parent" else "ImageNet class"
-        marks.setdefault(wordnet.row(decision.witness), []).append(role)
+        remarks.append((decision.witness, role))
+    marks: dict[int, list[str]] = {}
+    for wnid, remark in remarks:
+        marks.setdefault(wordnet.row(wnid), []).append(remark)
     return {row: "; ".join(roles) for row, roles in marks.items()}
 
 
 def _paths(wordnet: WordNet, table: str, decision: Decision) -> Iterator[list[int]]:
     """Yield the paths to draw, each from a synset up to a synset of an earlier path, the first up to the root."""
-    rows = [wordnet.row(wnid) for wnid in (decision.matched, decision.witness) if wnid]
-    if table in _OF_WNIDS:
-        rows.append(wordnet.row(decision.class_id))
+    wnids = [decision.matched, decision.witness, decision.class_id if table in _OF_WNIDS else ""]
+    rows = [wordnet.row(wnid) for wnid in wnids if wnid]
     if not rows:
         return
-    first = rows[0]
-    below = [row for row in rows[1:] if row == first or first in wordnet.ancestors(row)]
-    above = [row for row in rows[1:] if row in wordnet.ancestors(first)]
+    first, *others = rows
+    above = [row for row in others if row in wordnet.ancestors(first)]
+    parents_of = {
+        row: [parent for parent in wordnet.hypernyms(first).tolist() if parent in wordnet.hypernyms(row)]
+        for row in others
+    }
     if above:
         yield wordnet.path_up(above[0])
         yield wordnet.path_up(first, above[0])
     else:
-        parents = wordnet.hypernyms(first).tolist()
-        shared = [parent for parent in parents if any(parent in wordnet.hypernyms(row) for row in rows[1:])]
+        shared = [
+            parent
+            for parent in wordnet.hypernyms(first).tolist()
+            if any(parent in parents for parents in parents_of.values())
+        ]
         yield wordnet.path_up(shared[0] if shared else first)
         if shared:
             yield [first, shared[0]]
-    for row in rows[1:]:
-        if row in below:
+    for row in others:
+        if row == first or first in wordnet.ancestors(row):
             yield wordnet.path_up(row, first)
         elif row not in above:
-            siblings = [parent for parent in wordnet.hypernyms(first).tolist() if parent in wordnet.hypernyms(row)]
-            yield [row, siblings[0]] if siblings else wordnet.path_up(row)
+            yield [row, parents_of[row][0]] if parents_of[row] else wordnet.path_up(row)
 
 
-def draw_tree(wordnet: WordNet, paths: Iterable[list[int]], marks: dict[int, str]) -> list[str]:
-    """Draw paths of WordNet as one tree, the root on top.
+def _draw_tree(wordnet: WordNet, paths: Iterable[list[int]], marks: dict[int, str]) -> list[str]:
+    """Draw paths of WordNet, which go upwards, as one tree with the root on top; [] without paths.
 
-    Args:
-        wordnet: WordNet's nouns.
-        paths: Paths upwards, lowest synset first. The first ends at the root; a later one joins the tree of the
-            earlier ones where it meets it.
-        marks: Remarks by row. Marked synsets are written with all lemmas and the remark, runs of others on one line.
-
-    Returns:
-        Lines of text; [] without paths.
+    The first path ends at the root; a later one joins the tree of the earlier ones where it meets it. Synsets with
+    `marks`, by row, are written with all lemmas and the remark, runs of others on one line.
     """
     children: dict[int, list[int]] = {}
     root = -1

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import astuple, fields
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from taxonomy import overlaps
-from taxonomy.decisions import TABLES, Decision, decisions_file
+from taxonomy.decisions import TABLES, decisions_file
 from taxonomy.rules import facets, facets_rules
 from taxonomy.rules.overlaps import overlaps as compute_overlaps
 from taxonomy.rules.unified import compute
@@ -20,23 +21,17 @@ FILES = (facets.OODNESS_FILE, *map(decisions_file, TABLES), overlaps.FILE)
 """Names of the files that are written."""
 
 
-def csv_of_rows(rows: Sequence[Decision] | Sequence[facets.ClassOodness] | Sequence[overlaps.Overlap]) -> str:
-    """Return rows as the text of their CSV file: a header, one line per class, LF at every line's end."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([field.name for field in fields(rows[0])])
-    writer.writerows(astuple(row) for row in rows)
-    return text.getvalue()
-
-
 def contents() -> dict[str, bytes]:
-    """Compute every file of `FILES`."""
-    rendered = [
-        csv_of_rows(facets_rules.compute_oodness()),
-        *(csv_of_rows(compute(table)) for table in TABLES),
-        csv_of_rows(compute_overlaps()),
-    ]
-    return dict(zip(FILES, (text.encode() for text in rendered), strict=True))
+    """Compute every file of `FILES`: CSV with a header, one line per class, LF at every line's end."""
+    computed: list[Sequence[Any]] = [facets_rules.compute_oodness(), *map(compute, TABLES), compute_overlaps()]
+    rendered = []
+    for rows in computed:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([field.name for field in fields(rows[0])])
+        writer.writerows(astuple(row) for row in rows)
+        rendered.append(text.getvalue().encode())
+    return dict(zip(FILES, rendered, strict=True))
 
 
 def stale() -> list[str]:
@@ -51,9 +46,6 @@ def stale() -> list[str]:
 
 def write(folder: Path) -> list[Path]:
     """Write all files of `FILES` into a folder and return their paths."""
-    paths = []
     for name, content in contents().items():
-        path = folder / name
-        path.write_bytes(content)
-        paths.append(path)
-    return paths
+        (folder / name).write_bytes(content)
+    return [folder / name for name in FILES]

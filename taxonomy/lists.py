@@ -21,13 +21,10 @@ UNKNOWN = "*"
 
 @dataclass(frozen=True)
 class ImageList:
-    """A published list.
+    """A published list: the file and who published it, and what its lines match.
 
-    Attributes:
-        published: the published file, and who published it.
-        line: what its lines match; the groups of `read` are taken from it.
-        read: gives class and image of a line as the table has them; the class is `UNKNOWN` where the list has none.
-        source_id: gives the image's id in its source (of SUN397 the file's name alone), from the table's two columns.
+    `read` gives class and image of a matching line as the table has them, the class `UNKNOWN` where the list has none;
+    `source_id` the image's id in its source (of SUN397 the file's name alone) from these two.
     """
 
     published: str
@@ -39,10 +36,6 @@ class ImageList:
         """Return class and image of a line of the published file; None if it is no line of such a list."""
         match = re.fullmatch(self.line, text, re.ASCII)
         return self.read(match) if match else None
-
-
-def _by_label(match: re.Match[str]) -> tuple[str, str]:
-    return tables.imagenet1k()[int(match["label"])].wnid, str(int(match["image"]))
 
 
 def _of_wnid(match: re.Match[str]) -> tuple[str, str]:
@@ -59,14 +52,6 @@ def _places() -> Mapping[str, str]:
     return {row.category[1:].replace("/", "_"): row.category for row in tables.places365()}
 
 
-def _of_places(match: re.Match[str]) -> tuple[str, str]:
-    return _places()[match["place"]] if match["place"] else UNKNOWN, str(int(match["image"]))
-
-
-def _places_id(category: str, image: str) -> str:
-    return f"val/Places365_val_{image:0>8}.jpg" if category == UNKNOWN else f"train{category}/{image:0>8}.jpg"
-
-
 _WNID = r"(?P<wnid>n\d{8})/(?P=wnid)_(?P<image>\d+)\.JPEG"
 _VALIDATION = r"ILSVRC2012_val_(?P<image>\d{8})\.JPEG"
 
@@ -74,7 +59,7 @@ LISTS: Mapping[str, ImageList] = {
     "openood_validation": ImageList(
         "benchmark_imglist/imagenet/val_imagenet.txt of OpenOOD v1.5",
         rf"imagenet_1k/val/{_VALIDATION} (?P<label>\d+)",
-        _by_label,
+        lambda match: (tables.imagenet1k()[int(match["label"])].wnid, str(int(match["image"]))),
         lambda _, image: f"val/ILSVRC2012_val_{image:0>8}.JPEG",
     ),
     "ssb_hard": ImageList(
@@ -102,8 +87,10 @@ LISTS: Mapping[str, ImageList] = {
     "mos_places": ImageList(
         "the names of the files in Places.tar.gz of MOS (Huang and Li, 2021)",
         r"(?:Places365_val|(?P<place>[a-z]_[a-z_]+))_(?P<image>\d{8})\.jpg",
-        _of_places,
-        _places_id,
+        lambda match: (_places()[match["place"]] if match["place"] else UNKNOWN, str(int(match["image"]))),
+        lambda place, image: (
+            f"val/Places365_val_{image:0>8}.jpg" if place == UNKNOWN else f"train{place}/{image:0>8}.jpg"
+        ),
     ),
 }
 """The lists by name."""
@@ -120,11 +107,7 @@ def list_file(name: str) -> str:
 
 @functools.cache
 def load_list(name: str) -> Mapping[str, str]:
-    """Return the class of each image of a list by the image's id; `UNKNOWN` where the list has none.
-
-    Raises:
-        KeyError: there is no such list.
-    """
+    """Return the class of each image of a list by the image's id; `UNKNOWN` where the list has none."""
     source_id = LISTS[name].source_id
     return {
         source_id(row["class"], image): row["class"]

@@ -58,13 +58,9 @@ BY_NAME = "names"
 class Overlap:
     """An unknown class and a known one that share a meaning, or an unknown class that shares none.
 
-    Attributes:
-        benchmark: a key of `LABEL_SPACES`.
-        source: key of the source of the unknown class, such as "food101".
-        class_id: the unknown class as the source names it, or `EVERY`.
-        known: the known class, as the benchmark's configs name it in `label`; "" if there is none.
-        basis: "WordNet", "FACETS grade" or "by hand".
-        evidence: the path in WordNet, the grade's reason, or the reason of the hand.
+    `benchmark` is a key of `LABEL_SPACES`. The unknown class is named as its source names it, or `EVERY`; the known
+    one as the benchmark's configs do in `label`, "" if there is none. `basis` is "WordNet", "FACETS grade" or "by
+    hand", and `evidence` the path in WordNet, the grade's reason, or that of the hand.
     """
 
     benchmark: str
@@ -108,12 +104,6 @@ def closest(benchmark: str, source: str, known: Collection[str]) -> dict[str, Ov
         if row.kind != NONE and row.known in known_classes:
             overlap_of.setdefault(row.class_id, row)
     return overlap_of
-
-
-def not_looked_at(benchmark: str, source: str, classes: Collection[str]) -> list[str]:
-    """Return the classes of a source that have no entry, sorted."""
-    listed = {row.class_id for row in source_overlaps(benchmark, source)}
-    return [] if EVERY in listed else sorted(set(classes) - listed)
 
 
 def describe(benchmark: str, source: str, class_id: str) -> list[str]:

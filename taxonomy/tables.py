@@ -7,20 +7,20 @@ table, which the files need therefore not repeat.
 import csv
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import resources
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
 class ImageNetClass:
     """One of the 1,000 classes of ILSVRC 2012.
 
-    Attributes:
-        index: Label, 0 to 999: the place of the wnid among the sorted wnids.
-        wnid: WordNet 3.0 id; also the name of the class's folder.
-        name: The synset's first lemma. Two names occur twice (crane, maillot), so it identifies no class.
-        train_images: Images in the training set, 732 to 1300.
-        kit_number: Class number in the development kit and its ground truth, 1 to 1000.
+    `index` is its label, the place of the wnid among the sorted wnids; a WordNet 3.0 id, which also names the class's
+    folder. `name` is the synset's first lemma; two occur twice (crane, maillot), so it identifies no class. It has
+    `train_images` (732 to 1300) in the training set, and the number `kit_number` (1 to 1000) in the development kit.
     """
 
     index: int
@@ -41,30 +41,29 @@ class Cifar100Class:
 
 @dataclass(frozen=True, slots=True)
 class Caltech256Class:
-    """One of Caltech-256's 256 object classes, or its 257th folder, clutter.
+    """One of Caltech-256's 256 object classes, or its 257th folder, clutter; 80 to 827 images each.
 
-    Attributes:
-        name: Name as in the archive, such as "swiss-army-knife" or "brain-101" (a class shared with Caltech-101).
-        images: Images in the folder, 80 to 827.
+    `folder` is named as in the archive ("133.lightning"), and so is the class ("swiss-army-knife", or "brain-101" for
+    one that is shared with Caltech-101).
     """
 
-    number: int
-    name: str
+    folder: str
     images: int
 
     @property
-    def folder(self) -> str:
-        """The archive's folder name, such as "133.lightning"."""
-        return f"{self.number:03d}.{self.name}"
+    def number(self) -> int:
+        """The number that begins the folder's name, from 1."""
+        return int(self.folder[:3])
+
+    @property
+    def name(self) -> str:
+        """The folder's name without the number."""
+        return self.folder[4:]
 
 
 @dataclass(frozen=True, slots=True)
 class Places365Class:
-    """One of Places365's 365 categories.
-
-    Attributes:
-        category: Path in the dataset's own category list, such as "/a/apartment_building/outdoor".
-    """
+    """One of Places365's 365 categories, such as "/a/apartment_building/outdoor" in the dataset's own list."""
 
     index: int
     category: str
@@ -76,23 +75,13 @@ class Places365Class:
 
 
 @dataclass(frozen=True, slots=True)
-class Sun397Class:
-    """One of SUN397's 397 categories.
+class Sun397Class(Places365Class):
+    """One of SUN397's 397 categories, with 100 to 2361 images.
 
-    Attributes:
-        index: Label, 0 to 396: the place of the category among the sorted categories.
-        category: Path in the dataset's own list of classes (ClassName.txt), such as "/a/apartment_building/outdoor".
-        images: Images of the category, 100 to 2361.
+    `index` is the label, its place among the sorted categories; `category` is a path of the dataset's ClassName.txt.
     """
 
-    index: int
-    category: str
     images: int
-
-    @property
-    def name(self) -> str:
-        """The category without its letter, such as "apartment_building/outdoor"."""
-        return self.category[3:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +126,7 @@ class CocoCategory:
 class CocomagenetImage:
     """An image of the lists that the authors of BROAD publish for CoComageNet.
 
-    Attributes:
-        split: "cocomagenet" or "cocomagenet_mono".
-        category: Name of the one COCO category that "cocomagenet_mono" has the image for; or "".
+    `split` is "cocomagenet" or "cocomagenet_mono", which has the image for one COCO `category`; "" in the other.
     """
 
     image_id: int
@@ -160,9 +147,8 @@ class BrokenImage:
 class ExaminedImage:
     """An image of an out-of-distribution set that the authors of NINCO looked at (Bitterwolf et al., 2023).
 
-    Attributes:
-        decision: Their letter: "i" for an image with an object of an ImageNet-1k class, "o" for one without; the few
-            others ("u", "q", "b") are explained nowhere and say neither.
+    `decision` is their letter: "i" for an image with an object of an ImageNet-1k class, "o" for one without; the few
+    others ("u", "q", "b") are explained nowhere and say neither.
     """
 
     source: str
@@ -171,13 +157,20 @@ class ExaminedImage:
 
 
 def read_csv_rows(name: str) -> list[dict[str, str]]:
-    """Read a CSV file of `taxonomy/data` as one dictionary per row.
-
-    Raises:
-        FileNotFoundError: The package has no such file.
-    """
+    """Read a CSV file of `taxonomy/data` as one dictionary per row."""
     text = (resources.files("taxonomy") / "data" / name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
+
+
+def read_rows(kind: type[Value], name: str) -> tuple[Value, ...]:
+    """Read a CSV file of `taxonomy/data` as values of a type: its fields are columns, and `index` the row's place."""
+    made_by: dict[str, Any] = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
+    rows = ({"index": index, **row} for index, row in enumerate(read_csv_rows(name)))
+    return tuple(kind(**{column: make(row[column]) for column, make in made_by.items()}) for row in rows)
+
+
+def _first_column(name: str) -> tuple[str, ...]:
+    return tuple(next(iter(row.values())) for row in read_csv_rows(name))
 
 
 @functools.cache
@@ -188,16 +181,13 @@ def imagenet1k() -> tuple[ImageNetClass, ...]:
     smallest classes are rare dog breeds), but the listing does not say so. The kit's numbers are those of
     `map_clsloc.txt` in later development kits; the first and last ground truths that people quote fit them.
     """
-    return tuple(
-        ImageNetClass(index, row["wnid"], row["name"], int(row["train_images"]), int(row["kit_number"]))
-        for index, row in enumerate(read_csv_rows("imagenet1k.csv"))
-    )
+    return read_rows(ImageNetClass, "imagenet1k.csv")
 
 
 @functools.cache
 def tiny_imagenet200() -> tuple[str, ...]:
     """Return the wnids of Tiny ImageNet's 200 classes, sorted; all are ILSVRC 2012 classes."""
-    return tuple(row["wnid"] for row in read_csv_rows("tiny_imagenet200.csv"))
+    return _first_column("tiny_imagenet200.csv")
 
 
 @functools.cache
@@ -206,33 +196,31 @@ def imagenet_tree() -> tuple[str, ...]:
 
     They hold all ILSVRC 2012 classes but n04399382, the teddy bear.
     """
-    return tuple(row["wnid"] for row in read_csv_rows("imagenet_tree.csv"))
+    return _first_column("imagenet_tree.csv")
 
 
 @functools.cache
 def cifar100() -> tuple[Cifar100Class, ...]:
     """Return CIFAR-100's 100 classes by index, which is alphabetical."""
-    return tuple(
-        Cifar100Class(index, row["fine"], row["coarse"]) for index, row in enumerate(read_csv_rows("cifar100.csv"))
-    )
+    return read_rows(Cifar100Class, "cifar100.csv")
 
 
 @functools.cache
 def cifar100_wnids() -> tuple[ClassSynset, ...]:
     """Return the synsets of the CIFAR-100 classes, 103 rows: table, plate and possum have two each."""
-    return tuple(ClassSynset(**row) for row in read_csv_rows("cifar100_wnids.csv"))
+    return read_rows(ClassSynset, "cifar100_wnids.csv")
 
 
 @functools.cache
 def food101() -> tuple[str, ...]:
     """Return Food-101's 101 class names in byte order, so that cheese_plate comes before cheesecake."""
-    return tuple(row["name"] for row in read_csv_rows("food101.csv"))
+    return _first_column("food101.csv")
 
 
 @functools.cache
 def dtd() -> tuple[str, ...]:
     """Return the 47 class names of Describable Textures in alphabetical order."""
-    return tuple(row["name"] for row in read_csv_rows("dtd.csv"))
+    return _first_column("dtd.csv")
 
 
 @functools.cache
@@ -241,35 +229,31 @@ def caltech256() -> tuple[Caltech256Class, ...]:
 
     The image counts are those of two public listings of the archive, which agree file for file.
     """
-    rows = ((row["folder"].split(".", 1), int(row["images"])) for row in read_csv_rows("caltech256.csv"))
-    return tuple(Caltech256Class(int(number), name, images) for (number, name), images in rows)
+    return read_rows(Caltech256Class, "caltech256.csv")
 
 
 @functools.cache
 def places365() -> tuple[Places365Class, ...]:
     """Return Places365's 365 categories by index."""
-    return tuple(Places365Class(index, row["category"]) for index, row in enumerate(read_csv_rows("places365.csv")))
+    return read_rows(Places365Class, "places365.csv")
 
 
 @functools.cache
 def places365_wnids() -> tuple[ClassSynset, ...]:
     """Return the synset of each Places365 category, 365 rows in the order of the categories."""
-    return tuple(ClassSynset(**row) for row in read_csv_rows("places365_wnids.csv"))
+    return read_rows(ClassSynset, "places365_wnids.csv")
 
 
 @functools.cache
 def sun397() -> tuple[Sun397Class, ...]:
     """Return SUN397's 397 categories by index, with the numbers of their images."""
-    return tuple(
-        Sun397Class(index, row["category"], int(row["images"]))
-        for index, row in enumerate(read_csv_rows("sun397.csv"))
-    )
+    return read_rows(Sun397Class, "sun397.csv")
 
 
 @functools.cache
 def coco80() -> tuple[CocoCategory, ...]:
     """Return COCO's 80 object categories by id."""
-    return tuple(CocoCategory(int(row["id"]), row["name"]) for row in read_csv_rows("coco80.csv"))
+    return read_rows(CocoCategory, "coco80.csv")
 
 
 @functools.cache
@@ -279,16 +263,13 @@ def cocomagenet_images() -> tuple[CocomagenetImage, ...]:
     They are the two lists of the authors' repository (ServiceNow/broad, under the MIT licence of `BROAD-LICENSE.txt`),
     with COCO's categories instead of their ImageNet labels.
     """
-    return tuple(
-        CocomagenetImage(int(row["image_id"]), row["split"], row["category"])
-        for row in read_csv_rows("broad_cocomagenet.csv")
-    )
+    return read_rows(CocomagenetImage, "broad_cocomagenet.csv")
 
 
 @functools.cache
 def broken_images() -> tuple[BrokenImage, ...]:
     """Return the images that are known to be broken in their owners' archives."""
-    return tuple(BrokenImage(**row) for row in read_csv_rows("broken_images.csv"))
+    return read_rows(BrokenImage, "broken_images.csv")
 
 
 @functools.cache
@@ -306,10 +287,10 @@ def examined_images() -> tuple[ExaminedImage, ...]:
 
     From their annotations (data/NINCO-LICENSE.txt).
     """
-    return tuple(ExaminedImage(**row) for row in read_csv_rows("examined_images.csv"))
+    return read_rows(ExaminedImage, "examined_images.csv")
 
 
 @functools.cache
 def overrides() -> tuple[Override, ...]:
     """Return the decisions that are set by hand."""
-    return tuple(Override(**row) for row in read_csv_rows("overrides.csv"))
+    return read_rows(Override, "overrides.csv")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,11 +44,7 @@ class Separation:
 
 
 def known_test(manifest: Manifest, config: str) -> str:
-    """Return the split with the known test images of a config: its own, or else the only one of its benchmark.
-
-    Raises:
-        BuildError: there is none, or several other configs have one.
-    """
+    """Return the split with the known test images of a config: its own, or else the only one of its benchmark."""
     benchmark = manifest.configs[config].benchmark
     of_benchmark = sorted(name for name, entry in manifest.configs.items() if entry.benchmark == benchmark)
     with_known = [name for name in of_benchmark if has_known_test(manifest, name)]
@@ -59,11 +55,7 @@ def known_test(manifest: Manifest, config: str) -> str:
 
 
 def separations(measured: Mapping[RoleRows, Float64], reference: str) -> list[Separation]:
-    """Compare all rows with the known images of a split, number by number, sorted by split, role and number.
-
-    Raises:
-        BuildError: there are no known test images.
-    """
+    """Compare all rows with the known images of a split, number by number, sorted by split, role and number."""
     known = known_rows(measured, reference)
     return [
         _separation(rows, name, known[:, column], measured[rows][:, column])
@@ -132,7 +124,7 @@ def _chart(config: str, separations: Sequence[Separation], reference: str) -> Im
         [name.replace("_", " ") for name in NUMBERS],
         [
             (f"{rows.split.partition('/')[2]} ({rows.role})", list(map(_cell, group)))
-            for rows, group in _by_rows(separations).items()
+            for rows, group in itertools.groupby(separations, _rows_of)
         ],
         f"Colour: AUROC from 0.5 (white) to 1 (red), framed above {FLAGGED}; + or -: higher or lower values",
     )
@@ -148,7 +140,7 @@ def _cell(separation: Separation) -> HeatCell:
 def separation_lines(separations: Sequence[Separation]) -> Iterator[list[str]]:
     """Yield the lines of a terminal's table: the numbers that separate each split best, the best first."""
     yield ["split", "role", "images", "number", "AUROC", "direction", "verdict"]
-    for rows, group in _by_rows(separations).items():
+    for rows, group in itertools.groupby(separations, _rows_of):
         measured = sorted((separation for separation in group if separation.auroc is not None), key=_strongest_first)
         for best in [separation for separation in measured if separation.flagged] or measured[:1]:
             verdict = f"SEPARATES above {FLAGGED}" if best.flagged else "the best; not flagged"
@@ -156,11 +148,8 @@ def separation_lines(separations: Sequence[Separation]) -> Iterator[list[str]]:
             yield [rows.split, rows.role, f"{best.images:,}", best.number, auroc, best.direction, verdict]
 
 
-def _by_rows(separations: Sequence[Separation]) -> dict[RoleRows, list[Separation]]:
-    groups: dict[RoleRows, list[Separation]] = defaultdict(list)
-    for separation in separations:
-        groups[separation.rows].append(separation)
-    return groups
+def _rows_of(separation: Separation) -> RoleRows:
+    return separation.rows
 
 
 def _strongest_first(separation: Separation) -> tuple[float, RoleRows, str]:

@@ -29,11 +29,7 @@ _SAMPLE = "Each row shows the first images of its split, which is a random sampl
 
 
 def contact_sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[str], count: int) -> Findings:
-    """Draw the first images of some splits of a config, at most `count` of each role, by role and class.
-
-    Raises:
-        BuildError: a split has no images here, or a file cannot be read.
-    """
+    """Draw the first images of some splits of a config, at most `count` of each role, by role and class."""
     strips: dict[tuple[int, str], Strip] = {}
     drawn: list[tuple[str, int, str]] = []
     for name in sorted(splits):
@@ -58,11 +54,7 @@ def contact_sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[
 
 
 def pairs_sheet(root: Path, manifest: Manifest, key: str, count: int) -> Findings:
-    """Draw images of a split above their nearest duplicates by the release's table: `count` pairs, the least similar.
-
-    Raises:
-        BuildError: the split has no duplicates, the release has no table of them, or a file cannot be read.
-    """
+    """Draw images of a split above their nearest duplicates in the table: `count` pairs, the least similar."""
     nearest: dict[str, tuple[float, str, str]] = {}
     for pair in _table(root, manifest):
         for split, row, partner in (
@@ -99,11 +91,7 @@ def pairs_sheet(root: Path, manifest: Manifest, key: str, count: int) -> Finding
 
 
 def with_duplicates(root: Path, manifest: Manifest) -> set[str]:
-    """Return the splits (`config/split`) that have rows in the table of duplicates.
-
-    Raises:
-        BuildError: the release has no such table, or it cannot be read.
-    """
+    """Return the splits (`config/split`) that have rows in the table of duplicates."""
     return {split for pair in _table(root, manifest) for split in pair.splits}
 
 

@@ -12,26 +12,42 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
+from threadpoolctl import threadpool_limits
 
 from builders.audit.chart import HeatCell, heat_table
-from builders.audit.near import find_in_files, write_thumbnails
 from builders.audit.record import Findings
+from builders.duplicates.distance import SIDE, Images, scaled
 from builders.duplicates.exact import DIGEST, exact_pairs, searched_pairs
-from builders.duplicates.search import THRESHOLD
+from builders.duplicates.search import THRESHOLD, Index, Pairs, find_in
 from builders.errors import more
-from builders.executors.base import Executor, Meter
+from builders.executors.base import (
+    ONE_CORE,
+    Executor,
+    Meter,
+    Progress,
+    ProgressCounter,
+    Resources,
+    once_per_worker,
+)
+from builders.release import images
 from builders.release.duplicates import Pair, groups, is_known_and_unknown
 from builders.release.entries import Manifest
-from builders.release.reader import read_index, unreadable_file
+from builders.release.reader import RowGroup, read_index, row_groups, unreadable_file
 from builders.release.split_entries import SplitEntry, is_training
+from builders.storage.paths import store_of
 from unknown_detection.words import quantity
 
 AGAINST = "against:"
 """Begins the names of splits of the other release."""
 
 _MOST_NAMED = 6
+
+_QUERIES = 1024
+"""Queries of a task: a few seconds for 60,000 references."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +109,7 @@ def searches(manifest: Manifest, other: Manifest | None = None) -> list[tuple[st
 
 
 def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
-    """Find rows with equal content digests; between two releases only pairs of both.
-
-    Raises:
-        BuildError: an index cannot be read.
-    """
+    """Find rows with equal content digests; between two releases only pairs of both."""
     for split in splits.values():
         for name in ("id", "role", "class_id", DIGEST):  # one after the other, for the memory of a large index
             read_index(split.root, split.entry, [name])
@@ -110,27 +122,90 @@ def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
     return [pair for pair in pairs if pair.split.startswith(AGAINST) != pair.other_split.startswith(AGAINST)]
 
 
+@dataclass(frozen=True)
+class ThumbnailTask:
+    """A `builders.executors.base.Task` that writes the thumbnails of a row group into a .npy file of all rows."""
+
+    group: RowGroup
+    array: Path
+    resources: ClassVar[Resources] = ONE_CORE
+
+    def run(self, progress: Progress) -> None:
+        """Read, decode, shrink and write the images."""
+        counted = ProgressCounter(len(self.group.rows), progress)
+        array = np.lib.format.open_memmap(self.array, "r+")
+        thumbnails = self.group.each(lambda data: (len(data), scaled(images.decode(data))))
+        for number, (size, thumbnail) in enumerate(thumbnails, self.group.first):
+            array[number] = thumbnail
+            counted.add(size)
+        array.flush()
+
+
+def _mapped(path: Path) -> Images:
+    array: Images = store_of(path).array(path, mapped=True)
+    return array
+
+
+@dataclass(frozen=True)
+class _PreparedIndex:
+    """Makes the index of the references in a .npy file, once in each worker."""
+
+    references: Path
+
+    def __call__(self) -> Index:
+        return Index(_mapped(self.references))
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """A `builders.executors.base.Task` that searches for the queries `start` to `stop` of a .npy file."""
+
+    queries: Path
+    references: Path
+    start: int
+    stop: int
+    resources: ClassVar[Resources] = ONE_CORE
+
+    def run(self, progress: Progress) -> Pairs:
+        """Find the pairs; numbers of queries are those in the file."""
+        # Each worker has one core: threads of the matrix product would wait for each other.
+        with threadpool_limits(1, user_api="blas"):
+            index = once_per_worker(_PreparedIndex(self.references))
+            queries = _mapped(self.queries)[self.start : self.stop]
+            pairs = find_in(index, np.asarray(queries), advance=lambda count: progress(count, 0))
+        return Pairs(pairs.queries + self.start, pairs.references, pairs.distances)
+
+
 def find_near(
     duplicates: Duplicates, split_pairs: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
 ) -> Duplicates:
     """Add the near-duplicates of some pairs of splits, from `searches`.
 
     `scratch` is an empty folder for 3 KB an image of the splits.
-
-    Raises:
-        BuildError: a shard cannot be read, or an image does not decode.
     """
     by_name = duplicates.splits
     searched = [pair for pair in split_pairs if all(by_name[name].entry.data for name in pair)]
     without_images = sorted({name for pair in split_pairs for name in pair if not by_name[name].entry.data})
-    names = list(dict.fromkeys(name for pair in searched for name in pair))
-    splits = [(by_name[name].root, name.removeprefix(AGAINST), by_name[name].entry) for name in names]
-    files = dict(zip(names, write_thumbnails(splits, scratch, executor, meter), strict=True)) if names else {}
+    files: dict[str, Path] = {}
+    thumbnails: list[ThumbnailTask] = []
+    for name in dict.fromkeys(name for pair in searched for name in pair):
+        split, files[name] = by_name[name], scratch / f"{len(files)}.npy"
+        np.lib.format.open_memmap(files[name], "w+", np.uint8, (split.entry.rows, SIDE, SIDE, 3)).flush()
+        groups_of = row_groups(split.root, name.removeprefix(AGAINST), split.entry, np.arange(split.entry.rows))
+        thumbnails += [ThumbnailTask(group, files[name]) for group in groups_of]
+    if thumbnails:
+        meter.step("reading images", sum(by_name[name].entry.rows for name in files))
+        executor.run(thumbnails, meter.advance)
     meter.step("comparing with training images", sum(by_name[key].entry.rows for _, key in searched))
     near: list[Pair] = []
     for train, key in searched:
-        pairs = find_in_files(files[key], files[train], executor, meter)
-        near += searched_pairs(pairs, (key, by_name[key].index), (train, by_name[train].index))
+        rows = by_name[key].entry.rows
+        starts = range(0, rows, _QUERIES)
+        tasks = [SearchTask(files[key], files[train], start, min(start + _QUERIES, rows)) for start in starts]
+        parts = [(part.queries, part.references, part.distances) for part in executor.run(tasks, meter.advance)]
+        if parts:
+            pairs = Pairs(*map(np.concatenate, zip(*parts, strict=True)))
+            near += searched_pairs(pairs, (key, by_name[key].index), (train, by_name[train].index))
     return dataclasses.replace(
         duplicates, near=tuple(near), searched=tuple(searched), without_images=tuple(without_images)
     )

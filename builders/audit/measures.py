@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +24,8 @@ from builders.release.reader import RowGroup, Rows, read_index, row_groups
 HEADER_NUMBERS = ("width", "height", "aspect", "bytes_per_pixel", "jpeg", "jpeg_quality")
 """Read from the header alone. `jpeg` is 1 for a JPEG and 0 for other formats, which have no `jpeg_quality`."""
 
-PIXEL_NUMBERS = (
-    "mean_red",
-    "mean_green",
-    "mean_blue",
-    "variance_red",
-    "variance_green",
-    "variance_blue",
-    "total_variation",
-)
+_COLOURS = ("red", "green", "blue")
+PIXEL_NUMBERS = (*(f"{kind}_{colour}" for kind in ("mean", "variance") for colour in _COLOURS), "total_variation")
 """Computed from decoded pixels: levels are from 0 to 255, and the variance is that of an image's pixels."""
 
 NUMBERS = (*HEADER_NUMBERS, *PIXEL_NUMBERS)
@@ -55,13 +48,10 @@ _LUMINANCE = np.array(
 """ITU-T T.81, annex K, table K.1: quantisation of luminance, row by row."""
 
 
-def _scaled(quality: int) -> npt.NDArray[np.int64]:
-    """Return libjpeg's luminance table for a quality (jcparam.c, `jpeg_quality_scaling`, `jpeg_add_quant_table`)."""
-    scale = 5000 // quality if quality < 50 else 200 - 2 * quality
-    return np.clip((_LUMINANCE * scale + 50) // 100, 1, 255)
+_SCALES = np.array([5000 // quality if quality < 50 else 200 - 2 * quality for quality in range(1, 101)])
+_TABLES = np.clip((_SCALES[:, np.newaxis] * _LUMINANCE + 50) // 100, 1, 255)
+"""libjpeg's luminance tables by quality (jcparam.c, `jpeg_quality_scaling`, `jpeg_add_quant_table`)."""
 
-
-_TABLES = np.stack([_scaled(quality) for quality in range(1, 101)])
 _LEVELS = np.arange(256, dtype=np.float64)
 _TURNED = frozenset({5, 6, 7, 8})
 """EXIF orientations that exchange width and height (TIFF 6.0, tag 274)."""
@@ -70,11 +60,9 @@ _TURNED = frozenset({5, 6, 7, 8})
 def estimated_quality(table: Sequence[int]) -> int:
     """Return the quality, 1 to 100, whose luminance table in libjpeg is nearest to the given one.
 
-    Exact for what libjpeg encoded with its standard tables, and so for most files. For others (Photoshop, cameras) it
-    is the libjpeg quality that quantises most alike, by the sum of absolute differences (ours).
-
-    Args:
-        table: the 64 steps of the first quantisation table, row by row (as Pillow's `quantization` has them).
+    The table has 64 steps, row by row, as Pillow's `quantization`. Exact for what libjpeg encoded with its standard
+    tables, and so for most files. For others (Photoshop, cameras) it is the libjpeg quality that quantises most alike,
+    by the sum of absolute differences (ours).
     """
     return int(np.abs(_TABLES - np.asarray(table, np.int64)).sum(axis=1).argmin()) + 1
 
@@ -105,17 +93,14 @@ def pixel_numbers(image: Image.Image) -> list[float]:
 
 
 def total_variation(image: npt.NDArray[np.uint8]) -> float:
-    """Return the mean distance between a pixel and its right or lower neighbour, from 0 to sqrt(3).
+    """Return the mean distance between a pixel of an image (height, width, 3) and its right or lower neighbour.
 
-    Kim et al., section 3.1: the distances between each pixel and its surrounding pixels, summed over the image. They
-    name neither the distance nor how far the surroundings reach. Ours are the Euclidean distance, over the channels
-    scaled to [0, 1], and the pixels to the left and right, above and below. Both change which of two images has more:
-    squared distances would weigh a few sharp edges more than much faint texture. To count each pair of neighbours once
-    instead of twice, and to divide by the number of pairs, which makes images of different sizes comparable, changes
-    no order of images of one size.
-
-    Args:
-        image: shape (height, width, 3).
+    It is from 0 to sqrt(3). Kim et al., section 3.1: the distances between each pixel and its surrounding pixels,
+    summed over the image. They name neither the distance nor how far the surroundings reach. Ours are the Euclidean
+    distance, over the channels scaled to [0, 1], and the pixels to the left and right, above and below. Both change
+    which of two images has more: squared distances would weigh a few sharp edges more than much faint texture. To
+    count each pair of neighbours once instead of twice, and to divide by the number of pairs, which makes images of
+    different sizes comparable, changes no order of images of one size.
     """
     pixels = image.astype(np.float64) / 255
     down, right = (np.sqrt(np.square(np.diff(pixels, axis=axis)).sum(axis=2)) for axis in (0, 1))
@@ -130,8 +115,7 @@ def mann_whitney_auroc(known: Float64, unknown: Float64) -> float:
     return float(mannwhitneyu(unknown, known, method="asymptotic").statistic / (len(known) * len(unknown)))
 
 
-@dataclass(frozen=True, order=True)
-class RoleRows:
+class RoleRows(NamedTuple):
     """The rows of one role in a split (`config/split`)."""
 
     split: str
@@ -165,14 +149,14 @@ def has_known_test(manifest: Manifest, config: str) -> bool:
 def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int | None) -> dict[RoleRows, Rows]:
     """Choose the first rows of each role of some splits (`config/split`), which are those of least keyed rank.
 
-    Returns:
-        Ascending row numbers, `sample` of them, or all if there are fewer or it is None.
+    Their numbers ascend: `sample` of them, or all if there are fewer or it is None.
     """
-    samples: dict[RoleRows, Rows] = {}
-    for key in keys:
-        first = first_rows(read_index(root, manifest.by_key()[key], ["role"]), sample)
-        samples |= {RoleRows(key, role): numbers for role, numbers in first.items()}
-    return samples
+    entries = manifest.by_key()
+    return {
+        RoleRows(key, role): numbers
+        for key in keys
+        for role, numbers in first_rows(read_index(root, entries[key], ["role"]), sample).items()
+    }
 
 
 def measure_rows(
@@ -194,11 +178,7 @@ def measure_rows(
 
 
 def known_rows(measured: Mapping[RoleRows, Float64], split: str) -> Float64:
-    """Return the measured known images of a split.
-
-    Raises:
-        BuildError: there are none, whatever the manifest says of it.
-    """
+    """Return the measured known images of a split."""
     if (known := measured.get(RoleRows(split, KNOWN_ROLE))) is None:
         raise BuildError(
             f"{split} has no rows of the role in_distribution to compare others with. Check the release with python "

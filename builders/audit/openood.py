@@ -50,9 +50,6 @@ def compare_split(
     """Compare the images and the list of a split with those of a copy, the folder that OpenOOD's downloads filled.
 
     Images are equal if their bytes are, or if they are after the same metadata is removed that the release removed.
-
-    Raises:
-        BuildError: a row's place would lie outside the copy, or a file cannot be read.
     """
     columns = ("source", "source_id", "label", "content_sha256", "stored")
     index = read_index(root, manifest.by_key()[key], list(columns))
@@ -93,11 +90,7 @@ def _state(path: Path, digest: str, stored: str) -> str:
 
 
 def _labels(path: Path) -> dict[str, str] | None:
-    """Read the label of each path in a list; None where there is no list.
-
-    Raises:
-        BuildError: it is not text.
-    """
+    """Read the label of each path in a list; None where there is no list."""
     if not path.is_file():
         return None
     try:

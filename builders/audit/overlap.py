@@ -35,18 +35,9 @@ class SplitOverlap:
         """Rows whose class overlaps a known one."""
         return self.classes.total()
 
-    @property
-    def share(self) -> float:
-        """The share of these rows."""
-        return self.overlapping / self.rows if self.rows else 0.0
-
 
 def count_overlap(root: Path, manifest: Manifest) -> list[SplitOverlap]:
-    """Count the overlapping rows of every split with unknown rows and the column, by known and unknown class.
-
-    Raises:
-        BuildError: no split has the column, or an index cannot be read.
-    """
+    """Count the overlapping rows of every split with unknown rows and the column, by known and unknown class."""
     overlaps = []
     for key, config, split in manifest.splits():
         if split.roles != (KNOWN_ROLE,) and ID_OVERLAP in config.columns:
@@ -81,21 +72,17 @@ def findings(overlaps: Sequence[SplitOverlap], manifest: Manifest) -> Findings:
         picture=heat_table(
             "Rows whose class overlaps a known class",
             ["rows", "overlapping", "share", "known classes"],
-            [
-                (
-                    overlap.key,
-                    [
-                        HeatCell(f"{overlap.rows:,}"),
-                        HeatCell(f"{overlap.overlapping:,}", overlap.share),
-                        HeatCell(f"{overlap.share:.1%}", overlap.share),
-                        HeatCell(f"{len({known for known, _, _ in overlap.classes}):,}"),
-                    ],
-                )
-                for overlap in overlaps
-            ],
+            [(overlap.key, _cells(overlap)) for overlap in overlaps],
             "Colour: the share of the split's rows, from 0 (white) to 1 (red).",
         ),
     )
+
+
+def _cells(overlap: SplitOverlap) -> list[HeatCell]:
+    share = overlap.overlapping / overlap.rows if overlap.rows else 0.0
+    overlapping = HeatCell(f"{overlap.overlapping:,}", share)
+    known = HeatCell(f"{len({known for known, _, _ in overlap.classes}):,}")
+    return [HeatCell(f"{overlap.rows:,}"), overlapping, HeatCell(f"{share:.1%}", share), known]
 
 
 def _summary(overlaps: Sequence[SplitOverlap]) -> str:

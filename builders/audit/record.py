@@ -13,7 +13,7 @@ from PIL import Image
 from builders.card import card
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import AuditEntry, Manifest
-from builders.release.layout import FOLDERS, STATE, Layout, shows_images
+from builders.release.layout import CARD, FOLDERS, STATE, Layout, shows_images
 from builders.release.manifest import file_entry, read_manifest
 from builders.storage.files import atomic_path, write_text
 from builders.storage.paths import store_of
@@ -45,9 +45,6 @@ def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> I
 
     `dry_run` only asks whether a build is writing, and writes nothing, not even the lock file. Where the operating
     system refuses, `doing` follows "Cannot".
-
-    Raises:
-        BuildError: it is no release, cannot be read or written, or a build or another audit is writing to it.
     """
     layout = Layout(root)
     busy = f"A build or another audit is writing to {root}. Wait until it ends, and run the same command again."
@@ -68,30 +65,23 @@ def record(root: Path, manifest: Manifest, findings: Findings) -> Manifest:
     A run that is killed between two of them leaves files that the manifest does not list; the same audit, run again,
     replaces them.
     """
-    layout = Layout(root)
-    table, picture = _files(layout, findings)
+    layout, entries = Layout(root), manifest.by_key()
+    table, picture = (layout.inside(f"audit/{findings.key}.{suffix}") for suffix in ("csv", "png"))
     write_text(table, table_text(findings))
     save_picture(findings.picture, picture)
-    listed = not shows_images(layout.relative(picture))
-    digests = {key: split.digest for key, split in manifest.by_key().items()}
     entry = AuditEntry(
         summary=printable(findings.summary),
-        splits={key: digests[key] for key in sorted(findings.splits)},
+        splits={key: entries[key].digest for key in sorted(findings.splits)},
         table=file_entry(layout, table),
-        chart=file_entry(layout, picture) if listed else None,
+        chart=None if shows_images(layout.relative(picture)) else file_entry(layout, picture),
     )
     audits = dict(sorted({**manifest.audits, findings.key: entry}.items()))
     return card.write_card_and_manifest(layout, msgspec.structs.replace(manifest, audits=audits), manifest)
 
 
-def paths(root: Path, findings: Findings) -> list[str]:
+def paths(findings: Findings) -> list[str]:
     """Return the files that recording an audit writes, relative to the release folder."""
-    layout = Layout(root)
-    return [layout.relative(path) for path in (*_files(layout, findings), layout.card, layout.manifest)]
-
-
-def _files(layout: Layout, findings: Findings) -> tuple[Path, Path]:
-    return layout.inside(f"audit/{findings.key}.csv"), layout.inside(f"audit/{findings.key}.png")
+    return [f"audit/{findings.key}.csv", f"audit/{findings.key}.png", CARD, "manifest.json"]
 
 
 def table_text(findings: Findings) -> str:
@@ -107,11 +97,7 @@ def save_picture(picture: Image.Image, path: Path) -> None:
 
 
 def picture_format(path: Path) -> str:
-    """Return Pillow's name of the format of a picture file.
-
-    Raises:
-        BuildError: its suffix names no format that is written here.
-    """
+    """Return Pillow's name of the format of a picture file."""
     name = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}.get(path.suffix.lower())
     if name is None:
         ending = f"ends in {path.suffix}" if path.suffix else "has no extension"

@@ -36,8 +36,7 @@ def smoothness_score(variations: Float64, known_mean: float) -> Float64:
 
     Kim et al. take the difference and say nothing of its sign; that both directions count as unknown is ours.
     """
-    scores: Float64 = np.abs(variations - known_mean)
-    return scores
+    return np.abs(variations - known_mean)
 
 
 def smoothness_lines(
@@ -62,7 +61,7 @@ def smoothness_lines(
     mean = float(np.mean(known_test if reference is None else reference[:, _VARIATION]))
     known = smoothness_score(known_test, mean)
     yield [test, KNOWN_ROLE, f"{len(known):,}", f"{np.mean(known_test):.4f}", "-", "-"]
-    for rows, numbers in sorted(measured.items(), key=lambda item: item[0]):
+    for rows, numbers in sorted(measured.items()):
         if rows.role == KNOWN_ROLE or rows.split.partition("/")[2] not in names:
             continue
         unknown = numbers[:, _VARIATION]

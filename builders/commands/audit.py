@@ -360,10 +360,10 @@ def _finish(release: Path, manifest: Manifest, findings: Findings, *, dry_run: b
     if not quiet:
         click.echo(findings.summary)
     if dry_run:
-        click.echo(f"would write {', '.join(paths(release, findings))} in {release} (--dry-run)")
+        click.echo(f"would write {', '.join(paths(findings))} in {release} (--dry-run)")
         return manifest
     manifest = record(release, manifest, findings)
-    click.echo(f"wrote {', '.join(paths(release, findings))} in {release}")
+    click.echo(f"wrote {', '.join(paths(findings))} in {release}")
     return manifest
 
 

@@ -48,11 +48,7 @@ class Audit:
 
 
 def audit(root: Path, manifest: Manifest, kind: str, config: str = "") -> Audit:
-    """Return the audit of a kind, of the release or of a config.
-
-    Raises:
-        BuildError: its table or chart cannot be read.
-    """
+    """Return the audit of a kind, of the release or of a config."""
     entry = manifest.audits.get(f"{config}/{kind}" if config else kind)
     if entry is None:
         words = ["python", "-m", "builders.commands.audit", kind, str(root), *(["--splits", config] if config else [])]
@@ -77,11 +73,7 @@ def _value(text: str) -> Value:
 
 
 def overlapping_rows(root: Path, manifest: Manifest) -> PageTable:
-    """Count the rows of each split whose class overlaps a known one (`id_overlap`, `id_overlap_kind`).
-
-    Raises:
-        BuildError: an index cannot be read.
-    """
+    """Count the rows of each split whose class overlaps a known one (`id_overlap`, `id_overlap_kind`)."""
     name, counts_of = ID_OVERLAP_KIND.name, dict[str, Counter[str]]()
     entries = manifest.by_key()
     for key, config, split in manifest.splits():
@@ -105,11 +97,7 @@ def other_audits(manifest: Manifest) -> list[tuple[str, AuditEntry]]:
 
 
 def duplicates_table(root: Path, manifest: Manifest) -> tuple[PageTable, int] | None:
-    """Count the pairs of rows with the same picture by splits, and those of a known and an unknown row.
-
-    Raises:
-        BuildError: the table cannot be read.
-    """
+    """Count the pairs of rows with the same picture by splits, and those of a known and an unknown row."""
     if manifest.duplicates is None:
         return None
     pairs = read_pairs(Layout(root).inside(manifest.duplicates.path))
@@ -121,16 +109,12 @@ def duplicates_table(root: Path, manifest: Manifest) -> tuple[PageTable, int] | 
 
 def compared(manifest: Manifest) -> list[tuple[str, str]]:
     """Return the comparisons made for duplicates: the method, and the splits as text."""
-    listed = manifest.duplicates.compared if manifest.duplicates is not None else ()
-    return [
-        (
-            entry.by,
-            f"{', '.join(entry.splits)}, with each other and within each"
-            if entry.splits == entry.others
-            else f"{', '.join(entry.splits)} with {', '.join(entry.others)}",
-        )
-        for entry in listed
-    ]
+    comparisons: list[tuple[str, str]] = []
+    for entry in manifest.duplicates.compared if manifest.duplicates is not None else ():
+        others = f" with {', '.join(entry.others)}"
+        others = ", with each other and within each" if entry.splits == entry.others else others
+        comparisons.append((entry.by, f"{', '.join(entry.splits)}{others}"))
+    return comparisons
 
 
 def plain(summary: str) -> str:

@@ -9,6 +9,7 @@ Tested by `tests/builders/report/test_classes.py`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,7 +80,8 @@ def _tree(title: str, leaves: list[Leaf]) -> Branch:
     offsets = set(wordnet.offsets.tolist())
     synsets = [leaf for leaf in leaves if _WNID.fullmatch(leaf.class_id) and int(leaf.class_id[1:]) in offsets]
     if len(synsets) == len(leaves):
-        return Branch(title, *_below(_wordnet(leaves)))
+        ways = [wordnet.path_up(wordnet.row(leaf.class_id))[-2::-1] for leaf in leaves]
+        return Branch(title, *_below(list(zip(ways, leaves, strict=True))))
     superclasses = {row.fine: row.coarse for row in tables.cifar100()}
     if all(leaf.class_id in superclasses for leaf in leaves):
         return Branch(title, _grouped(leaves, superclasses))
@@ -99,61 +101,34 @@ def _by_name(leaf: Leaf) -> tuple[str, str]:
     return leaf.name.casefold(), leaf.class_id
 
 
-@dataclass
-class _Node:
-    """A synset above some classes; `leaf` is the class whose id it is, and `leaves` counts the classes."""
-
-    children: dict[int, _Node] = field(default_factory=dict)
-    leaf: Leaf | None = None
-    leaves: int = 0
-
-    @property
-    def dominated(self) -> bool:
-        """Whether one hyponym has nearly all its classes."""
-        return any(child.leaves >= _NEARLY_ALL * self.leaves for child in self.children.values())
-
-
-def _wordnet(leaves: Sequence[Leaf]) -> _Node:
-    """Build the part of WordNet's tree above some classes, each by its shortest path to the root."""
-    wordnet, root = load_wordnet(), _Node()
-    for leaf in leaves:
-        node = root
-        node.leaves += 1
-        for row in reversed(wordnet.path_up(wordnet.row(leaf.class_id))[:-1]):
-            node = node.children.setdefault(row, _Node())
-            node.leaves += 1
-        node.leaf = leaf
-    return root
-
-
-def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
-    """Return the branches and classes below a synset.
+def _below(placed: Sequence[tuple[list[int], Leaf]]) -> tuple[list[Branch], list[Leaf]]:
+    """Return the branches and classes below a synset, given its classes with their ways down to them in WordNet.
 
     Synsets with few classes, and those of which one hyponym has nearly all, are no branches: what they have moves up.
     """
-    wordnet = load_wordnet()
-    branches: list[Branch] = []
-    leaves = [node.leaf] if node.leaf is not None else []
-    for row, child in node.children.items():
-        branches_below, leaves_below = _below(child)
-        if child.leaves < _SMALLEST or child.dominated:
+    branches, leaves = list[Branch](), [leaf for way, leaf in placed if not way]
+    hyponyms: dict[int, list[tuple[list[int], Leaf]]] = {}
+    for way, leaf in placed:
+        if way:
+            hyponyms.setdefault(way[0], []).append((way[1:], leaf))
+    for row, classes in hyponyms.items():
+        branches_below, leaves_below = _below(classes)
+        most = max(Counter(way[0] for way, _ in classes if way).values(), default=0)
+        if len(classes) < _SMALLEST or most >= _NEARLY_ALL * len(classes):
             branches += branches_below
             leaves += leaves_below
         else:
-            branches.append(Branch(wordnet.lemmas(row)[0], branches_below, leaves_below))
+            branches.append(Branch(load_wordnet().lemmas(row)[0], branches_below, leaves_below))
     return sorted(branches, key=lambda branch: branch.title.casefold()), sorted(leaves, key=_by_name)
 
 
 def class_data(trees: Iterable[Branch]) -> dict[str, Any]:
     """Return the classes of some trees as the page's script reads them, which writes what a reader opens.
 
-    As HTML, thousands of classes times dozens of splits would be several MB.
-
-    Returns:
-        Lists of texts (`splits`, `rules`, `evidence`), and `roles` with their names. Each of `classes` has an `id`
-        and a `name`, lists [split, role, rows] of what is `kept`, and [split, rule, evidence, images] of what is
-        `left` out, with places in the lists before. A branch of the `trees` has a `title`, `branches` below it, and
-        places in `classes`.
+    As HTML, thousands of classes times dozens of splits would be several MB. There are lists of texts (`splits`,
+    `rules`, `evidence`), and `roles` with their names. Each of `classes` has an `id` and a `name`, lists [split, role,
+    rows] of what is `kept`, and [split, rule, evidence, images] of what is `left` out, with places in these lists. A
+    branch of the `trees` has a `title`, `branches` below it, and places in `classes`.
     """
     texts: dict[str, dict[str, int]] = {"splits": {}, "rules": {}, "evidence": {}}
     classes: list[dict[str, Any]] = []
@@ -174,8 +149,5 @@ def class_data(trees: Iterable[Branch]) -> dict[str, Any]:
 
     branches = [branch_data(tree) for tree in trees]
     roles = [[role, ROLE_NAMES[role]] for role in ROLES]
-    return {kind: list(listed) for kind, listed in texts.items()} | {
-        "roles": roles,
-        "classes": classes,
-        "trees": branches,
-    }
+    lists = {kind: list(listed) for kind, listed in texts.items()}
+    return lists | {"roles": roles, "classes": classes, "trees": branches}

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from builders.card import facts
 from builders.card.words import ROLE_NAMES
-from builders.errors import BuildError
 from builders.registry import BENCHMARKS
 from builders.release.entries import ConfigEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX, Layout
+from builders.release.reader import unreadable_file
 from builders.release.schema import Role
 from builders.release.tables import Exclusion, read_excluded
 from builders.report import audits, counts
@@ -41,27 +41,13 @@ Thumbnails = Mapping[tuple[str, Role], Sequence[Thumbnail]]
 """Thumbnails by split (`config/split`) and role."""
 
 
-class PicturedRole(NamedTuple):
-    """Pictures of one role of a split; `why_none` says why there are none."""
-
-    split: str
-    role: Role
-    thumbnails: Sequence[Thumbnail]
-    why_none: str = ""
-
-
 def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
-    """Render the page of a release, with pictures of all sources, of those that anybody may be shown, or none.
-
-    Raises:
-        BuildError: a file of the release cannot be read.
-    """
+    """Render the page of a release, with pictures of all sources, of those that anybody may be shown, or none."""
     pictured = pictured_sources(manifest, pictures)
     split_rows = [read_split_rows(root, key, split, pictured) for key, _, split in manifest.splits()]
-    excluded = _excluded(root, manifest)
+    excluded = list(_excluded(root, manifest))
     titles = {key: source.title for key, source in manifest.sources.items()}
     thumbnails_of = thumbnails(root, manifest, split_rows)
-    files = manifest.files_and_card()
     citations = [benchmark.citation for _, benchmark in sorted(manifest.benchmarks.items())]
     citations += [source.citation for _, source in sorted(manifest.sources.items())]
     return render_template(
@@ -74,7 +60,7 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
         manifest=manifest,
         release=str(root),
         quoted=shlex.quote(str(root)),
-        facts=_figures(manifest, sum(file.size for file in files), len(files)),
+        facts=_figures(manifest),
         demo=any(benchmark.demo for benchmark in manifest.benchmarks.values()),
         partial=[key for key, _, split in manifest.splits() if split.shortfalls],
         local=_local(manifest, thumbnails_of),
@@ -83,7 +69,9 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
         overview=counts.configs_table(manifest),
         splits={name: counts.splits_table(manifest, name) for name in manifest.configs},
         reasons={name: counts.reasons(manifest, name) for name in manifest.configs},
-        pictures={name: _pictures(name, config, thumbnails_of, pictures) for name, config in manifest.configs.items()},
+        pictures={
+            name: list(_pictures(name, config, thumbnails_of, pictures)) for name, config in manifest.configs.items()
+        },
         class_data=class_data(class_trees(titles, split_rows, excluded).values()),
         tables={
             "rules": counts.rules_table(manifest),
@@ -106,17 +94,13 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
     )
 
 
-def _excluded(root: Path, manifest: Manifest) -> list[Exclusion]:
-    exclusions = []
+def _excluded(root: Path, manifest: Manifest) -> Iterator[Exclusion]:
     for _, config in sorted(manifest.configs.items()):
         path = Layout(root).inside(config.excluded.path)
         try:
-            exclusions += read_excluded(path)
+            yield from read_excluded(path)
         except OSError as error:
-            raise BuildError(
-                f"Cannot read {path}: {error.strerror}. Check the release with python -m hf_scripts.verify {root}."
-            ) from error
-    return exclusions
+            raise unreadable_file(path, error) from error
 
 
 def _contents(manifest: Manifest) -> list[Entry]:
@@ -134,15 +118,13 @@ def _contents(manifest: Manifest) -> list[Entry]:
     ]
 
 
-def _figures(manifest: Manifest, size: int, files: int) -> list[tuple[str, str | int, str]]:
-    rows = sum(split.rows for _, _, split in manifest.splits())
-    version = manifest.version or "not published"
-    splits = len(manifest.by_key())
+def _figures(manifest: Manifest) -> list[tuple[str, str | int, str]]:
+    splits, files = manifest.by_key(), manifest.files_and_card()
     return [
-        ("version", version, f"after {manifest.previous}" if manifest.previous else ""),
-        ("rows", rows, f"in {quantity(splits, 'split')}"),
+        ("version", manifest.version or "not published", f"after {manifest.previous}" if manifest.previous else ""),
+        ("rows", sum(split.rows for split in splits.values()), f"in {quantity(len(splits), 'split')}"),
         ("configs", len(manifest.configs), f"of {quantity(len(manifest.benchmarks), 'benchmark')}"),
-        ("size", byte_text(size), f"in {quantity(files, 'file')}"),
+        ("size", byte_text(sum(file.size for file in files)), f"in {quantity(len(files), 'file')}"),
         ("sources", len(manifest.sources), ""),
     ]
 
@@ -156,8 +138,8 @@ def _local(manifest: Manifest, thumbnails_of: Thumbnails) -> list[str]:
 
 def _pictures(
     name: str, config: ConfigEntry, thumbnails_of: Thumbnails, pictures: PictureChoice
-) -> list[PicturedRole]:
-    pictured = []
+) -> Iterator[dict[str, Any]]:
+    """Yield the pictures of each role of a config's splits, or why there are none."""
     for split, entry in sorted(config.splits.items()):
         if pictures == "none":
             why = "the page was made without pictures"
@@ -167,8 +149,7 @@ def _pictures(
             why = "not everybody may be shown images of its sources, or the page has no room for more"
         for role in entry.roles:
             shown = thumbnails_of.get((f"{name}/{split}", role), ())
-            pictured.append(PicturedRole(split, role, shown, "" if shown else why))
-    return pictured
+            yield {"split": split, "role": role, "thumbnails": shown, "why_none": "" if shown else why}
 
 
 def _loading(root: Path, manifest: Manifest) -> str:
@@ -187,15 +168,14 @@ def _rebuilding(manifest: Manifest) -> list[tuple[str, str]]:
         words = ["python", "-m", "builders.folder_benchmark"]
         if key in BENCHMARKS:
             words = ["python", "-m", f"builders.{key}_benchmark", "--splits", ",".join(described.configs)]
-            words += ["--demo"] if benchmark.demo else _source_flags(described.configs.values())
+            used = {
+                source for config in described.configs.values() for s in config.splits.values() for source in s.sources
+            }
+            on_disk = [source for source in sorted(used) if source in SOURCES and SOURCES[source].on_disk]
+            words += ["--demo"] if benchmark.demo else [word for source in on_disk for word in (f"--{source}", "DIR")]
         if benchmark.seed:
             words += ["--seed", str(benchmark.seed)]
         if benchmark.limit_per_class is not None:
             words += ["--limit-per-class", str(benchmark.limit_per_class)]
         commands.append((f"{benchmark.title}, {benchmark.version}", shlex.join([*words, "--out", "build/again"])))
     return commands
-
-
-def _source_flags(configs: Iterable[ConfigEntry]) -> list[str]:
-    used = {source for config in configs for split in config.splits.values() for source in split.sources}
-    return [word for key in sorted(used) if key in SOURCES and SOURCES[key].on_disk for word in (f"--{key}", "DIR")]

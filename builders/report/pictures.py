@@ -77,11 +77,7 @@ class Thumbnail:
 
 
 def read_split_rows(root: Path, key: str, split: SplitEntry, pictured: Set[str]) -> SplitRows:
-    """Read the index of a split; its first rows are those of the sources `pictured`.
-
-    Raises:
-        BuildError: the index cannot be read, or contradicts the manifest.
-    """
+    """Read the index of a split; its first rows are those of the sources `pictured`."""
     table = read_index(root, split, _COLUMNS)
     if unknown := sorted(set(pc.unique(table["source"]).to_pylist()) - set(split.sources)):
         raise BuildError(
@@ -116,11 +112,7 @@ def may_be_published(source: str) -> bool:
 def thumbnails(
     root: Path, manifest: Manifest, splits: Sequence[SplitRows], budget: int = BUDGET
 ) -> dict[tuple[str, Role], list[Thumbnail]]:
-    """Make thumbnails of each role of each split, equally many, with at most `budget` bytes of `data:` URIs.
-
-    Raises:
-        BuildError: a shard cannot be read, or an image does not decode.
-    """
+    """Make thumbnails of each role of each split, equally many, with at most `budget` bytes of `data:` URIs."""
     groups = sum(len(split.first) for split in splits)
     most = max(1, min(FIRST, budget // (_TYPICAL * max(groups, 1))))
     entries, by_role = manifest.by_key(), dict[tuple[str, Role], list[Thumbnail]]()

@@ -45,9 +45,6 @@ def downloaded(name: str, revision: str, keep: Path | None, splits: Sequence[str
     `revision`: a branch, tag or commit. It is resolved once, and all files are of that commit.
     `keep`: a new or empty folder for the files; without it they are deleted when the block ends.
     `splits`: values of `--splits`: the splits whose images are downloaded.
-
-    Raises:
-        BuildError: there is no such release, or not enough disk space.
     """
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise BuildError(f"The folder {keep} is not empty. Give a new or empty one with --keep.")
@@ -63,7 +60,11 @@ def downloaded(name: str, revision: str, keep: Path | None, splits: Sequence[str
             size = sum(file.size for file in files)
             destination = f"into {keep}" if keep else "into a temporary folder"
             log(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {destination}")
-            _check_disk_space(size, into)
+            if size > (free := shutil.disk_usage(into).free):
+                raise BuildError(
+                    f"The download needs {size:,} bytes, and the disk has {free:,} left. Give a folder on a larger "
+                    "disk with --keep."
+                )
             _download(repository, commit, files, into)
         yield Downloaded(into, label, problems, repository, commit)
 
@@ -87,15 +88,6 @@ def _listed_files(
     selected = {file.path for file in check_manifest.files_in(manifest, chosen)}
     listed = {file.path for file in manifest.files_and_card()} - (images - selected)
     return [tree[path] for path in sorted(listed & tree.keys())], check_manifest.check_unlisted(tree, manifest)
-
-
-def _check_disk_space(size: int, into: Path) -> None:
-    free = shutil.disk_usage(into).free
-    if size > free:
-        raise BuildError(
-            f"The download needs {size:,} bytes, and the disk has {free:,} left. Give a folder on a larger disk with "
-            "--keep."
-        )
 
 
 def _download(repository: Repository, commit: str, files: list[RemoteFile], into: Path) -> None:

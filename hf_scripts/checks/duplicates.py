@@ -45,25 +45,23 @@ def compared_by(manifest: Manifest) -> dict[str, frozenset[By]]:
     return {key: frozenset(by) for key, by in methods.items()}
 
 
-def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decoded]) -> tuple[Problems, list[str]]:
+def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decoded], problems: Problems) -> list[str]:
     """Compare the table of duplicates with the rows. All indexes must be readable.
 
     `decoded`: the decoded images of splits that were compared by pixels or similarity. Such a comparison is only
-    repeated where the images of both splits are given.
-
-    Returns:
-        The problems, and notes: the numbers of pairs, and the splits that were not compared.
+    repeated where the images of both splits are given. Returns notes: the numbers of pairs, and the splits that were
+    not compared.
     """
-    table, problems = manifest.duplicates, Problems()
+    table = manifest.duplicates
     if table is None:
-        return problems, ["there is no table of duplicates"]
+        return ["there is no table of duplicates"]
     if not (root / table.path).is_file():
-        return problems, []  # reported by check_file
+        return []  # reported by check_file
     try:
         pairs = read_pairs(root / table.path)
     except BuildError:
         problems.add(_PROBLEM, f"{table.path}: is not a table of duplicates")
-        return problems, []
+        return []
     indexes = {key: root / entry.index.path for key, entry in manifest.by_key().items()}
     exact = [pair for keys in groups(manifest) for pair in exact_pairs({key: indexes[key] for key in keys})]
     complete = {  # a build compares all rows of a split, so a part of them cannot repeat its comparisons
@@ -83,7 +81,7 @@ def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decod
             which = f"at distance {pair.distance:.6g}" if pair.distance else "equal"
             rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
             problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
-    return problems, [*_counts(manifest, pairs), *_not_compared(manifest, ways)]
+    return [*_counts(manifest, pairs), *_not_compared(manifest, ways)]
 
 
 _Ways = Mapping[tuple[str, str], Set[By]]

@@ -28,11 +28,7 @@ _NOT_RELEASED = (".cache", ".git", ".gitattributes", ".state")
 
 
 def load_manifest(root: Path, problems: Problems, name: str = "") -> Manifest | None:
-    """Read the manifest of a release; an invalid one is added to `problems`.
-
-    Raises:
-        BuildError: the folder has no manifest, or one of a format that this version does not know.
-    """
+    """Read the manifest of a release; an invalid one is added to `problems`."""
     try:
         return read_manifest(root, name)
     except ManifestError as error:
@@ -72,12 +68,11 @@ def _compare(listed: FileEntry, size: int, sha256: Callable[[], str], problems: 
         problems.add("file digest", f"{listed.path}: {wrong}")
 
 
-def check_strays(root: Path, manifest: Manifest) -> Problems:
+def check_strays(root: Path, manifest: Manifest, problems: Problems) -> None:
     """Check that the manifest lists all files of the release, once each.
 
     Pictures of images (`shows_images`) may be there: a manifest never lists them, and a repository may not have them.
     """
-    problems = Problems()
     known = {Layout(root).manifest.name, CARD}
     for file in (*manifest.files(), *(() if manifest.croissant is None else (manifest.croissant,))):
         if file.path in known:
@@ -89,26 +84,24 @@ def check_strays(root: Path, manifest: Manifest) -> Problems:
             problems.add("temporary file", f"{name}: a temporary file, left by a killed run")
         elif name not in known and not shows_images(name):
             problems.add("file not listed", f"{name}: manifest.json does not list this file")
-    return problems
 
 
 def check_tree(tree: Mapping[str, RemoteFile], manifest: Manifest) -> Problems:
     """Check that a repository holds the files that its manifest lists, and no others."""
     problems = Problems()
     for file in sorted({*manifest.files_and_card()}, key=lambda file: file.path):
-        problems.merge(check_stored(file, tree))
+        check_stored(file, tree, problems)
     problems.merge(check_unlisted(tree, manifest))
     return problems
 
 
-def check_stored(file: FileEntry, tree: Mapping[str, RemoteFile]) -> Problems:
+def check_stored(file: FileEntry, tree: Mapping[str, RemoteFile], problems: Problems) -> None:
     """Check that a repository has a listed file with the listed size and, if the Hub gives one, the listed digest."""
-    problems, stored = Problems(), tree.get(file.path)
+    stored = tree.get(file.path)
     if stored is None:
         problems.add("file missing", f"{file.path}: the file is missing")
     else:
         _compare(file, stored.size, lambda: stored.sha256 or file.sha256, problems)
-    return problems
 
 
 def check_unlisted(paths: Iterable[str], manifest: Manifest) -> Problems:

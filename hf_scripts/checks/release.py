@@ -1,23 +1,38 @@
-"""Checks files of a release against each other: exclusions against rows, and the ids of different splits."""
+"""Checks files of a release against its manifest and each other: exclusions, the ids of different splits, the card.
+
+Tested by `tests/hf_scripts/checks/test_release.py` and `test_card.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.card import card
+from builders.card.metadata import front_matter_text
+from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
-from builders.release.split_entries import SplitEntry, pieces_by_key
+from builders.release.layout import Layout
+from builders.release.split_entries import pieces_by_key
 from builders.release.tables import TableError, read_excluded
+from builders.storage.files import read_regular
 from builders.storage.parquet import read_parquet
 from hf_scripts.checks.problems import Problems
 
+MOST_CARD_BYTES = 2_000_000
+"""Upper limit on README.md. Ours: ten times the size that `push` sends."""
 
-def check_excluded(root: Path, manifest: Manifest) -> Problems:
+_SHOWN = 200
+"""Upper limit on the characters of a text from the card that a message repeats."""
+
+
+def check_excluded(root: Path, manifest: Manifest, problems: Problems) -> None:
     """Check that the rows and the excluded images of every split add up to the images of its source."""
-    problems = Problems()
     for name, config in sorted(manifest.configs.items()):
         path = config.excluded.path
         if not (root / path).is_file():
@@ -28,63 +43,82 @@ def check_excluded(root: Path, manifest: Manifest) -> Problems:
             reason = error.reason if isinstance(error, TableError) else error.strerror
             problems.add("exclusions", f"{path}: cannot be read as a table of exclusions ({reason})")
             continue
-        parts = {
-            key: part
+        pieces = {
+            key: piece
             for split, entry in config.splits.items()
-            for key, part in pieces_by_key(f"{name}/{split}", entry).items()
+            for key, piece in pieces_by_key(f"{name}/{split}", entry).items()
         }
-        images = dict.fromkeys(parts, 0)
-        by_rule: dict[str, dict[str, int]] = {key: {} for key in images}
+        by_rule: dict[str, Counter[str]] = {key: Counter() for key in pieces}
         for line in lines:
-            if line.split not in images:
+            if line.split not in by_rule:
                 problems.add("exclusions", f"{path}: a line names {line.split}, which is no split of {name}")
+            elif line.images:
+                by_rule[line.split][line.rule] += line.images
+        for key, piece in pieces.items():
+            left_out = by_rule[key].total()
+            if piece.rows + left_out != piece.available:
+                wrong = (
+                    f"{piece.rows:,} rows and {left_out:,} excluded images in {path} do not add up to the "
+                    f"{piece.available:,} images of the source"
+                )
+            elif piece.excluded_by_rule != by_rule[key]:
+                wrong = (
+                    f"the excluded images by rule differ: {_rules(piece.excluded_by_rule)} in manifest.json, "
+                    f"{_rules(by_rule[key])} in {path}"
+                )
+            elif left_out != piece.excluded:
+                wrong = f"{piece.excluded:,} images are excluded in manifest.json, and {left_out:,} in {path}"
             else:
-                images[line.split] += line.images
-                if line.images:
-                    rules = by_rule[line.split]
-                    rules[line.rule] = rules.get(line.rule, 0) + line.images
-        for key, left_out in images.items():
-            entry = parts[key]
-            if entry.rows + left_out != entry.available:
-                problems.add(
-                    "exclusions",
-                    f"{key}: {entry.rows:,} rows and {left_out:,} excluded images in {path} do not add up to the "
-                    f"{entry.available:,} images of the source",
-                )
-            elif entry.excluded_by_rule != by_rule[key]:
-                problems.add(
-                    "exclusions",
-                    f"{key}: the excluded images by rule differ: {_rules(entry.excluded_by_rule)} in manifest.json, "
-                    f"{_rules(by_rule[key])} in {path}",
-                )
-            elif left_out != entry.excluded:
-                problems.add(
-                    "exclusions",
-                    f"{key}: {entry.excluded:,} images are excluded in manifest.json, and {left_out:,} in {path}",
-                )
-    return problems
+                continue
+            problems.add("exclusions", f"{key}: {wrong}")
 
 
 def _rules(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{rule} {images:,}" for rule, images in sorted(counts.items())) or "nothing"
 
 
-def check_ids(root: Path, manifest: Manifest) -> Problems:
+def check_ids(root: Path, manifest: Manifest, problems: Problems) -> None:
     """Check that no id occurs in two splits of a config. All indexes must be readable."""
-    problems = Problems()
     for name, config in sorted(manifest.configs.items()):
-        splits = [(f"{name}/{split}", entry) for split, entry in sorted(config.splits.items())]
-        _check_ids(root, splits, problems)
-    return problems
+        earlier: list[tuple[str, pa.ChunkedArray]] = []
+        for split, entry in sorted(config.splits.items()):
+            key, ids = f"{name}/{split}", read_parquet(root / entry.index.path, ["id"])["id"]
+            for other, other_ids in earlier:
+                common = ids.filter(pc.is_in(ids, value_set=other_ids))
+                if len(common):
+                    count = f"{len(common):,} ids are" if len(common) > 1 else "1 id is"
+                    problems.add("id in two splits", f"{key}: {count} also in {other}, for instance {common[0]}")
+            earlier.append((key, ids))
 
 
-def _check_ids(root: Path, splits: Sequence[tuple[str, SplitEntry]], problems: Problems) -> None:
-    earlier: list[tuple[str, pa.ChunkedArray]] = []
-    for key, split in splits:
-        ids = read_parquet(root / split.index.path, ["id"])["id"]
-        for other, other_ids in earlier:
-            common = ids.filter(pc.is_in(ids, value_set=other_ids))
-            if len(common):
-                count = f"{len(common):,} ids are" if len(common) > 1 else "1 id is"
-                problems.add("id in two splits", f"{key}: {count} also in {other}, for instance {common[0]}")
-        earlier.append((key, ids))
+def check_card(root: Path, manifest: Manifest, problems: Problems) -> None:
+    """Check the digest of the card, and that its YAML is to the byte the one that follows from the manifest.
+
+    No YAML is parsed. What follows the YAML need not be the output of the current template: templates change, and
+    published releases do not. `python -m hf_scripts.card --check` compares the two.
+    """
+    path = Layout(root).card
+    if path.exists() and not path.is_file():
+        problems.add("card", "README.md: is not a regular file")
+        return
+    try:
+        card_text = read_regular(path, MOST_CARD_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"it is not UTF-8 text (byte {error.start:,})"
+        problems.add("card", f"README.md: cannot be read: {reason}")
+        return
+    front = front_matter_text(manifest)
+    if not card_text.startswith(front):
+        problems.add("card", _first_difference(front, card_text))
+    elif manifest.card is not None and file_sha256(path) != manifest.card.sha256:
+        expected = card.card_text(manifest)
+        reason = "README.md: the SHA-256 is not the one that manifest.json lists"
+        problems.add("card", reason if card_text == expected else _first_difference(expected, card_text))
+
+
+def _first_difference(expected: str, card_text: str) -> str:
+    """Describe the first line of a card that is not the expected one."""
+    pairs = enumerate(itertools.zip_longest(card_text.split("\n"), expected.split("\n")), start=1)
+    number, lines = next((number, lines) for number, lines in pairs if lines[0] != lines[1])
+    shown, expected_line = ("the end" if line is None else line[:_SHOWN] for line in lines)
+    return f"README.md line {number}: is {shown!r}, not {expected_line!r} as manifest.json gives"

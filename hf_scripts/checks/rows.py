@@ -6,7 +6,7 @@ An index is checked against the manifest, and what lies beside it is compared wi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
-from builders.release.schema import ID_OVERLAP, ROLES, arrow_schema, demo_metadata
-from builders.release.split_entries import FileEntry, SplitEntry
+from builders.release.schema import ID_OVERLAP, ROLES, demo_metadata
+from builders.release.split_entries import FileEntry, PartEntry, SplitEntry
 from builders.storage.parquet import open_parquet, open_streamed, row_batches, row_group
 from builders.storage.sealed_files import SCHEMA, check_size, read_sealed_header
 from hf_scripts.checks.images import Decoded, check_images, concatenate
@@ -98,7 +98,7 @@ class IndexTask(FileTask):
         with open_streamed(self.root / path) as parquet:
             _check_structure(parquet, path, problems)
             rows, size = parquet.metadata.num_rows, (self.root / path).stat().st_size
-            if not _check_schema(parquet.schema_arrow, self.split, path, problems, image=False):
+            if not _check_schema(parquet.schema_arrow, self.split.schema(image=False), path, problems):
                 return Outcome(problems)
             # Few bytes can stand for many equal rows, which would take far more memory.
             if rows > _FEW_ROWS and rows * _ROW_BYTES > size:
@@ -113,7 +113,8 @@ class IndexTask(FileTask):
         self._check_identity(table.select(["id", "label", "role", "content_sha256"]), problems)
         if not _is_sound(table):
             return Outcome(problems)
-        self._check_parts(table, problems)
+        if self.entry.parts:
+            self._check_parts(self.entry.parts, table, problems)
         if overlaps and (count := len(table) - table[ID_OVERLAP.name].null_count) != self.entry.overlaps:
             listed = "no number" if self.entry.overlaps is None else f"{self.entry.overlaps:,}"
             wrong = f"{count:,} rows have an id_overlap, and manifest.json lists {listed}"
@@ -134,12 +135,12 @@ class IndexTask(FileTask):
             listed = f"not {self.entry.digest} as manifest.json lists"
             problems.add("rows digest", f"{self.split.key}: the rows have the digest {digest}, {listed}")
 
-    def _check_parts(self, rows: pa.Table, problems: Problems) -> None:
+    def _check_parts(self, parts: Sequence[PartEntry], rows: pa.Table, problems: Problems) -> None:
         """Check the number of rows of each role and source of a joined split."""
         counts: Counter[tuple[str, str]] = Counter()
-        for part in self.entry.parts or ():
+        for part in parts:
             counts[part.role, part.source] += part.rows
-        counted = rows.group_by(["role", "source"]).aggregate([([], "count_all")]).to_pylist() if counts else []
+        counted = rows.group_by(["role", "source"]).aggregate([([], "count_all")]).to_pylist()
         present = {(ROLES[row["role"]], row["source"]): row["count_all"] for row in counted}
         for role, source in sorted(counts.keys() | present.keys()):
             expected, count = counts[role, source], present.get((role, source), 0)
@@ -183,7 +184,7 @@ class RowsTask(FileTask):
 
     def _beside_index(self, parquet: pq.ParquetFile, size: int) -> Iterator[tuple[int, pa.RecordBatch, pa.Table]]:
         """Yield the file's rows `size` at a time: the first one's number, the rows, and their rows of the index."""
-        schema, first = arrow_schema(self.split.label_names, self.split.columns, image=False), 0
+        schema, first = self.split.schema(image=False).remove_metadata(), 0
         index, left = self._index_rows(schema), schema.empty_table()
         for group in range(parquet.num_row_groups):
             for batch in row_batches(parquet, size, groups=[group]):
@@ -223,7 +224,7 @@ class DataTask(RowsTask):
         path, decoded = self.file.path, []
         with open_streamed(self.root / path) as parquet:
             _check_structure(parquet, path, problems)
-            if _check_schema(parquet.schema_arrow, self.split, path, problems, image=True):
+            if _check_schema(parquet.schema_arrow, self.split.schema(image=True), path, problems):
                 for first, batch, index in self._beside_index(parquet, _BATCH_ROWS):
                     found = check_images(batch, path, first, problems, split=self.split, decode=self.decode)
                     decoded.append(found)
@@ -242,7 +243,7 @@ class SealedTask(RowsTask):
         path = self.file.path
         with open_parquet(self.root / path, pre_buffer=False) as parquet:
             expected = SCHEMA.with_metadata(demo_metadata(demo=self.split.demo))
-            if not _equal_schemas(parquet.schema_arrow, expected, path, problems):
+            if not _check_schema(parquet.schema_arrow, expected, path, problems):
                 return Outcome(problems)
             for first, batch, index in self._beside_index(parquet, _SEALED_BATCH_ROWS):
                 if self.index is not None:
@@ -258,12 +259,7 @@ class SealedTask(RowsTask):
             return Outcome(problems, parquet.metadata.num_rows)
 
 
-def _check_schema(schema: pa.Schema, split: SplitFacts, path: str, problems: Problems, *, image: bool) -> bool:
-    expected = arrow_schema(split.label_names, split.columns, image=image, demo=split.demo)
-    return _equal_schemas(schema, expected, path, problems)
-
-
-def _equal_schemas(schema: pa.Schema, expected: pa.Schema, path: str, problems: Problems) -> bool:
+def _check_schema(schema: pa.Schema, expected: pa.Schema, path: str, problems: Problems) -> bool:
     """Check columns, types and metadata, which has the features. Returns False for wrong columns or types."""
     if not schema.equals(expected):
         columns, found = (", ".join(f"{column.name} {column.type}" for column in s) for s in (expected, schema))

@@ -17,12 +17,11 @@ from builders.release.layout import Layout
 from builders.release.split_entries import FileEntry
 from builders.storage.parquet import read_row_count
 from builders.storage.paths import store_of
-from hf_scripts.checks.card import check_card, check_croissant
 from hf_scripts.checks.duplicates import check_duplicates, compared_by
 from hf_scripts.checks.images import Decoded, concatenate
-from hf_scripts.checks.manifest import check_strays, files_in, load_manifest
+from hf_scripts.checks.manifest import check_file, check_strays, files_in, load_manifest
 from hf_scripts.checks.problems import Problems
-from hf_scripts.checks.release import check_excluded, check_ids
+from hf_scripts.checks.release import check_card, check_excluded, check_ids
 from hf_scripts.checks.rows import UNREADABLE, DataTask, FileTask, IndexTask, Outcome, SealedTask
 from hf_scripts.checks.values import split_facts
 from unknown_detection.terminal.progress import bar
@@ -52,16 +51,13 @@ def verify_folder(
     `problems`: those that are known already.
     `name`: what messages call the release.
     `decode`: decode every image; otherwise only bytes are compared.
-
-    Raises:
-        BuildError: there is no release or no such split, or a build is writing to the folder.
     """
     _refuse_build_in_progress(root)  # which may not have written a manifest yet
     manifest = load_manifest(root, problems)
     if manifest is None:
         return Verified(problems)
     splits = frozenset(chosen_splits(requested, list(manifest.by_key()), str(name)))
-    problems.merge(check_strays(root, manifest))
+    check_strays(root, manifest, problems)
     tasks = _tasks(root, manifest, splits, decode=decode)
     with bar(sum(task.file.size for task in tasks), "checking", unit="B") as shown:
         outcomes = _run(tasks, workers, shown.update)
@@ -69,13 +65,13 @@ def verify_folder(
         problems.merge(outcome.problems)
     rows = {task.file.path: outcome.rows for task, outcome in zip(tasks, outcomes, strict=True)}
     _check_counts(manifest, rows, problems)
-    problems.merge(check_excluded(root, manifest))
-    problems.merge(check_card(root, manifest))
-    problems.merge(check_croissant(root, manifest))
+    check_excluded(root, manifest, problems)
+    check_card(root, manifest, problems)
+    if manifest.croissant is not None:
+        problems.merge(check_file(root, manifest.croissant))
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
-        problems.merge(check_ids(root, manifest))
-        pairs, notes = check_duplicates(root, manifest, _decoded(tasks, outcomes))
-        problems.merge(pairs)
+        check_ids(root, manifest, problems)
+        notes = check_duplicates(root, manifest, _decoded(tasks, outcomes), problems)
     else:
         notes = ["splits were not compared with each other, because an index is damaged"]
     if problems.total():

@@ -24,6 +24,7 @@ from builders.release.schema import (
     UNKNOWN_ROLES,
     Column,
     Role,
+    arrow_schema,
     without_values,
 )
 from builders.release.split_entries import SplitEntry
@@ -66,6 +67,10 @@ class SplitFacts:
     demo: bool
     compared: frozenset[By]
 
+    def schema(self, *, image: bool) -> pa.Schema:
+        """Return the schema of its index, or with `image` that of its shards."""
+        return arrow_schema(self.label_names, self.columns, image=image, demo=self.demo)
+
 
 def split_facts(
     key: str, config: ConfigEntry, entry: SplitEntry, *, demo: bool, compared: frozenset[By]
@@ -99,8 +104,7 @@ def _rules(rows: pa.Table, split: SplitFacts) -> Iterator[_Rule]:
     expected = pc.binary_join_element_wise(rows["source"], rows["source_id"], "/")
     made = pc.is_in(rows["stored"], value_set=pa.array(sorted(BY_PIXELS)))
     differs = pc.not_equal(rows["id"], expected).to_numpy().copy()
-    for i in np.flatnonzero(differs & made.to_numpy()):
-        # The id of a generated image continues with the name of its generator.
+    for i in np.flatnonzero(differs & made.to_numpy()):  # a generated image's id continues with the generator's name
         differs[i] = not rows["id"][i].as_py().startswith(expected[i].as_py())
     yield "id", "id", pa.array(differs), "which does not follow from its source and source_id"
     # The digest over the rows joins cells by tabs and newlines, so an id that contains them could hide a change.

@@ -13,8 +13,7 @@ import io
 import itertools
 import json
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +30,7 @@ MIN_SHARD_BYTES = tarfile.RECORDSIZE
 """Bytes of an empty tar."""
 
 
-@dataclass(frozen=True)
-class SplitOutput:
-    """The output folder of one split, and the roles of its rows.
-
-    `shard_bytes` is the maximum size of a tar, for the format that has tars.
-    """
-
-    out: Path
-    config: str
-    split: str
-    roles: tuple[str, ...]
-    shard_bytes: int
-
-
-def write_openood(output: SplitOutput, rows: Iterable[ImageRow], target: Target) -> None:
+def write_openood(target: Target, key: str, roles: Sequence[str], rows: Iterable[ImageRow]) -> None:
     """Write images, an OpenOOD image list, and a JSON Lines file with all columns.
 
     Images are `images/<config>/<split>/<class>/<file>`. The list `imglists/<config>/<split>.txt` has one line per row:
@@ -56,18 +41,15 @@ def write_openood(output: SplitOutput, rows: Iterable[ImageRow], target: Target)
     OpenOOD evaluates lists of known and of unknown images, so a split with several roles also has a list per role,
     `imglists/<config>/<split>-<role>.txt`.
     """
-    images = output.out / "images"
-    lists = output.out / "imglists" / output.config
+    images, lists = target.out / "images", target.out / "imglists"
     # Files are closed, and so get their names, in reverse order of opening.
     with contextlib.ExitStack() as opened:
-        lines, table = (
-            opened.enter_context(target.stream(lists / f"{output.split}.{end}")) for end in ("txt", "jsonl")
-        )
+        lines, table = (opened.enter_context(target.stream(lists / f"{key}.{end}")) for end in ("txt", "jsonl"))
         of_role = {
-            ROLES.index(role): opened.enter_context(target.stream(lists / f"{output.split}-{role}.txt"))
-            for role in (output.roles if len(output.roles) > 1 else ())
+            ROLES.index(role): opened.enter_context(target.stream(lists / f"{key}-{role}.txt"))
+            for role in (roles if len(roles) > 1 else ())
         }
-        for row, name in _write_images(images / output.config / output.split, images, rows, target):
+        for row, name in _write_images(target, images / key, images, rows):
             table.write(_json_line({"file_name": name, **row.columns}))
             line = f"{name} {row.columns['label']}\n".encode()
             lines.write(line)
@@ -75,7 +57,7 @@ def write_openood(output: SplitOutput, rows: Iterable[ImageRow], target: Target)
                 of_role[row.columns["role"]].write(line)
 
 
-def write_openood_tree(output: SplitOutput, rows: Iterable[ImageRow], target: Target) -> None:
+def write_openood_tree(target: Target, key: str, _: Sequence[str], rows: Iterable[ImageRow]) -> None:
     """Write images where OpenOOD v1.5 keeps them, and its list of the split, sorted (`openood_tree`).
 
     The folder of the export can stand in for the one that OpenOOD's downloads fill. Images that several configs share
@@ -84,24 +66,26 @@ def write_openood_tree(output: SplitOutput, rows: Iterable[ImageRow], target: Ta
     listed = []
     for row in rows:
         source, source_id = row.columns["source"], row.columns["source_id"]
-        target.put(output.out.joinpath(*openood_path(source, source_id)), row.image)
+        target.put(target.out.joinpath(*openood_path(source, source_id)), row.image)
         listed.append((source, source_id, row.columns["label"]))
-    with target.stream(output.out / LISTS[f"{output.config}/{output.split}"]) as list_file:
+    with target.stream(target.out / LISTS[key]) as list_file:
         list_file.write(list_text(listed).encode())
 
 
-def write_imagefolder(output: SplitOutput, rows: Iterable[ImageRow], target: Target) -> None:
+def write_imagefolder(target: Target, key: str, _: Sequence[str], rows: Iterable[ImageRow]) -> None:
     """Write images as `<config>/<split>/<class>/<file>`, and a `metadata.jsonl` with all columns.
 
     JSON Lines keep empty strings, which `datasets` would read from CSV as missing values (it uses pandas).
     """
-    folder = output.out / output.config / output.split
+    folder = target.out / key
     with target.stream(folder / "metadata.jsonl") as table:
-        for row, name in _write_images(folder, folder, rows, target):
+        for row, name in _write_images(target, folder, folder, rows):
             table.write(_json_line({"file_name": name, **row.columns}))
 
 
-def write_webdataset(output: SplitOutput, rows: Iterable[ImageRow], target: Target) -> None:
+def write_webdataset(
+    target: Target, key: str, _: Sequence[str], rows: Iterable[ImageRow], *, shard_bytes: int = SHARD_BYTES
+) -> None:
     """Write shards `<config>/<split>-00000.tar`, ..., with samples `<key>.<format>`, `<key>.json` and `<key>.cls`.
 
     The key is the row number in the split, with eight digits; the JSON has all columns but the image, and `cls` is the
@@ -114,10 +98,9 @@ def write_webdataset(output: SplitOutput, rows: Iterable[ImageRow], target: Targ
         for number, row in enumerate(rows):
             columns, label = json.dumps(row.columns).encode(), str(row.columns["label"]).encode()
             members: list[tuple[str, Bytes]] = [(row.kind, row.image), ("json", columns), ("cls", label)]
-            if archive is None or _size_with(archive, members) > output.shard_bytes:
+            if archive is None or _size_with(archive, members) > shard_bytes:
                 opened.close()
-                path = output.out / output.config / f"{output.split}-{next(numbers):05d}.tar"
-                sink = opened.enter_context(target.stream(path))
+                sink = opened.enter_context(target.stream(target.out / f"{key}-{next(numbers):05d}.tar"))
                 form = tarfile.USTAR_FORMAT
                 archive = opened.enter_context(tarfile.open(fileobj=sink, mode="w", format=form))  # type: ignore[call-overload]
             for kind, data in members:
@@ -133,19 +116,17 @@ def _size_with(archive: tarfile.TarFile, members: Iterable[tuple[str, Bytes]]) -
     return -(-filled // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
 
 
-Writer = Callable[[SplitOutput, Iterable[ImageRow], Target], None]
-
-WRITERS: Mapping[str, Writer] = {
+WRITERS: Mapping[str, Callable[[Target, str, Sequence[str], Iterable[ImageRow]], None]] = {
     "openood": write_openood,
     "openood-tree": write_openood_tree,
     "imagefolder": write_imagefolder,
     "webdataset": write_webdataset,
 }
-"""Writers by the name of their format."""
+"""By the name of its format, what writes the rows of a split (`config/split`) that have some roles."""
 
 
 def _write_images(
-    folder: Path, base: Path, rows: Iterable[ImageRow], target: Target
+    target: Target, folder: Path, base: Path, rows: Iterable[ImageRow]
 ) -> Iterator[tuple[ImageRow, str]]:
     """Write each image into the folder of its class; yields rows with POSIX paths below `base`."""
     for row in rows:

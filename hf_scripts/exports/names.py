@@ -46,10 +46,7 @@ def class_folder(class_id: str) -> str:
     UTF-8 becomes `%XX`. So does a first character that is not a letter or digit, a dot at the end, and the last letter
     of a word that `datasets` reads as a split or Windows as a device (`train` becomes `trai%6E`, which sorts like
     `train`). `urllib.parse.unquote` decodes it. Names longer than 100 characters are cut, and end with `+` and a
-    digest of the class id.
-
-    Returns:
-        A name of ASCII characters without spaces. Names of class ids that differ only in case differ only in case.
+    digest of the class id. Names of class ids that differ only in case differ only in case.
     """
     name = quote(class_id, safe="")
     if not name:
@@ -66,11 +63,10 @@ def class_folder(class_id: str) -> str:
 
 
 def file_stem(name: str, row_id: str) -> str:
-    """Return the name of an image's file, without extension.
+    """Return the name of an image's file, without extension: only ASCII letters, digits, `-` and `_`.
 
-    Returns:
-        The readable part of the name in the source, with words that `datasets` reads as a split in upper case, and 12
-        hex digits of the SHA-256 of the row id, which make it unique. Only ASCII letters, digits, `-` and `_`.
+    It is the readable part of the name in the source, with words that `datasets` reads as a split in upper case, and
+    12 hex digits of the SHA-256 of the row id, which make it unique.
     """
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", PurePosixPath(name).stem)[:_MAX_STEM].strip("_-")
     shown = _SPLIT_WORD.sub(lambda word: word[0].upper(), plain)
@@ -78,11 +74,7 @@ def file_stem(name: str, row_id: str) -> str:
 
 
 def extension(start: bytes, where: str) -> str:
-    """Return the file extension of an image's actual format, without the dot.
-
-    Raises:
-        BuildError: the bytes are of no format that image folders support.
-    """
+    """Return the file extension of an image's actual format, without the dot."""
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
         return "webp"
     for signature, name in _SIGNATURES:

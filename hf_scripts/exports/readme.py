@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-from builders.release.entries import BenchmarkEntry, Manifest, SourceEntry
+from builders.release.entries import Manifest
 from builders.release.schema import ROLES
 from hf_scripts.exports.state import ExportedSplit
 
@@ -51,7 +51,7 @@ the name of its format, all other columns under json, and the label under cls. A
 }
 
 _BY_ROLE = """\
-A split with several roles also has a list for each: imglists/{config}/{split}-in_distribution.txt, and others for the
+A split with several roles also has a list for each: imglists/{key}-in_distribution.txt, and others for the
 unknowns.
 """
 
@@ -73,14 +73,19 @@ def readme(manifest: Manifest, chosen_format: str, splits: Mapping[str, Exported
     benchmarks = sorted({manifest.configs[key.partition("/")[0]].benchmark for key in entries})
     roles = ", ".join(f"{number} {role}" for number, role in enumerate(ROLES))
     parts = [f"Unknown detection benchmarks, exported as {chosen_format}", _wrapped(_ORIGIN.format(roles=roles))]
-    parts += [_benchmark(manifest.benchmarks[name]) for name in benchmarks]
+    for benchmark in (manifest.benchmarks[name] for name in benchmarks):
+        lines = [f"{benchmark.title}, version {benchmark.version}", f"Paper: {benchmark.paper}"]
+        parts.append("\n".join([*lines, _DEMO] if benchmark.demo else lines))
     parts.append("\n".join(f"{key}: {splits[key].rows:,} rows, digest {splits[key].digest}" for key in entries))
     known = [key for key, entry in entries.items() if entry.roles == ("in_distribution",)]
     parts += _how_to_read(manifest, chosen_format, splits, [*known, *entries][0])
     parts.append("Sources, with their licences as the owners state them:")
-    parts += [
-        _source(manifest.sources[name]) for name in sorted({s for entry in entries.values() for s in entry.sources})
-    ]
+    for name in sorted({source for entry in entries.values() for source in entry.sources}):
+        source, licence = manifest.sources[name], manifest.sources[name].licence
+        parts.append(
+            f"{source.title}, {source.edition}\nLicence: {licence.name} ({licence.url})\n"
+            f"{_wrapped(licence.statement)}\nMay be published as: {licence.publish}"
+        )
     return "\n\n".join(parts) + "\n"
 
 
@@ -102,31 +107,14 @@ def _how_to_read(
         if generator is not None and generator.prepared:
             sides.setdefault(generator.prepared, []).append(key)
     parts += [_PREPARED.format(side=side, splits=", ".join(keys)) for side, keys in sorted(sides.items())]
-    several_roles = [key for key in sorted(splits) if len(described[key].roles) > 1]
-    if chosen_format == "openood" and several_roles:
-        config, _, split = several_roles[0].partition("/")
-        parts.append(_BY_ROLE.format(config=config, split=split))
+    if chosen_format == "openood":
+        several_roles = [key for key in sorted(splits) if len(described[key].roles) > 1]
+        parts += [_BY_ROLE.format(key=key) for key in several_roles[:1]]
     if chosen_format in ("openood", "imagefolder"):
         parts.append(_CLASSES)
     elif chosen_format == "webdataset" and (several := mixed(splits)):
         parts.append(_MIXED.format(splits=", ".join(several)))
     return [_wrapped(part) for part in parts]
-
-
-def _benchmark(benchmark: BenchmarkEntry) -> str:
-    lines = [f"{benchmark.title}, version {benchmark.version}", f"Paper: {benchmark.paper}"]
-    return "\n".join([*lines, _DEMO] if benchmark.demo else lines)
-
-
-def _source(source: SourceEntry) -> str:
-    licence = source.licence
-    lines = [
-        f"{source.title}, {source.edition}",
-        f"Licence: {licence.name} ({licence.url})",
-        _wrapped(licence.statement),
-        f"May be published as: {licence.publish}",
-    ]
-    return "\n".join(lines)
 
 
 def _wrapped(text: str) -> str:

@@ -44,13 +44,8 @@ class ImageRow:
 
 
 def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry) -> None:
-    """Check the columns, cells and digest of the rows of `key` against the manifest, without reading images.
-
-    Raises:
-        BuildError: one of them differs, or a shard cannot be read.
-    """
-    columns = config.columns
-    expected = arrow_schema(config.label_names, columns)
+    """Check the columns, cells and digest of the rows of `key` against the manifest, without reading images."""
+    expected = arrow_schema(config.label_names, config.columns)
     parts = []
     for file in split.data:
         with _shard(root, file.path) as parquet:
@@ -62,7 +57,7 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
                 )
             for batch in parquet.iter_batches(columns=[name for name in expected.names if name != "image"]):
                 batch.validate(full=True)  # text that is not UTF-8
-                if empty := without_values(batch, columns):
+                if empty := without_values(batch, config.columns):
                     raise _damaged(root, f"{root / file.path} has rows without a value in the column {empty[0]}")
                 parts.append(batch.select(_IDENTITY))
     digest = rows_digest(pa.Table.from_batches(parts, pa.schema([expected.field(name) for name in _IDENTITY])))
@@ -72,11 +67,7 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
 
 
 def read_image_rows(root: Path, key: str, split: SplitEntry) -> Iterator[ImageRow]:
-    """Yield the rows of the split `key` with their images, in order.
-
-    Raises:
-        BuildError: a shard cannot be read, or an image does not have its digest.
-    """
+    """Yield the rows of the split `key` with their images, in order."""
     for file in split.data:
         with _shard(root, file.path) as parquet:
             for group in range(parquet.num_row_groups):

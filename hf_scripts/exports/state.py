@@ -20,9 +20,6 @@ from unknown_detection.durable import make_folder
 
 FOLDER = ".export"
 
-Settings = Mapping[str, str | int]
-"""The settings that all files depend on, by name."""
-
 
 class ExportedSplit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A split of an export: the digest of its rows, and the counts of a finished one.
@@ -45,24 +42,32 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class ExportState:
-    """The record of the export in `out`; its `splits` are by `config/split`.
+    """The record of the export in `out`: the settings that all files depend on, and `splits` by `config/split`."""
 
-    Raises:
-        BuildError: the folder is no export with these settings.
-    """
-
-    def __init__(self, out: Path, settings: Settings) -> None:
-        self.out = out
+    def __init__(self, out: Path, settings: Mapping[str, str | int]) -> None:
+        self.out, self._settings = out, dict(settings)
         self.splits: dict[str, ExportedSplit] = {}
-        self._settings = dict(settings)
         self._path = inside(out, f"{FOLDER}/export.json")
         if out.exists() and not out.is_dir():
             raise BuildError(f"{out} is a file, not a folder. Give another --out.")
-        if self._path.is_file():
-            self._load()
-        # A run that was stopped before it recorded anything left only its folder.
-        elif out.is_dir() and any(child.name != FOLDER for child in out.iterdir()):
-            raise BuildError(f"{out} has other files, and is not an export. Give an empty or new folder with --out.")
+        if not self._path.is_file():
+            # A run that was stopped before it recorded anything left only its folder.
+            if out.is_dir() and any(child.name != FOLDER for child in out.iterdir()):
+                raise BuildError(
+                    f"{out} has other files, and is not an export. Give an empty or new folder with --out."
+                )
+            return
+        try:
+            record = msgspec.json.decode(self._path.read_bytes(), type=_Record)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BuildError(f"{self._path} is not the record of an export: {error}. Give another --out.") from error
+        for name, value in self._settings.items():
+            if (recorded := record.settings.get(name)) != value:
+                raise BuildError(
+                    f"{out} has an export with {name} {recorded}, not {value}. Give another --out, or the same "
+                    "settings as before."
+                )
+        self.splits = record.splits
 
     def record(self, key: str, split: ExportedSplit) -> None:
         """Record a split that is finished, or one with only its digest that is being written."""
@@ -79,11 +84,7 @@ class ExportState:
         return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
     def check_release(self, root: Path, digests: Mapping[str, str]) -> None:
-        """Check that the release in `root` has all splits of the folder, with the same digests.
-
-        Raises:
-            BuildError: it lacks one, or has it with other rows.
-        """
+        """Check that the release in `root` has all splits of the folder, with the same digests."""
         for key, split in sorted(self.splits.items()):
             if digests.get(key) != split.digest:
                 actual = f"digest {digests[key][:12]}" if key in digests else "no such split"
@@ -91,19 +92,6 @@ class ExportState:
                     f"{self.out} has {key} of another release, with digest {split.digest[:12]}; {root} has {actual}. "
                     "Give another --out."
                 )
-
-    def _load(self) -> None:
-        try:
-            record = msgspec.json.decode(self._path.read_bytes(), type=_Record)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BuildError(f"{self._path} is not the record of an export: {error}. Give another --out.") from error
-        for name, value in self._settings.items():
-            if (recorded := record.settings.get(name)) != value:
-                raise BuildError(
-                    f"{self.out} has an export with {name} {recorded}, not {value}. Give another --out, or the same "
-                    "settings as before."
-                )
-        self.splits = record.splits
 
 
 @contextlib.contextmanager

@@ -39,15 +39,12 @@ class Sink:
 class Target:
     """Receives the files of one split: each is written under a temporary name and renamed when it is complete.
 
-    Args:
-        out: the export's folder; files outside of it are refused. None for a dry run, which only counts.
-
-    Attributes:
-        streamed: sizes of the files written in pieces, by path.
+    Files outside of the export's folder `out` are refused; with `dry_run` they are only counted. `streamed` has the
+    sizes of those that are written in pieces, by path.
     """
 
-    def __init__(self, out: Path | None) -> None:
-        self.out = out
+    def __init__(self, out: Path, *, dry_run: bool) -> None:
+        self.out, self._dry_run = out, dry_run
         self.files = self.bytes = 0
         self.streamed: dict[Path, int] = {}
         self._checked: set[Path] = set()
@@ -56,10 +53,10 @@ class Target:
     def put(self, path: Path, data: Bytes) -> None:
         """Write a complete file, unless it has these bytes already; it is durable after `flush`."""
         self._count(len(data))
-        if self.out is None:
+        if self._dry_run:
             return
-        self._check(self.out, path)
-        if not _has_content(path, data):
+        self._check(path)
+        if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
             with atomic_path(path, durable=False) as temporary:
                 temporary.write_bytes(data)
         # Also one that is there: the run that wrote it may have been killed before it was flushed.
@@ -77,8 +74,8 @@ class Target:
         """Write or replace a file in pieces; it exists once the block ends without an error."""
         with contextlib.ExitStack() as stack:
             opened = None
-            if self.out is not None:
-                self._check(self.out, path)
+            if not self._dry_run:
+                self._check(path)
                 opened = stack.enter_context(stack.enter_context(atomic_path(path)).open("wb"))
             sink = Sink(opened)
             yield sink
@@ -89,14 +86,7 @@ class Target:
         self.files += 1
         self.bytes += size
 
-    def _check(self, out: Path, path: Path) -> None:
+    def _check(self, path: Path) -> None:
         if path.parent not in self._checked:
-            inside(out, path.relative_to(out))
+            inside(self.out, path.relative_to(self.out))
             self._checked.add(path.parent)
-
-
-def _has_content(path: Path, data: Bytes) -> bool:
-    try:
-        return path.stat().st_size == len(data) and path.read_bytes() == data
-    except FileNotFoundError:
-        return False

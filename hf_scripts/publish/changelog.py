@@ -44,14 +44,11 @@ class RowChanges:
 
 
 def row_changes(split: str, old: Path | None, new: Path | None) -> RowChanges:
-    """Compare two indexes of a split.
-
-    `old`: its previous index; None for a new split.
-    `new`: its new index; None for a removed split.
-    """
+    """Compare the previous index of a split, None for a new one, with its new index, None for a removed one."""
     before, after = _identities(old), _identities(new)
     in_both = pc.is_in(after["id"], value_set=before["id"])
-    common = after.filter(in_both).append_column("place", pa.array(range(pc.sum(in_both).as_py() or 0), pa.int64()))
+    common = after.filter(in_both)
+    common = common.append_column("place", pa.array(range(len(common)), pa.int64()))
     joined = common.join(before, keys="id", right_suffix=" before").sort_by("place")
     differs = pa.chunked_array([pa.repeat(False, joined.num_rows)])
     for name in ("label", "role", "content_sha256"):
@@ -84,10 +81,7 @@ def entry(
     changes: Changes,
     rows: Sequence[RowChanges],
 ) -> str:
-    """Return the changelog entry of a version.
-
-    `rows`: the changed ids of every added, removed or changed split. Unused for the first version.
-    """
+    """Return the changelog entry of a version; `rows` are the changed ids of every split with other rows."""
     if previous is None:
         lines = [f"## {version.tag}", "", "First release.", ""]
         lines += [

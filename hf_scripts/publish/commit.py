@@ -47,31 +47,24 @@ from unknown_detection.words import quantity
 
 @dataclass(frozen=True)
 class CommitPlan:
-    """The changes of one commit: what they mean for the version, files to add, and paths to delete."""
+    """The changes of one commit: what they mean for the version, files to add with their bytes, and paths to delete.
+
+    `unchanged` is the number of files that stay as they are.
+    """
 
     merged: MergedRelease
     change: str
     additions: tuple[CommitOperationAdd, ...]
     deletions: tuple[str, ...]
-
-    @property
-    def upload_bytes(self) -> int:
-        """Bytes of the files to add."""
-        return sum(addition.upload_info.size for addition in self.additions)
-
-    @property
-    def unchanged(self) -> int:
-        """Number of files that stay as they are; the manifest is one, too."""
-        return len(self.merged.manifest.files_and_card()) + 1 - len(self.additions)
+    upload_bytes: int
+    unchanged: int
 
 
 @dataclass(frozen=True)
 class Publication:
-    """A release to publish, its version, and the options of `push`.
+    """A release to publish, the part of its manifest to publish, its version, and the options of `push`.
 
-    Attributes:
-        manifest: the part of its manifest to publish.
-        scratch: an empty folder for temporary files.
+    `scratch` is an empty folder for temporary files.
     """
 
     repository: Repository
@@ -89,11 +82,7 @@ class Publication:
     def run(self, check_folder: Callable[[], object]) -> dict[str, Any]:
         """Publish the release, or with `dry_run` say what would be done; returns what `--json` prints.
 
-        Args:
-            check_folder: verifies the release folder, and raises if it is damaged. Called before anything is uploaded.
-
-        Raises:
-            BuildError: the release cannot be published; the message says why and what to do.
+        `check_folder` verifies the release folder, and raises if it is damaged; it is called before any upload.
         """
         repository, tag = self.repository, self.version.tag
         if repository.has_token() or not self.dry_run:
@@ -105,7 +94,11 @@ class Publication:
         info = repository.info()
         if info is not None and not self.dry_run:
             repository.check_write()
-        self._log_access(info)
+        if info is None:
+            kind = "private" if self.private else "public, unless its owner's default is private"
+            self.log(f"{repository.name} does not exist on {repository.host} yet; it will be {kind}")
+        else:
+            self.log(f"{repository.name} is on {repository.host}, {info.access}")
         check_moved_tags(repository, tags, allowed=self.allow_moved_tags, log=self.log)
         check_declared(self.folder, self.manifest)
         exposed = exposed_images(repository, info, tags)
@@ -133,7 +126,12 @@ class Publication:
         else:
             commit = _existing(info).head
             self.log("the commit exists already")
-        self._tag(commit)
+        if (named := repository.tag(tag, commit)) != commit:
+            raise BuildError(
+                f"Another publisher set the tag {tag} of {repository.name} to {named[:12] or 'no commit'} in the "
+                f"meantime, so commit {commit[:12]} has no tag. If theirs is a mistake, delete it on the Hub and run "
+                "the same command again; otherwise publish under another tag, with --allow-moved-tags."
+            )
         files = read_back(repository, tag, commit, plan.merged.root / "manifest.json", self.scratch / "back")
         self.log(
             f"{repository.name} {tag} is commit {commit[:12]}; its {files:,} files, read back, match manifest.json"
@@ -152,14 +150,6 @@ class Publication:
             "delete": [] if plan is None else list(plan.deletions),
             "unchanged_files": None if plan is None else plan.unchanged,
         }
-
-    def _log_access(self, info: Info | None) -> None:
-        name, host = self.repository.name, self.repository.host
-        if info is None:
-            kind = "private" if self.private else "public, unless its owner's default is private"
-            self.log(f"{name} does not exist on {host} yet; it will be {kind}")
-        else:
-            self.log(f"{name} is on {host}, {info.access}")
 
     def _check_access(self, info: Info | None, manifest: Manifest) -> None:
         """Check that a release may be published in the repository as it is, or as it will be created."""
@@ -219,10 +209,12 @@ class Publication:
         problems = Problems()
         for file in merged.manifest.files():
             if merged.local(file.path) is None:  # it stays
-                problems.merge(check_manifest.check_stored(file, tree))
+                check_manifest.check_stored(file, tree, problems)
         if problems.total():
             raise damaged_repository(base, problems)
-        return CommitPlan(merged, change, tuple(additions), tuple(sorted(tree.keys() - set(paths))))
+        upload_bytes = sum(addition.upload_info.size for addition in additions)
+        deletions = tuple(sorted(tree.keys() - set(paths)))
+        return CommitPlan(merged, change, tuple(additions), deletions, upload_bytes, len(paths) - len(additions))
 
     def _newest(self, info: Info | None) -> Snapshot:
         """Return the release at the newest commit, of which each file must be part: a push deletes what its own lacks.
@@ -282,16 +274,6 @@ class Publication:
             f"Somebody else committed to {self.repository.name} in the meantime, so nothing of this release was "
             "published. Run the same command again: it merges with that commit and uploads no file twice."
         )
-
-    def _tag(self, commit: str) -> None:
-        tag = self.version.tag
-        named = self.repository.tag(tag, commit)
-        if named != commit:
-            raise BuildError(
-                f"Another publisher set the tag {tag} of {self.repository.name} to {named[:12] or 'no commit'} in the "
-                f"meantime, so commit {commit[:12]} has no tag. If theirs is a mistake, delete it on the Hub and run "
-                "the same command again; otherwise publish under another tag, with --allow-moved-tags."
-            )
 
 
 def _existing(info: Info | None) -> Info:

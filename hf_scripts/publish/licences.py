@@ -31,16 +31,21 @@ _MAY_READ: Mapping[str, tuple[Access, ...]] = {
 
 def with_declared_licences(manifest: Manifest) -> Manifest:
     """Return a manifest with the licences that its sources declare. Unknown sources keep theirs, as `ids-only`."""
-    return replace(manifest, sources={key: _declared_entry(key, entry) for key, entry in manifest.sources.items()})
+    sources = {}
+    for key, entry in manifest.sources.items():
+        if (source := _declared(key)) is None:
+            sources[key] = replace(entry, licence=replace(entry.licence, publish="ids-only"))
+        else:
+            licence = source.licence
+            declared = LicenceEntry(licence.name, licence.url, licence.publish, licence.statement)
+            sources[key] = replace(entry, title=source.title, licence=declared)
+    return replace(manifest, sources=sources)
 
 
 def check_declared(folder: Path, manifest: Manifest) -> None:
     """Check the licences and `demo` in a folder's manifest against the sources' declarations and the files' metadata.
 
     Files that cannot be read are left to `verify`.
-
-    Raises:
-        BuildError: the manifest differs from a declaration, or mistakes demo rows for real ones, or vice versa.
     """
     for key, entry in sorted(manifest.sources.items()):
         source = _declared(key)
@@ -66,35 +71,25 @@ def check_declared(folder: Path, manifest: Manifest) -> None:
 
 def forbidden_images(manifest: Manifest, access: Access) -> str:
     """Describe the images that licences do not allow with this access, and the licences; empty if there are none."""
-    wrong = _forbidden(manifest, access)
-    entries = {key: _declared_entry(key, manifest.sources[key]) for key in sorted(wrong)}
     return "; ".join(
-        f"{entry.title} in {wrong[key][0]}{more(wrong[key], 1)} (licence: {entry.licence.name}, {entry.licence.url})"
-        for key, entry in entries.items()
+        f"{source.title} in {keys[0]}{more(keys, 1)} (licence: {source.licence.name}, {source.licence.url})"
+        for source, keys in _forbidden(manifest, access)
     )
 
 
 def check_licences(manifest: Manifest, access: Access, where: str) -> None:
-    """Check that every source's licence allows its images in the repository `where`, as it will be with `manifest`.
-
-    Raises:
-        BuildError: a licence does not; the message names each such source, its licence, and the alternatives.
-    """
+    """Check that every source's licence allows its images in the repository `where`, as it will be with `manifest`."""
     if wrong := _forbidden(manifest, access):
-        out = "a private or gated" if all("gated" in _may_read(key) for key in wrong) else "a private"
+        gated = all("gated" in _MAY_READ[source.licence.publish] for source, _ in wrong)
         raise BuildError(
             f"{where} is {access}, where the licence does not allow images of {forbidden_images(manifest, access)}. "
-            f"Publish rows without images with --index-only, or push to {out} repository (--private for a new one) "
-            "that only people whom the licence allows can read."
+            f"Publish rows without images with --index-only, or push to a private {'or gated ' if gated else ''}"
+            "repository (--private for a new one) that only people whom the licence allows can read."
         )
 
 
 def check_demo(manifest: Manifest, access: Access, where: str, *, allowed: bool) -> None:
-    """Check that a release of demo sources is not published where somebody could take it for a benchmark.
-
-    Raises:
-        BuildError: the release is of demo sources, the repository is not private, and `allowed` is False.
-    """
+    """Check that a release of demo sources is not published where somebody could take it for a benchmark."""
     demo = [name for name, benchmark in sorted(manifest.benchmarks.items()) if benchmark.demo]
     if demo and access != "private" and not allowed:
         # A licence holds for the demo of a source, too: nobody sees of a row that its image is made up.
@@ -109,26 +104,11 @@ def _declared(key: str) -> Source | None:
     return NOISE if key == NOISE.key else SOURCES.get(key)
 
 
-def _may_read(key: str) -> tuple[Access, ...]:
-    """Return who may read images of a source: of one that is unknown to this version, as few as possible."""
-    source = _declared(key)
-    return _MAY_READ[source.licence.publish if source is not None else "ids-only"]
-
-
-def _declared_entry(key: str, entry: SourceEntry) -> SourceEntry:
-    source = _declared(key)
-    if source is None:
-        return replace(entry, licence=replace(entry.licence, publish="ids-only"))
-    licence = source.licence
-    declared = LicenceEntry(licence.name, licence.url, licence.publish, licence.statement)
-    return replace(entry, title=source.title, licence=declared)
-
-
-def _forbidden(manifest: Manifest, access: Access) -> dict[str, list[str]]:
-    """Return the splits with images that may not be read with this access, by the key of their source."""
-    splits_of: dict[str, list[str]] = {}
-    for key, _, split in manifest.splits():
-        for source in split.sources if split.data else ():
-            if access not in _may_read(source):
-                splits_of.setdefault(source, []).append(key)
-    return splits_of
+def _forbidden(manifest: Manifest, access: Access) -> list[tuple[SourceEntry, list[str]]]:
+    """Return the sources whose images may not be read with this access, each with its splits that have images."""
+    wrong = []
+    for key, source in sorted(with_declared_licences(manifest).sources.items()):
+        splits = [name for name, _, split in manifest.splits() if split.data and key in split.sources]
+        if splits and access not in _MAY_READ[source.licence.publish]:
+            wrong.append((source, splits))
+    return wrong

@@ -21,7 +21,7 @@ from builders.release.duplicates import read_pairs
 from builders.release.entries import EMPTY, ConfigEntry, Manifest
 from builders.release.layout import CARD, CHANGELOG, CROISSANT, Layout
 from builders.release.manifest import file_entry
-from builders.release.split_entries import FileEntry
+from builders.release.split_entries import FileEntry, pieces_by_key
 from builders.release.tables import read_excluded, write_excluded
 from builders.storage.files import write_text
 from hf_scripts.checks import manifest as check_manifest
@@ -29,7 +29,7 @@ from hf_scripts.checks import release
 from hf_scripts.checks.problems import Problems
 from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
-from hf_scripts.publish.merge import merge, part_keys
+from hf_scripts.publish.merge import merge
 from hf_scripts.publish.snapshot import Snapshot
 from hf_scripts.publish.versions import Changes, Version, compare_manifests
 
@@ -69,21 +69,13 @@ class MergedRelease:
         return self.folder / path if path in self.part_files else None
 
     def fetch(self, path: str) -> Path:
-        """Check a file of the release, downloaded if necessary, and return its local path.
-
-        Raises:
-            BuildError: the file does not match the manifest.
-        """
-        if path in self.written:
-            return self.root / path
-        return self.checked(path) if path in self.part_files else self.base.fetch(path)
+        """Check a file of the release, downloaded if necessary, and return its local path."""
+        if path in self.part_files and path not in self.written:
+            return self.checked(path)
+        return self.local(path) or self.base.fetch(path)
 
     def checked(self, path: str) -> Path:
-        """Check a file of `folder`, and return its path.
-
-        Raises:
-            BuildError: the file does not match the folder's manifest.
-        """
+        """Check a file of `folder`, and return its path."""
         problems = check_manifest.check_file(self.folder, self.part_files[path])
         if problems.total():
             raise damaged_folder(self.folder, problems)
@@ -117,8 +109,9 @@ def _with_tables(merged: MergedRelease, name: str) -> ConfigEntry:
     path.parent.mkdir(parents=True, exist_ok=True)
     if published is not None:
         path.write_bytes(merged.base.fetch(published.excluded.path).read_bytes())
-    parts = part_keys(merged.part, name)
-    lines = read_excluded(merged.checked(merged.part.configs[name].excluded.path))
+    config = merged.part.configs[name]
+    parts = [part for split, entry in config.splits.items() for part in pieces_by_key(f"{name}/{split}", entry)]
+    lines = read_excluded(merged.checked(config.excluded.path))
     write_excluded(path, [line for line in lines if line.split in parts], parts)
     return replace(merged.manifest.configs[name], excluded=merged.add(path))
 
@@ -153,14 +146,10 @@ def check_together(merged: MergedRelease) -> None:
     """Check that the exclusions of splits that were built separately add up, and that no id occurs twice.
 
     The indexes of remaining splits are downloaded. Nothing is done if no split of the same benchmark remains.
-
-    Raises:
-        BuildError: they do not fit; the message has the first problem.
     """
     names = {config.benchmark for config in merged.part.configs.values()}
     configs = {name: config for name, config in merged.manifest.configs.items() if config.benchmark in names}
-    benchmarks = {name: merged.manifest.benchmarks[name] for name in names}
-    together = replace(merged.manifest, configs=configs, benchmarks=benchmarks)
+    together = replace(merged.manifest, configs=configs)
     if together.by_key().keys() <= merged.part.by_key().keys():
         return
     for _, _, split in together.splits():
@@ -168,8 +157,9 @@ def check_together(merged: MergedRelease) -> None:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(merged.fetch(split.index.path).resolve())
-    problems = release.check_excluded(merged.root, together)
-    problems.merge(release.check_ids(merged.root, together))
+    problems = Problems()
+    release.check_excluded(merged.root, together, problems)
+    release.check_ids(merged.root, together, problems)
     if problems.total():
         raise BuildError(
             f"These splits do not fit those that stay in {merged.base.repository.name}: {problems.first()}. Build "
@@ -195,10 +185,9 @@ def write_version(
     last: tuple[Version, Snapshot] | None,
     changes: Changes,
 ) -> None:
-    """Write the files of a new version: changelog, table of changes, card and manifest.
+    """Write the files of a new version: changelog, table of changes, card and manifest, which names them all.
 
-    `merged`: the merged release; sets `version`, `previous`, `repository`, `changelog` and the card of its manifest.
-    `last`: the highest published version and its release; None before the first.
+    `last` is the highest published version and its release; None before the first.
     """
     layout = Layout(merged.root)
     old, before, tables = EMPTY, "", []
@@ -208,7 +197,15 @@ def write_version(
         listed = {entry.path: entry for entry in old.changelog or ()}
         before = last[1].fetch(CHANGELOG).read_text(encoding="utf-8") if CHANGELOG in listed else ""
         tables = [entry for path, entry in listed.items() if path != CHANGELOG]
-        rows = _row_changes(merged, last[1], changes)
+        indexes, earlier = ({key: s.index.path for key, s in m.by_key().items()} for m in (merged.manifest, old))
+        rows = [
+            row_changes(
+                key,
+                last[1].fetch(earlier[key]) if key in earlier else None,
+                merged.fetch(indexes[key]) if key in indexes else None,
+            )
+            for key in sorted({*changes.added, *changes.removed, *changes.changed})
+        ]
     if any(split.total() for split in rows):
         path = layout.changes(version.tag)
         changelog.write_changes(path, rows)
@@ -224,15 +221,3 @@ def write_version(
     )
     merged.manifest = card.write_card_and_manifest(layout, published)
     merged.written += [CARD, CROISSANT, layout.manifest.name]
-
-
-def _row_changes(merged: MergedRelease, last: Snapshot, changes: Changes) -> list[RowChanges]:
-    before, after = last.manifest.by_key(), merged.manifest.by_key()
-    return [
-        row_changes(
-            key,
-            last.fetch(before[key].index.path) if key in before else None,
-            merged.fetch(after[key].index.path) if key in after else None,
-        )
-        for key in sorted({*changes.added, *changes.removed, *changes.changed})
-    ]

@@ -43,13 +43,10 @@ _ADVICE = "Publish some of its configs in another repository, with --splits and 
 
 
 def exposed_images(repository: Repository, info: Info | None, revisions: Mapping[str, str]) -> dict[str, str]:
-    """Find revisions, given with their commits, that serve images although their licences do not allow it.
+    """Return a sentence on each revision, given with its commit, that serves images although licences do not allow it.
 
     Versions that are published already are looked at, too: a repository may have been made public, or a licence may
     have changed, since they were. Those that this version reads no release from are skipped.
-
-    Returns:
-        A sentence with images and licences for each such revision.
     """
     if info is None or info.access == "private":
         return {}  # no licence forbids it
@@ -81,9 +78,6 @@ def check_moved_tags(repository: Repository, tags: Mapping[str, str], *, allowed
     """Refuse to publish next to version tags that were moved to another commit, unless it is allowed.
 
     A version whose commit is not in the history of the branch main (it may have been squashed) is no such tag.
-
-    Raises:
-        BuildError: a tag was moved, and `allowed` is False; else it is logged.
     """
     published: dict[str, list[str]] = {}
     versions = [tag for tag in sorted(tags) if parse_version(tag) is not None]
@@ -107,11 +101,7 @@ def check_moved_tags(repository: Repository, tags: Mapping[str, str], *, allowed
 
 
 def check_card_size(text: str, repository: str) -> None:
-    """Check that the card of a repository is small enough for the Hub.
-
-    Raises:
-        BuildError: its front matter or the whole card is too large.
-    """
+    """Check that the card of a repository is small enough for the Hub."""
     for size, of, most in (
         (front_matter_bytes(text), " of front matter", MOST_FRONT_MATTER),
         (len(text.encode()), "", MOST_CARD),
@@ -128,9 +118,6 @@ def validate_on_hub(text: str, repository: Repository) -> None:
 
     huggingface_hub does so too (2.4, `HfApi._validate_yaml`), but only after uploading all contents, and it parses
     the answer as JSON before it checks the status.
-
-    Raises:
-        BuildError: the Hub refuses the card.
     """
 
     def ask() -> None:
@@ -155,16 +142,10 @@ def front_matter_bytes(text: str) -> int:
 
 
 def read_back(repository: Repository, tag: str, commit: str, published: Path, root: Path) -> int:
-    """Compare a tag on the Hub with the published manifest, a local file.
+    """Compare a tag on the Hub with the published manifest, a local file; returns the number of its files.
 
     Compares the tag's commit, and the names, sizes and digests of all files; what these hold was checked before they
     were published. Small files, of which the Hub has no SHA-256, are downloaded to `root`.
-
-    Returns:
-        The number of files.
-
-    Raises:
-        BuildError: something differs.
     """
     named = repository.tags().get(tag)
     if named != commit:

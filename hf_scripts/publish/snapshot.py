@@ -29,11 +29,7 @@ class Snapshot:
     root: Path
 
     def fetch(self, path: str) -> Path:
-        """Return the local path of a file, which is downloaded at the first call.
-
-        Raises:
-            BuildError: the commit has no such file, or one that does not match the manifest.
-        """
+        """Return the local path of a file, which is downloaded at the first call."""
         if path not in self.tree:
             raise BuildError(
                 f"{self.repository.name} at {self.commit[:12]} lacks {path}, which its manifest.json lists. Restore "
@@ -51,11 +47,7 @@ class Snapshot:
 
 
 def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
-    """Read the manifest of a published release; an empty repository is a release without splits.
-
-    Raises:
-        BuildError: the repository has files but no manifest, or one that this version cannot read.
-    """
+    """Read the manifest of a published release; an empty repository is a release without splits."""
     tree = repository.tree(commit)
     if set(tree) <= {CARD}:
         return Snapshot(repository, commit, EMPTY, tree, root)

@@ -22,8 +22,9 @@ from msgspec.structs import replace
 
 from builders.errors import BuildError
 from builders.release.duplicates import CONFIG
-from builders.release.entries import Manifest, without_outdated_audits
+from builders.release.entries import ConfigEntry, Manifest, without_outdated_audits
 from builders.release.layout import CARD, CROISSANT
+from builders.release.split_entries import SplitEntry
 from unknown_detection.words import quantity
 
 _TAG = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
@@ -62,11 +63,7 @@ def parse_version(tag: str) -> Version | None:
 
 
 def requested_version(tag: str) -> Version:
-    """Return the version of a tag given on the command line.
-
-    Raises:
-        BuildError: the tag is not a version.
-    """
+    """Return the version of a tag given on the command line."""
     version = parse_version(tag)
     if version is None:
         raise BuildError(f"The tag {tag} is not a version. Give a v and three numbers with --tag, such as v1.0.0.")
@@ -132,10 +129,15 @@ def compare_manifests(old: Manifest, new: Manifest) -> Changes:
             major.append(f"{name} has other label names")
         major += [f"{name} loses the column {column}" for column, _ in old_columns - new_columns]
         minor += [f"{name} gets the column {column}" for column, _ in new_columns - old_columns]
+    # Metadata: the paths of differing values, of the splits only in those with the same rows.
+    patch = sorted(_differences(_described(old, unchanged), _described(new, unchanged), ""))
+    if not patch:
+        rendered = ((CARD, old.card, new.card), (CROISSANT, old.croissant, new.croissant))
+        patch = [path for path, was, now in rendered if was and now and was.sha256 != now.sha256]
     return Changes(
         tuple(sorted(major)),
         tuple(sorted(minor)),
-        tuple(_metadata(old, new, unchanged)),
+        tuple(patch),
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
         changed=tuple(changed),
@@ -143,11 +145,7 @@ def compare_manifests(old: Manifest, new: Manifest) -> Changes:
 
 
 def check_version(requested: Version, last: Version | None, changes: Changes) -> None:
-    """Check that a version is high enough for its changes.
-
-    Raises:
-        BuildError: nothing has changed, or the version is too low; the message names the lowest possible tag.
-    """
+    """Check that a version is high enough for its changes."""
     if last is None:
         return
     if not changes.level:
@@ -178,21 +176,20 @@ def without_unused(manifest: Manifest) -> Manifest:
     )
 
 
-def _metadata(old: Manifest, new: Manifest, unchanged: Set[str]) -> list[str]:
-    """Return the paths of differing values in the manifests, ignoring all splits but those in `unchanged`."""
-    paths = sorted(_differences(_described(old, unchanged), _described(new, unchanged), ""))
-    rendered = ((CARD, old.card, new.card), (CROISSANT, old.croissant, new.croissant))
-    return paths or [path for path, before, after in rendered if before and after and before.sha256 != after.sha256]
-
-
 def _described(manifest: Manifest, selected: Set[str]) -> object:
     """Return a manifest as JSON, without the fields that publishing sets, and with only the splits in `selected`."""
-    configs = {}
-    for name, config in manifest.configs.items():
-        splits = {split: entry for split, entry in config.splits.items() if f"{name}/{split}" in selected}
-        if splits:
-            configs[name] = replace(config, splits=splits)
-    return msgspec.to_builtins(without_unused(replace(unpublished(manifest), configs=configs)))
+    chosen = replace(unpublished(manifest), configs=configs_of(manifest, selected))
+    return msgspec.to_builtins(without_unused(chosen))
+
+
+def configs_of(manifest: Manifest, selected: Set[str]) -> dict[str, ConfigEntry]:
+    """Return the configs that have selected splits (`config/split`), with these alone."""
+    splits_of: dict[str, dict[str, SplitEntry]] = {}
+    for key, _, entry in manifest.splits():
+        if key in selected:
+            config, _, name = key.partition("/")
+            splits_of.setdefault(config, {})[name] = entry
+    return {name: replace(manifest.configs[name], splits=splits) for name, splits in splits_of.items()}
 
 
 def _differences(old: object, new: object, place: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ Tested by `tests/taxonomy/test_overlaps.py`.
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from taxonomy import decisions, lists, tables
@@ -29,140 +29,108 @@ def _words(names: Iterable[str]) -> frozenset[str]:
     return frozenset(word for name in names for word in variants(name.lower().replace("_", " ")))
 
 
-def _synset(wnid: str, name: str, *, external: bool = False) -> ComparedClass:
-    """Return a class that is a synset; all its lemmas are names of it."""
+def _synset(wnid: str, *, words: bool = True, external: bool = False) -> ComparedClass:
+    """Return a class that is a synset; all its lemmas are names of it, if it is compared by `words`."""
     row = load_wordnet().row(wnid)
-    return ComparedClass(wnid, name, (row,), _words(load_wordnet().lemmas(row)), external)
+    lemmas = load_wordnet().lemmas(row)
+    return ComparedClass(wnid, lemmas[0], (row,), _words(lemmas) if words else frozenset(), external)
 
 
-def _named(class_id: str, name: str, wnids: list[str]) -> ComparedClass:
+def _named(class_id: str, name: str, wnids: Iterable[str] = ()) -> ComparedClass:
     """Return a class that has a name, and synsets chosen for it, whose other lemmas are no names of the class."""
     return ComparedClass(class_id, name, tuple(map(load_wordnet().row, wnids)), _words([name.split("/")[0]]))
 
 
-def _by_id(classes: Iterable[ComparedClass]) -> dict[str, ComparedClass]:
-    return {item.id: item for item in classes}
+def _imagenet(*selected: str) -> Iterator[ComparedClass]:
+    """Yield ImageNet's classes with the selected decisions in the unified benchmark, or all."""
+    for row in decisions.load_decisions("imagenet"):
+        if not selected or row.decision in selected:
+            yield _synset(row.class_id, external=row.decision == "external")
 
 
-def _imagenet(*selected: str) -> dict[str, ComparedClass]:
-    """Return ImageNet's classes with the selected decisions in the unified benchmark, or all."""
-    decision_of = {row.class_id: row.decision for row in decisions.load_decisions("imagenet")}
-    return _by_id(
-        _synset(item.wnid, item.name, external=decision_of[item.wnid] == "external")
-        for item in tables.imagenet1k()
-        if not selected or decision_of[item.wnid] in selected
-    )
-
-
-@functools.cache
-def _imagenet_known() -> dict[str, ComparedClass]:
-    return _imagenet("in_distribution")
-
-
-@functools.cache
-def _imagenet_unknown() -> dict[str, ComparedClass]:
-    return _imagenet("near_candidate", "external", "excluded")
-
-
-@functools.cache
-def _imagenet_all() -> dict[str, ComparedClass]:
-    return _imagenet()
-
-
-@functools.cache
-def _cifar100() -> dict[str, ComparedClass]:
+def _cifar100() -> Iterator[ComparedClass]:
     wnids: dict[str, list[str]] = {}
     for item in tables.cifar100_wnids():
         wnids.setdefault(item.name, []).append(item.wnid)
-    return _by_id(_named(name, name.replace("_", " "), ids) for name, ids in wnids.items())
+    return (_named(name, name.replace("_", " "), ids) for name, ids in wnids.items())
 
 
-@functools.cache
-def _tiny158() -> dict[str, ComparedClass]:
-    rows = decisions.load_decisions("tiny158")
-    return _by_id(_synset(row.class_id, row.class_name, external=True) for row in rows if row.decision == "keep")
-
-
-@functools.cache
-def _far(table: str) -> dict[str, ComparedClass]:
-    """Return the classes of a far set, which have names alone, but for the scenes."""
-    rows = [row for row in decisions.load_decisions(table) if row.decision == "keep"]
-    if table == "places365":
-        places = _places365()
-        return _by_id(places[row.class_id] for row in rows)
-    names = {row.class_id: re.sub(r"-101$", "", row.class_name).replace("-", " ").replace("_", " ") for row in rows}
-    return _by_id(ComparedClass(row.class_id, names[row.class_id], (), _words([names[row.class_id]])) for row in rows)
-
-
-@functools.cache
-def _places365() -> dict[str, ComparedClass]:
+def _places365(selected: Container[str] | None = None) -> Iterator[ComparedClass]:
     # A synset that is only near the name (geological formation for rock_arch) would have classes below it that the
     # place does not.
-    wnid_of = {item.name: item.wnid for item in tables.places365_wnids() if item.basis not in ("head_word", "nearest")}
-    return _by_id(
-        _named(item.category, item.name, [wnid_of[item.category]] if item.category in wnid_of else [])
-        for item in tables.places365()
-    )
+    synsets = {
+        item.name: [item.wnid] for item in tables.places365_wnids() if item.basis not in ("head_word", "nearest")
+    }
+    for item in tables.places365():
+        if selected is None or item.category in selected:
+            yield _named(item.category, item.name, synsets.get(item.category, ()))
 
 
-@functools.cache
-def _sun397() -> dict[str, ComparedClass]:
-    return _by_id(ComparedClass(item.category, item.name) for item in tables.sun397())
+def _kept(table: str) -> list[decisions.Decision]:
+    return [row for row in decisions.load_decisions(table) if row.decision == "keep"]
 
 
-@functools.cache
-def _inaturalist() -> dict[str, ComparedClass]:
+def _far(table: str) -> Iterator[ComparedClass]:
+    """Yield the classes of a far set, which have names alone, but for the scenes."""
+    for row in _kept(table):
+        name = re.sub(r"-101$", "", row.class_name).replace("-", " ").replace("_", " ")
+        yield ComparedClass(row.class_id, name, (), _words([name]))
+
+
+def _inaturalist() -> Iterator[ComparedClass]:
     wordnet = load_wordnet()
-    species = sorted(set(tables.inaturalist().values()))
-    return _by_id(_named(name, name, [wordnet.wnid(row) for row in wordnet.senses(name)]) for name in species)
+    for name in sorted(set(tables.inaturalist().values())):
+        yield _named(name, name, map(wordnet.wnid, wordnet.senses(name)))
 
 
-@functools.cache
-def _imagenet_o() -> dict[str, ComparedClass]:
-    """Return the synsets that an image of ImageNet-O may have: the full ImageNet release without the 1,000 classes."""
+def _imagenet_o() -> Iterator[ComparedClass]:
+    """Yield the synsets that an image of ImageNet-O may have: the full ImageNet release without the 1,000 classes."""
     known = {item.wnid for item in tables.imagenet1k()}
-    return _synsets(wnid for wnid in tables.imagenet_tree() if wnid not in known)
+    return (_synset(wnid, words=False) for wnid in tables.imagenet_tree() if wnid not in known)
 
 
-@functools.cache
-def _listed() -> dict[str, ComparedClass]:
-    """Return the classes of ImageNet-21k that SSB-hard and ImageNet-OOD have images of, as synsets alone."""
-    return _synsets(sorted({wnid for name in lists.OF_IMAGENET21K for wnid in lists.load_list(name).values()}))
+def _listed() -> Iterator[ComparedClass]:
+    """Yield the classes of ImageNet-21k that SSB-hard and ImageNet-OOD have images of, as synsets alone."""
+    wnids = {wnid for name in lists.OF_IMAGENET21K for wnid in lists.load_list(name).values()}
+    return (_synset(wnid, words=False) for wnid in sorted(wnids))
 
 
-def _synsets(wnids: Iterable[str]) -> dict[str, ComparedClass]:
-    wordnet = load_wordnet()
-    return _by_id(
-        ComparedClass(wnid, wordnet.lemmas(row)[0], (row,)) for wnid in wnids for row in (wordnet.row(wnid),)
-    )
+Classes = Callable[[], Iterable[ComparedClass]]
 
-
-@functools.cache
-def _sun397_by_name() -> dict[str, ComparedClass]:
-    return _by_id(_named(item.category, item.name, []) for item in tables.sun397())
-
-
-KNOWN: Mapping[str, Callable[[], Mapping[str, ComparedClass]]] = {
-    "imagenet": _imagenet_known,
+_KNOWN: Mapping[str, Classes] = {
+    "imagenet": lambda: _imagenet("in_distribution"),
     "cifar": _cifar100,
     "facets": _places365,
-    "broad": _imagenet_all,
+    "broad": _imagenet,
 }
-"""The known classes by benchmark."""
 
-UNKNOWN: Mapping[str, Mapping[str, Callable[[], Mapping[str, ComparedClass]]]] = {
-    "imagenet": {
-        "imagenet": _imagenet_unknown,
-        **{name: functools.partial(_far, name) for name in ("food101", "caltech256", "places365")},
-    },
-    "cifar": {"cifar100": _cifar100, "imagenet": _tiny158},
-    "facets": {"imagenet": _imagenet_all, "sun397": _sun397},
-    "broad": {
-        "inaturalist": _inaturalist,
-        "imagenet_o": _imagenet_o,
-        "imagenet21k": _listed,
-        "places365": _places365,
-        "sun397": _sun397_by_name,
-    },
+_UNKNOWN: Mapping[tuple[str, str], Classes] = {
+    ("imagenet", "imagenet"): lambda: _imagenet("near_candidate", "external", "excluded"),
+    ("imagenet", "food101"): lambda: _far("food101"),
+    ("imagenet", "caltech256"): lambda: _far("caltech256"),
+    ("imagenet", "places365"): lambda: _places365({row.class_id for row in _kept("places365")}),
+    ("cifar", "cifar100"): _cifar100,
+    ("cifar", "imagenet"): lambda: (_synset(row.class_id, external=True) for row in _kept("tiny158")),
+    ("facets", "imagenet"): _imagenet,
+    ("facets", "sun397"): lambda: (ComparedClass(item.category, item.name) for item in tables.sun397()),
+    ("broad", "inaturalist"): _inaturalist,
+    ("broad", "imagenet_o"): _imagenet_o,
+    ("broad", "imagenet21k"): _listed,
+    ("broad", "places365"): _places365,
+    ("broad", "sun397"): lambda: (_named(item.category, item.name) for item in tables.sun397()),
 }
-"""The unknown classes by benchmark and source. Sources without classes of their own are in the table by hand."""
+
+COMPARED = tuple(_UNKNOWN)
+"""Benchmarks and sources whose unknown classes are compared; sources without classes are in the table by hand."""
+
+
+@functools.cache
+def known(benchmark: str) -> Mapping[str, ComparedClass]:
+    """Return the known classes of a benchmark by id."""
+    return {item.id: item for item in _KNOWN[benchmark]()}
+
+
+@functools.cache
+def unknown(benchmark: str, source: str) -> Mapping[str, ComparedClass]:
+    """Return the unknown classes of a source in a benchmark, one of `COMPARED`, by id."""
+    return {item.id: item for item in _UNKNOWN[benchmark, source]()}

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from taxonomy.errors import TaxonomyError, suggestion
 from taxonomy.grading import GRADED, NO_ANIMALS
-from taxonomy.tables import read_csv_rows
+from taxonomy.tables import read_rows
 
 OODNESS_FILE = "facets_oodness_imagenet.csv"
 
@@ -38,15 +38,9 @@ GRADE_LIMITS = {
 class ClassOodness:
     """Distance of an ImageNet class from Places365, all values to six decimals.
 
-    Attributes:
-        class_id: wnid.
-        class_name: First lemma.
-        place: The nearest Places365 category; of several equally near, the first.
-        place_wnid: Its synset.
-        path: Path similarity of the two synsets, 1 / (links + 1), in (0, 1].
-        leacock_chodorow: Leacock-Chodorow similarity divided by ln 38, its greatest value, in [0, 1].
-        wu_palmer: Wu-Palmer similarity with the place's synset as the first of the two, in (0, 1].
-        oodness: 1 less the mean of the three, in [0, 1).
+    `place` is the nearest Places365 category, of several equally near the first, and `place_wnid` its synset, with
+    which the class has the similarities `path` (in (0, 1]), `leacock_chodorow` (divided by ln 38, its greatest value)
+    and `wu_palmer` (with the place's synset as the first of the two). `oodness` is 1 less the mean of the three.
     """
 
     class_id: str
@@ -61,15 +55,10 @@ class ClassOodness:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A class graded by hand.
+    """A class graded by hand: its grade, and the rule that gives it, of `taxonomy.grading.GRADING`.
 
-    Attributes:
-        class_id: wnid in "imagenet", category in "sun397".
-        class_name: First lemma; category without its letter.
-        grade: 0 to 3 in "sun397", 0 or 1 in "imagenet": that of the rule.
-        rule: A key of `taxonomy.grading.GRADING[source]`.
-        related: The Places365 category that decided; "" for SUN397's grade 3 and ImageNet's grade 1.
-        reason: One line, without a full stop.
+    `related` is the Places365 category that decided; "" for SUN397's grade 3 and ImageNet's grade 1. The reason is one
+    line without a full stop.
     """
 
     class_id: str
@@ -83,31 +72,15 @@ class Grade:
 @functools.cache
 def oodness() -> tuple[ClassOodness, ...]:
     """Return the OODness of ImageNet's 1,000 classes, sorted by wnid."""
-    return tuple(
-        ClassOodness(
-            row["class_id"],
-            row["class_name"],
-            row["place"],
-            row["place_wnid"],
-            *(float(row[name]) for name in ("path", "leacock_chodorow", "wu_palmer", "oodness")),
-        )
-        for row in read_csv_rows(OODNESS_FILE)
-    )
+    return read_rows(ClassOodness, OODNESS_FILE)
 
 
 @functools.cache
 def grades(source: str) -> tuple[Grade, ...]:
-    """Return the grades of "imagenet" (1,000 classes) or "sun397" (397), sorted by `class_id`.
-
-    Raises:
-        TaxonomyError: The source's classes are not graded.
-    """
+    """Return the grades of "imagenet" (1,000 classes) or "sun397" (397), sorted by `class_id`."""
     if source not in GRADED:
         raise TaxonomyError(
             f"The classes of '{source}' are not graded{suggestion(source, GRADED)}. "
             f"Those of {' and '.join(GRADED)} are."
         )
-    return tuple(
-        Grade(row["class_id"], row["class_name"], int(row["grade"]), row["rule"], row["related"], row["reason"])
-        for row in read_csv_rows(f"facets_grades_{source}.csv")
-    )
+    return read_rows(Grade, f"facets_grades_{source}.csv")

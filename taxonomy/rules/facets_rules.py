@@ -38,7 +38,7 @@ from taxonomy.grading import ANIMAL_RULE, NO_ANIMALS
 from taxonomy.rules import facets
 from taxonomy.rules.far import synset_text
 from taxonomy.wordnet import similarity
-from taxonomy.wordnet.nouns import WordNet, load_wordnet
+from taxonomy.wordnet.nouns import load_wordnet
 
 _SAME = 1e-12  # see "Thresholds and rounding" above
 
@@ -72,14 +72,7 @@ def compute_oodness() -> tuple[facets.ClassOodness, ...]:
 
 
 def by_wordnet(table: str) -> tuple[Decision, ...]:
-    """Decide about ImageNet's classes by their OODness.
-
-    Args:
-        table: A key of `facets.THRESHOLDS`.
-
-    Returns:
-        1,000 decisions sorted by wnid, in_distribution or out_of_distribution.
-    """
+    """Decide about ImageNet's 1,000 classes, sorted by wnid, by their OODness and the threshold of a table."""
     threshold = facets.THRESHOLDS[table]
     wordnet = load_wordnet()
     return tuple(
@@ -97,14 +90,6 @@ def by_wordnet(table: str) -> tuple[Decision, ...]:
     )
 
 
-def _places_by_name() -> dict[str, str]:
-    """Return the first category of each Places365 name, which is without qualifier and written with spaces."""
-    names: dict[str, str] = {}
-    for item in tables.places365():
-        names.setdefault(item.name.split("/")[0].replace("_", " "), item.category)
-    return names
-
-
 def inter_dataset() -> tuple[Decision, ...]:
     """Take the ImageNet classes that Places365 has too out of the out-of-distribution ones, by name.
 
@@ -113,43 +98,28 @@ def inter_dataset() -> tuple[Decision, ...]:
     is a Places365 name without its qualifier (church for church/indoor). That gives 32. Homonyms are among them: the
     pier of a bridge, the grocery called market and the wardrobe called closet; butcher shop is not, as Places365
     writes butchers_shop. Comparing synsets instead, by `tables.places365_wnids`, would give 30.
-
-    Returns:
-        1,000 decisions sorted by wnid: 32 shared, 968 out_of_distribution.
     """
     wordnet = load_wordnet()
-    places = _places_by_name()
+    places: dict[str, str] = {}  # the first category of each name, without qualifier and written with spaces
+    for category in tables.places365():
+        places.setdefault(category.name.split("/")[0].replace("_", " "), category.category)
     wnid_of = {item.name: item.wnid for item in tables.places365_wnids()}
-    return tuple(_shared_or_not(wordnet, item, places, wnid_of) for item in tables.imagenet1k())
-
-
-def _shared_or_not(
-    wordnet: WordNet, item: tables.ImageNetClass, places: dict[str, str], wnid_of: dict[str, str]
-) -> Decision:
-    lemmas = wordnet.lemmas(wordnet.row(item.wnid))
-    for lemma in lemmas:
-        if lemma.lower() in places:
+    decisions = []
+    for item in tables.imagenet1k():
+        lemmas = wordnet.lemmas(wordnet.row(item.wnid))
+        if (lemma := next((lemma for lemma in lemmas if lemma.lower() in places), None)) is not None:
             place = places[lemma.lower()]
             evidence = f"Its lemma '{lemma}' is the name of Places365's {place}."
-            return Decision(item.wnid, item.name, "shared", "shared_name", evidence, place, wnid_of[place])
-    return Decision(
-        item.wnid,
-        item.name,
-        "out_of_distribution",
-        "no_shared_name",
-        f"Places365 has no class named {', '.join(lemmas)}.",
-    )
+            outcome = Decision(item.wnid, item.name, "shared", "shared_name", evidence, place, wnid_of[place])
+        else:
+            evidence = f"Places365 has no class named {', '.join(lemmas)}."
+            outcome = Decision(item.wnid, item.name, "out_of_distribution", "no_shared_name", evidence)
+        decisions.append(outcome)
+    return tuple(decisions)
 
 
 def by_grade(table: str) -> tuple[Decision, ...]:
-    """Decide about the classes of a graded source by the greatest grade that counts as in-distribution.
-
-    Args:
-        table: A key of `facets.GRADE_LIMITS`.
-
-    Returns:
-        One decision per class, in_distribution or out_of_distribution, sorted by class id.
-    """
+    """Decide about the classes of a graded source, sorted by id, by the greatest grade that counts as known."""
     source, limit = facets.GRADE_LIMITS[table]
     unknown = ANIMAL_RULE if table == NO_ANIMALS else ""
     return tuple(

@@ -12,14 +12,14 @@ Tested by `tests/taxonomy/rules/test_unified.py`.
 
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from taxonomy import tables
 from taxonomy.decisions import Decision
 from taxonomy.rules.keywords import keywords
-from taxonomy.wordnet.nouns import Mask, Rows, WordNet, load_wordnet
+from taxonomy.wordnet.nouns import Mask, WordNet, load_wordnet
 
 # Of all matches that remove a class the clearest one is the evidence: being an ImageNet class says more than being
 # above or below one, which says more than having the same hypernym. The decision does not depend on this order.
@@ -56,12 +56,10 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class ImageNetTree:
-    """The nodes searched, as masks and rows over WordNet's synsets.
+    """The nodes searched, as masks (n,) over WordNet's synsets.
 
-    Attributes:
-        nodes: (n,) the full ImageNet release, the 1,000 classes and all their ancestors: 23,547 synsets.
-        classes: (n,) the 1,000 classes.
-        near: (n,) synsets with a class above or below them.
+    `nodes` are the full ImageNet release, the 1,000 classes and all their ancestors: 23,547 synsets; `classes` the
+    1,000, and `near` the synsets with a class above or below them.
     """
 
     nodes: Mask
@@ -95,15 +93,10 @@ def _relation(row: int) -> tuple[str, int]:
         return "i", row
     if tree.near[row]:
         line = np.concatenate([wordnet.ancestors(row), wordnet.descendants(row)])
-        return "iii", _first_class(tree, line)
+        return "iii", int(line[tree.classes[line]].min())
     siblings = wordnet.siblings(row)
-    if tree.classes[siblings].any():
-        return "ii", _first_class(tree, siblings)
-    return "", -1
-
-
-def _first_class(tree: ImageNetTree, rows: Rows) -> int:
-    return int(rows[tree.classes[rows]].min())
+    sibling_classes = siblings[tree.classes[siblings]]
+    return ("ii", int(sibling_classes.min())) if len(sibling_classes) else ("", -1)
 
 
 def matches(name: str) -> tuple[Match, ...]:
@@ -167,14 +160,7 @@ def _decide(class_id: str, name: str) -> Decision:
 
 
 def by_rule(classes: list[tuple[str, str]]) -> tuple[Decision, ...]:
-    """Examine the classes of a dataset by the rule alone.
-
-    Args:
-        classes: Class id and name in the source's spelling.
-
-    Returns:
-        One decision per class, "keep" or "remove", sorted by class id.
-    """
+    """Examine the classes of a dataset, given by id and name, by the rule alone; decisions are sorted by class id."""
     return tuple(_decide(class_id, name) for class_id, name in sorted(classes))
 
 
@@ -185,17 +171,8 @@ def examine(table: str, classes: list[tuple[str, str]]) -> tuple[Decision, ...]:
     """
     by_hand = {item.class_id: item for item in tables.overrides() if item.table == table}
     return tuple(
-        Decision(
-            item.class_id,
-            item.class_name,
-            by_hand[item.class_id].decision,
-            "override",
-            f"{by_hand[item.class_id].reason}.",
-            item.keyword,
-            item.matched,
-            item.witness,
-        )
-        if item.class_id in by_hand
+        replace(item, decision=override.decision, rule="override", evidence=f"{override.reason}.")
+        if (override := by_hand.get(item.class_id)) is not None
         else item
         for item in by_rule(classes)
     )

@@ -40,9 +40,7 @@ def variants(word: str) -> tuple[str, ...]:
 def keywords(name: str) -> tuple[str, ...]:
     """Return the keywords of a class name, sorted; words are lower-case and separated by one space.
 
-    Args:
-        name: The name in the source's spelling, words separated by "_", "-", "/" or spaces: "cup_cakes",
-            "head-phones", "apartment_building/outdoor".
+    The name has the source's spelling, with "_", "-", "/" or spaces between its words: "cup_cakes", "head-phones".
     """
     words = [word for word in re.split(r"[_\-/ ]+", name.lower()) if word and word not in IGNORED]
     phrases = set()

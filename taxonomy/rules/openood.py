@@ -40,12 +40,7 @@ def imagenet200() -> tuple[Decision, ...]:
 
 
 def of_imagenet21k(name: str, title: str) -> tuple[Decision, ...]:
-    """Decide about the classes of a list of ImageNet-21k's images, sorted by wnid; all are kept.
-
-    Args:
-        name: one of `taxonomy.lists.LISTS`.
-        title: whose list it is.
-    """
+    """Keep the classes of the list `name` of ImageNet-21k's images, sorted by wnid; `title` says whose list it is."""
     wordnet = load_wordnet()
     return tuple(
         Decision(

@@ -17,8 +17,8 @@ from taxonomy import tables
 from taxonomy.errors import TaxonomyError
 from taxonomy.grading import GRADED
 from taxonomy.overlaps import CLOSENESS, EVERY, LABEL_SPACES, NONE, Overlap
-from taxonomy.rules import facets
-from taxonomy.rules.compared import KNOWN, UNKNOWN, ComparedClass
+from taxonomy.rules import compared, facets
+from taxonomy.rules.compared import ComparedClass
 from taxonomy.rules.far import synset_text
 from taxonomy.wordnet.nouns import WordNet, load_wordnet
 
@@ -42,40 +42,20 @@ _GRADES = {
 
 @functools.cache
 def overlaps() -> tuple[Overlap, ...]:
-    """Compute the table, sorted by benchmark, source, unknown class, closeness and known class.
-
-    Raises:
-        TaxonomyError: an entry by hand names a class that does not exist, or contradicts another entry.
-    """
-    by_hand = list(_by_hand())
+    """Compute the table, sorted by benchmark, source, unknown class, closeness and known class."""
+    by_hand = list(_by_hand())  # first: a wrong line is refused at once
     overlap_of: dict[tuple[str, str, str, str], Overlap] = {}
-    for benchmark, sources in UNKNOWN.items():
-        known = KNOWN[benchmark]()
-        for source, classes in sources.items():
-            for row in _computed(benchmark, source, classes(), known):
-                key = (row.benchmark, row.source, row.class_id, row.known)
-                if key not in overlap_of or _place(row) < _place(overlap_of[key]):
-                    overlap_of[key] = row
+    for benchmark, source in compared.COMPARED:
+        for row in _computed(benchmark, source):
+            key = (benchmark, source, row.class_id, row.known)
+            if key not in overlap_of or _place(row) < _place(overlap_of[key]):
+                overlap_of[key] = row
     for row in by_hand:
         overlap_of[row.benchmark, row.source, row.class_id, row.known] = row
-    overlapping = {key[:3] for key, row in overlap_of.items() if row.kind != NONE}
+    overlapping = {key[:3]: row for key, row in overlap_of.items() if row.kind != NONE}
     for key, row in list(overlap_of.items()):
         if row.kind == NONE and row.basis != "by hand" and key[:3] in overlapping:
             del overlap_of[key]  # an overlap by WordNet or by hand outweighs a grade that names no class
-    _refuse_contradictions(overlap_of)
-    return tuple(sorted(overlap_of.values(), key=_order))
-
-
-def _place(row: Overlap) -> int:
-    return CLOSENESS.get(row.kind, len(CLOSENESS))
-
-
-def _order(row: Overlap) -> tuple[str, str, str, int, str]:
-    return row.benchmark, row.source, row.class_id, _place(row), row.known
-
-
-def _refuse_contradictions(overlap_of: Mapping[tuple[str, str, str, str], Overlap]) -> None:
-    overlapping = {key[:3]: row for key, row in overlap_of.items() if row.kind != NONE}
     for benchmark, source, class_id, known in overlap_of:
         other = overlapping.get((benchmark, source, class_id))
         if known == "" and other is not None:
@@ -83,6 +63,13 @@ def _refuse_contradictions(overlap_of: Mapping[tuple[str, str, str, str], Overla
                 f"{BY_HAND_FILE} says that {class_id} of {source} has no overlap in {benchmark}, but it has one with "
                 f"{other.known} ({other.basis}: {other.evidence}). Remove its line."
             )
+    return tuple(
+        sorted(overlap_of.values(), key=lambda row: (row.benchmark, row.source, row.class_id, _place(row), row.known))
+    )
+
+
+def _place(row: Overlap) -> int:
+    return CLOSENESS.get(row.kind, len(CLOSENESS))
 
 
 # ---- by WordNet and grades
@@ -93,9 +80,8 @@ def _ancestors(row: int) -> tuple[int, ...]:
     return tuple(load_wordnet().ancestors(row).tolist())
 
 
-def _computed(
-    benchmark: str, source: str, unknown: Mapping[str, ComparedClass], known: Mapping[str, ComparedClass]
-) -> Iterator[Overlap]:
+def _computed(benchmark: str, source: str) -> Iterator[Overlap]:
+    unknown, known = compared.unknown(benchmark, source), compared.known(benchmark)
     # ImageNet-O's classes go up to the most general ones, above hundreds of known ones.
     for item, other, kind, evidence in related(unknown, known, above=source != "imagenet_o"):
         if other.id != item.id:
@@ -109,10 +95,8 @@ def related(
 ) -> Iterator[tuple[ComparedClass, ComparedClass, str, str]]:
     """Yield the overlaps by WordNet: an unknown class, a known one, the kind, and the evidence.
 
-    Args:
-        unknown: the unknown classes by id.
-        known: the known classes by id; of several with a synset the last counts.
-        above: whether an unknown class above a known one overlaps it.
+    Classes are given by id; of several known ones with one synset the last counts. `above`: whether an unknown class
+    above a known one overlaps it.
     """
     wordnet = load_wordnet()
     of_row = {row: item for item in known.values() for row in item.rows}
@@ -190,7 +174,7 @@ def _by_hand() -> Iterator[Overlap]:
     for row in tables.read_csv_rows(BY_HAND_FILE):
         benchmark, source, class_id, known = (row[name] for name in ("benchmark", "source", "class_id", "known"))
         where = f"{BY_HAND_FILE}, {class_id} of {source} in {benchmark}"
-        if benchmark not in LABEL_SPACES or (known and known not in KNOWN[benchmark]()):
+        if benchmark not in LABEL_SPACES or (known and known not in compared.known(benchmark)):
             raise TaxonomyError(f"{where}: {known} is not among {LABEL_SPACES.get(benchmark, 'any known classes')}.")
         if row["kind"] not in (*CLOSENESS, NONE) or (row["kind"] == NONE) is not (known == ""):
             raise TaxonomyError(
@@ -199,16 +183,16 @@ def _by_hand() -> Iterator[Overlap]:
         if not row["reason"]:
             raise TaxonomyError(f"{where}: a reason is missing.")
         name = _name_of(benchmark, source, class_id)
-        known_name = KNOWN[benchmark]()[known].name if known else ""
+        known_name = compared.known(benchmark)[known].name if known else ""
         yield Overlap(benchmark, source, class_id, name, known, known_name, row["kind"], "by hand", row["reason"])
 
 
 def _name_of(benchmark: str, source: str, class_id: str) -> str:
-    classes = UNKNOWN[benchmark].get(source)
     if class_id == EVERY:
         return "all other classes"
-    if classes is None:  # classes that no synset can be given
+    if (benchmark, source) not in compared.COMPARED:  # classes that no synset can be given
         return class_id.replace("_", " ")
-    if class_id not in classes():
+    classes = compared.unknown(benchmark, source)
+    if class_id not in classes:
         raise TaxonomyError(f"{BY_HAND_FILE} names {class_id}, which {source} does not have in {benchmark}.")
-    return classes()[class_id].name
+    return classes[class_id].name

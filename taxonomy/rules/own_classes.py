@@ -30,9 +30,8 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 class ClassComparison:
     """Unknown classes compared with known ones.
 
-    Attributes:
-        overlaps: the known class that an unknown one overlaps most closely, by the unknown one's id.
-        remarks: sentences on unknown classes without a synset, or with several senses.
+    `overlaps` has the known class that an unknown one overlaps most closely, by the unknown one's id; `remarks` are
+    sentences on unknown classes without a synset, or with several senses.
     """
 
     overlaps: Mapping[str, str]
@@ -48,12 +47,7 @@ class _Resolved:
 
 
 def compare_classes(unknown: Mapping[str, str], known: Mapping[str, str]) -> ClassComparison:
-    """Compare unknown classes with known ones.
-
-    Args:
-        unknown: names of the unknown classes by id.
-        known: names of the known classes by id.
-    """
+    """Compare unknown classes with known ones; both are names by id."""
     # Reversed, because `related` takes the last of several classes with one synset.
     unknown_classes, known_classes = _resolve_all(unknown), dict(reversed(_resolve_all(known).items()))
     order = {class_id: place for place, class_id in enumerate(known)}
@@ -65,7 +59,8 @@ def compare_classes(unknown: Mapping[str, str], known: Mapping[str, str]) -> Cla
     other_senses: dict[str, str] = {}
     for item, other, kind, _ in related(_items(unknown_classes, every=True), _items(known_classes, every=True)):
         if item.id not in overlaps and CLOSENESS[kind] <= CLOSENESS["kind-of"]:
-            other_senses.setdefault(item.id, f"{item.id} and {_shown(other)}")
+            shown = other.id if other.id == other.name else f"{other.id} ({other.name})"
+            other_senses.setdefault(item.id, f"{item.id} and {shown}")
     remarks = list(_remarks(unknown_classes))
     if other_senses:
         remarks.append(
@@ -137,7 +132,3 @@ def _items(classes: Mapping[str, _Resolved], *, every: bool = False) -> dict[str
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
-
-
-def _shown(item: ComparedClass) -> str:
-    return item.id if item.id == item.name else f"{item.id} ({item.name})"

@@ -9,7 +9,6 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterable
 from importlib import resources
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +25,8 @@ Mask = NDArray[np.bool_]
 class WordNet:
     """WordNet 3.0's noun synsets. `load_wordnet` returns the only instance, which never changes.
 
-    Attributes:
-        offsets: (n,) the numbers in the wnids, ascending.
-        parent_start: (n + 1,) where each synset's rows start in `parents`.
-        parents: (e,) rows of the direct hypernyms, synset after synset, in WordNet's order.
+    `offsets` (n,) are the numbers in the wnids, ascending; `parents` (e,) the rows of the direct hypernyms, synset
+    after synset, in WordNet's order, of which each synset's start at `parent_start` (n + 1,).
     """
 
     def __init__(self, arrays: dict[str, NDArray[np.generic]]) -> None:
@@ -40,26 +37,13 @@ class WordNet:
         self._lemmas = arrays["lemmas"].tobytes().decode("ascii").replace("_", " ").split("\n")
         self._senses = arrays["senses"]
 
-    @classmethod
-    def from_package(cls) -> Self:
-        """Read the array file that travels with the package."""
-        with (
-            resources.as_file(resources.files("taxonomy") / "data" / DATA_FILE) as path,
-            np.load(path, allow_pickle=False) as arrays,
-        ):
-            return cls(dict(arrays))
-
     def __len__(self) -> int:
         return len(self.offsets)
 
     # ---- wnids
 
     def rows(self, wnids: Iterable[str]) -> Rows:
-        """Return the rows of `wnids`, in their order.
-
-        Raises:
-            TaxonomyError: A wnid is misspelled or names no noun synset of WordNet 3.0.
-        """
+        """Return the rows of `wnids`, in their order."""
         wnids = list(wnids)
         for wnid in wnids:
             if not (len(wnid) == 9 and wnid[0] == "n" and wnid[1:].isascii() and wnid[1:].isdigit()):
@@ -100,11 +84,6 @@ class WordNet:
         """Return the direct hypernyms, in WordNet's order."""
         return self.parents[self.parent_start[row] : self.parent_start[row + 1]]
 
-    def hyponyms(self, row: int) -> Rows:
-        """Return the direct hyponyms, ascending."""
-        start, children = self._children
-        return children[start[row] : start[row + 1]]
-
     def ancestors(self, rows: Rows | int) -> Rows:
         """Return all proper ancestors of one synset, or of any of several; ascending."""
         return _reach(self.parent_start, self.parents, np.atleast_1d(rows))
@@ -122,27 +101,24 @@ class WordNet:
         """Return a shortest path of hypernyms from a synset (first) to an ancestor (last), by default the root.
 
         Of several shortest paths it is the one through the hypernyms that WordNet names first.
-
-        Raises:
-            TaxonomyError: `ancestor` is not above the synset.
         """
-        target = self.row(ROOT) if ancestor is None else ancestor
-        reached_from: dict[int, int] = {row: row}
-        frontier = [row]
-        while target not in reached_from and frontier:
-            level = []
-            for node in frontier:
-                for parent in self.hypernyms(node).tolist():
-                    if parent not in reached_from:
-                        reached_from[parent] = node
-                        level.append(parent)
-            frontier = level
+        target, reached_from = self.row(ROOT) if ancestor is None else ancestor, self.ascent(row)
         if target not in reached_from:
             raise TaxonomyError(f"{self.wnid(target)} is no ancestor of {self.wnid(row)}.")
         path = [target]
         while path[-1] != row:
             path.append(reached_from[path[-1]])
         return path[::-1]
+
+    def ascent(self, row: int) -> dict[int, int]:
+        """Return a synset and its ancestors, nearest first, each with the synset below it on a shortest path."""
+        reached_from, waiting = {row: row}, [row]
+        for node in waiting:
+            for parent in self.hypernyms(node).tolist():
+                if parent not in reached_from:
+                    reached_from[parent] = node
+                    waiting.append(parent)
+        return reached_from
 
     @functools.cached_property
     def min_depth(self) -> Rows:
@@ -201,19 +177,16 @@ class WordNet:
     def senses(self, lemma: str) -> tuple[int, ...]:
         """Return the synsets that have this lemma, most frequent sense first; () if none has.
 
-        Args:
-            lemma: A word or phrase; case does not matter, and underscores count as spaces.
+        Case does not matter, and underscores count as spaces.
         """
         pairs = self._by_lemma.get(lemma.lower().replace("_", " "), [])
         return tuple(dict.fromkeys(row for _, row in sorted(pairs)))
 
     def containing(self, phrase: str) -> dict[int, bool]:
-        """Find the synsets with a lemma that contains the phrase as consecutive whole tokens.
+        """Return the synsets with a lemma that contains the phrase, ascending, and whether it is all of such a lemma.
 
-        Tokens are split at spaces, underscores and hyphens; case does not matter.
-
-        Returns:
-            Row to whether the phrase is all of such a lemma; rows ascending, {} if no lemma contains the phrase.
+        The phrase stands there as consecutive whole tokens, which spaces, underscores and hyphens divide; case does
+        not matter.
         """
         tokens = phrase.lower().replace("_", " ").replace("-", " ").split()
         if not tokens:
@@ -248,4 +221,6 @@ def _reach(start: Rows, targets: Rows, rows: Rows) -> Rows:
 @functools.cache
 def load_wordnet() -> WordNet:
     """Return WordNet 3.0's nouns; they are read once, at the first call."""
-    return WordNet.from_package()
+    path = resources.files("taxonomy") / "data" / DATA_FILE
+    with resources.as_file(path) as file, np.load(file, allow_pickle=False) as arrays:
+        return WordNet(dict(arrays))

@@ -31,15 +31,7 @@ _FAR = 100
 def path(first: Sequence[str], second: Sequence[str]) -> Floats:
     """Return 1 / (d + 1), d being the links on the shortest path between two synsets over a common ancestor.
 
-    Args:
-        first: n wnids.
-        second: m wnids.
-
-    Returns:
-        (n, m) similarities in (0, 1]; 1 for equal synsets.
-
-    Raises:
-        TaxonomyError: A wnid names no noun synset of WordNet 3.0.
+    These are (n, m) similarities of n and m wnids, as in all functions here, in (0, 1]; 1 for equal synsets.
     """
     return 1.0 / _links(first, second)
 
@@ -47,15 +39,7 @@ def path(first: Sequence[str], second: Sequence[str]) -> Floats:
 def leacock_chodorow(first: Sequence[str], second: Sequence[str]) -> Floats:
     """Return -ln((d + 1) / 38), d as in `path` and 38 twice the depth of the noun taxonomy.
 
-    Args:
-        first: n wnids.
-        second: m wnids.
-
-    Returns:
-        (n, m) similarities; at most ln 38 = 3.6376, the value for equal synsets.
-
-    Raises:
-        TaxonomyError: A wnid names no noun synset of WordNet 3.0.
+    It is at most ln 38 = 3.6376, the value for equal synsets.
     """
     similarity: Floats = -np.log(_links(first, second) / (2.0 * TAXONOMY_DEPTH))
     return similarity
@@ -72,16 +56,6 @@ def wu_palmer(first: Sequence[str], second: Sequence[str]) -> Floats:
     Two oddities follow. Where two subsumers are equally deep, the preference for the first synset makes the measure
     unsymmetric. Where an ancestor has a greater minimum depth than the synset, as organism has for person, the
     similarity of the synset to itself is below 1.
-
-    Args:
-        first: n wnids.
-        second: m wnids.
-
-    Returns:
-        (n, m) similarities in (0, 1].
-
-    Raises:
-        TaxonomyError: A wnid names no noun synset of WordNet 3.0.
     """
     wordnet = load_wordnet()
     rows, columns = _above(wordnet, first), _above(wordnet, second)
@@ -100,18 +74,8 @@ def mean_normalised(first: Sequence[str], second: Sequence[str]) -> Floats:
     """Return the mean of the three measures, each divided by its greatest value (1, ln 38 and 1).
 
     FACETS averages the three (section IV). That Leacock-Chodorow, which is unbounded otherwise, is divided first is
-    our reading.
-
-    Args:
-        first: n wnids.
-        second: m wnids.
-
-    Returns:
-        (n, m) similarities in [0, 1], with the oddities of `wu_palmer`: the order of the two sets can matter, as it
-        does for ImageNet and Places365 in 2 of 365,000 pairs.
-
-    Raises:
-        TaxonomyError: A wnid names no noun synset of WordNet 3.0.
+    our reading. The mean, in [0, 1], has the oddities of `wu_palmer`: the order of the two sets can matter, as it does
+    for ImageNet and Places365 in 2 of 365,000 pairs.
     """
     links = _links(first, second)
     normalised = 1.0 - np.log(links) / GREATEST_LEACOCK_CHODOROW
@@ -129,55 +93,45 @@ def _links(first: Sequence[str], second: Sequence[str]) -> Floats:
     return _shortest(_above(wordnet, first), _above(wordnet, second)).astype(np.float64) + 1.0
 
 
-class _Upward:
-    """The ancestors of n synsets, themselves included, as a table of k columns padded on the right.
+def _padded(ancestors: list[dict[int, int]]) -> tuple[Rows, Small]:
+    """Return the ancestors of n synsets, themselves included, as tables of k columns padded on the right.
 
-    Attributes:
-        nodes: (n, k) rows of WordNet; the padding is 0, the root.
-        distance: (n, k) links from the synset up to the ancestor; _FAR at the padding.
+    The first has (n, k) rows of WordNet, padded with 0, the root; the second the links up to them, padded with _FAR.
     """
-
-    def __init__(self, ancestors: list[dict[int, int]]) -> None:
-        width = max(map(len, ancestors), default=0)
-        self.nodes: Rows = np.zeros((len(ancestors), width), dtype=np.intp)
-        self.distance: Small = np.full((len(ancestors), width), _FAR, dtype=np.uint8)
-        for place, distances in enumerate(ancestors):
-            self.nodes[place, : len(distances)] = list(distances)
-            self.distance[place, : len(distances)] = list(distances.values())
+    width = max(map(len, ancestors), default=0)
+    nodes: Rows = np.zeros((len(ancestors), width), dtype=np.intp)
+    links: Small = np.full((len(ancestors), width), _FAR, dtype=np.uint8)
+    for place, distances in enumerate(ancestors):
+        nodes[place, : len(distances)] = list(distances)
+        links[place, : len(distances)] = list(distances.values())
+    return nodes, links
 
 
 def _ancestors(wordnet: WordNet, row: int) -> dict[int, int]:
     """Return each ancestor of a synset, itself included, with its shortest distance; nearest first."""
     distances = {row: 0}
-    frontier = [row]
-    while frontier:
-        level = []
-        for node in frontier:
-            for parent in wordnet.hypernyms(node).tolist():
-                if parent not in distances:
-                    distances[parent] = distances[node] + 1
-                    level.append(parent)
-        frontier = level
+    for node, below in wordnet.ascent(row).items():
+        distances.setdefault(node, distances[below] + 1)
     return distances
 
 
 def _distance_table(columns: list[dict[int, int]], nodes: Rows) -> Small:
     """Return the (k, m) distances from m synsets up to k nodes (ascending), _FAR where a node is no ancestor."""
     table = np.full((len(nodes), len(columns)), _FAR, dtype=np.uint8)
-    upward = _Upward(columns)
-    place = np.searchsorted(nodes, upward.nodes)
-    known = (np.append(nodes, -1)[place] == upward.nodes) & (upward.distance < _FAR)
-    table[place[known], np.nonzero(known)[0]] = upward.distance[known]
+    above, links = _padded(columns)
+    place = np.searchsorted(nodes, above)
+    known = (np.append(nodes, -1)[place] == above) & (links < _FAR)
+    table[place[known], np.nonzero(known)[0]] = links[known]
     return table
 
 
 def _shortest(rows: list[dict[int, int]], columns: list[dict[int, int]]) -> Small:
     """Return the (n, m) lengths of the shortest paths over a common ancestor; all nouns have the root in common."""
-    upward = _Upward(rows)
-    nodes, place = np.unique(upward.nodes, return_inverse=True)
+    above, links = _padded(rows)
+    nodes, place = np.unique(above, return_inverse=True)
     table = _distance_table(columns, nodes)
     best = np.full((len(rows), len(columns)), 2 * _FAR, dtype=np.uint8)
-    for step, distance in zip(place.reshape(upward.nodes.shape).T, upward.distance.T, strict=True):
+    for step, distance in zip(place.reshape(above.shape).T, links.T, strict=True):
         np.minimum(best, table[step] + distance[:, np.newaxis], out=best)
     return best
 
@@ -192,11 +146,11 @@ def _subsumers(wordnet: WordNet, rows: list[dict[int, int]], columns: list[dict[
         itself = next(iter(distances))
         best_first = sorted(distances, key=lambda node: (-depth[node], node != itself, name[node]))
         ordered.append({node: distances[node] for node in best_first})
-    upward = _Upward(ordered)
-    nodes, place = np.unique(upward.nodes, return_inverse=True)
+    above, _ = _padded(ordered)
+    nodes, place = np.unique(above, return_inverse=True)
     common = _distance_table(columns, nodes) < _FAR
     subsumers = np.zeros((len(rows), len(columns)), dtype=np.intp)
-    steps = zip(place.reshape(upward.nodes.shape).T, upward.nodes.T, strict=True)
+    steps = zip(place.reshape(above.shape).T, above.T, strict=True)
     for step, candidates in reversed(list(steps)):  # the best comes last and stays
         np.copyto(subsumers, candidates[:, np.newaxis], where=common[step])
     return subsumers

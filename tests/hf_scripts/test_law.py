@@ -379,8 +379,10 @@ def outcomes(counts):
     return {outcome for _, outcome in counts}
 
 
-def test_a_hundred_mutations_of_a_release(tiny, known, tmp_path):
-    assert outcomes(judged(tiny, known, tmp_path, range(100))) == {"whole", "refused"}
+@pytest.mark.parametrize("seeds", [range(42), pytest.param(range(42, 100), marks=pytest.mark.slow)], ids=len)
+def test_mutations_of_a_release(tiny, known, tmp_path, seeds):
+    """The first seeds try each kind three times."""
+    assert outcomes(judged(tiny, known, tmp_path, seeds)) == {"whole", "refused"}
 
 
 @pytest.mark.fuzz

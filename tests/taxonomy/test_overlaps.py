@@ -16,10 +16,6 @@ def pairs(benchmark, source, kinds=overlaps.CLOSENESS):
     }
 
 
-def test_the_frozen_table_is_what_the_rules_and_the_hand_give():
-    assert rule.overlaps() == overlaps.load_overlaps()
-
-
 def test_every_entry_has_a_kind_a_class_and_evidence():
     for row in overlaps.load_overlaps():
         assert row.benchmark in overlaps.LABEL_SPACES
@@ -34,19 +30,19 @@ def test_every_entry_has_a_kind_a_class_and_evidence():
 
 
 # Miller et al., WordNet 3.0, read with nltk where its files are installed.
-@pytest.mark.parametrize("row", [row for row in overlaps.load_overlaps() if row.basis == "WordNet"][::40], ids=str)
-def test_what_wordnet_says_is_so_by_nltk(row, nltk_wordnet):
+def test_what_wordnet_says_is_so_by_nltk(nltk_wordnet):
     def synset(wnid):
         return nltk_wordnet.synset_from_pos_and_offset("n", int(wnid[1:]))
 
-    if row.kind == "shared word":
-        return
-    related = row.kind in ("descendant", "ancestor", "kind-of")
-    low, high = re.findall(r"n\d{8}", row.evidence)[:2] if related else (row.known, row.known)
-    if row.kind in ("descendant", "ancestor"):
-        assert (low if row.kind == "ancestor" else high) == row.known
-    if related:
-        assert synset(high) in set(synset(low).closure(lambda one: one.hypernyms() + one.instance_hypernyms()))
+    rows = [row for row in overlaps.load_overlaps() if row.basis == "WordNet"][::40]
+    related = [row for row in rows if row.kind in ("descendant", "ancestor", "kind-of")]
+    assert len(related) > 40
+    for row in related:
+        low, high = re.findall(r"n\d{8}", row.evidence)[:2]
+        if row.kind != "kind-of":
+            assert (low if row.kind == "ancestor" else high) == row.known, row
+        above = set(synset(low).closure(lambda one: one.hypernyms() + one.instance_hypernyms()))
+        assert synset(high) in above, row
 
 
 # The reviewer's list of classes that share a meaning, from papers and pictures, unknown first.
@@ -107,12 +103,6 @@ def test_facets_grades_are_its_overlaps():
                 assert grade.class_id in closest
             elif grade.class_id in closest:
                 assert closest[grade.class_id].basis == "WordNet"
-
-
-def test_a_class_that_nobody_looked_at_is_named():
-    assert overlaps.not_looked_at("imagenet", "food101", ["escargots", "pancakes"]) == ["pancakes"]
-    assert overlaps.not_looked_at("broad", "imagenet_o", ["n00000001"]) == []  # looked at by WordNet as a whole
-    assert overlaps.not_looked_at("imagenet", "svhn", ["1"]) == ["1"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from builders.release.manifest import read_manifest
-from hf_scripts.checks.card import check_card
+from hf_scripts.checks.problems import Problems
+from hf_scripts.checks.release import check_card
 from tests.hf_scripts.samples import make_release
 from tests.hf_scripts.tampering import built, check, copy, problems, replace, replace_by
 from tests.manifests import entry_of, manifest_of, typed
@@ -43,7 +44,9 @@ def small(tmp_path):
         replace(root / "README.md", card if isinstance(card, bytes) else card.encode())
         manifest = manifest_of(root)
         manifest["card"] = entry_of(root, "README.md")
-        return list(check_card(root, typed(manifest)).lines())
+        problems = Problems()
+        check_card(root, typed(manifest), problems)
+        return list(problems.lines())
 
     edit.root = root
     assert edit(text) == []
@@ -100,4 +103,6 @@ def test_a_card_without_yaml_that_can_be_read(small, card, sentence):
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device"])
 def test_a_card_that_is_no_regular_file(small, kind):
     replace_by(kind, small.root / "README.md")
-    assert list(check_card(small.root, read_manifest(small.root)).lines()) == ["README.md: is not a regular file"]
+    found = Problems()
+    check_card(small.root, read_manifest(small.root), found)
+    assert list(found.lines()) == ["README.md: is not a regular file"]

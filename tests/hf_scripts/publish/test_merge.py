@@ -66,7 +66,7 @@ def test_the_higher_version_of_a_benchmark_counts(manifest):
     [
         (
             {"seed": 1},
-            "Benchmark bench was built with seed 1 here, and with 0 for bench-train/train, which stays in org/name",
+            "Benchmark bench was built with seed 1 here, and with 0 for bench/near_ood, which stays in org/name",
         ),
         ({"demo": True}, "Benchmark bench was built with demo True here, and with False for"),
         ({"version": "2.0.0"}, "Benchmark bench was built with version 2.0.0 here, and with 1.0.0 for"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taxonomy import decisions, freeze, tables
+from taxonomy import decisions, tables
 from taxonomy.rules import far, keywords, unified
 from taxonomy.wordnet import nouns
 
@@ -78,7 +78,7 @@ def test_far_classes_kept_are_as_many_as_in_the_paper(table, kept):
 
 def test_three_decisions_about_caltech_are_by_hand():
     """The rule alone keeps 44 classes: clutter is then taken out, and lightning and rainbow are kept."""
-    rows = far.by_rule([(item.folder, item.name) for item in tables.caltech256()])
+    rows = far.by_rule(unified.FAR_CLASSES["caltech256"]())
     by_rule = {item.class_id for item in rows if item.decision == "keep"}
     clutter = {item.class_id for item in rows if item.rule == "no_object"}
     assert len(by_rule | clutter) == 44
@@ -88,7 +88,7 @@ def test_three_decisions_about_caltech_are_by_hand():
 
 @pytest.mark.parametrize(("table", "kept"), [("caltech256", 46), ("places365", 86)])
 def test_the_reason_of_the_overrides_would_keep_more_classes(table, kept):
-    """Lightning, rainbow and these five are removed by animals alone, and are none (docstring of `caltech256`)."""
+    """Lightning, rainbow and these five are removed by animals alone, and are none (docstring of `_examine`)."""
     expected = {
         "caltech256": {"133.lightning", "170.rainbow", "112.human-skeleton"},
         "places365": {"/f/forest/broadleaf", "/f/forest_path", "/f/forest_road", "/t/tundra"},
@@ -113,15 +113,10 @@ def test_plural_keywords_would_take_foie_gras_away_and_nothing_else(monkeypatch)
 
     singular = keywords.variants
     monkeypatch.setattr(keywords, "variants", with_plurals)
-    sources = {
-        "food101": [(name, name) for name in tables.food101()],
-        "caltech256": [(item.folder, item.name) for item in tables.caltech256()],
-        "places365": [(item.category, item.name) for item in tables.places365()],
-    }
     gone = {
         item.class_id
-        for table, classes in sources.items()
-        for item, frozen in zip(far.examine(table, classes), decisions.load_decisions(table), strict=True)
+        for table in unified.FAR_CLASSES
+        for item, frozen in zip(unified.compute(table), decisions.load_decisions(table), strict=True)
         if item.decision != frozen.decision
     }
     assert gone == {"foie_gras"}
@@ -144,13 +139,11 @@ def test_searching_all_nouns_gives_other_counts(monkeypatch):
     # split).
     everything = dataclasses.replace(far.searched_tree(), nodes=np.ones(len(WN), dtype=np.bool_))
     monkeypatch.setattr(far, "searched_tree", lambda: everything)
-    sources = {
-        "food": [(name, name) for name in tables.food101()],
-        "caltech": [(item.folder, item.name) for item in tables.caltech256()],
-        "places": [(item.category, item.name) for item in tables.places365()],
+    counts = {
+        name: sum(item.decision == "keep" for item in far.by_rule(classes()))
+        for name, classes in unified.FAR_CLASSES.items()
     }
-    counts = {name: sum(item.decision == "keep" for item in far.by_rule(classes)) for name, classes in sources.items()}
-    assert counts == {"food": 32, "caltech": 40, "places": 74}
+    assert counts == {"food101": 32, "caltech256": 40, "places365": 74}
 
 
 @pytest.mark.parametrize("table", ["food101", "caltech256", "places365"])
@@ -168,15 +161,6 @@ def test_each_removal_has_evidence_that_holds(table):
             "iii": {*WN.ancestors(matched).tolist(), *WN.descendants(matched).tolist()},
         }
         assert witness in related[item.rule], item
-
-
-@pytest.mark.parametrize("table", decisions.TABLES)
-def test_the_frozen_decisions_are_what_the_rules_give(table):
-    assert decisions.load_decisions(table) == unified.compute(table)
-
-
-def test_no_frozen_file_is_stale():
-    assert freeze.stale() == []
 
 
 @pytest.mark.skipif(not SHARED.is_file(), reason="the independent list of far-OoD decisions is not on this machine")

@@ -39,13 +39,6 @@ def test_a_folder_without_wordnet_is_refused(tmp_path, capsys):
     assert f"{tmp_path / 'data.noun'} is missing" in message
 
 
-def test_a_place_that_cannot_be_written_is_refused(wordnet_folder, tmp_path, capsys):
-    out = tmp_path / "missing" / "nouns.npz"
-    assert main(["--wordnet", str(wordnet_folder), "--out", str(out)]) == 2
-    message = capsys.readouterr().err
-    assert "No such file or directory" in message
-
-
 def test_the_licence_of_wordnet_travels_along():
     notice = (resources.files("taxonomy") / "data" / "WORDNET-LICENSE.txt").read_text(encoding="utf-8")
     assert "WordNet 3.0 Copyright 2006 by Princeton University.  All rights reserved." in notice
