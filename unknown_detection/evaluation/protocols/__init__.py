@@ -8,8 +8,8 @@ A protocol of one's own is a `Protocol` with a function from rows to `Figure`s, 
 name: `examples/own_protocol.py` is one. `measure` computes metrics of a ranking, and `means` averages figures.
 """
 
-from unknown_detection.evaluation.protocols.figures import Figure, means, measure
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
 from unknown_detection.evaluation.protocols.registry import PROTOCOLS, register
+from unknown_detection.evaluation.protocols.results import Figure, means, measure
 
 __all__ = ["PROTOCOLS", "Figure", "Protocol", "Shown", "means", "measure", "register"]

@@ -13,9 +13,9 @@ import hashlib
 import numpy as np
 
 from unknown_detection.evaluation.display.names import set_name
-from unknown_detection.evaluation.protocols.figures import Figure, measure
 from unknown_detection.evaluation.protocols.od_test import ROLES
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, each_config
+from unknown_detection.evaluation.protocols.results import Figure, measure
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_known_unknown, unknown_splits
 
 NAME = SETTING = "equal-numbers"

@@ -18,8 +18,7 @@ from unknown_detection.evaluation.display.names import figure_metric, metric_nam
 from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
 from unknown_detection.evaluation.errors import EvaluationError, one_line
 from unknown_detection.evaluation.files import safe_file_name
-from unknown_detection.evaluation.protocols.figures import Figure
-from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line
+from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Figure, Line
 from unknown_detection.evaluation.scoring.rows import Rows
 
 Mask = npt.NDArray[np.bool_]

@@ -19,11 +19,11 @@ from unknown_detection.evaluation.protocols import (
     robustness,
     unknown_detection,
 )
-from unknown_detection.evaluation.protocols.figures import WITHOUT_DUPLICATES, WITHOUT_OVERLAP, Figure
 from unknown_detection.evaluation.protocols.protocol import PROTOCOLS as PROTOCOLS
 from unknown_detection.evaluation.protocols.protocol import Protocol
 from unknown_detection.evaluation.protocols.protocol import register as register
-from unknown_detection.evaluation.scoring.left_out import made_from_duplicates
+from unknown_detection.evaluation.protocols.results import Figure
+from unknown_detection.evaluation.scoring.left_out import REDUCED, rows_left_out
 from unknown_detection.evaluation.scoring.rows import Rows
 
 Mask = npt.NDArray[np.bool_]
@@ -49,12 +49,11 @@ def figures(protocol: str, rows: Rows) -> list[Figure]:
     if protocol not in PROTOCOLS:
         raise unknown_name("protocol", protocol, PROTOCOLS)
     published = PROTOCOLS[protocol].figures(rows)
-    measured = list(published)
-    if rows.duplicate is not None:
-        left_out = rows.duplicate | made_from_duplicates(rows)
-        measured += _without(left_out, PROTOCOLS[protocol], rows, published, WITHOUT_DUPLICATES)
-    if rows.overlap is not None:
-        measured += _without(rows.overlap != "", PROTOCOLS[protocol], rows, published, WITHOUT_OVERLAP)
+    measured = [*published]
+    for kind in REDUCED:
+        left_out = rows_left_out(rows, kind)
+        if left_out is not None:
+            measured += _without(left_out, PROTOCOLS[protocol], rows, published, kind)
     return measured
 
 

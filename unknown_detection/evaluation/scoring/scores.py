@@ -182,9 +182,9 @@ def file_seed(path: Path) -> tuple[str, int | None]:
     return (match["name"], int(match["seed"])) if match else (path.stem, None)
 
 
-def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
-    """Summarize ids for a message, as in `5 ids (a, b, c, ...)`."""
-    first = ", ".join(map(one_line, ids.slice(0, _SHOWN).to_pylist())) + (", ..." if len(ids) > _SHOWN else "")
+def summarize_ids(ids: Any) -> str:
+    """Summarize ids, in an array of NumPy or Arrow, for a message, as in `5 ids (a, b, c, ...)`."""
+    first = ", ".join(one_line(str(id_)) for id_ in ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")
     return f"{quantity(len(ids), 'id')} ({first})"
 
 
