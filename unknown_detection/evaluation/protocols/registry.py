@@ -12,7 +12,6 @@ from unknown_detection.evaluation.errors import unknown_name
 from unknown_detection.evaluation.protocols import (
     broad,
     calibration,
-    equal_numbers,
     facets,
     od_test,
     openood,
@@ -28,8 +27,10 @@ from unknown_detection.evaluation.scoring.rows import Rows
 
 Mask = npt.NDArray[np.bool_]
 
-for _module in (unknown_detection, facets, broad, od_test, openood, equal_numbers, robustness):
+for _module in (unknown_detection, facets, broad, od_test, openood):
     register(_module.PROTOCOL)
+for _protocol in (robustness.EQUAL_NUMBERS_PROTOCOL, robustness.PROTOCOL):
+    register(_protocol)
 
 
 def protocol_of(name: str) -> Protocol:
