@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from unknown_detection.evaluation.detectors import registry
-from unknown_detection.evaluation.metrics.calibration import ECE
-from unknown_detection.evaluation.metrics.metrics import METRICS
+from unknown_detection.evaluation.metrics.metrics import ECE, METRICS
 
 _RANKED = {
     "unknown": "unknown against known rows",

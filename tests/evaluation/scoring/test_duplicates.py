@@ -12,7 +12,7 @@ from tests.evaluation.display.as_text import page_of
 from tests.evaluation.duplicates_release import PAIRS, make_release
 from tests.evaluation.made_rows import make_rows, only
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS, figures
+from unknown_detection.evaluation.protocols import PROTOCOLS, figures
 from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.reports.compare import compare
@@ -177,7 +177,7 @@ def test_without_pairs_both_kinds_of_figures_are_the_same_and_are_computed_once(
         ("facets-t1", "test", "in_distribution", [0, 1]), ("facets-t1", "test", "near_ood", [2]), duplicates=[]
     )
     monkeypatch.setattr(
-        "unknown_detection.evaluation.protocols.registry.PROTOCOLS",
+        "unknown_detection.evaluation.protocols.PROTOCOLS",
         {"facets": replace(PROTOCOLS["facets"], judge=lambda rows: calls.append(rows) or plain(rows))},
     )
     assert len(figures("facets", rows)) == 2 * len(plain(rows))

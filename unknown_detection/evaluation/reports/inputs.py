@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.files import load_python, safe_file_name
-from unknown_detection.evaluation.protocols import robustness
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS, default_protocol, register
+from unknown_detection.evaluation.protocols import PROTOCOLS, default_protocol, register, robustness
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS
 from unknown_detection.evaluation.releases import Key, Release, choose_splits
 from unknown_detection.evaluation.scoring.joining import (

@@ -12,8 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from unknown_detection.evaluation.protocols import calibration, od_test, robustness
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS, figures
+from unknown_detection.evaluation.protocols import PROTOCOLS, calibration, figures, od_test, robustness
 from unknown_detection.evaluation.protocols.results import tidy
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.reports.inputs import ScoredRun, judged_runs

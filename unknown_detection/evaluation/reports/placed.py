@@ -15,10 +15,9 @@ import pandas as pd
 from unknown_detection.evaluation.display.names import metric_name, set_name
 from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
 from unknown_detection.evaluation.files import safe_file_name
-from unknown_detection.evaluation.protocols import calibration, robustness
+from unknown_detection.evaluation.protocols import calibration, protocol_of, robustness
 from unknown_detection.evaluation.protocols.pictures import Scene
 from unknown_detection.evaluation.protocols.protocol import by_detector, tables_of
-from unknown_detection.evaluation.protocols.registry import protocol_of
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, AS_PUBLISHED, FIGURE_KEY, Line
 from unknown_detection.evaluation.reports.inputs import ScoredRun
 from unknown_detection.evaluation.reports.judging import LeftOutRows, Plan, confidences

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -133,7 +133,7 @@ def describe_left_out(kind: str, counted: Sequence[LeftOut]) -> str:
     return f"{sentence} Nothing is left of {', '.join(emptied)}." if emptied else sentence
 
 
-def _count(rows: Rows, *columns: str) -> Counter[tuple[str, ...]]:
+def _count(rows: Rows, *columns: str) -> Counter[Any]:
     """Count the rows with each combination of values in some columns of text."""
     return Counter(pd.DataFrame({name: getattr(rows, name) for name in columns}).value_counts().to_dict())
 
