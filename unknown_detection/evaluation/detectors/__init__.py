@@ -11,7 +11,6 @@ the rows, and `ImageDetector`, which runs the model on the images again.
 """
 
 from unknown_detection.evaluation.detectors.base import Detector, RowDetector
-from unknown_detection.evaluation.detectors.ensembles import EnsF, EnsR, EnsV
 from unknown_detection.evaluation.detectors.images import (
     ODIN,
     CADet,
@@ -22,9 +21,11 @@ from unknown_detection.evaluation.detectors.images import (
     ODINMaxLogit,
     RankFeat,
 )
+from unknown_detection.evaluation.detectors.learned import OODL, EnsF, EnsR, EnsV
 from unknown_detection.evaluation.detectors.logits import (
     GEN,
     MSP,
+    DeepEnsemble,
     Doctor,
     Energy,
     Entropy,
@@ -32,6 +33,7 @@ from unknown_detection.evaluation.detectors.logits import (
     LogitNorm,
     Margin,
     MaxLogit,
+    MutualInformation,
     Temperature,
 )
 from unknown_detection.evaluation.detectors.mahalanobis import (
@@ -41,9 +43,7 @@ from unknown_detection.evaluation.detectors.mahalanobis import (
     MahalanobisFirst,
     MahalanobisLogits,
 )
-from unknown_detection.evaluation.detectors.members import DeepEnsemble, MutualInformation
 from unknown_detection.evaluation.detectors.neighbors import KNN, NNGuide, Relation
-from unknown_detection.evaluation.detectors.oodl import OODL
 from unknown_detection.evaluation.detectors.openmax import OpenMax
 from unknown_detection.evaluation.detectors.penultimate import FDBD, SHE, GradNorm, Residual, ViM
 from unknown_detection.evaluation.detectors.registry import table

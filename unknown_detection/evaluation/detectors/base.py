@@ -15,7 +15,9 @@ from unknown_detection.evaluation.detectors.rows import (
     FEATURES,
     LOGITS,
     Doubles,
+    Integers,
     Scores,
+    predicted,
     require_finite,
     require_labels,
     require_width,
@@ -59,8 +61,7 @@ class Detector(abc.ABC):
 
     A row's score depends on this row only, not on the batch or the order of rows. The labels of rows to score and to
     tune on are -1. A detector of the user's own gets hashes in place of their ids, from which it may seed random
-    numbers. One that changes the model's predictions has a method `predict(features)`: the class of every row, int64
-    of shape (n,), -1 for none of the classes.
+    numbers. One that changes the model's predictions has a `predict` of its own.
 
         >>> import numpy as np
         >>> from unknown_detection.evaluation.detectors import KNN
@@ -126,6 +127,10 @@ class Detector(abc.ABC):
                 infinite.
         """
 
+    def predict(self, features: Features) -> Integers:
+        """Return the class of every row, int64 of shape (n,), -1 for none of the classes; by default, the model's."""
+        return predicted(features)
+
     @staticmethod
     def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
         """Score with several detectors of one class, fitted on the same rows with different hyperparameters.
@@ -142,13 +147,10 @@ class Detector(abc.ABC):
 
 
 class RowDetector(Detector):
-    """A detector that is a function of a row's penultimate features, its logits, or both, in float64.
+    """A detector that is a function of a row's penultimate features, its logits, or both (`inputs`), in float64.
 
-    Its rows are checked, and scored a chunk at a time, so that memory does not grow with the split.
-
-    Attributes:
-        inputs: what the function reads, in the order of its arguments.
-        more: float64 numbers that the function holds per row beside copies of its inputs.
+    Its rows are checked, and scored a chunk at a time, so that memory does not grow with the split: `more` is how many
+    float64 numbers the function holds per row beside copies of its inputs.
     """
 
     inputs: ClassVar[tuple[str, ...]] = (LOGITS,)

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors.base import Detector
-from unknown_detection.evaluation.detectors.images import ImageDetector
-from unknown_detection.evaluation.detectors.registry import METHODS, find_method
+from unknown_detection.evaluation.detectors.registry import METHODS, Settings, find_method
 from unknown_detection.evaluation.detectors.rows import Scores, predicted
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.cache import FeatureCache, Key
@@ -29,10 +28,8 @@ from unknown_detection.evaluation.scoring.fit_splits import (
     VALIDATION,
     FitSplits,
     Mask,
-    has_two_of_each_class,
     in_fit_half,
 )
-from unknown_detection.evaluation.scoring.settings import Settings
 from unknown_detection.terminal.progress import Log
 
 
@@ -78,11 +75,7 @@ class Scorer:
         return self.cache.store.head()
 
     def fit(self, name: str) -> Fitted:
-        """Fit a method, and before it the methods whose scores it combines.
-
-        Raises:
-            EvaluationError: there is no such method, its features are not available, or it cannot be fitted.
-        """
+        """Fit a method, and before it the methods whose scores it combines."""
         if name not in self._fitted:
             method = find_method(name, self.own)
             self.cache.check(method)
@@ -105,8 +98,9 @@ class Scorer:
         if self.fit_splits.train is not None or self.fit_splits.validation is None:
             return np.zeros(0, dtype=np.bool_)
         features = self.cache.features(self.fit_splits.validation)
-        fits = in_fit_half(features.ids.tolist(), features.labels)
-        return fits if has_two_of_each_class(features.labels) else np.zeros_like(fits)
+        # Every class needs a row for either half.
+        counts = np.unique(features.labels[features.labels >= 0], return_counts=True)[1]
+        return in_fit_half(features.ids.tolist(), features.labels) & (counts > 1).all()
 
     @property
     def halved(self) -> str:
@@ -132,15 +126,7 @@ class Scorer:
     def predictions(self, name: str, key: Key) -> npt.NDArray[np.int64]:
         """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""
         fitted = self.fit(name)
-        features = self._read(fitted.method, fitted.hyperparameters, key)
-        predict = getattr(fitted.detector, "predict", None)
-        if predict is not None:
-            classes: npt.NDArray[np.int64] = predict(features.unlabelled())
-        elif issubclass(fitted.method, ImageDetector) and fitted.method.image_pass.predicts:
-            classes = features.passed["logits"].argmax(axis=1)
-        else:
-            classes = predicted(features)
-        return classes
+        return fitted.detector.predict(self._read(fitted.method, fitted.hyperparameters, key).unlabelled())
 
     def forget(self, key: Key) -> None:
         """Free the cached scores of a split."""
@@ -216,14 +202,14 @@ class Scorer:
         trials: list[Trial] = []
         for values in sets if 0 < wrong.sum() < len(wrong) else ():
             try:
-                detector = method(**self._arguments(method, values)).fit(rows.take(fits), self._head)
+                detector = self._new(method, values).fit(rows.take(fits), self._head)
                 trials.append(Trial(values, auroc(detector.score(judged), wrong)))
             except EvaluationError as error:
                 trials.append(Trial(values, None, str(error)))
         return trials
 
     def _make(self, method: type[Detector], hyperparameters: Mapping[str, float]) -> Detector:
-        detector = method(**self._arguments(method, hyperparameters))
+        detector = self._new(method, hyperparameters)
         if method.fits_on == "none":
             return detector.fit(None, self._head)
         key = (method.fits_on == "train" and self.fit_splits.train) or self.fit_splits.validation
@@ -244,9 +230,9 @@ class Scorer:
             )
         return detector.fit(features, self._head)
 
-    def _arguments(self, method: type[Detector], hyperparameters: Mapping[str, float]) -> dict[str, float]:
+    def _new(self, method: type[Detector], hyperparameters: Mapping[str, float]) -> Detector:
         seeded = "seed" in inspect.signature(method).parameters
-        return {**hyperparameters, **({"seed": self.cache.seed} if seeded else {})}
+        return method(**hyperparameters, **({"seed": self.cache.seed} if seeded else {}))
 
     def _validation_rows(
         self, method: type[Detector], hyperparameters: Mapping[str, float], *, to_fit: bool

@@ -100,12 +100,15 @@ def count_left_out(rows: Rows, kind: str, protocol: str) -> list[LeftOut] | None
     total = _count(rows, "config", "split")
     if kind == WITHOUT_OVERLAP:
         counts = _count(rows.where(left_out), "config", "split", "class_id", "overlap")
-        return [LeftOut(protocol, *key[:2], key[2:], total[key[:2]], of) for key, of in sorted(counts.items())]
+        return [
+            LeftOut(protocol, config, split, tuple(of_class), total[config, split], count)
+            for (config, split, *of_class), count in sorted(counts.items())
+        ]
     counts = _count(rows.where(left_out), "config", "split")
     duplicates = _count(rows.where(np.asarray(rows.duplicate)), "config", "split")
     return [
-        LeftOut(protocol, *key, (), total[key], of, duplicates[key], of - duplicates[key])
-        for key, of in sorted(counts.items())
+        LeftOut(protocol, config, split, (), total[config, split], count, of := duplicates[config, split], count - of)
+        for (config, split), count in sorted(counts.items())
     ]
 
 
