@@ -463,7 +463,7 @@ def test_all_that_is_possible_without_images_or_members(score, tmp_path):
     code, out, err = score("--no-search", detectors=None)
     assert code == 0
     (message,) = err.splitlines()
-    *_, images, members = re.split("left out: |; ", message)
+    *_, members, images = re.split("left out: |; ", message)
     assert images.endswith(
         " (runs the model on the images again, which needs --release, --model and --weights (or --pretrained))"
     )

@@ -23,13 +23,7 @@ from unknown_detection.evaluation.detectors.nearest import (
     search_device,
     torch_device,
 )
-from unknown_detection.evaluation.detectors.rows import (
-    FEATURES,
-    LOGITS,
-    Doubles,
-    dots,
-    pieces,
-)
+from unknown_detection.evaluation.detectors.rows import FEATURES, LOGITS, Doubles, dots, pieces
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Head
 
@@ -213,8 +207,8 @@ class Relation(Together):
             rows = unit(z), softmax(logits, axis=1)
             if device is None:
                 return -_relations(*rows, detectors) / len(self.bank)
-            on_device = partial(_relations_on_device, detectors=detectors)
-            return -np.concatenate(compute_in_halves(on_device, device, *rows)) / len(self.bank)
+            parts = compute_in_halves(partial(_relations_on_device, detectors=detectors), device, *rows)
+            return -np.concatenate(parts) / len(self.bank)
 
         return score, doubles + len(detectors)
 

@@ -82,12 +82,8 @@ def score_in_chunks(
 ) -> Scores:
     """Score rows in chunks, and refuse inputs and scores that are NaN or infinite.
 
-    Args:
-        function: maps the inputs in their order, each float64 of shape (m, width), to scores of shape (m, *columns).
-        inputs: matrices of n rows, by their description for errors.
-        ids: the n ids.
-        doubles_per_row: float64 numbers that `function` holds in memory per row.
-        columns: (k,) if each row has k scores.
+    `function` maps the inputs in their order, each float64 of shape (m, width), to scores of shape (m, *columns), and
+    holds `doubles_per_row` numbers in memory; inputs are matrices of n rows, by their description for errors.
     """
     for name, values in inputs.items():
         require_finite(name, values, ids)

@@ -25,11 +25,7 @@ NAME = "calibration"
 
 
 def figures(rows: Rows) -> list[Figure]:
-    """Compute accuracy and ECE of the labelled in-distribution rows of `test`.
-
-    Returns:
-        Two figures; none if confidences or predictions are missing, or there are no such rows.
-    """
+    """Compute accuracy and ECE of the labelled in-distribution rows of `test`; none without confidences for them."""
     judged = _judged(rows)
     if judged is None:
         return []

@@ -149,8 +149,7 @@ FIGURE_KEY = [column.name for column in fields(Figure) if column.type == "str"]
 def tidy(judged: Iterable[tuple[Mapping[str, Any], Iterable[Figure]]]) -> pd.DataFrame:
     """Build the table of figures, each with the columns that say of which release, run and detector it is.
 
-    Raises:
-        EvaluationError: two runs with the same weights have the same figure.
+    Refuses two runs of the same weights with the same figure.
     """
     lines = [{**columns, **asdict(figure)} for columns, figures in judged for figure in figures]
     figures = _frame(pa.Table.from_pylist(lines, _SCHEMA))
@@ -167,10 +166,9 @@ def tidy(judged: Iterable[tuple[Mapping[str, Any], Iterable[Figure]]]) -> pd.Dat
 def over_runs(figures: pd.DataFrame) -> pd.DataFrame:
     """Compute mean and standard deviation over the runs of each variant, which differ by seed.
 
-    Returns:
-        `variant`, `detector`, the columns of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the sample
-        standard deviation (of n - 1), NaN for one run; and `size`, on how many rows the last one is and how many it
-        leaves out. In the order of each figure's first line.
+    The columns are `variant`, `detector`, those of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the
+    sample standard deviation (of n - 1), NaN for one run; and `size`, on how many rows the last one is and how many it
+    leaves out. In the order of each figure's first line.
     """
     sizes = list(zip(figures["n_known"] + figures["n_unknown"], figures["left_out"], strict=True))
     of = figures.assign(size=sizes).groupby(["variant", "detector", *FIGURE_KEY, "factor"], sort=False, dropna=False)
@@ -191,11 +189,7 @@ def write_figures(path: Path, figures: pd.DataFrame) -> None:
 
 
 def read_figures(where: Path) -> pd.DataFrame:
-    """Read the figures of a report, from its folder or its `figures.parquet`.
-
-    Raises:
-        EvaluationError: there are no figures, or they have other columns.
-    """
+    """Read the figures of a report, from its folder or its `figures.parquet`."""
     path = where / FILE if where.is_dir() else where
     if not path.is_file():
         raise EvaluationError(f"There is no report at {where}: no such file as {path}. Check the path.")
