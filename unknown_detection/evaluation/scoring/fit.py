@@ -7,7 +7,6 @@ import inspect
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +58,10 @@ class Scorer:
     `search` looks for hyperparameters, else the defaults count; `settings` has, by detector, the values to search
     among in place of the method's own; `own` are methods of the user's own; `log` receives a line about each method
     that cannot be searched or is left out.
+
+    `fit_half` are the validation rows that detectors are fitted on in place of training rows, shape (n,), `halved` is
+    their split (`config/split`), empty for none; `fitted_on` and `tuned_on` are, as recorded, the rows that most
+    detectors are fitted on, and the known rows that hyperparameters and thresholds are chosen on.
     """
 
     cache: FeatureCache
@@ -70,9 +73,18 @@ class Scorer:
     _fitted: dict[str, Fitted] = field(default_factory=dict)
     _scores: dict[tuple[str, Key], Scores] = field(default_factory=dict)
 
-    @cached_property
-    def _head(self) -> Head | None:
-        return self.cache.store.head()
+    def __post_init__(self) -> None:
+        self._head: Head | None = self.cache.store.head()
+        train, validation = self.fit_splits.train, self.fit_splits.validation
+        self.fit_half: Mask = np.zeros(0, dtype=np.bool_)
+        if train is None and validation is not None:
+            features = self.cache.features(validation)
+            # Every class needs a row for either half.
+            counts = np.unique(features.labels[features.labels >= 0], return_counts=True)[1]
+            self.fit_half = in_fit_half(features.ids.tolist(), features.labels) & (counts > 1).all()
+        self.halved = "/".join(validation or ()) if self.fit_half.any() else ""
+        self.fitted_on = "/".join(train or ()) or (f"{self.halved} ({FIT_HALF})" if self.halved else "")
+        self.tuned_on = f"{self.halved} ({TUNE_HALF})" if self.halved else "/".join(validation or ())
 
     def fit(self, name: str) -> Fitted:
         """Fit a method, and before it the methods whose scores it combines."""
@@ -91,37 +103,6 @@ class Scorer:
             features = self._read(fitted.method, fitted.hyperparameters, key)
             self._scores[name, key] = fitted.detector.score(features.unlabelled())
         return self._scores[name, key]
-
-    @cached_property
-    def fit_half(self) -> Mask:
-        """Validation rows that detectors are fitted on in place of training rows, shape (n,); else none."""
-        if self.fit_splits.train is not None or self.fit_splits.validation is None:
-            return np.zeros(0, dtype=np.bool_)
-        features = self.cache.features(self.fit_splits.validation)
-        # Every class needs a row for either half.
-        counts = np.unique(features.labels[features.labels >= 0], return_counts=True)[1]
-        return in_fit_half(features.ids.tolist(), features.labels) & (counts > 1).all()
-
-    @property
-    def halved(self) -> str:
-        """The split (`config/split`) of the rows of `fit_half`; empty for none."""
-        return "/".join(self.fit_splits.validation or ()) if self.fit_half.any() else ""
-
-    def fit_half_ids(self) -> frozenset[str]:
-        """Return the ids of the rows of `fit_half`."""
-        if not self.halved or self.fit_splits.validation is None:
-            return frozenset()
-        return frozenset(self.cache.features(self.fit_splits.validation).ids[self.fit_half].tolist())
-
-    @property
-    def fitted_on(self) -> str:
-        """Rows that most detectors are fitted on, as recorded: `config/split`, with the half; empty for none."""
-        return "/".join(self.fit_splits.train or ()) or (f"{self.halved} ({FIT_HALF})" if self.halved else "")
-
-    @property
-    def tuned_on(self) -> str:
-        """Known rows that hyperparameters and thresholds are chosen on, as recorded; empty for none."""
-        return f"{self.halved} ({TUNE_HALF})" if self.halved else "/".join(self.fit_splits.validation or ())
 
     def predictions(self, name: str, key: Key) -> npt.NDArray[np.int64]:
         """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""

@@ -212,7 +212,9 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
     release's order.
     """
     scored: set[str] = set()
-    fitted_on = scorer.fit_half_ids()
+    fitted_on: set[str] = set()
+    if scorer.halved and scorer.fit_splits.validation:
+        fitted_on = {*scorer.cache.features(scorer.fit_splits.validation).ids[scorer.fit_half].tolist()}
     parts: dict[str, list[pa.Table]] = {detector.method.name: [] for detector in fitted}
     for key in keys:
         ids = scorer.cache.features(key).ids
