@@ -3,7 +3,7 @@
 import pytest
 
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.detectors.registry import METHODS, parse_settings, settable
+from unknown_detection.evaluation.detectors import METHODS, parse_settings, settable
 from unknown_detection.evaluation.errors import EvaluationError
 
 

@@ -19,7 +19,7 @@ import pytest
 import unknown_detection as ud
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.detectors.registry import METHODS, find_method
+from unknown_detection.evaluation.detectors import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, block_column

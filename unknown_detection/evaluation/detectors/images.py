@@ -19,9 +19,16 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import POSITIVE, RowDetector, at_least
+from unknown_detection.evaluation.detectors.base import (
+    POSITIVE,
+    Doubles,
+    Integers,
+    RowDetector,
+    Scores,
+    at_least,
+    dots,
+)
 from unknown_detection.evaluation.detectors.logits import energy, log_mean_softmax, msp, mutual_information
-from unknown_detection.evaluation.detectors.rows import Doubles, Integers, Scores, dots
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats
 from unknown_detection.evaluation.models.layers import channels_last

@@ -10,10 +10,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from unknown_detection.evaluation.detectors.base import Range, RowDetector, at_least
-from unknown_detection.evaluation.detectors.rows import (
+from unknown_detection.evaluation.detectors.base import (
     Doubles,
+    Range,
+    RowDetector,
     Scores,
+    at_least,
     labels_if_correct,
     require_finite,
     require_width,

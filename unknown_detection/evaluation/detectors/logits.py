@@ -19,10 +19,13 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_softmax, logsumexp, softmax
 
-from unknown_detection.evaluation.detectors.base import POSITIVE, RowDetector, Together, at_least
-from unknown_detection.evaluation.detectors.rows import (
+from unknown_detection.evaluation.detectors.base import (
+    POSITIVE,
     Doubles,
+    RowDetector,
     Scores,
+    Together,
+    at_least,
     chunks,
     class_sums,
     dots,

@@ -10,13 +10,12 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from unknown_detection.evaluation.detectors.base import RowDetector
-from unknown_detection.evaluation.detectors.nearest import cuda_device
-from unknown_detection.evaluation.detectors.rows import (
+from unknown_detection.evaluation.detectors.base import (
     FEATURES,
     LOGITS,
     Doubles,
     Integers,
+    RowDetector,
     Scores,
     class_means,
     dots,
@@ -26,6 +25,7 @@ from unknown_detection.evaluation.detectors.rows import (
     require_width,
     score_in_chunks,
 )
+from unknown_detection.evaluation.detectors.nearest import cuda_device
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.rows import Doubles, Integers
+from unknown_detection.evaluation.detectors.base import Doubles, Integers
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.models.models import check_device, out_of_memory, pick_device

@@ -12,7 +12,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 
-from unknown_detection.evaluation.detectors.base import POSITIVE, Range, Together
+from unknown_detection.evaluation.detectors.base import (
+    FEATURES,
+    LOGITS,
+    POSITIVE,
+    Doubles,
+    Range,
+    Together,
+    dots,
+    pieces,
+)
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.nearest import (
     Bank,
@@ -23,7 +32,6 @@ from unknown_detection.evaluation.detectors.nearest import (
     search_device,
     torch_device,
 )
-from unknown_detection.evaluation.detectors.rows import FEATURES, LOGITS, Doubles, dots, pieces
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Head
 

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import Detector
-from unknown_detection.evaluation.detectors.registry import METHODS
-from unknown_detection.evaluation.detectors.rows import Scores
+from unknown_detection.evaluation.detectors import METHODS
+from unknown_detection.evaluation.detectors.base import Detector, Scores
 from unknown_detection.evaluation.errors import EvaluationError, one_line
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.models.features import Features

@@ -5,7 +5,7 @@ Tested by `tests/evaluation/display/test_tables.py`.
 
 from __future__ import annotations
 
-from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.detectors import METHODS
 from unknown_detection.evaluation.metrics.metrics import ECE, METRICS, Metric
 
 BASELINE = "msp"

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import Detector
-from unknown_detection.evaluation.detectors.registry import METHODS, Settings, find_method
-from unknown_detection.evaluation.detectors.rows import Scores, predicted
+from unknown_detection.evaluation.detectors import METHODS, Settings, find_method
+from unknown_detection.evaluation.detectors.base import Detector, Scores, predicted
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.cache import FeatureCache, Key
 from unknown_detection.evaluation.metrics.metrics import auroc

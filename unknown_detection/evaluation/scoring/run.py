@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from unknown_detection.csv_text import csv_text
+from unknown_detection.evaluation.detectors import METHODS, Settings, find_method
 from unknown_detection.evaluation.detectors.nearest import on_device
 from unknown_detection.evaluation.detectors.own import Own, choose
-from unknown_detection.evaluation.detectors.registry import METHODS, Settings, find_method
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_packages
 from unknown_detection.evaluation.features.cache import FeatureCache, Key
 from unknown_detection.evaluation.features.extract import identify

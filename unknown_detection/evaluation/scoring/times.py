@@ -18,8 +18,8 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
+from unknown_detection.evaluation.detectors.base import Scores
 from unknown_detection.evaluation.detectors.images import ImageDetector
-from unknown_detection.evaluation.detectors.rows import Scores
 from unknown_detection.evaluation.errors import EvaluationError, first_line
 from unknown_detection.evaluation.features.cache import Key
 from unknown_detection.evaluation.features.runner import Columns, outputs_of
