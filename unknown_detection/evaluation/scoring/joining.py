@@ -81,9 +81,7 @@ def join_scores(index: ReleaseIndex, scores: pa.Table, where: str, fitted_on: pa
             "have. Remove them, or name the config that they belong to."
         )
     detectors = scores["detector"].combine_chunks().dictionary_encode()
-    keys = pc.binary_join_element_wise(pa.array(rows.config, pa.string()), pa.array(rows.split, pa.string()), "/")
-    to_fit_and_tune = np.isin(rows.split, FIT_AND_TUNE_SPLITS)
-    needless = to_fit_and_tune & pc.is_in(ids, value_set=fitted_on).to_numpy(zero_copy_only=False)
+    fit_rows = pc.is_in(ids, value_set=fitted_on).to_numpy(zero_copy_only=False)
     joined = {}
     for number, name in enumerate(detectors.dictionary.to_pylist()):
         of_detector = scores.filter(pc.equal(detectors.indices, number))
@@ -94,13 +92,16 @@ def join_scores(index: ReleaseIndex, scores: pa.Table, where: str, fitted_on: pa
             raise EvaluationError(f"{where} has several scores of {name} for {repeated}; keep one per id.")
         lines = pc.index_in(ids, value_set=of_ids)
         scored = lines.is_valid().to_numpy(zero_copy_only=False)
-        for key in pc.unique(keys.filter(pa.array(~scored & ~needless))).to_pylist():
-            in_split = pc.equal(keys, key).to_numpy(zero_copy_only=False)
-            if (in_split & (scored | ~to_fit_and_tune)).any():
-                missing = summarize_ids(rows.id[in_split & ~scored & ~needless])
+        unscored = zip(rows.config[~scored].tolist(), rows.split[~scored].tolist(), strict=True)
+        for config, split in dict.fromkeys(unscored):
+            in_split = (rows.config == config) & (rows.split == split)
+            missing = in_split & ~scored
+            if split in FIT_AND_TUNE_SPLITS:
+                missing &= ~fit_rows & (in_split & scored).any()
+            if missing.any():
                 raise EvaluationError(
-                    f"{where} lacks scores of {name} for {missing} of the {int(in_split.sum()):,} rows of {key}. "
-                    "Score them, too."
+                    f"{where} lacks scores of {name} for {summarize_ids(rows.id[missing])} of the "
+                    f"{int(in_split.sum()):,} rows of {config}/{split}. Score them, too."
                 )
         of_rows = of_detector.take(lines.drop_null())
         chosen = rows if scored.all() else rows.where(scored)
