@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from unknown_detection.evaluation.detectors import registry
-from unknown_detection.evaluation.metrics.calibration import ECE
-from unknown_detection.evaluation.metrics.metrics import METRICS
+from unknown_detection.evaluation.detectors import table
+from unknown_detection.evaluation.metrics.metrics import ECE, METRICS
 
 _RANKED = {
     "unknown": "unknown against known rows",
@@ -25,7 +24,7 @@ def detectors() -> list[dict[str, str]]:
     """Every detector, in the order of the registry."""
     names = {"name": "`--detectors`", "class": "class", "title": "in tables", "paper": "paper", "needs": "needs"}
     names |= {"fitted on": "fitted on", "searched": "searched"}
-    rows = [{names[key]: value for key, value in row.items()} for row in registry.table()]
+    rows = [{names[key]: value for key, value in row.items()} for row in table()]
     return [row | {"`--detectors`": f"`{row['`--detectors`']}`", "class": f"`{row['class']}`"} for row in rows]
 
 

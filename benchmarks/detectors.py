@@ -27,7 +27,7 @@ import torch
 import torchvision
 from threadpoolctl import threadpool_limits
 
-from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.detectors import METHODS
 from unknown_detection.evaluation.models import preprocessing
 from unknown_detection.evaluation.models.features import Features, Head
 from unknown_detection.evaluation.models.layers import find_layers

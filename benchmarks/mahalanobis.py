@@ -15,7 +15,7 @@ import numpy as np
 import pytorch_ood.detector as theirs
 import torch
 
-from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.detectors import METHODS
 from unknown_detection.evaluation.models.features import Features
 
 COMPARED = 20

@@ -19,8 +19,7 @@ import torch
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from unknown_detection.evaluation.detectors import nearest
-from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.detectors import METHODS, nearest
 from unknown_detection.evaluation.models.features import Features
 
 

@@ -4,7 +4,7 @@ import re
 
 import mkdocs_hooks
 from tests.test_docs import ROOT
-from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.detectors import METHODS
 from unknown_detection.evaluation.metrics.metrics import METRICS
 
 

@@ -192,8 +192,7 @@ def test_features_and_all_scores_are_those_of_the_cpu(tmp_path):
 
 def test_neighbours_found_on_a_gpu_are_those_of_float64(monkeypatch):
     from tests.evaluation.detectors.toy import toy_features
-    from unknown_detection.evaluation.detectors import nearest
-    from unknown_detection.evaluation.detectors.registry import METHODS
+    from unknown_detection.evaluation.detectors import METHODS, nearest
 
     bank, tested = toy_features(rows=3000, seed=1), toy_features(rows=200, seed=2, unknown=50)
     for name in ("knn", "nnguide", "mahalanobis", "relation"):

@@ -70,6 +70,6 @@ def test_the_list_is_that_of_the_papers_captions(section):
 def test_files_and_options_of_the_page_exist():
     for path in re.findall(r"`((?:examples|evaluation|taxonomy)/[\w/.]+)`", PAGE):
         assert (ROOT / path).is_file(), path
-    from unknown_detection.evaluation.protocols.registry import PROTOCOLS
+    from unknown_detection.evaluation.protocols import PROTOCOLS
 
     assert set(re.findall(r"--protocol ([\w-]+)", PAGE)) <= {*PROTOCOLS}

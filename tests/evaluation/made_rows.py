@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from unknown_detection.evaluation.protocols.figures import Figure
+from unknown_detection.evaluation.protocols.results import Figure
 from unknown_detection.evaluation.scoring.rows import Rows
 
 

@@ -10,9 +10,8 @@ import pytest
 from tests.evaluation.duplicates_release import PAIRS, SCHEMA, make_release, pairs_table, put_entry, put_table
 from tests.evaluation.refusals import refusal
 from tests.hf_scripts.samples import REPO
-from unknown_detection.evaluation import duplicate_pairs
-from unknown_detection.evaluation.duplicate_pairs import COLUMNS, paired_ids
-from unknown_detection.evaluation.releases import load
+from unknown_detection.evaluation import releases
+from unknown_detection.evaluation.releases import PAIR_COLUMNS, load, paired_ids
 from unknown_detection.evaluation.scoring.joining import release_index
 
 
@@ -33,7 +32,7 @@ def of_table(root):
 
 
 def test_rows_are_marked_on_either_side_inside_a_split_and_across_configs(root):
-    assert COLUMNS == SCHEMA
+    assert PAIR_COLUMNS == SCHEMA
     release = load(str(root))
     assert release.duplicates() == pairs_table(PAIRS)
     assert duplicates(root) == ["n0", "t0", "t2"]
@@ -51,8 +50,8 @@ def test_the_ids_of_each_split_come_once(root):
 
 
 def test_the_table_is_read_once_for_a_release(root, monkeypatch):
-    read, plain = [], duplicate_pairs.read_pairs
-    monkeypatch.setattr(duplicate_pairs, "read_pairs", lambda *words: read.append(words) or plain(*words))
+    read, plain = [], releases._read_pairs
+    monkeypatch.setattr(releases, "_read_pairs", lambda *words: read.append(words) or plain(*words))
     release = load(str(root))
     for configs in (["imagenet"], ["imagenet-train"], ["imagenet", "imagenet-train"]):
         release_index(release, configs)
@@ -83,7 +82,7 @@ def test_another_table_under_the_same_name_and_card_is_read_anew(root):
     assert duplicates(root) == ["n0", "t1", "t3"]
 
 
-COLUMNS_IN_ORDER = COLUMNS.names
+COLUMNS_IN_ORDER = PAIR_COLUMNS.names
 
 
 def changed(**values):

@@ -65,13 +65,9 @@ def command() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line, of `sys.argv` or other arguments; return the exit code.
 
-    Args:
-        argv: arguments; None uses `sys.argv`.
-
-    Returns:
-        0 on success, 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own code.
+    It is 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own.
     """
     return run_command_line(
         command, argv, (EvaluationError, BuildError), stopped="stopped; run the same command again."

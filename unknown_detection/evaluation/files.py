@@ -87,8 +87,7 @@ def safe_file_name(*parts: str) -> str:
 def load_python(spec: str, kind: str) -> tuple[Any, str, Path, str]:
     """Load `FILE.py:NAME` from the user's file, whose code is run; `kind` says what it should be.
 
-    Returns:
-        The object, its name, the file and the SHA-256 of its content.
+    Returned are the object, its name, the file and the SHA-256 of its content.
     """
     file, colon, name = spec.rpartition(":")
     path = Path(file)
@@ -150,9 +149,8 @@ def parse_json(data: bytes) -> Any:
 def read_untrusted(source: Path | bytes, name: str) -> pa.Table:
     """Read a Parquet table that somebody else wrote, within bounds, and check all its values.
 
-    Raises:
-        EvaluationError: it is no regular file or no Parquet, is encrypted or damaged, claims an absurd number of rows,
-            has a column twice, or a very long text.
+    Refused is what is no regular file or no Parquet, is encrypted or damaged, claims an absurd number of rows, has a
+    column twice, or a very long text.
     """
     if isinstance(source, Path):
         require_regular(source)

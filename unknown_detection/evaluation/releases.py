@@ -1,6 +1,8 @@
 """Opens a release from a folder or the Hub, with `manifest.json` and `datasets.load_dataset`.
 
 Rows are checked against the manifest's digests, because the cache of `datasets` may hold those of another build.
+
+Tested by `tests/evaluation/test_releases.py` and `tests/evaluation/test_duplicate_pairs.py`.
 """
 
 from __future__ import annotations
@@ -15,13 +17,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
 from builders.release.digests import rows_digest
-from unknown_detection.evaluation import duplicate_pairs
-from unknown_detection.evaluation.duplicate_pairs import PATH
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line, require_known
-from unknown_detection.evaluation.files import Text, read_json, require_regular
+from unknown_detection.evaluation.files import Text, read_json, read_untrusted, require_regular
 
 FORMAT = 1
 """The supported version of the manifest's format."""
@@ -38,7 +39,16 @@ _LOAD_ERRORS = (AttributeError, LookupError, OSError, RecursionError, TypeError,
 _TEXTS = ("id", "content_sha256", "class_id", "source", "source_id")
 """The columns of text that every row has."""
 
+PAIRS = "duplicates/pairs.parquet"
+"""Path of a release's table of duplicate pairs. Each line is a pair of rows whose images are identical (distance 0) or
+nearly so. A row may appear in several pairs."""
+
+_PAIR_TEXTS = ("id", "other_id", "split", "other_split", "role", "other_role", "class_id", "other_class_id")
+PAIR_COLUMNS = pa.schema([*((name, pa.string()) for name in _PAIR_TEXTS), ("distance", pa.float64())])
+"""The table's columns, in order; splits are written `config/split`."""
+
 _VERIFY = "Run `python -m hf_scripts.verify` to find out what is wrong."
+_REBUILD = "Take the table from the same build as the rows, or build the release again."
 
 _REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -187,7 +197,7 @@ class Release:
         return self._images[config, split]
 
     def duplicates(self) -> pa.Table | None:
-        """Load the table of duplicate pairs, with the columns `duplicate_pairs.COLUMNS`; None if the release has none.
+        """Load the table of duplicate pairs, with the columns `PAIR_COLUMNS`; None if the release has none.
 
         Raises:
             EvaluationError: the table cannot be read, differs from the manifest's digest, or names splits or rows
@@ -195,13 +205,24 @@ class Release:
         """
         listed = self.manifest.duplicates
         if self._duplicates is None and listed is not None:
-            path = Path(self.source) / PATH
+            path = Path(self.source) / PAIRS
             if self.revision is not None:
-                missing = f"{self.name} has no {PATH}, although its manifest names it"
-                _, path = _download(self.source, self.revision, PATH, missing)
-            pairs = duplicate_pairs.read_pairs(path, listed.sha256, listed.rows, self.name)
-            splits = frozenset(f"{config}/{split}" for config in self.configs for split in self.splits(config))
-            duplicate_pairs.check_pairs(pairs, splits, lambda config, split: self.rows(config, split)["id"], self.name)
+                missing = f"{self.name} has no {PAIRS}, although its manifest names it"
+                _, path = _download(self.source, self.revision, PAIRS, missing)
+            pairs = _read_pairs(path, listed, self.name)
+            splits = {f"{config}/{split}" for config in self.configs for split in self.splits(config)}
+            for split, ids in paired_ids(pairs).items():
+                if split not in splits:
+                    raise EvaluationError(
+                        f"{PAIRS} names rows of {split}, a split that {self.name} does not have. {_REBUILD}"
+                    )
+                of_split = self.rows(*split.split("/", 1))["id"].combine_chunks()
+                missing_ids = ids.filter(pc.invert(pc.is_in(ids, value_set=of_split)))
+                if len(missing_ids):
+                    raise EvaluationError(
+                        f"{PAIRS} names {len(missing_ids):,} ids that {split} of {self.name} does not have, such as "
+                        f"{missing_ids[0]}. {_REBUILD}"
+                    )
             self._duplicates = pairs
         return self._duplicates
 
@@ -315,6 +336,42 @@ def choose_splits(
     return list(dict.fromkeys(selected))
 
 
+def _read_pairs(path: Path, listed: _Duplicates, name: str) -> pa.Table:
+    """Read the table of duplicate pairs of a release, of the digest and number of rows that its manifest names."""
+    require_regular(path)
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != listed.sha256:
+        raise EvaluationError(
+            f"{PAIRS} of {name} has the sha256 {digest[:12]}, but the manifest names {listed.sha256[:12]}. {_VERIFY}"
+        )
+    pairs = read_untrusted(content, f"{PAIRS} of {name}")
+    if len(pairs) != listed.rows:
+        raise EvaluationError(
+            f"{PAIRS} of {name} has {len(pairs):,} pairs, but the manifest says {listed.rows:,}. {_VERIFY}"
+        )
+    problem = ""
+    if pairs.schema.remove_metadata() != PAIR_COLUMNS:
+        columns, expected = (", ".join(f"{of.name} {of.type}" for of in key) for key in (pairs.schema, PAIR_COLUMNS))
+        problem = f"has the columns {columns}, instead of {expected}"
+    elif empty := [column for column in PAIR_COLUMNS.names if pairs[column].null_count]:
+        problem = f"has empty cells in {', '.join(empty)}"
+    elif len(self_paired := pairs["id"].filter(pc.equal(pairs["id"], pairs["other_id"]))):
+        problem = f"pairs {self_paired[0]} with itself"
+    if problem:
+        raise EvaluationError(f"{PAIRS} of {name} {problem}. {_REBUILD}")
+    return pairs
+
+
+def paired_ids(pairs: pa.Table) -> dict[str, pa.Array]:
+    """Return the distinct ids of rows on either side of a pair, by `config/split`, sorted by split."""
+    splits, ids = (
+        pa.chunked_array([*pairs[name].chunks, *pairs[f"other_{name}"].chunks], pa.string())
+        for name in ("split", "id")
+    )
+    return {split: pc.unique(ids.filter(pc.equal(splits, split))) for split in sorted(pc.unique(splits).to_pylist())}
+
+
 def _are_rows(rows: pa.Table) -> bool:
     """Whether a table has the columns of a release's rows, without empty cells."""
     expected = {**dict.fromkeys(_TEXTS, "string"), "label": "int64", "role": "int64"}
@@ -344,8 +401,7 @@ def _manifest(path: Path, where: str) -> _Manifest:
 def _download(name: str, revision: str | None, file: str, missing: str) -> tuple[str, Path]:
     """Download a file of a release on the Hub to the client's cache; return the revision's commit and the file.
 
-    Raises:
-        EvaluationError: there is no such repository, revision or file (then it begins with `missing`), or no answer.
+    The error begins with `missing` where there is no such file.
     """
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError

@@ -8,7 +8,7 @@ from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.demo import model
 from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.walkthrough import Demo
-from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.detectors import METHODS
 from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.scoring.scores import read_scores
 

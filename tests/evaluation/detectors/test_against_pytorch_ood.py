@@ -8,7 +8,7 @@ from scipy.special import softmax
 from scipy.stats import weibull_min
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features, toy_head
-from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.detectors import METHODS
 
 torch = pytest.importorskip("torch", reason="pytorch-ood compares; it needs torch")
 theirs = pytest.importorskip("pytorch_ood.detector", reason="pytorch-ood compares")

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import EnsF
-from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.detectors import METHODS, EnsF
 from unknown_detection.evaluation.errors import EvaluationError
 
 pytest.importorskip("sklearn.mixture", reason="scikit-learn fits the mixture")

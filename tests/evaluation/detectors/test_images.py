@@ -13,6 +13,7 @@ from torchvision.transforms import functional  # noqa: E402
 
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
+from unknown_detection.evaluation.detectors import METHODS  # noqa: E402
 from unknown_detection.evaluation.detectors.images import (  # noqa: E402
     crop,
     mean_cosine,
@@ -24,7 +25,6 @@ from unknown_detection.evaluation.detectors.images import (  # noqa: E402
     run_without_rank_one,
     without_rank_one,
 )
-from unknown_detection.evaluation.detectors.registry import METHODS  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.models.dropout import dropout_drawn  # noqa: E402
 from unknown_detection.evaluation.models.features import Features  # noqa: E402

@@ -9,6 +9,7 @@ from scipy.spatial.distance import mahalanobis as distance
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features
 from unknown_detection.evaluation.detectors import (
+    METHODS,
     RMDS,
     Mahalanobis,
     MahalanobisAll,
@@ -17,7 +18,6 @@ from unknown_detection.evaluation.detectors import (
     mahalanobis,
 )
 from unknown_detection.evaluation.detectors import nearest as devices
-from unknown_detection.evaluation.detectors.registry import METHODS
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import MSP, DeepEnsemble, MutualInformation, members
+from unknown_detection.evaluation.detectors import MSP, DeepEnsemble, MutualInformation, logits
 from unknown_detection.evaluation.errors import EvaluationError
 
 
@@ -33,12 +33,12 @@ def test_mutual_information_is_the_entropy_of_the_mean_less_the_mean_entropy():
 def test_mutual_information_worked_by_hand():
     # Two members sure of different classes disagree by log 2; members that agree tell nothing of each other.
     certain = np.array([[[800.0, 0.0], [1.0, 2.0]], [[0.0, 800.0], [1.0, 2.0]]])
-    np.testing.assert_allclose(members.mutual_information(certain), [np.log(2), 0.0], atol=1e-15)
+    np.testing.assert_allclose(logits.mutual_information(certain), [np.log(2), 0.0], atol=1e-15)
 
 
 def test_softmax_of_the_averaged_logits_is_the_mean_softmax_whose_msp_a_deep_ensemble_scores():
     features = toy_features(rows=30)
-    mean, scores = members.log_mean_softmax(stack(features)), DeepEnsemble().fit().score(features)
+    mean, scores = logits.log_mean_softmax(stack(features)), DeepEnsemble().fit().score(features)
     for row in range(len(features)):
         expected = np.mean([softmax(member[row].astype(np.float64)) for member in features.members], axis=0)
         np.testing.assert_allclose(softmax(mean[row]), expected, rtol=1e-12)
@@ -51,7 +51,7 @@ def models(features):
 
 def test_averaged_models_score_as_one_model():
     features = toy_features(rows=30)
-    averaged = members.average(models(features))
+    averaged = logits.average(models(features))
     assert averaged.penultimate.shape == (30, 0)
     assert averaged.blocks == ()
     msp = MSP().score(averaged)
@@ -73,13 +73,13 @@ def test_models_of_other_rows_or_classes_are_not_averaged(change):
     with pytest.raises(
         EvaluationError, match=r"Model 2 of the ensemble has other rows, labels or classes .* Extract all models"
     ):
-        members.average([first, change(second)])
+        logits.average([first, change(second)])
 
 
 def test_one_model_is_no_ensemble():
     features = toy_features(rows=30, members=1)
     with pytest.raises(EvaluationError, match="needs at least 2 models, found 1; extract"):
-        members.average(models(features))
+        logits.average(models(features))
     for make in (MutualInformation, DeepEnsemble):
         with pytest.raises(EvaluationError, match="At least 2 members with logits are needed, found 1; extract"):
             make().fit().score(features)

@@ -7,8 +7,7 @@ import pytest
 from scipy import optimize, stats
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features
-from unknown_detection.evaluation.detectors import OpenMax, openmax
-from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.detectors import METHODS, OpenMax, openmax
 from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(rows=400, seed=1), toy_features(rows=30, seed=2, unknown=20)

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.special import logsumexp
 
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
-from unknown_detection.evaluation.detectors import ASH, DICE, SCALE, ReAct, rows, shaping
+from unknown_detection.evaluation.detectors import ASH, DICE, SCALE, ReAct, base, shaping
 from unknown_detection.evaluation.errors import EvaluationError
 
 HEAD = toy_head()
@@ -48,7 +48,7 @@ def test_quantiles_are_numpys(values, quantile):
 
 
 def test_react_s_threshold_takes_no_copy_of_the_fitted_features(monkeypatch):
-    monkeypatch.setattr(rows, "_CHUNK", 1 << 16)
+    monkeypatch.setattr(base, "_CHUNK", 1 << 16)
     fitted = toy_features(rows=200_000)
     tracemalloc.start()
     try:

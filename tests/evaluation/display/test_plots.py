@@ -14,8 +14,7 @@ from tests.evaluation.display.as_text import svg_texts
 from tests.evaluation.made_rows import make_rows
 from unknown_detection.evaluation.display import canvas, plots
 from unknown_detection.evaluation.display.plots import Curve
-from unknown_detection.evaluation.protocols import pictures
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS
+from unknown_detection.evaluation.protocols import PROTOCOLS, pictures
 
 AXES = ("coverage (%)", "risk (% errors)")
 

@@ -8,9 +8,8 @@ from sklearn.metrics import roc_auc_score
 
 from tests.evaluation.made_rows import make_rows, only
 from tests.evaluation.refusals import refusal
-from unknown_detection.evaluation.protocols import broad
+from unknown_detection.evaluation.protocols import broad, figures
 from unknown_detection.evaluation.protocols.broad import MULTI_LABEL_CLASSES
-from unknown_detection.evaluation.protocols.registry import figures
 
 RANDOM = np.random.default_rng(5)
 N = 40

@@ -14,7 +14,7 @@ from tests.evaluation.made_rows import make_rows, only
 from tests.evaluation.refusals import refusal
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.metrics import METRICS
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS, default_protocol, figures, register
+from unknown_detection.evaluation.protocols import PROTOCOLS, default_protocol, figures, register
 
 RANDOM = np.random.default_rng(11)
 ONE_RUN = [name for name in PROTOCOLS if name != "optimizer-robustness"]

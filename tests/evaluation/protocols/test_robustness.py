@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.evaluation.made_rows import figure, of_run
-from tests.evaluation.metrics.test_mixture import MIXTURES
+from tests.evaluation.protocols.test_mixture import MIXTURES
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols.results import tidy
 from unknown_detection.evaluation.protocols.robustness import robust_figures

@@ -9,10 +9,8 @@ from tests.evaluation import made_rows
 from tests.evaluation.display.as_text import text_lines
 from tests.evaluation.made_rows import make_rows, of_run
 from unknown_detection.evaluation.display.tables import as_csv
-from unknown_detection.evaluation.protocols import broad, facets
-from unknown_detection.evaluation.protocols.figures import means
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS, figures
-from unknown_detection.evaluation.protocols.results import over_runs, tidy
+from unknown_detection.evaluation.protocols import PROTOCOLS, broad, facets, figures
+from unknown_detection.evaluation.protocols.results import means, over_runs, tidy
 from unknown_detection.evaluation.reports.placed import paper_tables, summaries
 
 figure = partial(made_rows.figure, protocol="broad", setting="dsd", unknown="u")

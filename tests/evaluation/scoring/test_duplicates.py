@@ -12,12 +12,13 @@ from tests.evaluation.display.as_text import page_of
 from tests.evaluation.duplicates_release import PAIRS, make_release
 from tests.evaluation.made_rows import make_rows, only
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS, figures
+from unknown_detection.evaluation.protocols import PROTOCOLS, figures
 from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.reports.compare import compare
 from unknown_detection.evaluation.scoring.joining import release_index
 from unknown_detection.evaluation.scoring.left_out import (
+    WITHOUT_DUPLICATES,
     LeftOut,
     count_left_out,
     describe_left_out,
@@ -176,7 +177,7 @@ def test_without_pairs_both_kinds_of_figures_are_the_same_and_are_computed_once(
         ("facets-t1", "test", "in_distribution", [0, 1]), ("facets-t1", "test", "near_ood", [2]), duplicates=[]
     )
     monkeypatch.setattr(
-        "unknown_detection.evaluation.protocols.registry.PROTOCOLS",
+        "unknown_detection.evaluation.protocols.PROTOCOLS",
         {"facets": replace(PROTOCOLS["facets"], judge=lambda rows: calls.append(rows) or plain(rows))},
     )
     assert len(figures("facets", rows)) == 2 * len(plain(rows))
@@ -218,11 +219,12 @@ def test_what_is_made_from_a_duplicate_goes_with_it_and_what_it_is_made_from_too
         "broad-corruptions/blur/corruption/0001",
         "broad-reference/test/in_distribution/0002",
     ]
-    assert count_left_out(rows, "broad") == [
-        LeftOut("broad", "broad-corruptions", "blur", 3, 1, 1),
-        LeftOut("broad", "broad-reference", "test", 3, 1, 1),
+    counted = count_left_out(rows, WITHOUT_DUPLICATES, "broad")
+    assert counted == [
+        LeftOut("broad", "broad-corruptions", "blur", (), 3, 2, 1, 1),
+        LeftOut("broad", "broad-reference", "test", (), 3, 2, 1, 1),
     ]
-    assert "leave out 4 rows of 2 splits" in describe_left_out(count_left_out(rows, "broad"))
+    assert "leave out 4 rows of 2 splits" in describe_left_out(WITHOUT_DUPLICATES, counted)
     results = figures("broad", rows)
     (clean,) = [f for f in results if f.rows == "without_duplicates" and f.setting == "dsd" and not f.statistic]
     assert (clean.n_known, clean.n_unknown, clean.left_out) == (1, 1, 4)

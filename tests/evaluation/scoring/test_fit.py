@@ -19,7 +19,7 @@ import pytest
 import unknown_detection as ud
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.detectors.registry import METHODS, find_method
+from unknown_detection.evaluation.detectors import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, block_column
@@ -463,7 +463,7 @@ def test_all_that_is_possible_without_images_or_members(score, tmp_path):
     code, out, err = score("--no-search", detectors=None)
     assert code == 0
     (message,) = err.splitlines()
-    *_, images, members = re.split("left out: |; ", message)
+    *_, members, images = re.split("left out: |; ", message)
     assert images.endswith(
         " (runs the model on the images again, which needs --release, --model and --weights (or --pretrained))"
     )

@@ -5,20 +5,24 @@ import pyarrow as pa
 import pytest
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.scoring.joining import join_scores
+from unknown_detection.evaluation.scoring.joining import ReleaseIndex, join_scores
+from unknown_detection.evaluation.scoring.rows import Rows
 
 NAMES = {"c": ("cat", "dog"), "d": ("dog",)}
 
+ROWS = [
+    ("c", "test", "t0", 0),
+    ("c", "test", "t1", 1),
+    ("c", "near_ood", "n0", -1),
+    ("c", "validation", "v0", 0),
+    ("c", "validation", "v1", 1),
+]
 
-def index():
-    rows = [
-        ("c", "test", "t0", 0),
-        ("c", "test", "t1", 1),
-        ("c", "near_ood", "n0", -1),
-        ("c", "validation", "v0", 0),
-        ("c", "validation", "v1", 1),
-    ]
-    return pa.table(dict(zip(("config", "split", "id", "label"), map(list, zip(*rows, strict=True)), strict=True)))
+
+def index(*more):
+    config, split, id_, label = map(np.array, zip(*ROWS, *more, strict=True))
+    role = np.where(label < 0, "near_ood", "in_distribution")
+    return ReleaseIndex(Rows(id_, config, split, role, label, id_, id_, np.zeros(len(id_))), NAMES)
 
 
 def scores(ids, values=None, detector="msp", **columns):
@@ -27,13 +31,13 @@ def scores(ids, values=None, detector="msp", **columns):
     return pa.table({"id": ids, "detector": names, "score": values, **columns})
 
 
-def joined(table, rows=None):
-    return join_scores(rows or index(), table, label_names=NAMES, where="mine.csv")
+def joined(table, *more, **fitted_on):
+    return join_scores(index(*more), table, "mine.csv", **fitted_on)
 
 
-def refusal(table):
+def refusal(table, **fitted_on):
     with pytest.raises(EvaluationError) as refused:
-        joined(table)
+        joined(table, **fitted_on)
     return str(refused.value)
 
 
@@ -47,14 +51,14 @@ def test_confidences_come_with_their_rows_and_nan_where_there_is_none():
 
 def test_scores_come_in_the_order_of_the_rows():
     msp = joined(scores(["v1", "n0", "t1", "v0", "t0"], prediction=[0, 1, 1, 1, 0]))["msp"]
-    assert msp.rows.tolist() == [0, 1, 2, 3, 4]
+    assert msp.id.tolist() == ["t0", "t1", "n0", "v0", "v1"]
     assert msp.score.tolist() == [4.0, 2.0, 1.0, 3.0, 0.0]
     assert msp.prediction.tolist() == [0, 1, 1, 1, 0]
 
 
 def test_a_split_that_is_not_judged_may_be_left_out_whole():
     msp = joined(scores(["n0", "t1", "t0"]))["msp"]
-    assert msp.rows.tolist() == [0, 1, 2]
+    assert msp.id.tolist() == ["t0", "t1", "n0"]
     assert msp.score.tolist() == [2.0, 1.0, 0.0]
     assert msp.prediction is None
     assert "2 rows of c/validation" in refusal(scores(["n0", "t1", "t0", "v1"]))
@@ -62,10 +66,9 @@ def test_a_split_that_is_not_judged_may_be_left_out_whole():
 
 def test_rows_that_detectors_were_fitted_on_need_no_score():
     table = scores(["n0", "t1", "t0", "v1"])
-    msp = join_scores(index(), table, label_names=NAMES, where="mine.csv", fitted_on=pa.array(["v0"]))["msp"]
-    assert msp.rows.tolist() == [0, 1, 2, 4]
-    with pytest.raises(EvaluationError, match=r"1 id \(t0\)"):  # rows to evaluate need one all the same
-        join_scores(index(), scores(["n0", "t1"]), label_names=NAMES, where="mine.csv", fitted_on=pa.array(["t0"]))
+    assert joined(table, fitted_on=pa.array(["v0"]))["msp"].id.tolist() == ["t0", "t1", "n0", "v1"]
+    # Rows to evaluate need one all the same.
+    assert "1 id (t0)" in refusal(scores(["n0", "t1"]), fitted_on=pa.array(["t0"]))
 
 
 def test_missing_ids_are_counted_and_named():
@@ -92,9 +95,8 @@ def test_a_detector_that_misses_an_id_is_named():
 
 
 def test_an_id_in_two_splits_has_the_same_score_in_both():
-    rows = pa.concat_tables([index(), pa.table({"config": ["d"], "split": ["test"], "id": ["t1"], "label": [0]})])
-    msp = joined(scores(["t0", "t1", "n0"]), rows)["msp"]
-    assert msp.rows.tolist() == [0, 1, 2, 5]
+    msp = joined(scores(["t0", "t1", "n0"]), ("d", "test", "t1", 0))["msp"]
+    assert msp.id.tolist() == ["t0", "t1", "n0", "t1"]
     assert msp.score.tolist() == [0.0, 1.0, 2.0, 1.0]
 
 
@@ -113,8 +115,7 @@ def test_a_detector_may_predict_none_of_the_classes():
 
 
 def test_names_are_of_the_classes_of_each_row_s_own_config():
-    rows = pa.concat_tables([index(), pa.table({"config": ["d"], "split": ["test"], "id": ["d0"], "label": [0]})])
-    msp = joined(scores(["t0", "t1", "n0", "d0"], **{"class": ["dog"] * 4}), rows)["msp"]
+    msp = joined(scores(["t0", "t1", "n0", "d0"], **{"class": ["dog"] * 4}), ("d", "test", "d0", 0))["msp"]
     assert msp.prediction.tolist() == [1, 1, 1, 0]
 
 

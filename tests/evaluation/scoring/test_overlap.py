@@ -12,7 +12,7 @@ from tests.evaluation.duplicates_release import make_release
 from tests.evaluation.made_rows import make_rows
 from tests.evaluation.scoring.test_duplicates import lines, report, value
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.registry import figures
+from unknown_detection.evaluation.protocols import figures
 from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.reports.compare import compare

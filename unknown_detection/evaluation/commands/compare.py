@@ -13,9 +13,8 @@ import pandas as pd
 
 from unknown_detection.evaluation.display.names import figure_metric, metric_name, set_name, statistic_name
 from unknown_detection.evaluation.display.tables import aligned_columns, number_text
-from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED
 from unknown_detection.evaluation.protocols.protocol import setting_name
-from unknown_detection.evaluation.protocols.results import Line, read_figures
+from unknown_detection.evaluation.protocols.results import AS_PUBLISHED, Line, read_figures
 from unknown_detection.evaluation.reports.compare import compare, largest, main_pairs, select
 
 LARGEST = 10

@@ -22,7 +22,7 @@ class _Score(HelpCommand):
     """Lists the hyperparameters in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from unknown_detection.evaluation.scoring.settings import describe_settable
+        from unknown_detection.evaluation.detectors import describe_settable
 
         super().format_options(ctx, formatter)
         with formatter.section("Hyperparameters, their defaults and what a search tries"):
@@ -108,13 +108,13 @@ def command(
     scores. ODIN, MC-dropout, CADet and RankFeat run the model on the images again, and need --release, --model and
     --weights or --pretrained.
     """
+    from unknown_detection.evaluation.detectors import parse_settings
     from unknown_detection.evaluation.detectors.own import Own, choose, load_own
     from unknown_detection.evaluation.features.runner import Runner
     from unknown_detection.evaluation.features.store import FeatureStore
     from unknown_detection.evaluation.models.models import open_model
     from unknown_detection.evaluation.scoring.fit import expand
     from unknown_detection.evaluation.scoring.run import score
-    from unknown_detection.evaluation.scoring.settings import parse_settings
 
     requested: list[str | Own] = [*(options.parse_list(detectors) or (() if own else ("all",))), *map(load_own, own)]
     names, own_detectors = choose(requested)

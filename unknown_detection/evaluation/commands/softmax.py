@@ -15,8 +15,8 @@ from scipy.special import softmax
 
 from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.commands import options
-from unknown_detection.evaluation.detectors.members import average
-from unknown_detection.evaluation.detectors.rows import pieces
+from unknown_detection.evaluation.detectors.base import pieces
+from unknown_detection.evaluation.detectors.logits import average
 from unknown_detection.evaluation.display.canvas import save
 from unknown_detection.evaluation.display.plots import plot_heatmap
 from unknown_detection.evaluation.errors import EvaluationError

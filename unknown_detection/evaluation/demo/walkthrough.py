@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from unknown_detection.evaluation.demo import model as demo_model
 from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
-from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.detectors import METHODS
 from unknown_detection.evaluation.files import require_folder_of
 from unknown_detection.evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
 from unknown_detection.evaluation.releases import load

@@ -6,12 +6,28 @@ Each declares what it is fitted on and what a search tries, takes its hyperparam
     >>> detectors.KNN.fits_on, detectors.KNN(k=5).k
     ('train', 5)
 
-`table()` describes all of them. The base classes of one's own are `Detector`, `RowDetector`, which checks and divides
-the rows, and `ImageDetector`, which runs the model on the images again.
+`table()` describes all of them, and `METHODS` has them by the names of the command line. The base classes of one's own
+are `Detector`, `RowDetector`, which checks and divides the rows, and `ImageDetector`, which runs the model again.
+
+Tested by `tests/evaluation/detectors/test_registry.py` and `tests/evaluation/detectors/test_settings.py`.
 """
 
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from unknown_detection.evaluation.detectors import (
+    images,
+    learned,
+    logits,
+    mahalanobis,
+    neighbors,
+    openmax,
+    penultimate,
+    shaping,
+)
 from unknown_detection.evaluation.detectors.base import Detector, RowDetector
-from unknown_detection.evaluation.detectors.ensembles import EnsF, EnsR, EnsV
 from unknown_detection.evaluation.detectors.images import (
     ODIN,
     CADet,
@@ -22,9 +38,11 @@ from unknown_detection.evaluation.detectors.images import (
     ODINMaxLogit,
     RankFeat,
 )
+from unknown_detection.evaluation.detectors.learned import OODL, EnsF, EnsR, EnsV
 from unknown_detection.evaluation.detectors.logits import (
     GEN,
     MSP,
+    DeepEnsemble,
     Doctor,
     Energy,
     Entropy,
@@ -32,6 +50,7 @@ from unknown_detection.evaluation.detectors.logits import (
     LogitNorm,
     Margin,
     MaxLogit,
+    MutualInformation,
     Temperature,
 )
 from unknown_detection.evaluation.detectors.mahalanobis import (
@@ -41,13 +60,11 @@ from unknown_detection.evaluation.detectors.mahalanobis import (
     MahalanobisFirst,
     MahalanobisLogits,
 )
-from unknown_detection.evaluation.detectors.members import DeepEnsemble, MutualInformation
 from unknown_detection.evaluation.detectors.neighbors import KNN, NNGuide, Relation
-from unknown_detection.evaluation.detectors.oodl import OODL
 from unknown_detection.evaluation.detectors.openmax import OpenMax
 from unknown_detection.evaluation.detectors.penultimate import FDBD, SHE, GradNorm, Residual, ViM
-from unknown_detection.evaluation.detectors.registry import table
 from unknown_detection.evaluation.detectors.shaping import ASH, ASHB, ASHP, DICE, SCALE, ReAct
+from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
 
 __all__ = [
     "ASH", "ASHB", "ASHP", "DICE", "FDBD", "GEN", "KNN", "MSP", "ODIN", "OODL", "RMDS", "SCALE", "SHE", "CADet",
@@ -56,3 +73,106 @@ __all__ = [
     "MahalanobisFirst", "MahalanobisLogits", "Margin", "MaxLogit", "MutualInformation", "NNGuide", "ODINMaxLogit",
     "OpenMax", "RankFeat", "ReAct", "Relation", "Residual", "RowDetector", "Temperature", "ViM", "table",
 ]  # fmt: skip
+
+_FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, learned)
+
+METHODS: dict[str, type[Detector]] = {
+    kind.name: kind
+    for family in _FAMILIES
+    for kind in vars(family).values()
+    if isinstance(kind, type) and issubclass(kind, Detector) and kind.name and kind.__module__ == family.__name__
+}
+"""The class of each detector by its name, in the order of the families' modules and within them."""
+
+Settings = Mapping[str, Mapping[str, tuple[float, ...]]]
+"""By detector and hyperparameter, the values to search among, the default first."""
+
+_READS = {"features": "one pass", "members": "several models", "images": "a second pass over the images"}
+
+
+def find_method(name: str, own: Mapping[str, type[Detector]] | None = None) -> type[Detector]:
+    """Return the class of a detector by its name, built in or among the user's `own`."""
+    methods = {**METHODS, **(own or {})}
+    require_known("detector", [name], methods)
+    return methods[name]
+
+
+def table() -> list[dict[str, str]]:
+    """Describe every detector: its name, class, title, paper, what it needs and what it is fitted on, in words."""
+    return [
+        {
+            "name": kind.name,
+            "class": kind.__name__,
+            "title": kind.title,
+            "paper": kind.source,
+            "needs": ", ".join([_READS[kind.reads], *(["the last layer"] if kind.reads_head else []), *kind.requires])
+            + (f"; the scores of {', '.join(kind.base_methods)}" if kind.base_methods else ""),
+            "fitted on": "" if kind.fits_on == "none" else kind.fits_on,
+            "searched": ", ".join(kind.search),
+        }
+        for kind in METHODS.values()
+    ]
+
+
+def settable(method: type[Detector]) -> dict[str, tuple[float, ...]]:
+    """Return a detector's hyperparameters with the values that a search tries, the default first.
+
+    A hyperparameter that is not searched has its default only, or nothing if it is computed from the fitted rows.
+    """
+    values = {}
+    for name, default in method.parameters().items():
+        if isinstance(default, int | float | None):
+            values[name] = tuple(map(float, method.search.get(name, () if default is None else (default,))))
+    return values
+
+
+def parse_settings(
+    texts: Iterable[str], names: Sequence[str], own: Mapping[str, type[Detector]] | None = None
+) -> Settings:
+    """Parse `DETECTOR.NAME=VALUE` or `DETECTOR.NAME=VALUE,VALUE,...`, of the detectors `names` and of their parts."""
+    scored = {*names, *(base for name in names for base in find_method(name, own).base_methods)}
+    settings: dict[str, dict[str, tuple[float, ...]]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        detector, dot, name = key.strip().partition(".")
+        if not equals or not dot:
+            raise EvaluationError(
+                f"--set {one_line(text)} does not name a hyperparameter and a value. Write it as in --set knn.k=50."
+            )
+        method = find_method(detector, own)
+        hyperparameters = settable(method)
+        if not hyperparameters:
+            raise EvaluationError(f"{detector} has no hyperparameters. Leave --set {one_line(text)} out.")
+        require_known(f"hyperparameter of {detector}", [name], hyperparameters)
+        if detector not in scored:
+            raise EvaluationError(
+                f"--set {one_line(text)} is of {detector}, which is not scored. Add it to --detectors."
+            )
+        if name in settings.get(detector, {}):
+            raise EvaluationError(f"--set gives {detector}.{name} twice. Write several values to search as A,B,C.")
+        whole = isinstance(method.parameters()[name], int)
+        settings.setdefault(detector, {})[name] = tuple(_number(value, text, whole) for value in values.split(","))
+    return settings
+
+
+def describe_settable() -> list[tuple[str, str]]:
+    """Describe each hyperparameter that can be set: its name, and its default, range and searched values."""
+    lines = []
+    for method in METHODS.values():
+        for name, (*values,) in settable(method).items():
+            parts = [f"{values[0]:g}" if values else "fitted"]
+            parts += [method.ranges[name]] if name in method.ranges else []
+            parts += ["searched: " + ", ".join(f"{value:g}" for value in sorted(values))] if len(values) > 1 else []
+            lines.append((f"{method.name}.{name}", "; ".join(parts)))
+    return lines
+
+
+def _number(text: str, where: str, whole: bool) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or (whole and not value.is_integer()):
+        kind = "a whole number" if whole else "a number"
+        raise EvaluationError(f"{one_line(text)!r} in --set {one_line(where)} is not {kind}. Give one.")
+    return int(value) if whole else value

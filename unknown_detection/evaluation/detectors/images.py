@@ -19,10 +19,16 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import POSITIVE, RowDetector, at_least
-from unknown_detection.evaluation.detectors.logits import energy, msp
-from unknown_detection.evaluation.detectors.members import log_mean_softmax, mutual_information
-from unknown_detection.evaluation.detectors.rows import Doubles, Scores, dots
+from unknown_detection.evaluation.detectors.base import (
+    POSITIVE,
+    Doubles,
+    Integers,
+    RowDetector,
+    Scores,
+    at_least,
+    dots,
+)
+from unknown_detection.evaluation.detectors.logits import energy, log_mean_softmax, msp, mutual_information
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats
 from unknown_detection.evaluation.models.layers import channels_last
@@ -239,6 +245,10 @@ class ImageDetector(RowDetector):
         values = cls.parameters() | dict(hyperparameters)
         return {name: values[name] for name in cls.image_pass.depends_on}
 
+    def predict(self, features: Features) -> Integers:
+        """See `Detector.predict`; the pass may make the prediction."""
+        return features.passed["logits"].argmax(axis=1) if self.image_pass.predicts else super().predict(features)
+
     def _inputs(self, features: Features) -> dict[str, Floats]:
         values = features.passed[self.column]
         return {f"{self.column} of the second pass": values.reshape(len(values), -1)}
@@ -312,7 +322,7 @@ class MCDropout(ImageDetector):
 class MCDropoutMI(MCDropout):
     """Mutual information between the prediction and the dropout mask (MI).
 
-    Formula and source: `members.mutual_information`, of passes with dropout in place of models.
+    Formula and source: `logits.mutual_information`, of passes with dropout in place of models.
     """
 
     name, title, source = "mc_dropout_mi", "MC-dropout MI", "Gal et al. 2017, section 4"

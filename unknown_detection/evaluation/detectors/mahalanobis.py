@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from unknown_detection.evaluation.detectors.base import RowDetector
-from unknown_detection.evaluation.detectors.nearest import cuda_device
-from unknown_detection.evaluation.detectors.rows import (
+from unknown_detection.evaluation.detectors.base import (
     FEATURES,
     LOGITS,
     Doubles,
     Integers,
+    RowDetector,
     Scores,
     class_means,
     dots,
@@ -26,6 +25,7 @@ from unknown_detection.evaluation.detectors.rows import (
     require_width,
     score_in_chunks,
 )
+from unknown_detection.evaluation.detectors.nearest import cuda_device
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
 
@@ -44,13 +44,10 @@ Layers = Mapping[str, Callable[[], Floats]]
 class ClassGaussians:
     """One Gaussian per class, with a shared covariance.
 
-    Attributes:
-        centre: mean of the class means, shape (D,); subtracted first, because differences of large numbers lose
-            digits.
-        scale: standard deviation within classes of each feature, shape (D,).
-        factor: lower Cholesky factor of the covariance of features divided by `scale`, shape (D, D).
-        means: class means, whitened: mapped so that the covariance is the identity; shape (C, D).
-        shrinkage: weight of the Ledoit-Wolf target in the covariance; 0 if none was needed.
+    `centre`, the mean of the class means, is subtracted first, because differences of large numbers lose digits;
+    `scale` are the features' standard deviations within classes, `factor` (D, D) the lower Cholesky factor of the
+    covariance of features divided by these, and `means` (C, D) the class means, whitened: mapped so that the
+    covariance is the identity. `shrinkage` is the weight of the Ledoit-Wolf target in the covariance, 0 for none.
     """
 
     centre: Doubles
@@ -165,12 +162,19 @@ class _Distances(RowDetector):
 
     fits_on = "train"
     inputs = ()  # layers are read one after the other
+    layer: ClassVar[str] = FEATURES
     copies = 4
     """Float64 copies of a layer that computing distances holds at once."""
 
-    @abc.abstractmethod
     def _layers(self, features: Features) -> Layers:
-        """Select the layers to read."""
+        if self.layer == FEATURES:
+            return {FEATURES: lambda: features.penultimate}
+        if self.layer == LOGITS:
+            return {LOGITS: lambda: features.logits}
+        if not features.blocks:
+            raise EvaluationError("There are no features of the model's blocks; extract with blocks.")
+        numbers = range(1 if self.layer == "first block" else len(features.blocks))
+        return {f"features of block {number + 1}": partial(features.blocks.__getitem__, number) for number in numbers}
 
     def _learn(self, features: Features, head: Head | None) -> None:
         classes = features.logits.shape[1]
@@ -194,12 +198,12 @@ class _Distances(RowDetector):
             values, (classes, width) = read(), fitted.means.shape
             require_width(name, values, width)
             device = cuda_device(len(features) * width * (width + classes))
-            distances = partial(self._distances, name, device=device)
+            distances = partial(self._distances, fitted, device=device)
             total += score_in_chunks(distances, {name: values}, features.ids, self.copies * width + 2 * classes)
         return total / len(layers)
 
-    def _distances(self, layer: str, values: Doubles, device: str | None) -> Scores:
-        return self.gaussians[layer].distances(values, device)
+    def _distances(self, fitted: ClassGaussians, values: Doubles, device: str | None) -> Scores:
+        return fitted.distances(values, device)
 
 
 class Mahalanobis(_Distances):
@@ -214,17 +218,12 @@ class Mahalanobis(_Distances):
     name, title = "mahalanobis", "MDS_l"
     source = "Lee et al. 2018, equation 2; Guille-Escuret et al. 2023, section 3"
 
-    def _layers(self, features: Features) -> Layers:
-        return {FEATURES: lambda: features.penultimate}
-
 
 class MahalanobisFirst(_Distances):
     """As `Mahalanobis`, of the first block's pooled features (MDS_f; BROAD, section 3)."""
 
     name, title, source = "mahalanobis_first", "MDS_f", Mahalanobis.source
-
-    def _layers(self, features: Features) -> Layers:
-        return _blocks(features, 1)
+    layer = "first block"
 
 
 class MahalanobisAll(_Distances):
@@ -235,9 +234,7 @@ class MahalanobisAll(_Distances):
     """
 
     name, title, source = "mahalanobis_all", "MDS_all", f"{Mahalanobis.source} (mean of blocks)"
-
-    def _layers(self, features: Features) -> Layers:
-        return _blocks(features)
+    layer = "blocks"
 
 
 class MahalanobisLogits(_Distances):
@@ -245,9 +242,7 @@ class MahalanobisLogits(_Distances):
 
     name, title = "mahalanobis_logits", "MD"
     source = "Lee et al. 2018, equation 2; Abdelzad et al. 2020, section 4.4"
-
-    def _layers(self, features: Features) -> Layers:
-        return {LOGITS: lambda: features.logits}
+    layer = LOGITS
 
 
 class RMDS(Mahalanobis):
@@ -266,12 +261,5 @@ class RMDS(Mahalanobis):
         super()._learn(features, head)
         self.background = fit_class_gaussians(FEATURES, features.penultimate, np.zeros_like(features.labels), 1)
 
-    def _distances(self, layer: str, values: Doubles, device: str | None) -> Scores:
-        return super()._distances(layer, values, device) - self.background.distances(values, device)
-
-
-def _blocks(features: Features, most: int | None = None) -> Layers:
-    if not features.blocks:
-        raise EvaluationError("There are no features of the model's blocks; extract with blocks.")
-    numbers = range(len(features.blocks))[:most]
-    return {f"features of block {number + 1}": partial(features.blocks.__getitem__, number) for number in numbers}
+    def _distances(self, fitted: ClassGaussians, values: Doubles, device: str | None) -> Scores:
+        return fitted.distances(values, device) - self.background.distances(values, device)

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.rows import Doubles, Integers
+from unknown_detection.evaluation.detectors.base import Doubles, Integers
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.models.models import check_device, out_of_memory, pick_device
@@ -75,12 +75,9 @@ def search_device(multiplications: int) -> str | None:
 
 @dataclass(frozen=True)
 class Bank:
-    """Vectors to compare with: the directions of some rows' penultimate features, each times a weight.
+    """Vectors to compare with: the directions of N rows' penultimate features, each times a weight.
 
-    Attributes:
-        features: the N rows.
-        lengths: of their features, shape (N,); 1 for rows of zeros.
-        weights: shape (N,).
+    `lengths` (N,) are those of the features, and 1 for rows of zeros.
     """
 
     features: Features
@@ -115,11 +112,8 @@ class Bank:
 class TopProducts:
     """The greatest products of m rows with a bank, in descending order, and their rows of the bank, both (m, K).
 
-    Attributes:
-        products: the products; all others are at most the last of these, by their computed value.
-        index: row of the bank of each.
-        error: greatest error of a product.
-        complete: whether the bank has no more than these K rows.
+    All other products are at most the last of these, by their computed value; `error` is the greatest of a product,
+    and `complete` says whether the bank has no more than these K rows.
     """
 
     products: Doubles
@@ -130,9 +124,8 @@ class TopProducts:
     def around(self, count: int) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
         """Return between which places the vector with the `count`-th greatest product lies, each of shape (m,).
 
-        Returns:
-            The first of these places, before which are only vectors with greater products; the place after the last;
-            and whether it is certainly among the K.
+        These are the first, before which are only vectors with greater products, and the place after the last; and
+        whether it is certainly among the K.
         """
         middle = self.products[:, count - 1, None]
         first = (self.products > middle + 2 * self.error).sum(axis=1)
@@ -212,10 +205,10 @@ def _greatest(values: npt.NDArray[Any], count: int) -> tuple[npt.NDArray[Any], I
 @functools.cache
 def _blas() -> Any:
     """Return what limits the threads of matrix products; None where threadpoolctl is not installed."""
-    if importlib.util.find_spec("threadpoolctl") is None:
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ModuleNotFoundError:
         return None
-    from threadpoolctl import ThreadpoolController
-
     return ThreadpoolController().select(user_api="blas")
 
 

@@ -12,7 +12,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 
-from unknown_detection.evaluation.detectors.base import POSITIVE, Range, Together
+from unknown_detection.evaluation.detectors.base import (
+    FEATURES,
+    LOGITS,
+    POSITIVE,
+    Doubles,
+    Range,
+    Together,
+    dots,
+    pieces,
+)
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.nearest import (
     Bank,
@@ -22,13 +31,6 @@ from unknown_detection.evaluation.detectors.nearest import (
     search_bank,
     search_device,
     torch_device,
-)
-from unknown_detection.evaluation.detectors.rows import (
-    FEATURES,
-    LOGITS,
-    Doubles,
-    dots,
-    pieces,
 )
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Head
@@ -213,8 +215,8 @@ class Relation(Together):
             rows = unit(z), softmax(logits, axis=1)
             if device is None:
                 return -_relations(*rows, detectors) / len(self.bank)
-            on_device = partial(_relations_on_device, detectors=detectors)
-            return -np.concatenate(compute_in_halves(on_device, device, *rows)) / len(self.bank)
+            parts = compute_in_halves(partial(_relations_on_device, detectors=detectors), device, *rows)
+            return -np.concatenate(parts) / len(self.bank)
 
         return score, doubles + len(detectors)
 

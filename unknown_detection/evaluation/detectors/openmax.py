@@ -9,11 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from unknown_detection.evaluation.detectors.base import POSITIVE, Range, RowDetector, at_least
-from unknown_detection.evaluation.detectors.rows import (
+from unknown_detection.evaluation.detectors.base import (
+    POSITIVE,
     Doubles,
     Integers,
+    Range,
+    RowDetector,
     Scores,
+    at_least,
     chunks,
     class_means,
     labels_to_fit,

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import Detector
-from unknown_detection.evaluation.detectors.registry import METHODS
-from unknown_detection.evaluation.detectors.rows import Scores
+from unknown_detection.evaluation.detectors import METHODS
+from unknown_detection.evaluation.detectors.base import Detector, Scores
 from unknown_detection.evaluation.errors import EvaluationError, one_line
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.models.features import Features
@@ -138,14 +137,14 @@ def _checked(kind: type[Detector], declared: Mapping[str, object]) -> type[Detec
         return _scores_of(name, lambda rows: [kind.score(self, rows)], features)[0]
 
     def predict(self: Any, features: Features) -> npt.NDArray[np.int64]:
-        predicted = kind.predict(self, _with_hashed_ids(features))  # type: ignore[attr-defined]
+        predicted = kind.predict(self, _with_hashed_ids(features))
         return _column(f"{name}'s predict", predicted, features, "iu").astype(np.int64)
 
     def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
         return _scores_of(name, lambda rows: kind.score_together(detectors, rows), features)
 
     body = {**declared, "score": score, "__doc__": kind.__doc__}
-    if hasattr(kind, "predict"):
+    if kind.predict is not Detector.predict:
         body["predict"] = predict
     if kind.score_together is not Detector.score_together:
         body["score_together"] = staticmethod(score_together)
@@ -160,14 +159,23 @@ def _with_hashed_ids(features: Features) -> Features:
 
 def _scores_of(name: str, score: Callable[[Features], Sequence[object]], features: Features) -> list[Scores]:
     """Score rows by one or several detectors, and check the scores of a few rows by scoring these alone."""
-    scores_of_all = [_scores(name, values, features) for values in score(_with_hashed_ids(features))]
+    scores_of_all = []
+    for returned in score(_with_hashed_ids(features)):
+        values = _column(name, returned, features, "fiu").astype(np.float64)
+        finite = np.isfinite(values)
+        if not finite.all():
+            raise EvaluationError(
+                f"{name} gives {np.count_nonzero(~finite):,} of {len(values):,} rows a score that is NaN or infinite, "
+                f"the first {str(features.ids[np.argmin(finite)])!r}. Mend the detector: no metric can rank such rows."
+            )
+        scores_of_all.append(values)
     count = len(features)
     if not count:
         return scores_of_all
     places = np.array([count - 1, count // 2, 0] if count > _ALONE else [count - 1])
     sample = features.take(places)
-    for scores, values in zip(scores_of_all, score(_with_hashed_ids(sample)), strict=True):
-        alone = _column(name, values, sample, "fiu").astype(np.float64)
+    for scores, returned in zip(scores_of_all, score(_with_hashed_ids(sample)), strict=True):
+        alone = _column(name, returned, sample, "fiu").astype(np.float64)
         close = np.abs(alone - scores[places]) <= _ROUNDING * np.abs(scores).max()
         if not close.all():
             first = int(np.argmin(close))
@@ -176,17 +184,6 @@ def _scores_of(name: str, score: Callable[[Features], Sequence[object]], feature
                 f"and {alone[first]:g} among {len(places)}. Mend the detector: a score may depend on its own row only."
             )
     return scores_of_all
-
-
-def _scores(name: str, returned: object, features: Features) -> Scores:
-    values = _column(name, returned, features, "fiu").astype(np.float64)
-    finite = np.isfinite(values)
-    if not finite.all():
-        raise EvaluationError(
-            f"{name} gives {np.count_nonzero(~finite):,} of {len(values):,} rows a score that is NaN or infinite, "
-            f"the first {str(features.ids[np.argmin(finite)])!r}. Mend the detector: no metric can rank such rows."
-        )
-    return values
 
 
 def _column(name: str, returned: Any, features: Features, kinds: str) -> npt.NDArray[Any]:

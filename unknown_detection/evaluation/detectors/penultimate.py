@@ -11,12 +11,12 @@ from typing import ClassVar
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from unknown_detection.evaluation.detectors.base import Range, RowDetector
-from unknown_detection.evaluation.detectors.logits import energy
-from unknown_detection.evaluation.detectors.rows import (
+from unknown_detection.evaluation.detectors.base import (
     FEATURES,
     LOGITS,
     Doubles,
+    Range,
+    RowDetector,
     Scores,
     class_means,
     dots,
@@ -25,6 +25,7 @@ from unknown_detection.evaluation.detectors.rows import (
     mean_features,
     pieces,
 )
+from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Head
 

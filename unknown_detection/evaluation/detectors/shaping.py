@@ -13,17 +13,18 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import Range, RowDetector
-from unknown_detection.evaluation.detectors.logits import energy
-from unknown_detection.evaluation.detectors.rows import (
+from unknown_detection.evaluation.detectors.base import (
     FEATURES,
     Doubles,
+    Range,
+    RowDetector,
     Scores,
     chunks,
     layer,
     mean_features,
     score_in_chunks,
 )
+from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Head
 

@@ -5,9 +5,8 @@ Tested by `tests/evaluation/display/test_tables.py`.
 
 from __future__ import annotations
 
-from unknown_detection.evaluation.detectors.registry import METHODS
-from unknown_detection.evaluation.metrics.calibration import ECE
-from unknown_detection.evaluation.metrics.metrics import METRICS, Metric
+from unknown_detection.evaluation.detectors import METHODS
+from unknown_detection.evaluation.metrics.metrics import ECE, METRICS, Metric
 
 BASELINE = "msp"
 """The detector that others are compared with, if it was scored."""

@@ -11,7 +11,7 @@ from functools import partial
 
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.images import ImageDetector
-from unknown_detection.evaluation.detectors.members import average
+from unknown_detection.evaluation.detectors.logits import average
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore

@@ -25,6 +25,9 @@ from unknown_detection.evaluation.metrics.ranking import Counts, Ranking, Side, 
 Floats = npt.NDArray[np.float64]
 Estimator = Literal["average_precision", "trapezoid"]
 
+BINS = 15
+"""Number of bins of Guo et al.'s tables of calibration."""
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -109,7 +112,7 @@ def eaurc(ranking: Ranking) -> float:
 
 
 def _risk(ranking: Ranking) -> Iterator[Floats]:
-    for right, errors in ranking.true_and_false_positives("known"):
+    for right, errors in ranking.blocks("known"):
         rows = right + errors
         tied = np.diff(rows)
         if tied.max() == 1:
@@ -131,10 +134,7 @@ def roc_area(ranking: Ranking) -> float:
     """Area under the ROC curve."""
     known, unknown = ranking.sizes()
     # Integers until the division: exact for any number of rows that fits in memory.
-    area = sum(
-        int((np.diff(above) * (below[1:] + below[:-1])).sum())
-        for below, above in ranking.true_and_false_positives("known")
-    )
+    area = sum(int((np.diff(above) * (below[1:] + below[:-1])).sum()) for below, above in ranking.blocks("known"))
     return area / (2 * known * unknown)
 
 
@@ -152,7 +152,7 @@ def aupr(ranking: Ranking, positive: Side, estimator: Estimator) -> float:
     """Area under the precision-recall curve."""
     known, unknown = ranking.sizes()
     area = 0.0
-    for true, false in ranking.true_and_false_positives(positive):
+    for true, false in ranking.blocks(positive):
         predicted = true + false
         # The curve begins at precision 1, where no row is predicted positive.
         precision = np.divide(true, predicted, out=np.ones(len(predicted)), where=predicted > 0)
@@ -168,6 +168,7 @@ def aupr(ranking: Ranking, positive: Side, estimator: Estimator) -> float:
 
 def _from_95_tpr(ranking: Ranking, positive: Side) -> tuple[Counts, Counts]:
     """Count true and false positives from the first threshold on with a TPR of at least 95 %."""
+    ranking.sizes()  # refuses one class alone
     true, false = ranking.positives(positive)
     # Integers, because 0.95 n may exceed 95 % in floating point.
     first = int(np.searchsorted(true, -(-19 * int(true[-1]) // 20)))
@@ -196,6 +197,7 @@ def interpolated_fpr_at_95_tpr(ranking: Ranking, positive: Side) -> float:
     As in the package ood-metrics, with which the numbers in the tables of FACETS and of the optimizer paper agree. If
     several thresholds have a true positive rate of 95 %, the last of them counts, as there.
     """
+    ranking.sizes()  # refuses one class alone
     true, false = ranking.positives(positive)
     # Integers, because 0.95 n may exceed 95 % in floating point.
     below = int(np.searchsorted(true, 19 * int(true[-1]) // 20, side="right")) - 1
@@ -264,8 +266,8 @@ def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
 def risk_coverage(scores: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Compute the risk-coverage curve, whose mean height is the AURC; arguments as for `aurc`.
 
-    Returns:
-        Coverage, k / n for k = 1..n, and the error rate among the k rows with the lowest scores; both of shape (n,).
+    These are coverage, k / n for k = 1..n, and the error rate among the k rows with the lowest scores; both of shape
+    (n,).
     """
     risks = np.concatenate(list(_risk(rank(scores, errors)[0])))
     return np.arange(1, len(risks) + 1) / len(risks), risks
@@ -348,3 +350,44 @@ def oscr(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -
     rows are not read.
     """
     return open_set_area(rank_open_set(scores, unknown, errors)[2])
+
+
+def ece(confidence: npt.ArrayLike, errors: npt.ArrayLike, *, bins: int = BINS) -> float:
+    """Expected calibration error: the mean gap between accuracy and confidence, over bins of equal width.
+
+    Formula: sum_b n_b / n |right_b - confidence_b|, with the mean confidence and the fraction of right rows of the n_b
+    rows whose confidence lies in (b / B, (b + 1) / B], the first bin with its lower end. Empty bins count nothing.
+    Source: Naeini, Cooper and Hauskrecht, Obtaining Well Calibrated Probabilities Using Bayesian Binning (AAAI 2015);
+    Guo et al., On Calibration of Modern Neural Networks (ICML 2017), section 2, equation 3, with 15 bins in section 5.
+
+    From 0 to 1, lower is better. Confidences are probabilities of the predicted class, that is one minus an `msp`
+    score, and errors the misclassified rows, as for `aurc`.
+    """
+    rank(confidence, errors)  # checks both
+    values, wrong = np.asarray(confidence, dtype=np.float64), np.asarray(errors, dtype=np.bool_)
+    outside = (values < 0) | (values > 1)
+    if outside.any():
+        raise EvaluationError(
+            f"{np.count_nonzero(outside):,} of {len(values):,} confidences are not from 0 to 1, the first is "
+            f"{values[outside][0]}. Give probabilities, such as one minus the scores of msp."
+        )
+    _, confident, right = binned(values, wrong, bins)
+    return float(np.abs(right - confident).sum() / len(values))
+
+
+def binned(confidence: Floats, errors: npt.NDArray[np.bool_], bins: int = BINS) -> tuple[Floats, Floats, Floats]:
+    """Return the number of rows in each bin of `ece`, their summed confidence, and how many are right; each (B,)."""
+    # Sorted, so that sums do not depend on the order of rows, not even in their last digit.
+    order = np.argsort(confidence)
+    places = np.digitize(confidence[order], np.arange(1, bins) / bins, right=True)
+    weights = np.ones(len(order)), confidence[order], ~errors[order]
+    rows, confident, right = (np.bincount(places, weight, bins).astype(np.float64) for weight in weights)
+    return rows, confident, right
+
+
+def _of_confidence(ranking: object) -> float:
+    raise TypeError("The expected calibration error takes confidences, not a ranking.")
+
+
+ECE = Metric("ece", "ECE", "lower", _of_confidence)
+"""Its name, title and factor. It is not in `METRICS`, whose entries are computed from a ranking of scores."""

@@ -54,32 +54,23 @@ class Ranking:
             )
         return known, unknown
 
-    def true_and_false_positives(self, positive: Side) -> Iterator[tuple[Counts, Counts]]:
-        """Yield true and false positives as the threshold moves from no rows to all.
-
-        Args:
-            positive: `known` predicts positive from the lowest score up, `unknown` from the highest down.
-
-        Yields:
-            True positives and false positives at each threshold, both ascending from 0 to all; in blocks, each of
-            which begins with the last threshold of the one before.
-        """
-        true, false = self.known, self.unknown
-        if positive == "unknown":
-            true, false = self.unknown[::-1], self.known[::-1]
-        for start in range(0, len(true) - 1, _BLOCK):
-            block = slice(start, start + _BLOCK + 1)
-            # From above, the positive rows are all except those below the threshold.
-            yield abs(true[block] - true[0]), abs(false[block] - false[0])
-
     def positives(self, positive: Side) -> tuple[Counts, Counts]:
-        """Return true and false positives at every threshold, both ascending from 0 to all, shape (m + 1,)."""
-        self.sizes()
+        """Return true and false positives at every threshold, both ascending from 0 to all, shape (m + 1,).
+
+        `known` predicts positive from the lowest score up, `unknown` from the highest down.
+        """
         if positive == "known":
             return self.known, self.unknown
         if positive == "unknown":
             return self.unknown[-1] - self.unknown[::-1], self.known[-1] - self.known[::-1]
         raise EvaluationError(f"There is no class {positive!r}; choose known or unknown as the positive one.")
+
+    def blocks(self, positive: Side) -> Iterator[tuple[Counts, Counts]]:
+        """Yield `positives` in blocks, each of which begins with the last threshold of the one before."""
+        true, false = self.positives(positive)
+        for start in range(0, len(true) - 1, _BLOCK):
+            block = slice(start, start + _BLOCK + 1)
+            yield true[block], false[block]
 
 
 NOTHING = Ranking(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
@@ -87,15 +78,10 @@ NOTHING = Ranking(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
 
 def rank(scores: npt.ArrayLike, *flags: npt.ArrayLike) -> tuple[Ranking, ...]:
-    """Rank rows once, for one or more ways to divide them into two classes.
+    """Rank rows once, for one or more ways to divide them into two classes; refuses what has no ranking.
 
-    Args:
-        scores: shape (n,), finite, higher = more unknown.
-        flags: whether rows are unknown (or errors), bool or 0 and 1; each of shape (n,), at most 8.
-
-    Raises:
-        EvaluationError: there are no rows, shapes differ, values are masked, scores are not finite numbers, or flags
-            are neither bool nor 0 and 1.
+    Scores are of shape (n,), finite, higher = more unknown; flags say whether rows are unknown (or errors), bool or 0
+    and 1, each of shape (n,), at most 8.
     """
     values = _checked_scores(scores)
     sides = np.zeros(len(values), dtype=np.uint8)  # one bit per array of flags
@@ -121,9 +107,8 @@ def rank_open_set(
 ) -> tuple[Ranking, Ranking, Ranking]:
     """Rank rows once, for the three ways in which metrics divide them; arguments as for `rank`.
 
-    Returns:
-        Known against unknown rows; rows without against rows with an error; and correctly classified known rows
-        against unknown ones, with the number of those that are misclassified.
+    These are known against unknown rows; rows without against rows with an error; and correctly classified known rows
+    against unknown ones, with the number of those that are misclassified.
     """
     values = _checked_scores(scores)
     flags = [_checked_flags(flag, len(values)) for flag in (unknown, errors)]
@@ -142,15 +127,15 @@ def _counted(unknown: npt.NDArray[np.bool_], places: npt.NDArray[np.bool_] | Non
     return Ranking(rows, below)
 
 
-def unmasked(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Return values as an array; refuse masked ones, of which `np.asarray` takes what lies under the mask."""
+def _unmasked(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    # `np.asarray` takes what lies under the mask.
     if np.ma.is_masked(values):
         raise EvaluationError(f"Some {name} are masked. Leave these rows out of all arguments, or fill them.")
     return np.asarray(values)
 
 
 def _checked_scores(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    values = unmasked("scores", scores)
+    values = _unmasked("scores", scores)
     if values.ndim != 1 or not len(values):
         raise EvaluationError(f"Scores have the shape {values.shape}; give one score per row.")
     if values.dtype.kind not in "fiu":
@@ -165,7 +150,7 @@ def _checked_scores(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 def _checked_flags(flags: npt.ArrayLike, rows: int) -> npt.NDArray[np.bool_]:
-    values = unmasked("flags", flags)
+    values = _unmasked("flags", flags)
     if values.shape != (rows,):
         raise EvaluationError(
             f"Flags have the shape {values.shape}, but there are {rows:,} scores; give one flag per score."

@@ -17,9 +17,8 @@ from unknown_detection.evaluation.display.tables import ResultTable
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import NOTHING, Ranking
 from unknown_detection.evaluation.protocols import pictures
-from unknown_detection.evaluation.protocols.figures import Figure, means, measure
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
-from unknown_detection.evaluation.protocols.results import Line
+from unknown_detection.evaluation.protocols.results import Figure, Line, means, measure
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
 
 NAME = "broad"
@@ -74,10 +73,8 @@ def figures(rows: Rows) -> list[Figure]:
       model was right about the original;
     - in-distribution: misclassified clean rows against correctly classified ones (section 4).
 
-    Clean rows are the in-distribution rows of `test`.
-
-    Returns:
-        DSD, and ED if rows have predictions. Means are over the available figures, and name them.
+    Clean rows are the in-distribution rows of `test`. ED needs predictions. Means are over the available figures, and
+    name them.
     """
     clean = known_rows(rows, "test")
     shifted = {kind: rows.where(rows.role == kind) for kind in KINDS if np.any(rows.role == kind)}
@@ -170,21 +167,20 @@ def _auroc(setting: str, shifted: Rows, known: str, unknown: str, ranking: Ranki
     return measure(ranking, ["auroc"], protocol=NAME, config=config, setting=setting, known=known, unknown=unknown)
 
 
-def _originals(clean: Rows, shifted: Rows, split: str) -> npt.NDArray[np.int64]:
+def _originals(clean: Rows, shifted: Rows, split: str) -> npt.NDArray[np.intp]:
     """Return the position among the clean rows of each shifted row's original."""
-    order = np.argsort(clean.source_id)
-    names = clean.source_id[order]
-    repeated = names[1:][names[1:] == names[:-1]]
-    if len(repeated):
-        raise EvaluationError(f"{repeated[0]} appears twice among the clean rows; score one reference config only.")
-    places = np.minimum(np.searchsorted(names, shifted.source_id), len(names) - 1)
-    without_original = shifted.source_id[names[places] != shifted.source_id]
+    names = pd.Index(clean.source_id)
+    if not names.is_unique:
+        repeated = names[names.duplicated()][0]
+        raise EvaluationError(f"{repeated} appears twice among the clean rows; score one reference config only.")
+    places: npt.NDArray[np.intp] = names.get_indexer(pd.Index(shifted.source_id))
+    without_original = shifted.source_id[places < 0]
     if len(without_original):
         raise EvaluationError(
             f"Rows of {split} lack their clean original among the clean rows: {len(without_original):,}, such as "
             f"{without_original[0]}. Score all of test."
         )
-    return order[places]
+    return places
 
 
 def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
@@ -197,11 +193,11 @@ def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
             *sets, kinds = averages["unknown"].unique().tolist()
             titles = {**dict(zip(sets, map(set_name, kinds.split(" + ")), strict=True)), kinds: "average"}
             average_first = pd.concat([averages[averages["unknown"] == kinds], averages[averages["unknown"] != kinds]])
-            yield by_detector((NAME, setting), title, note, average_first, partial(_kind, titles))
+            yield by_detector((NAME, setting), title, note, average_first, partial(_titled, titles))
         yield by_detector((NAME, setting, "splits"), f"{title}, each split", note, group, _split, shown=False)
 
 
-def _kind(titles: Mapping[str, str], line: Line) -> tuple[str, str]:
+def _titled(titles: Mapping[str, str], line: Line) -> tuple[str, str]:
     return "", titles[line["unknown"]]
 
 

@@ -15,21 +15,17 @@ import pandas as pd
 from unknown_detection.evaluation.display.names import detector_name
 from unknown_detection.evaluation.display.plots import Curve, plot_curves
 from unknown_detection.evaluation.display.tables import ResultTable
-from unknown_detection.evaluation.metrics.calibration import ECE, binned, ece
-from unknown_detection.evaluation.protocols.figures import Figure, measure
+from unknown_detection.evaluation.metrics.metrics import ECE, binned, ece
 from unknown_detection.evaluation.protocols.pictures import Picture, Scene
 from unknown_detection.evaluation.protocols.protocol import Protocol, by_detector
+from unknown_detection.evaluation.protocols.results import Figure, measure
 from unknown_detection.evaluation.scoring.rows import Rows, rank_errors
 
 NAME = "calibration"
 
 
 def figures(rows: Rows) -> list[Figure]:
-    """Compute accuracy and ECE of the labelled in-distribution rows of `test`.
-
-    Returns:
-        Two figures; none if confidences or predictions are missing, or there are no such rows.
-    """
+    """Compute accuracy and ECE of the labelled in-distribution rows of `test`; none without confidences for them."""
     judged = _judged(rows)
     if judged is None:
         return []

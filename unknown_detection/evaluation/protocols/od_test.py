@@ -19,9 +19,8 @@ from unknown_detection.evaluation.display.tables import ResultTable
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import rank
 from unknown_detection.evaluation.protocols import pictures
-from unknown_detection.evaluation.protocols.figures import Figure, measure, summed
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, each_config
-from unknown_detection.evaluation.protocols.results import Line
+from unknown_detection.evaluation.protocols.results import Figure, Line, measure, summed
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, unknown_splits
 
 NAME = "od-test"

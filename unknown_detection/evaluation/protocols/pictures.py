@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,7 @@ _CURVES = 5
 """Number of detectors whose risk-coverage curves are named, besides the baseline."""
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """A picture, of matplotlib; `name` is that of its files, without an ending."""
 
     name: str
@@ -45,12 +44,9 @@ class Picture:
 class Scene:
     """The input of a protocol's pictures: the figures of one training method, and scores of its first run.
 
-    Attributes:
-        figures: the protocol's figures of all runs, on all rows.
-        rows: scored rows by detector, for each config; for all configs together where these are judged so.
-        runs: name of the run that the rows of each config are of.
-        labels: what the names and titles of pictures end in, such as the training method.
-        chosen: the detector of ROC curves; None for the best.
+    `figures` are of all runs, on all rows; `rows` by detector, for each config, or for all configs together where
+    these are judged so, and `runs` the name of the run that they are of. The names and titles of pictures end in
+    `labels`, such as the training method. ROC curves are of the detector `chosen`; None for the best.
     """
 
     protocol: Protocol
@@ -159,12 +155,10 @@ def densities(scene: Scene) -> Iterator[Picture]:
         remark = f", {len(names)} of {len(of_config)} detectors, best first" if len(names) < len(of_config) else ""
         place = scene.runs[config] if config == scene.protocol.name else f"{config}, {scene.runs[config]}"
         title = f"Scores by role on {place}{remark}"
-        scores = {}
-        for name in names:
-            rows = of_config[name]
-            scores[detector_name(name)] = {
-                role: rows.score[rows.role == role] for role in np.unique(rows.role).tolist()
-            }
+        scores = {
+            detector_name(name): {role: of.score[of.role == role] for role in np.unique(of.role).tolist()}
+            for name, of in ((name, of_config[name]) for name in names)
+        }
         yield Picture(scene.name("densities", config), title, plots.plot_densities(scores, title=title))
 
 

@@ -18,8 +18,7 @@ from unknown_detection.evaluation.display.names import figure_metric, metric_nam
 from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
 from unknown_detection.evaluation.errors import EvaluationError, one_line
 from unknown_detection.evaluation.files import safe_file_name
-from unknown_detection.evaluation.protocols.figures import Figure
-from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line
+from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Figure, Line
 from unknown_detection.evaluation.scoring.rows import Rows
 
 Mask = npt.NDArray[np.bool_]
@@ -176,17 +175,17 @@ def by_detector(
     """Tabulate figures with one row per detector and training method, the best first.
 
     They are ranked by the protocol's headline or, without one, by the first column of which some values are better.
-
-    Args:
-        name: parts of the name of its files.
-        title: as in `ResultTable`.
-        note: likewise; the number of runs is added.
-        lines: figures over runs of one protocol, in the order of the columns.
-        titled: returns the headings of a figure's column, given its line of any detector.
-        shown: as in `ResultTable`.
+    `name` has the parts of the name of its files; the number of runs is added to the note. `lines` are figures over
+    runs of one protocol, in the order of the columns, whose headings `titled` returns, given a line of any detector.
     """
     figures = lines.drop_duplicates(FIGURE_KEY).to_dict("records")
-    columns = [(head, [line[key] for key in FIGURE_KEY]) for line in figures if (head := _heading(line, titled(line)))]
+    columns = []
+    for line in figures:
+        heading = titled(line)
+        if heading is not None:
+            group, text = (heading, metric_name(line["metric"])) if isinstance(heading, str) else heading
+            better = _SPREADS.get(line["statistic"], figure_metric(line["metric"]).better)
+            columns.append((Heading(group, text, better), [line[key] for key in FIGURE_KEY]))
     index = pd.MultiIndex.from_frame(lines[["detector", "variant"]].drop_duplicates())
     keys = pd.MultiIndex.from_tuples([(*pair, *key) for pair in index for _, key in columns])
     measured = lines.set_index([*index.names, *FIGURE_KEY])
@@ -207,13 +206,6 @@ def by_detector(
         return table.in_order(best_first(means, figure_metric(headline["metric"].iloc[0]).better))
     ranked = next(number for number, head in enumerate(headings) if head.better)
     return table.in_order(best_first(values[:, ranked], headings[ranked].better))
-
-
-def _heading(line: Line, titled: Titled) -> Heading | None:
-    if titled is None:
-        return None
-    group, title = (titled, metric_name(line["metric"])) if isinstance(titled, str) else titled
-    return Heading(group, title, _SPREADS.get(line["statistic"], figure_metric(line["metric"]).better))
 
 
 def _runs_note(lines: pd.DataFrame) -> str:

@@ -51,13 +51,8 @@ def of_other_version(weights: str) -> pd.DataFrame:
 def compare_with_leaderboard(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.DataFrame:
     """Pair the means of a report with those of the leaderboard's rows of the same images, weights and detector.
 
-    Args:
-        figures: the report's figures, with the columns `results.COLUMNS`.
-        weights: the published weights of each run, as for `published`.
-
-    Returns:
-        A line for each run and detector, best near AUROC first: `run`, `detector`, then in percent `near`,
-        `published near`, `far` and `published far`. None unless all of the leaderboard's images were judged.
+    A line for each run and detector, best near AUROC first: `run`, `detector`, then in percent `near`, `published
+    near`, `far` and `published far`. None unless all of the leaderboard's images were judged.
     """
     fields = {"protocol": "openood", "setting": "standard", "metric": "auroc", "statistic": "mean"}
     fields["rows"] = "as_published"

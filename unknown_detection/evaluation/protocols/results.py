@@ -1,12 +1,16 @@
-"""The tidy table of all figures of a report: one line per number, with the columns that identify it."""
+"""Figures, the numbers of a protocol, and the tidy table of all of a report: one line per number.
+
+Tested by `tests/evaluation/protocols/test_results.py` and `tests/evaluation/protocols/test_registry.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +18,13 @@ import pyarrow.parquet as pq
 from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import atomic_path, read_untrusted, write_text
-from unknown_detection.evaluation.protocols.figures import Figure
+from unknown_detection.evaluation.metrics.metrics import METRICS
+from unknown_detection.evaluation.metrics.ranking import Ranking
 
 FILE = "figures.parquet"
 """Name of the file in a report's folder."""
+
+AS_PUBLISHED = "as_published"
 
 ALL_VARIANTS = "*"
 """The variant of figures over several training methods."""
@@ -60,6 +67,78 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
 }
 """Type and description of each column, in order."""
 
+_SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number; `COLUMNS` describes the fields, all but the last five identify it for a detector and run."""
+
+    protocol: str
+    config: str
+    setting: str
+    known: str
+    unknown: str
+    metric: str
+    positive: str
+    rows: str
+    statistic: str
+    fitted_on: str
+    value: float
+    factor: float
+    n_known: int
+    n_unknown: int
+    left_out: int = 0
+
+    @property
+    def name(self) -> Figure:
+        """The figure with only the fields that identify it, the others blank."""
+        return replace(self, value=0.0, n_known=0, n_unknown=0, left_out=0)
+
+
+def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figure]:
+    """Compute metrics, keys of `METRICS`, from a ranking; those that need both classes are NaN where one has no rows.
+
+    `named` has the other fields that identify the figures; those that are left out are empty, and `rows` as published.
+    """
+    known, unknown = int(ranking.known[-1]) + ranking.missed, int(ranking.unknown[-1])
+    names = {"rows": AS_PUBLISHED, "statistic": "", "fitted_on": "", **named}
+    measured = []
+    for name in metrics:
+        metric = METRICS[name]
+        value = metric.of(ranking) if metric.takes == "errors" or (known and unknown) else float("nan")
+        numbers = {"value": value, "factor": metric.factor, "n_known": known, "n_unknown": unknown}
+        measured.append(Figure(metric=name, positive=metric.positive, **names, **numbers))  # type: ignore[arg-type]
+    return measured
+
+
+def means(figures: Sequence[Figure], *, unknown: str | None = None, config: str | None = None) -> list[Figure]:
+    """Return the unweighted mean, for each metric, of figures on different rows; NaN if one of them is.
+
+    `unknown` names the sets that the means are over, `config` the configs; by default the figures' own sets, joined,
+    and the first figure's config.
+    """
+    groups: dict[str, list[Figure]] = {}
+    for figure in figures:
+        groups.setdefault(figure.metric, []).append(figure)
+    return [
+        replace(
+            summed(group),
+            config=config or group[0].config,
+            unknown=unknown or " + ".join(figure.unknown for figure in group),
+            statistic="mean",
+            value=float(np.mean([figure.value for figure in group])),
+        )
+        for group in groups.values()
+    ]
+
+
+def summed(figures: Sequence[Figure]) -> Figure:
+    """Return the first figure with the numbers of rows of all of them."""
+    known, unknown = (sum(getattr(figure, name) for figure in figures) for name in ("n_known", "n_unknown"))
+    return replace(figures[0], n_known=known, n_unknown=unknown)
+
+
 Line = Mapping[Hashable, Any]
 """A line of the table: values by column."""
 
@@ -70,8 +149,7 @@ FIGURE_KEY = [column.name for column in fields(Figure) if column.type == "str"]
 def tidy(judged: Iterable[tuple[Mapping[str, Any], Iterable[Figure]]]) -> pd.DataFrame:
     """Build the table of figures, each with the columns that say of which release, run and detector it is.
 
-    Raises:
-        EvaluationError: two runs with the same weights have the same figure.
+    Refuses two runs of the same weights with the same figure.
     """
     lines = [{**columns, **asdict(figure)} for columns, figures in judged for figure in figures]
     figures = _frame(pa.Table.from_pylist(lines, _SCHEMA))
@@ -88,10 +166,9 @@ def tidy(judged: Iterable[tuple[Mapping[str, Any], Iterable[Figure]]]) -> pd.Dat
 def over_runs(figures: pd.DataFrame) -> pd.DataFrame:
     """Compute mean and standard deviation over the runs of each variant, which differ by seed.
 
-    Returns:
-        `variant`, `detector`, the columns of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the sample
-        standard deviation (of n - 1), NaN for one run; and `size`, on how many rows the last one is and how many it
-        leaves out. In the order of each figure's first line.
+    The columns are `variant`, `detector`, those of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the
+    sample standard deviation (of n - 1), NaN for one run; and `size`, on how many rows the last one is and how many it
+    leaves out. In the order of each figure's first line.
     """
     sizes = list(zip(figures["n_known"] + figures["n_unknown"], figures["left_out"], strict=True))
     of = figures.assign(size=sizes).groupby(["variant", "detector", *FIGURE_KEY, "factor"], sort=False, dropna=False)
@@ -112,11 +189,7 @@ def write_figures(path: Path, figures: pd.DataFrame) -> None:
 
 
 def read_figures(where: Path) -> pd.DataFrame:
-    """Read the figures of a report, from its folder or its `figures.parquet`.
-
-    Raises:
-        EvaluationError: there are no figures, or they have other columns.
-    """
+    """Read the figures of a report, from its folder or its `figures.parquet`."""
     path = where / FILE if where.is_dir() else where
     if not path.is_file():
         raise EvaluationError(f"There is no report at {where}: no such file as {path}. Check the path.")
@@ -124,9 +197,6 @@ def read_figures(where: Path) -> pd.DataFrame:
     if not table.schema.equals(_SCHEMA):
         raise EvaluationError(f"{path} has other columns than the figures of this version. Write the report again.")
     return _frame(table.replace_schema_metadata(None))
-
-
-_SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:

@@ -1,10 +1,17 @@
-"""The protocol of the optimizer paper (`metrics.mixture`): one detector on models trained differently.
+"""The optimizer paper: OoD detection on equal numbers of rows, and one detector on models trained differently.
+
+Abdelzad, Czarnecki and Salay, The Effect of Optimization Methods on the Robustness of Out-of-Distribution Detection
+Approaches (2020). A metric is measured on several models per optimizer, trained with different seeds. The optimizers
+are the components of a mixture, weighted by their stability (section 3); a detector is robust if the mixture has a
+good mean and a small variance. The same over OoD sets in place of optimizers shows which optimizer is robust.
 
 Tested by `tests/evaluation/protocols/test_robustness.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -14,15 +21,94 @@ from unknown_detection.evaluation.display.names import figure_metric, paper_name
 from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import safe_file_name
-from unknown_detection.evaluation.metrics.mixture import mixture
-from unknown_detection.evaluation.protocols import calibration, equal_numbers
-from unknown_detection.evaluation.protocols.protocol import Protocol, best_first, by_detector, setting_name
-from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line
+from unknown_detection.evaluation.protocols import calibration
+from unknown_detection.evaluation.protocols.od_test import ROLES
+from unknown_detection.evaluation.protocols.protocol import (
+    Protocol,
+    Shown,
+    best_first,
+    by_detector,
+    each_config,
+    setting_name,
+)
+from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Figure, Line, measure
+from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_known_unknown, unknown_splits
 
 NAME = "optimizer-robustness"
 
+EQUAL_NUMBERS = "equal-numbers"
+METRICS = (
+    "fpr_at_95_tpr_known_positive",
+    "detection_error_known_positive",
+    "auroc",
+    "aupr_out_average_precision",
+    "aupr_in_average_precision",
+)
+"""The paper's (section 4.3), in the order of its tables. It does not name its estimator of AUPR: ours."""
+
+_PAPER = (
+    "Abdelzad, Czarnecki and Salay, The Effect of Optimization Methods on the Robustness of Out-of-Distribution "
+    "Detection Approaches (2020)"
+)
+
 _MODEL = ["variant", "seed", "model_id"]
 """The columns that tell models apart."""
+
+EPSILON = 1e-6
+"""Epsilon of equation 4, in squared percent. The paper does not state it. Its tables come out with its root, 0.001
+percent, added to each standard deviation and to the sum of the weights, whose means lie up to 0.08 % lower than those
+of its equations, which hold here."""
+
+
+def equal_numbers(rows: Rows) -> list[Figure]:
+    """Compare the in-distribution rows of `test` with as many rows of each split of unknowns.
+
+    AUPR depends on how many rows there are of each kind, so it can be compared between sets of unknowns, and with the
+    paper, on equal numbers only. Of the larger side, as many rows count as the smaller one has: those whose ids come
+    first by a keyed hash, so that every model and detector is judged on the same ones.
+    """
+    known = known_rows(rows, "test")
+    named = {"protocol": EQUAL_NUMBERS, "config": str(rows.config[0]), "setting": EQUAL_NUMBERS, "known": "test"}
+    measured: list[Figure] = []
+    for split, unknown in unknown_splits(rows, ROLES).items():
+        count = min(len(known), len(unknown))
+        ranking = rank_known_unknown(_first(known, count), _first(unknown, count))
+        measured += measure(ranking, METRICS, unknown=split, **named)
+    return measured
+
+
+def _first(rows: Rows, count: int) -> Rows:
+    """Return the rows whose ids have the least SHA-256 with our key."""
+    ranks = [hashlib.sha256(f"{EQUAL_NUMBERS}\t{id_}".encode()).digest() for id_ in rows.id.tolist()]
+    chosen = np.zeros(len(rows), dtype=np.bool_)
+    chosen[sorted(range(len(rows)), key=ranks.__getitem__)[:count]] = True
+    return rows.where(chosen)
+
+
+def mixture(means: Sequence[float], variances: Sequence[float]) -> tuple[float, float]:
+    """Return mean and variance of components, weighted by the inverse of their standard deviation, all in percent.
+
+    Equations 4 to 7.
+    """
+    mean, variance = np.array(means, dtype=float), np.array(variances, dtype=float)
+    confidence = 1 / np.sqrt(variance + EPSILON)
+    weights = confidence / confidence.sum()
+    mixed = float((weights * mean).sum())
+    return mixed, float((weights * (variance + (mixed - mean) ** 2)).sum())
+
+
+def robustness(mean: float, variance: float, better: str) -> float:
+    """Return the paper's robustness score of a mixture; lower is more robust.
+
+    For a metric of which higher values are better, the coefficient of variation, deviation over mean (equation 8); for
+    `lower`, the product of deviation and mean, so that a low mean improves it (table 5).
+    """
+    deviation = math.sqrt(variance)
+    if better == "lower":
+        return deviation * mean
+    if mean == 0:
+        raise EvaluationError("A mean of 0 has no coefficient of variation; report the variance instead.")
+    return deviation / mean
 
 
 def robust_detectors(judged: pd.DataFrame) -> dict[str, list[str]]:
@@ -41,31 +127,37 @@ def robust_detectors(judged: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def robust_figures(figures: pd.DataFrame) -> pd.DataFrame:
-    """Compute the optimizer paper's figures from those of other protocols.
+    """Compute the paper's figures from those of other protocols.
 
     Of each detector with enough models: for each OoD set and metric, over all training methods (tables 3 to 5), with
     the variant `ALL_VARIANTS`; and for each training method, over the OoD sets (tables 7 to 9), whose names `unknown`
     joins. Figures of the model alone, statistics, those of OD-test's pairs, and those that are NaN for any model are
-    passed over.
+    passed over. Refuses models that lack figures which others have.
 
     Returns:
         Three lines for each: `mixture_mean`, `mixture_variance` and `robustness` as `statistic`, the first in the
         figure's unit, the second in its square.
-
-    Raises:
-        EvaluationError: a model lacks figures that others have.
     """
     single = figures[(figures["statistic"] == "") & (figures["fitted_on"] == "")]
     single = _with_models(single[single["protocol"] != calibration.NAME])
     mixed: list[Line] = []
     for detector, variants in robust_detectors(single).items():
         chosen = single[(single["detector"] == detector) & single["variant"].isin(variants)]
-        for name, key, means, variances in _components(chosen):
+        for name, unknown, components in _components(chosen):
             runs = chosen if name == ALL_VARIANTS else chosen[chosen["variant"] == name]
             line = runs.iloc[0].to_dict() | {"variant": name, "seed": pd.NA, "model_digest": ""}
             line |= {column: " + ".join(runs[column].unique()) for column in ("run", "model")}
             line |= {"hyperparameters": "{}", "prepared": "{}", "n_known": 0, "n_unknown": 0, "left_out": 0}
-            mixed += [{**line, **of} for of in _mixed(key, means, variances)]
+            of = components.iloc[0]
+            line |= {key: of[key] for key in FIGURE_KEY} | {"protocol": NAME, "unknown": unknown}
+            better, factor = figure_metric(of["metric"]).better, of["factor"]
+            mean, variance = mixture(components["mean"], components["variance"])
+            for statistic, value, unit in (
+                ("mixture_mean", mean, factor),
+                ("mixture_variance", variance, factor**2),
+                ("robustness", robustness(mean, variance, better), factor**2 if better == "lower" else 1.0),
+            ):
+                mixed.append({**line, "statistic": statistic, "value": value / unit, "factor": unit})
     return pd.DataFrame(mixed, columns=figures.columns).astype(figures.dtypes)
 
 
@@ -74,8 +166,8 @@ def _with_models(lines: pd.DataFrame) -> pd.DataFrame:
     return lines.assign(model_id=lines["model_digest"].where(lines["model_digest"] != "", lines["run"]))
 
 
-def _components(lines: pd.DataFrame) -> Iterator[tuple[str, Line, Sequence[float], Sequence[float]]]:
-    """Yield what is mixed, of one detector: the variant, the figure that is named, and the components' moments."""
+def _components(lines: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield what is mixed, of one detector: the variant, the name of the OoD sets, and the components' moments."""
     key = [*FIGURE_KEY, "factor"]
     lines = lines.assign(reported=lines["value"] * lines["factor"])
     of_figures = lines.groupby(key, sort=False)["reported"]
@@ -91,27 +183,15 @@ def _components(lines: pd.DataFrame) -> Iterator[tuple[str, Line, Sequence[float
     # Population variances (equations 2 and 3).
     moments = pd.DataFrame({"mean": of_variants.mean(), "variance": of_variants.var(ddof=0)}).reset_index()
     for _, group in moments.groupby(key, sort=False):
-        yield ALL_VARIANTS, {**group.iloc[0]}, group["mean"], group["variance"]
+        yield ALL_VARIANTS, group["unknown"].iloc[0], group
     but_unknown = ["variant", *(name for name in key if name != "unknown")]
     for (variant, *_), group in moments.groupby(but_unknown, sort=False):
         if len(group) > 1:  # a mixture over OoD sets needs more than one
-            yield variant, {**group.iloc[0], "unknown": " + ".join(group["unknown"])}, group["mean"], group["variance"]
-
-
-def _mixed(key: Line, means: Sequence[float], variances: Sequence[float]) -> Iterator[Line]:
-    mixed = mixture(means, variances)
-    better, factor = figure_metric(key["metric"]).better, key["factor"]
-    for statistic, reported, unit in (
-        ("mixture_mean", mixed.mean, factor),
-        ("mixture_variance", mixed.variance, factor**2),
-        ("robustness", mixed.robustness(better), factor**2 if better == "lower" else 1.0),
-    ):
-        named: Line = {name: key[name] for name in FIGURE_KEY}
-        yield {**named, "protocol": NAME, "statistic": statistic, "value": reported / unit, "factor": unit}
+            yield variant, " + ".join(group["unknown"]), group
 
 
 def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
-    """Lay out tables 4 and 5 of the optimizer paper for each OoD set, and the input of its table 10."""
+    """Lay out tables 4 and 5 of the paper for each OoD set, and the input of its table 10."""
     note = (
         "Mean and variance of the mixture over training methods, in percent and its square (AURC: in thousandths), "
         "and the robustness score: standard deviation times mean if lower values are better, else divided by it."
@@ -121,7 +201,7 @@ def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
     for (config, setting, unknown), group in lines[mixed].groupby(["config", "setting", "unknown"], sort=False):
         names = [] if setting == "ood_detection" else [setting_name(setting)]
         names += [set_name(unknown)] if not names or sets[config, setting] > 1 else []
-        where, shown = ", ".join(names), setting in ("unknown_detection", equal_numbers.SETTING)
+        where, shown = ", ".join(names), setting in ("unknown_detection", EQUAL_NUMBERS)
         title = f"Robustness of detectors to the training method on {config}, {where}"
         yield by_detector((NAME, config, where), title, note, group, _statistic, shown=shown)
     of_variants = lines[~mixed & (lines["statistic"] == "robustness")]
@@ -146,10 +226,26 @@ def _statistic(line: Line) -> tuple[str, str]:
 PROTOCOL = Protocol(
     name=NAME,
     title="Robustness to the training method",
-    paper="Abdelzad, Czarnecki and Salay, The Effect of Optimization Methods on the Robustness of Out-of-Distribution "
-    "Detection Approaches (2020)",
+    paper=_PAPER,
     settings={},
     judge=lambda rows: [],
     tables=tables,
 )
 """Compares the figures of several runs by another protocol (`robust_figures`); of the rows of one there are none."""
+
+EQUAL_NUMBERS_PROTOCOL = Protocol(
+    name=EQUAL_NUMBERS,
+    title="OoD detection on equal numbers of rows",
+    paper=f"{_PAPER}, section 4.1",
+    settings={EQUAL_NUMBERS: "Equal numbers"},
+    judge=equal_numbers,
+    summary=(Shown("{set}", {"metric": "auroc"}), Shown("{set}", {"metric": METRICS[0]})),
+    # The rows of tables 2 and 3 of the paper.
+    tables=lambda lines: each_config(
+        EQUAL_NUMBERS,
+        "Equal numbers",
+        "In percent; known rows are positive for FPR and detection error. Of the larger side a part is drawn.",
+        lines,
+        lambda line: set_name(line["unknown"]),
+    ),
+)

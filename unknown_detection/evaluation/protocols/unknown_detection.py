@@ -17,9 +17,8 @@ from unknown_detection.evaluation.display.names import set_name
 from unknown_detection.evaluation.display.tables import ResultTable
 from unknown_detection.evaluation.metrics.ranking import rank
 from unknown_detection.evaluation.protocols import pictures
-from unknown_detection.evaluation.protocols.figures import Figure, means, measure
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
-from unknown_detection.evaluation.protocols.results import Line
+from unknown_detection.evaluation.protocols.results import Figure, Line, means, measure
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
 
 NAME = "unknown-detection"

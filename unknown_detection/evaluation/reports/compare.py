@@ -9,9 +9,9 @@ import pandas as pd
 
 from unknown_detection.evaluation.display.names import figure_metric
 from unknown_detection.evaluation.errors import EvaluationError, require_known
-from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
-from unknown_detection.evaluation.protocols.results import FIGURE_KEY, over_runs
+from unknown_detection.evaluation.protocols.results import AS_PUBLISHED, FIGURE_KEY, over_runs
 from unknown_detection.evaluation.releases import choose_splits
+from unknown_detection.evaluation.scoring.left_out import WITHOUT_DUPLICATES, WITHOUT_OVERLAP
 
 
 def compare(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:

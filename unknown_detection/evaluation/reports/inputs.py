@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.files import load_python, safe_file_name
-from unknown_detection.evaluation.protocols import robustness
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS, default_protocol, register
+from unknown_detection.evaluation.protocols import PROTOCOLS, default_protocol, register, robustness
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS
 from unknown_detection.evaluation.releases import Key, Release, choose_splits
 from unknown_detection.evaluation.scoring.joining import (
@@ -34,7 +33,6 @@ from unknown_detection.evaluation.scoring.joining import (
     ids_fitted_on,
     join_scores,
     release_index,
-    rows_of,
 )
 from unknown_detection.evaluation.scoring.rows import Rows
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, file_seed, read_scores
@@ -134,10 +132,7 @@ def join_runs(
                 indexes[configs] = release_index(release, configs)
             index, table = _chosen(indexes[configs], table, keys) if keys else (indexes[configs], table)
             fitted_on = ids_fitted_on(release, stated.fit_half if stated else "")
-            joined = join_scores(
-                index.table, table, label_names=index.label_names, where=str(path), fitted_on=fitted_on
-            )
-            rows = {detector: rows_of(index, of_detector) for detector, of_detector in joined.items()}
+            rows = join_scores(index, table, str(path), fitted_on)
             if stated:
                 rows = {name: _with_confidence(name, of_detector) for name, of_detector in rows.items()}
                 # A model file is recorded without its folder, which may differ between machines.
@@ -209,12 +204,8 @@ def _chosen(index: ReleaseIndex, scores: pa.Table, keys: Sequence[Key]) -> tuple
     keep = ~np.isin(rows.config, [config for config, _ in keys]) | np.isin(rows.split, FIT_AND_TUNE_SPLITS)
     for config, split in keys:
         keep |= (rows.config == config) & (rows.split == split)
-    table = index.table.filter(pa.array(keep))
-    dropped = pc.and_(
-        pc.is_in(scores["id"], value_set=index.table["id"].combine_chunks()),
-        pc.invert(pc.is_in(scores["id"], value_set=table["id"].combine_chunks())),
-    )
-    return replace(index, table=table, rows=rows.where(keep)), scores.filter(pc.invert(dropped))
+    dropped, kept = (pc.is_in(scores["id"], value_set=pa.array(rows.id[mask], pa.string())) for mask in (~keep, keep))
+    return replace(index, rows=rows.where(keep)), scores.filter(pc.or_(kept, pc.invert(dropped)))
 
 
 def _with_confidence(detector: str, rows: Rows) -> Rows:

@@ -6,40 +6,25 @@ Tested by `tests/evaluation/reports/test_report.py`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from unknown_detection.evaluation.protocols import calibration, od_test, robustness
-from unknown_detection.evaluation.protocols.figures import WITHOUT_DUPLICATES, WITHOUT_OVERLAP
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS, figures
+from unknown_detection.evaluation.protocols import PROTOCOLS, calibration, figures, od_test, robustness
 from unknown_detection.evaluation.protocols.results import tidy
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.reports.inputs import ScoredRun, judged_runs
-from unknown_detection.evaluation.scoring.left_out import (
-    count_left_out,
-    count_overlaps,
-    describe_left_out,
-    describe_overlaps,
-)
+from unknown_detection.evaluation.scoring.left_out import REDUCED, LeftOut, count_left_out, describe_left_out
 from unknown_detection.evaluation.scoring.rows import Rows
 from unknown_detection.terminal.progress import bar
 
 Plan = Mapping[str, Sequence[str]]
 """Configs by protocol."""
 
-
-LeftOutRows = Mapping[str, Sequence[Any]]
-"""The rows that figures without duplicates and without overlap leave out, as `scoring.left_out` counts them; without
-the kinds of which the release does not say."""
-
-DESCRIBE: Mapping[str, Callable[[Any], str]] = {
-    WITHOUT_DUPLICATES: describe_left_out,
-    WITHOUT_OVERLAP: describe_overlaps,
-}
-"""What says in a sentence which rows are left out."""
+LeftOutRows = Mapping[str, Sequence[LeftOut]]
+"""The rows that figures leave out, by the kind of figures; without the kinds of which the release does not say."""
 
 
 def compute_figures(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: bool = True) -> pd.DataFrame:
@@ -81,17 +66,14 @@ def confidences(run: ScoredRun) -> list[tuple[str, Rows]]:
 
 def rows_left_out(runs: Sequence[ScoredRun], plan: Plan) -> LeftOutRows:
     """Count the rows that each split and class loses in the figures without duplicates and without overlap."""
-    left_out: dict[str, dict[tuple[str, ...], Any]] = {}
+    left_out: dict[str, dict[Any, LeftOut]] = {}
     for protocol, configs in plan.items():
         for run in runs if protocol != robustness.NAME else ():
-            for kind, is_stated, count in (
-                (WITHOUT_DUPLICATES, run.index.rows.duplicate is not None, count_left_out),
-                (WITHOUT_OVERLAP, run.index.overlaps & {*configs}, count_overlaps),
-            ):
-                if is_stated:
-                    counted = left_out.setdefault(kind, {})  # of several runs, the same rows count once
-                    counted |= {place.place: place for place in count(run.any_rows(configs), protocol)}
-    return {kind: [*left_out[kind].values()] for kind in DESCRIBE if kind in left_out}
+            for kind in REDUCED:
+                counted = count_left_out(run.any_rows(configs), kind, protocol)
+                if counted is not None:  # of several runs, the same rows count once
+                    left_out.setdefault(kind, {}).update({counts[:4]: counts for counts in counted})
+    return {kind: [*left_out[kind].values()] for kind in REDUCED if kind in left_out}
 
 
 def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[str]:
@@ -126,7 +108,7 @@ def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[st
 
 def row_notes(release: Release, runs: Sequence[ScoredRun], left_out: LeftOutRows) -> list[str]:
     """List in sentences the rows that are left out, and what the release says of its classes."""
-    sentences = [DESCRIBE[kind](of) for kind, of in left_out.items()]
+    sentences = [describe_left_out(kind, of) for kind, of in left_out.items()]
     configs = sorted({config for run in runs for config in run.about.configs})
     return sentences + [remark for config in configs for remark in release.remarks_on_classes(config)]
 

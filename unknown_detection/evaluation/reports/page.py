@@ -14,8 +14,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from unknown_detection.evaluation.display.tables import as_page
-from unknown_detection.evaluation.protocols import published
-from unknown_detection.evaluation.protocols.registry import protocol_of
+from unknown_detection.evaluation.protocols import protocol_of, published
 from unknown_detection.evaluation.protocols.results import COLUMNS
 from unknown_detection.evaluation.reports.inputs import ScoredRun
 from unknown_detection.evaluation.reports.placed import Tables

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,14 +15,19 @@ import pandas as pd
 from unknown_detection.evaluation.display.names import metric_name, set_name
 from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
 from unknown_detection.evaluation.files import safe_file_name
-from unknown_detection.evaluation.protocols import calibration, robustness
-from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
+from unknown_detection.evaluation.protocols import calibration, protocol_of, robustness
 from unknown_detection.evaluation.protocols.pictures import Scene
 from unknown_detection.evaluation.protocols.protocol import by_detector, tables_of
-from unknown_detection.evaluation.protocols.registry import protocol_of
-from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line
+from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, AS_PUBLISHED, FIGURE_KEY, Line
 from unknown_detection.evaluation.reports.inputs import ScoredRun
-from unknown_detection.evaluation.reports.judging import DESCRIBE, LeftOutRows, Plan, confidences
+from unknown_detection.evaluation.reports.judging import LeftOutRows, Plan, confidences
+from unknown_detection.evaluation.scoring.left_out import (
+    REDUCED,
+    WITHOUT_DUPLICATES,
+    WITHOUT_OVERLAP,
+    LeftOut,
+    describe_left_out,
+)
 
 Tables = Mapping[str, Sequence[ResultTable]]
 """Tables by protocol."""
@@ -59,9 +63,9 @@ def paper_tables(lines: pd.DataFrame, left_out: LeftOutRows) -> Tables:
     losing = {
         (name, kind): [place for place in left_out.get(kind, ()) if place.protocol == name]
         for name in lines["protocol"].unique()
-        for kind in DESCRIBE
+        for kind in REDUCED
     }
-    remarks = {key: DESCRIBE[key[1]](places) for key, places in losing.items()}
+    remarks = {key: describe_left_out(key[1], places) for key, places in losing.items()}
     several = _several(lines)
     tables: dict[str, list[ResultTable]] = defaultdict(list)
     for (name, rows), of_rows in lines.groupby(["protocol", "rows"], sort=False):
@@ -73,7 +77,7 @@ def paper_tables(lines: pd.DataFrame, left_out: LeftOutRows) -> Tables:
                 labelled = _labelled(table, labels, remarks.get((name, rows), ""))
                 tables[name].append(replace(labelled, shown=table.shown and rows == AS_PUBLISHED))
     for (name, variant), group in lines.groupby(["protocol", "variant"], sort=False):
-        for kind in DESCRIBE:
+        for kind in REDUCED:
             changed = list(_effects(name, group, kind))
             effects = [_labelled(table, [variant] * several, remarks[name, kind]) for table in changed]
             tables[name] += [replace(table, shown=len(changed) <= _MOST_CHANGES) for table in effects]
@@ -156,14 +160,14 @@ def _all_or_without(line: Line) -> tuple[str, str]:
     return group, "all" if line["rows"] == AS_PUBLISHED else "without"
 
 
-def _counts(protocol: str, kind: str, places: Sequence[Any]) -> ResultTable:
+def _counts(protocol: str, kind: str, places: Sequence[LeftOut]) -> ResultTable:
     """Tabulate the rows left out of each split that a protocol evaluates, or of each class."""
     what, title, stub, first = _COUNTED[kind]
     columns = {**first, "Left out": "left_out"}
-    names = [", ".join((f"{place.config}/{place.split}", *place.place[3:])) for place in places]
+    names = [", ".join((f"{place.config}/{place.split}", *place.of_class)) for place in places]
     counts = np.array([[getattr(place, name) for name in columns.values()] for place in places], float)
     return ResultTable(
-        safe_file_name(what, "left-out", protocol), title, DESCRIBE[kind](places), stub,
+        safe_file_name(what, "left-out", protocol), title, describe_left_out(kind, places), stub,
         [Heading("", name) for name in columns], [*map(TableRow, names)], counts, np.full(counts.shape, np.nan),
         digits=0, shown=kind == WITHOUT_DUPLICATES,
     )  # fmt: skip

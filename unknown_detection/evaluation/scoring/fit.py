@@ -7,15 +7,12 @@ import inspect
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import Detector
-from unknown_detection.evaluation.detectors.images import ImageDetector
-from unknown_detection.evaluation.detectors.registry import METHODS, find_method
-from unknown_detection.evaluation.detectors.rows import Scores, predicted
+from unknown_detection.evaluation.detectors import METHODS, Settings, find_method
+from unknown_detection.evaluation.detectors.base import Detector, Scores, predicted
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.cache import FeatureCache, Key
 from unknown_detection.evaluation.metrics.metrics import auroc
@@ -29,10 +26,8 @@ from unknown_detection.evaluation.scoring.fit_splits import (
     VALIDATION,
     FitSplits,
     Mask,
-    has_two_of_each_class,
     in_fit_half,
 )
-from unknown_detection.evaluation.scoring.settings import Settings
 from unknown_detection.terminal.progress import Log
 
 
@@ -62,6 +57,10 @@ class Scorer:
     `search` looks for hyperparameters, else the defaults count; `settings` has, by detector, the values to search
     among in place of the method's own; `own` are methods of the user's own; `log` receives a line about each method
     that cannot be searched or is left out.
+
+    `fit_half` are the validation rows that detectors are fitted on in place of training rows, shape (n,), `halved` is
+    their split (`config/split`), empty for none; `fitted_on` and `tuned_on` are, as recorded, the rows that most
+    detectors are fitted on, and the known rows that hyperparameters and thresholds are chosen on.
     """
 
     cache: FeatureCache
@@ -73,16 +72,21 @@ class Scorer:
     _fitted: dict[str, Fitted] = field(default_factory=dict)
     _scores: dict[tuple[str, Key], Scores] = field(default_factory=dict)
 
-    @cached_property
-    def _head(self) -> Head | None:
-        return self.cache.store.head()
+    def __post_init__(self) -> None:
+        self._head: Head | None = self.cache.store.head()
+        train, validation = self.fit_splits.train, self.fit_splits.validation
+        self.fit_half: Mask = np.zeros(0, dtype=np.bool_)
+        if train is None and validation is not None:
+            features = self.cache.features(validation)
+            # Every class needs a row for either half.
+            counts = np.unique(features.labels[features.labels >= 0], return_counts=True)[1]
+            self.fit_half = in_fit_half(features.ids.tolist(), features.labels) & (counts > 1).all()
+        self.halved = "/".join(validation or ()) if self.fit_half.any() else ""
+        self.fitted_on = "/".join(train or ()) or (f"{self.halved} ({FIT_HALF})" if self.halved else "")
+        self.tuned_on = f"{self.halved} ({TUNE_HALF})" if self.halved else "/".join(validation or ())
 
     def fit(self, name: str) -> Fitted:
-        """Fit a method, and before it the methods whose scores it combines.
-
-        Raises:
-            EvaluationError: there is no such method, its features are not available, or it cannot be fitted.
-        """
+        """Fit a method, and before it the methods whose scores it combines."""
         if name not in self._fitted:
             method = find_method(name, self.own)
             self.cache.check(method)
@@ -99,48 +103,10 @@ class Scorer:
             self._scores[name, key] = fitted.detector.score(features.unlabelled())
         return self._scores[name, key]
 
-    @cached_property
-    def fit_half(self) -> Mask:
-        """Validation rows that detectors are fitted on in place of training rows, shape (n,); else none."""
-        if self.fit_splits.train is not None or self.fit_splits.validation is None:
-            return np.zeros(0, dtype=np.bool_)
-        features = self.cache.features(self.fit_splits.validation)
-        fits = in_fit_half(features.ids.tolist(), features.labels)
-        return fits if has_two_of_each_class(features.labels) else np.zeros_like(fits)
-
-    @property
-    def halved(self) -> str:
-        """The split (`config/split`) of the rows of `fit_half`; empty for none."""
-        return "/".join(self.fit_splits.validation or ()) if self.fit_half.any() else ""
-
-    def fit_half_ids(self) -> frozenset[str]:
-        """Return the ids of the rows of `fit_half`."""
-        if not self.halved or self.fit_splits.validation is None:
-            return frozenset()
-        return frozenset(self.cache.features(self.fit_splits.validation).ids[self.fit_half].tolist())
-
-    @property
-    def fitted_on(self) -> str:
-        """Rows that most detectors are fitted on, as recorded: `config/split`, with the half; empty for none."""
-        return "/".join(self.fit_splits.train or ()) or (f"{self.halved} ({FIT_HALF})" if self.halved else "")
-
-    @property
-    def tuned_on(self) -> str:
-        """Known rows that hyperparameters and thresholds are chosen on, as recorded; empty for none."""
-        return f"{self.halved} ({TUNE_HALF})" if self.halved else "/".join(self.fit_splits.validation or ())
-
     def predictions(self, name: str, key: Key) -> npt.NDArray[np.int64]:
         """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""
         fitted = self.fit(name)
-        features = self._read(fitted.method, fitted.hyperparameters, key)
-        predict = getattr(fitted.detector, "predict", None)
-        if predict is not None:
-            classes: npt.NDArray[np.int64] = predict(features.unlabelled())
-        elif issubclass(fitted.method, ImageDetector) and fitted.method.image_pass.predicts:
-            classes = features.passed["logits"].argmax(axis=1)
-        else:
-            classes = predicted(features)
-        return classes
+        return fitted.detector.predict(self._read(fitted.method, fitted.hyperparameters, key).unlabelled())
 
     def forget(self, key: Key) -> None:
         """Free the cached scores of a split."""
@@ -216,14 +182,14 @@ class Scorer:
         trials: list[Trial] = []
         for values in sets if 0 < wrong.sum() < len(wrong) else ():
             try:
-                detector = method(**self._arguments(method, values)).fit(rows.take(fits), self._head)
+                detector = self._new(method, values).fit(rows.take(fits), self._head)
                 trials.append(Trial(values, auroc(detector.score(judged), wrong)))
             except EvaluationError as error:
                 trials.append(Trial(values, None, str(error)))
         return trials
 
     def _make(self, method: type[Detector], hyperparameters: Mapping[str, float]) -> Detector:
-        detector = method(**self._arguments(method, hyperparameters))
+        detector = self._new(method, hyperparameters)
         if method.fits_on == "none":
             return detector.fit(None, self._head)
         key = (method.fits_on == "train" and self.fit_splits.train) or self.fit_splits.validation
@@ -244,9 +210,9 @@ class Scorer:
             )
         return detector.fit(features, self._head)
 
-    def _arguments(self, method: type[Detector], hyperparameters: Mapping[str, float]) -> dict[str, float]:
+    def _new(self, method: type[Detector], hyperparameters: Mapping[str, float]) -> Detector:
         seeded = "seed" in inspect.signature(method).parameters
-        return {**hyperparameters, **({"seed": self.cache.seed} if seeded else {})}
+        return method(**hyperparameters, **({"seed": self.cache.seed} if seeded else {}))
 
     def _validation_rows(
         self, method: type[Detector], hyperparameters: Mapping[str, float], *, to_fit: bool

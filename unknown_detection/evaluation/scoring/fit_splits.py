@@ -41,11 +41,9 @@ Mask = npt.NDArray[np.bool_]
 class FitSplits:
     """The splits that detectors are fitted and tuned on; None if there is none.
 
-    Attributes:
-        train: most detectors are fitted on it; without it, on a half of `validation`.
-        validation: for detectors that must be fitted on rows outside the training set; the in-distribution side of a
-            search. The split `validation`, or BROAD's `held_out`.
-        external: the OoD side of a search, and the only unknown rows that any choice depends on.
+    Most detectors are fitted on `train`; without it, on a half of `validation`. That is the split `validation`, or
+    BROAD's `held_out`: for detectors that must be fitted on rows outside the training set, and the in-distribution
+    side of a search. `external` is its OoD side, and has the only unknown rows that any choice depends on.
     """
 
     train: Key | None
@@ -56,12 +54,9 @@ class FitSplits:
 def find_fit_splits(
     splits: Mapping[str, Sequence[str]], configs: Sequence[str], fit_configs: Sequence[str]
 ) -> FitSplits:
-    """Choose the splits to fit and tune on for the configs to score.
+    """Choose the splits to fit and tune on for the configs to score, of those with features, by config.
 
-    Training rows come from the fit configs, else from `<config>-train`. `splits` are those with features, by config.
-
-    Raises:
-        EvaluationError: there are no features of a fit config, or it has neither training nor validation rows.
+    Training rows come from the fit configs, each of which must have some to fit on, else from `<config>-train`.
     """
     require_known("config with features to fit on", fit_configs, splits)
     for config in fit_configs:
@@ -93,9 +88,3 @@ def in_fit_half(ids: Sequence[str], labels: npt.NDArray[np.int64]) -> Mask:
     fits = np.zeros(len(order), dtype=np.bool_)
     fits[order] = (place % 2 == 0) & (sorted_labels >= 0)
     return fits
-
-
-def has_two_of_each_class(labels: npt.NDArray[np.int64]) -> bool:
-    """Return whether there are labelled rows, and every class among them has a row for either half."""
-    counts = np.unique(labels[labels >= 0], return_counts=True)[1]
-    return bool(len(counts)) and int(counts.min()) > 1

@@ -12,9 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unknown_detection.evaluation.duplicate_pairs import paired_ids
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import Release
+from unknown_detection.evaluation.releases import Release, paired_ids
 from unknown_detection.evaluation.scoring.fit_splits import EXTERNALS, HELD_OUT, TRAIN, VALIDATION, in_fit_half
 from unknown_detection.evaluation.scoring.left_out import find_overlaps
 from unknown_detection.evaluation.scoring.rows import Rows
@@ -28,16 +27,11 @@ _NO_IDS = pa.array([], pa.string())
 
 @dataclass(frozen=True)
 class ReleaseIndex:
-    """The rows of some configs of a release, split by split.
+    """The rows of some configs of a release, split by split, with scores of 0, and the classes of each config.
 
-    Attributes:
-        table: the columns `config`, `split`, `id` and `label` (-1 for rows outside the in-distribution classes).
-        rows: the same rows in the form that protocols read, with all scores 0.
-        label_names: the classes of each config.
-        overlaps: the configs whose rows say which known class they overlap.
+    `overlaps` are the configs whose rows say which known class they overlap.
     """
 
-    table: pa.Table
     rows: Rows
     label_names: Mapping[str, Sequence[str]]
     overlaps: frozenset[str] = frozenset()
@@ -63,156 +57,103 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
                 "overlap": pa.repeat("", len(rows)) if overlap is None else overlap,
             }
             parts.append(pa.table(columns))
-    table = pa.concat_tables(parts).combine_chunks()
+    table = pa.concat_tables(parts)
     texts = ("id", "config", "split", "role", "class_id", "source_id", *(["overlap"] if overlaps else []))
     arrays: dict[str, Any] = {name: np.asarray(table[name].to_pylist(), dtype=np.str_) for name in texts}
     arrays |= {"label": table["label"].to_numpy(), "score": np.zeros(len(table))}
     rows = Rows(**arrays, duplicate=None if pairs is None else table["duplicate"].to_numpy())
-    names = {config: release.label_names(config) for config in configs}
-    return ReleaseIndex(table.select(["config", "split", "id", "label"]), rows, names, frozenset(overlaps))
+    return ReleaseIndex(rows, {config: release.label_names(config) for config in configs}, frozenset(overlaps))
 
 
-@dataclass(frozen=True)
-class JoinedScores:
-    """One detector's scores, aligned with the release's rows.
-
-    Attributes:
-        rows: numbers of the index's rows that have a score, ascending, shape (n,).
-        score: shape (n,), higher = more unknown.
-        prediction: predicted class as an index into the label names of the row's config, shape (n,), -1 for rows
-            without one; None if the file has no predictions.
-        confidence: probability of the predicted class, shape (n,), NaN where the file has none; None without any.
-    """
-
-    rows: npt.NDArray[np.int64]
-    score: npt.NDArray[np.float64]
-    prediction: npt.NDArray[np.int64] | None
-    confidence: npt.NDArray[np.float64] | None = None
-
-
-def rows_of(index: ReleaseIndex, joined: JoinedScores) -> Rows:
-    """Return the rows with one detector's scores, in the release's order; rows without a score are dropped."""
-    rows = index.rows
-    if len(joined.rows) < len(rows):
-        rows = rows.where(np.isin(np.arange(len(rows)), joined.rows))
-    return replace(rows, score=joined.score, prediction=joined.prediction, confidence=joined.confidence)
-
-
-def join_scores(
-    index: pa.Table,
-    scores: pa.Table,
-    *,
-    label_names: Mapping[str, Sequence[str]],
-    where: str,
-    fitted_on: pa.Array = _NO_IDS,
-) -> dict[str, JoinedScores]:
-    """Join scores with the rows of a release by id.
+def join_scores(index: ReleaseIndex, scores: pa.Table, where: str, fitted_on: pa.Array = _NO_IDS) -> dict[str, Rows]:
+    """Return the rows that have a score, with it, by detector; in the release's order.
 
     Every row must have exactly one score per detector, and every score must belong to a row. Splits in
     `FIT_AND_TUNE_SPLITS` may be missing, each as a whole, and so may their rows that detectors were `fitted_on` in
-    place of training rows. An id in several splits has the same score in all of them.
-
-    `index` is the table of a `ReleaseIndex`, `scores` the result of `read_scores`; the result has the detectors in the
-    order of the scores.
-
-    Raises:
-        EvaluationError: ids are missing, unknown or repeated, a prediction is not a class, or a labelled row has no
-            prediction although others have one.
+    place of training rows. An id in several splits has the same score in all of them. `scores` are those of
+    `read_scores`. A row without a prediction has -1, and NaN without a confidence.
     """
-    unknown_ids = pc.unique(scores["id"].filter(pc.invert(pc.is_in(scores["id"], value_set=_whole(index["id"])))))
+    rows, ids, score_ids = index.rows, pa.array(index.rows.id, pa.string()), scores["id"].combine_chunks()
+    unknown_ids = pc.unique(score_ids.filter(pc.invert(pc.is_in(score_ids, value_set=ids))))
     if len(unknown_ids):
-        configs = ", ".join(pc.unique(index["config"]).to_pylist())
         raise EvaluationError(
-            f"{where} has {summarize_ids(unknown_ids)} that {configs} of the release does not have. Remove them, or "
-            "name the config that they belong to."
+            f"{where} has {summarize_ids(unknown_ids)} that {', '.join(index.label_names)} of the release does not "
+            "have. Remove them, or name the config that they belong to."
         )
-    detectors = _whole(scores["detector"]).dictionary_encode()
-    fit_row = pc.is_in(index["id"], value_set=fitted_on).to_numpy()
+    detectors = scores["detector"].combine_chunks().dictionary_encode()
+    fit_rows = pc.is_in(ids, value_set=fitted_on).to_numpy(zero_copy_only=False)
     joined = {}
     for number, name in enumerate(detectors.dictionary.to_pylist()):
         of_detector = scores.filter(pc.equal(detectors.indices, number))
-        counts = pc.value_counts(_whole(of_detector["id"]))
-        if len(counts) < len(of_detector):
+        of_ids = of_detector["id"].combine_chunks()
+        counts = pc.value_counts(of_ids)
+        if len(counts) < len(of_ids):
             repeated = summarize_ids(counts.field("values").filter(pc.greater(counts.field("counts"), 1)))
             raise EvaluationError(f"{where} has several scores of {name} for {repeated}; keep one per id.")
-        lines = pc.index_in(index["id"], value_set=_whole(of_detector["id"]))
-        rows = _scored_rows(index, lines.is_valid().to_numpy(), fit_row, name, where)
+        lines = pc.index_in(ids, value_set=of_ids)
+        scored = lines.is_valid().to_numpy(zero_copy_only=False)
+        unscored = zip(rows.config[~scored].tolist(), rows.split[~scored].tolist(), strict=True)
+        for config, split in dict.fromkeys(unscored):
+            in_split = (rows.config == config) & (rows.split == split)
+            missing = in_split & ~scored
+            if split in FIT_AND_TUNE_SPLITS:
+                missing &= ~fit_rows & (in_split & scored).any()
+            if missing.any():
+                raise EvaluationError(
+                    f"{where} lacks scores of {name} for {summarize_ids(rows.id[missing])} of the "
+                    f"{int(in_split.sum()):,} rows of {config}/{split}. Score them, too."
+                )
         of_rows = of_detector.take(lines.drop_null())
-        prediction = _predictions(index.take(pa.array(rows)), of_rows, label_names, f"of {name} in {where}")
+        chosen = rows if scored.all() else rows.where(scored)
+        prediction = _predictions(chosen, of_rows, index.label_names, f"of {name} in {where}")
         confidence = None
         if "confidence" in of_rows.column_names and of_rows["confidence"].null_count < len(of_rows):
             confidence = np.asarray(of_rows["confidence"].to_numpy(), dtype=np.float64)  # null becomes NaN
-        joined[name] = JoinedScores(rows, of_rows["score"].to_numpy(), prediction, confidence)
+        score = of_rows["score"].to_numpy()
+        joined[name] = replace(chosen, score=score, prediction=prediction, confidence=confidence)
     return joined
 
 
-def _scored_rows(
-    index: pa.Table, scored: npt.NDArray[np.bool_], fit_row: npt.NDArray[np.bool_], detector: str, where: str
-) -> npt.NDArray[np.int64]:
-    """Return the numbers of the rows with a score; refuse splits that lack some."""
-    keys = pc.binary_join_element_wise(index["config"], index["split"], "/")
-    for key in pc.unique(keys.filter(pa.array(~scored))).to_pylist():
-        in_split = pc.equal(keys, key).to_numpy()
-        to_fit_and_tune = key.rpartition("/")[2] in FIT_AND_TUNE_SPLITS
-        missing = in_split & ~scored & ~(fit_row & to_fit_and_tune)
-        whole_split_missing = to_fit_and_tune and not np.any(in_split & scored)
-        if np.any(missing) and not whole_split_missing:
-            raise EvaluationError(
-                f"{where} lacks scores of {detector} for {summarize_ids(index['id'].filter(pa.array(missing)))} of "
-                f"the {int(in_split.sum()):,} rows of {key}. Score them, too."
-            )
-    return np.flatnonzero(scored)
-
-
 def _predictions(
-    rows: pa.Table, scores: pa.Table, label_names: Mapping[str, Sequence[str]], whose: str
+    rows: Rows, scores: pa.Table, label_names: Mapping[str, Sequence[str]], whose: str
 ) -> npt.NDArray[np.int64] | None:
-    """Return class indices, from `prediction` or from the names in `class`."""
+    """Return class indices, from `prediction` or from the names in `class`; -1 for rows without one."""
     column = "prediction" if "prediction" in scores.column_names else "class"
     if column not in scores.column_names or scores[column].null_count == len(scores):
         return None
     predictions = np.full(len(scores), -1, dtype=np.int64)
-    for config in pc.unique(rows["config"]).to_pylist():
-        in_config = pc.equal(rows["config"], config)
-        values, ids, labels = (whole.filter(in_config) for whole in (scores[column], rows["id"], rows["label"]))
-        classes = _class_indices(values, label_names[config])
-        wrong = pc.and_(pc.is_valid(values), pc.is_null(classes))
-        if pc.any(wrong).as_py():
+    for config, names in label_names.items():
+        in_config = rows.config == config
+        ids, values = rows.id[in_config], scores[column].filter(pa.array(in_config))
+        if values.type == pa.string():
+            classes = pc.index_in(values, value_set=pa.array(names, pa.string())).cast(pa.int64())
+        else:
+            inside = pc.and_(pc.greater_equal(values, -1), pc.less(values, len(names)))  # -1: none of the classes
+            classes = pc.if_else(inside, values, pa.scalar(None, pa.int64()))
+        empty, unknown = (nulls.to_numpy() for nulls in (values.is_null(), classes.is_null()))
+        wrong, missing = unknown & ~empty, empty & (rows.label[in_config] >= 0)
+        if wrong.any():
             raise EvaluationError(
-                f"The {column} {whose} is not one of the {len(label_names[config])} classes of {config}: "
-                f"{values.filter(wrong)[0]} and the like at {summarize_ids(ids.filter(wrong))}. Give the class that "
+                f"The {column} {whose} is not one of the {len(names)} classes of {config}: "
+                f"{values[int(np.argmax(wrong))]} and the like at {summarize_ids(ids[wrong])}. Give the class that "
                 "the model predicts."
             )
-        missing = pc.and_(pc.is_null(values), pc.greater_equal(labels, 0))
-        if pc.any(missing).as_py():
+        if missing.any():
             raise EvaluationError(
-                f"The {column} {whose} is missing for labelled rows: {summarize_ids(ids.filter(missing))}. Give the "
-                "class that the model predicts."
+                f"The {column} {whose} is missing for labelled rows: {summarize_ids(ids[missing])}. Give the class "
+                "that the model predicts."
             )
-        predictions[in_config.to_numpy()] = pc.fill_null(classes, -1).to_numpy()
+        predictions[in_config] = pc.fill_null(classes, -1).to_numpy()
     return predictions
-
-
-def _class_indices(predictions: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedArray:
-    """Return class indices; null for unknown classes."""
-    if predictions.type == pa.string():
-        return pc.index_in(predictions, value_set=pa.array(names, pa.string())).cast(pa.int64())
-    inside = pc.and_(pc.greater_equal(predictions, -1), pc.less(predictions, len(names)))  # -1: none of the classes
-    return pc.if_else(inside, predictions, pa.scalar(None, pa.int64()))
 
 
 def ids_fitted_on(release: Release, key: str) -> pa.Array:
     """Return the ids in the fit half of a split `config/split`, which detectors were fitted on; none without a key."""
     if not key:
         return _NO_IDS
-    config, _, split = key.partition("/")
-    rows = release.rows(config, split)
+    rows = release.rows(*key.split("/", 1))
     fits = in_fit_half(rows["id"].to_pylist(), rows["label"].to_numpy())
     return rows["id"].filter(pa.array(fits)).combine_chunks()
-
-
-def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def role_names(rows: pa.Table) -> pa.ChunkedArray:

@@ -12,8 +12,8 @@ Tested by `tests/evaluation/scoring/test_duplicates.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,56 +25,31 @@ from unknown_detection.evaluation.errors import EvaluationError, one_line
 from unknown_detection.evaluation.scoring.rows import Rows
 from unknown_detection.words import quantity
 
+WITHOUT_DUPLICATES, WITHOUT_OVERLAP = REDUCED = ("without_duplicates", "without_overlap")
+"""The kinds of figures that leave out rows."""
+
 ID_OVERLAP = "id_overlap"
 OBJECT_SEEN = "known_object_seen"
 SEEN = "an object of a known class"
 """Stands for the known class of an image on which people saw one without saying which."""
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """Counts of a split's rows that figures without duplicates leave out, for the protocol that evaluates it.
+class LeftOut(NamedTuple):
+    """How many rows of a split, or of one of its classes, the figures of a protocol leave out.
 
-    `made_from_duplicates` are further rows made from a duplicate's source image, or its clean originals.
+    `rows` are those of the whole split. Of duplicates, `left_out` counts `duplicates` and those that are
+    `made_from_duplicates`: made from a duplicate's source image, or its clean originals. Of overlaps, `of_class` has
+    the `class_id` of the source and the known class that it overlaps, or `SEEN`.
     """
 
     protocol: str
     config: str
     split: str
+    of_class: tuple[str, ...]
     rows: int
-    duplicates: int
-    made_from_duplicates: int
-
-    @property
-    def left_out(self) -> int:
-        """Number of rows left out."""
-        return self.duplicates + self.made_from_duplicates
-
-    @property
-    def place(self) -> tuple[str, ...]:
-        """The protocol and the rows that the counts are of."""
-        return self.protocol, self.config, self.split
-
-
-@dataclass(frozen=True)
-class Overlapping:
-    """A class of a split (`class_id` of the source) whose rows figures without overlap leave out.
-
-    `known` is the known class that it overlaps, or `SEEN`; `rows` are those of the whole split.
-    """
-
-    protocol: str
-    config: str
-    split: str
-    class_id: str
-    known: str
     left_out: int
-    rows: int
-
-    @property
-    def place(self) -> tuple[str, ...]:
-        """The protocol and the rows that the counts are of."""
-        return self.protocol, self.config, self.split, self.class_id, self.known
+    duplicates: int = 0
+    made_from_duplicates: int = 0
 
 
 def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
@@ -110,62 +85,58 @@ def made_from_duplicates(rows: Rows) -> npt.NDArray[np.bool_]:
     return _among(rows.source_id, rows.source_id[rows.duplicate]) & ~_among(rows.id, rows.id[rows.duplicate])
 
 
-def count_left_out(rows: Rows, protocol: str) -> list[LeftOut]:
-    """Count the rows of each split that figures without duplicates leave out."""
-    if rows.duplicate is None or not rows.duplicate.any():
-        return []
-    selections = (rows, rows.where(rows.duplicate), rows.where(made_from_duplicates(rows)))
-    total, duplicates, made_from = (_count(selection, "config", "split") for selection in selections)
-    return [
-        LeftOut(protocol, config, split, total[config, split], duplicates[config, split], made_from[config, split])
-        for config, split in sorted(duplicates | made_from)
-    ]
+def rows_left_out(rows: Rows, kind: str) -> npt.NDArray[np.bool_] | None:
+    """Find the rows that figures of a kind leave out, shape (n,); None if the release does not say."""
+    if kind == WITHOUT_DUPLICATES:
+        return None if rows.duplicate is None else rows.duplicate | made_from_duplicates(rows)
+    return None if rows.overlap is None else rows.overlap != ""
 
 
-def count_overlaps(rows: Rows, protocol: str) -> list[Overlapping]:
-    """List the classes whose rows figures without overlap leave out, by split and class."""
-    if rows.overlap is None:
-        return []
+def count_left_out(rows: Rows, kind: str, protocol: str) -> list[LeftOut] | None:
+    """Count the rows that figures of a kind leave out, by split, overlaps by class, too; None if it is unknown."""
+    left_out = rows_left_out(rows, kind)
+    if left_out is None:
+        return None
     total = _count(rows, "config", "split")
-    counts = _count(rows.where(rows.overlap != ""), "config", "split", "class_id", "overlap")
+    if kind == WITHOUT_OVERLAP:
+        counts = _count(rows.where(left_out), "config", "split", "class_id", "overlap")
+        return [
+            LeftOut(protocol, config, split, tuple(of_class), total[config, split], count)
+            for (config, split, *of_class), count in sorted(counts.items())
+        ]
+    counts = _count(rows.where(left_out), "config", "split")
+    duplicates = _count(rows.where(np.asarray(rows.duplicate)), "config", "split")
     return [
-        Overlapping(protocol, config, split, class_id, known, count, total[config, split])
-        for (config, split, class_id, known), count in sorted(counts.items())
+        LeftOut(protocol, config, split, (), total[config, split], count, of := duplicates[config, split], count - of)
+        for (config, split), count in sorted(counts.items())
     ]
 
 
-def describe_left_out(left_out: Sequence[LeftOut]) -> str:
-    """Summarize in a sentence or two how many rows figures without duplicates leave out, and of which splits all."""
-    if not left_out:
-        return "None of the evaluated rows is a duplicate, so figures without duplicates equal those on all rows."
-    derived = any(counts.made_from_duplicates for counts in left_out)
-    why = f"they appear in a pair of the release's table of duplicates{' or are made from rows that do' * derived}"
-    return _described("duplicates", why, {(counts.config, counts.split): counts for counts in left_out})
-
-
-def describe_overlaps(overlapping: Sequence[Overlapping]) -> str:
-    """Summarize in a sentence or two how many rows figures without overlap leave out, and of which splits all."""
-    if not overlapping:
-        return (
-            f"No evaluated row has a class that overlaps a known one according to the column {ID_OVERLAP}, so figures "
-            "without overlap equal those on all."
-        )
-    why = f"their class is, holds or shows a known one, according to the column {ID_OVERLAP}"
-    return _described("overlap", why, {overlap.place[1:]: overlap for overlap in overlapping})
-
-
-def _described(what: str, why: str, counted: Mapping[object, LeftOut | Overlapping]) -> str:
-    """Add up counts, each of which is of other rows."""
-    remaining = {f"{counts.config}/{counts.split}": counts.rows for counts in counted.values()}
-    for counts in counted.values():
-        remaining[f"{counts.config}/{counts.split}"] -= counts.left_out
-    rows = quantity(sum(counts.left_out for counts in counted.values()), "row")
+def describe_left_out(kind: str, counted: Sequence[LeftOut]) -> str:
+    """Summarize in a sentence or two how many rows figures of a kind leave out, and of which splits all."""
+    what, column = kind.removeprefix("without_"), f"according to the column {ID_OVERLAP}"
+    if kind == WITHOUT_DUPLICATES:
+        nothing = "None of the evaluated rows is a duplicate, so figures without duplicates equal those on all rows."
+        derived = " or are made from rows that do" * any(counts.made_from_duplicates for counts in counted)
+        why = f"they appear in a pair of the release's table of duplicates{derived}"
+    else:
+        nothing = f"No evaluated row has a class that overlaps a known one {column}, so figures without overlap equal "
+        nothing += "those on all."
+        why = f"their class is, holds or shows a known one, {column}"
+    if not counted:
+        return nothing
+    # Several protocols may evaluate the same rows.
+    left_out = {(f"{counts.config}/{counts.split}", counts.of_class): counts.left_out for counts in counted}
+    remaining = {f"{counts.config}/{counts.split}": counts.rows for counts in counted}
+    for (split, _), count in left_out.items():
+        remaining[split] -= count
+    rows = quantity(sum(left_out.values()), "row")
     emptied = [split for split, count in remaining.items() if not count]
     sentence = f"Figures without {what} leave out {rows} of {quantity(len(remaining), 'split')} because {why}."
     return f"{sentence} Nothing is left of {', '.join(emptied)}." if emptied else sentence
 
 
-def _count(rows: Rows, *columns: str) -> Counter[tuple[str, ...]]:
+def _count(rows: Rows, *columns: str) -> Counter[Any]:
     """Count the rows with each combination of values in some columns of text."""
     return Counter(pd.DataFrame({name: getattr(rows, name) for name in columns}).value_counts().to_dict())
 

@@ -63,11 +63,7 @@ class Rows:
 
     @property
     def wrong(self) -> npt.NDArray[np.bool_]:
-        """Whether each row's prediction differs from its label, shape (n,); always true for rows without a label.
-
-        Raises:
-            EvaluationError: there are no predictions.
-        """
+        """Whether each row's prediction differs from its label, shape (n,); always true for rows without a label."""
         if self.prediction is None:
             raise EvaluationError("The scores file has no predictions; add a column prediction (or class) to it.")
         wrong: npt.NDArray[np.bool_] = (self.label < 0) | (self.prediction != self.label)
@@ -96,14 +92,10 @@ def known_rows(rows: Rows, split: str) -> Rows:
 
 
 def unknown_splits(rows: Rows, roles: Sequence[str]) -> dict[str, Rows]:
-    """Return the rows of some roles by split, in the order of the roles and then by name.
-
-    Raises:
-        EvaluationError: there are none.
-    """
-    splits = {}
+    """Return the rows of some roles by split, in the order of the roles and then by name; refuses none at all."""
+    splits: dict[str, Rows] = {}
     for role in roles:
-        splits.update(rows.where(rows.role == role).by("split"))
+        splits |= rows.where(rows.role == role).by("split")
     if not splits:
         raise EvaluationError(
             f"{' and '.join(rows.by('config'))} has no rows of the role {' or '.join(roles)} (found: "

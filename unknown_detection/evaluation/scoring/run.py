@@ -12,14 +12,15 @@ import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from unknown_detection.csv_text import csv_text
+from unknown_detection.evaluation.detectors import METHODS, Settings, find_method
 from unknown_detection.evaluation.detectors.nearest import on_device
 from unknown_detection.evaluation.detectors.own import Own, choose
-from unknown_detection.evaluation.detectors.registry import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_packages
 from unknown_detection.evaluation.features.cache import FeatureCache, Key
 from unknown_detection.evaluation.features.extract import identify
@@ -28,12 +29,11 @@ from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.files import write_text
 from unknown_detection.evaluation.releases import choose_splits
+from unknown_detection.evaluation.scoring import times as times_of
 from unknown_detection.evaluation.scoring.fit import Fitted, Scorer, expand
 from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.scores import Provenance, with_provenance, write_scores
-from unknown_detection.evaluation.scoring.settings import Settings
-from unknown_detection.evaluation.scoring.times import measure_times, write_times
 from unknown_detection.terminal.progress import Log, Progress, bar
 
 Features = FeatureStore | str | Path | Sequence[FeatureStore | str | Path]
@@ -107,8 +107,7 @@ def score(
             "Times are measured with the model. Give --release, --model and --weights, or leave out --times."
         )
     fit_configs = [fit_configs] if isinstance(fit_configs, str) else fit_configs
-    requested = None if splits is None else choose_splits(store.splits(), splits, str(store.root))
-    keys = choose_keys(store, requested, fit_configs)
+    keys = _choose_keys(store, splits, fit_configs)
     chosen = tuple(dict.fromkeys(config for config, _ in keys))
     fit_splits = find_fit_splits(store.splits(), chosen, fit_configs)
     if runner is not None:
@@ -139,42 +138,39 @@ def score(
         )
     leave_out = listed is None or "all" in listed
     with on_device(device), bar(len(names), "fitting", quiet=quiet, unit=" detectors") as progress:
-        fitted = fit_all(scorer, names, leave_out=leave_out, progress=progress.update)
+        fitted = _fit_all(scorer, names, leave_out=leave_out, progress=progress.update)
     for detector in fitted:
-        say(describe_fitted(detector))
+        say(_described(detector))
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
-        measured = measure_times(scorer, fitted, keys[0]) if times else []
-    provenance = run_provenance(scorer, chosen, fitted, model_receipt)
+        measured = times_of.measure_times(scorer, fitted, keys[0]) if times else []
+    provenance = _provenance(scorer, chosen, fitted, model_receipt)
     if file is not None:
-        write_trials(file.with_suffix(".search.csv"), fitted)
-        write_times(file, measured)
+        _write_beside(file, ".search.csv", _trials(fitted))
+        _write_beside(file, times_of.ENDING, [times_of.COLUMNS, *measured] if measured else [])
         write_scores(file, scores, provenance)
         say(f"{len(scores):,} scores of {len(fitted)} detectors are in {file}")
     return with_provenance(scores, provenance)
 
 
 def _open_stores(features: Features) -> list[FeatureStore]:
-    stores = []
-    for folder in features if isinstance(features, list | tuple) and features else [features]:
+    folders: Sequence[Any] = features if isinstance(features, list | tuple) and features else [features]
+    for folder in folders:
         if not isinstance(folder, FeatureStore | str | Path):
             raise TypeError(f"Features are what extract returned, or its folder, not {a_kind(folder)}.")
-        stores.append(folder if isinstance(folder, FeatureStore) else FeatureStore.open(Path(folder)))
-    return stores
+    return [folder if isinstance(folder, FeatureStore) else FeatureStore.open(Path(folder)) for folder in folders]
 
 
-def choose_keys(store: FeatureStore, requested: Iterable[Key] | None, fit_configs: Sequence[str] = ()) -> list[Key]:
-    """Choose the splits to score: the given ones, else all of the configs with features of splits to evaluate.
-
-    Raises:
-        EvaluationError: features of a config that is read are missing or incomplete, or there is no split to evaluate.
-    """
-    listed = None if requested is None else list(requested)
-    configs = list(dict.fromkeys(config for config, _ in listed or ()))
-    store.require_whole([*configs, *(f"{config}-train" for config in configs), *fit_configs] if listed else ())
-    if listed is not None:
-        return listed
+def _choose_keys(
+    store: FeatureStore, splits: str | Iterable[str | Key] | None, fit_configs: Sequence[str]
+) -> list[Key]:
+    """Choose the splits to score: the given ones, else all of the configs with features of splits to evaluate."""
     available = store.splits()
+    listed = [] if splits is None else choose_splits(available, splits, str(store.root))
+    configs = [config for config, _ in listed]
+    store.require_whole([*configs, *(f"{config}-train" for config in configs), *fit_configs] if listed else ())
+    if listed:
+        return listed
     evaluated = [config for config, splits in available.items() if {*splits} - {*FIT_AND_TUNE_SPLITS}]
     if not evaluated:
         raise EvaluationError(
@@ -185,12 +181,8 @@ def choose_keys(store: FeatureStore, requested: Iterable[Key] | None, fit_config
     return [(config, split) for config in evaluated for split in available[config]]
 
 
-def fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: Progress) -> list[Fitted]:
-    """Fit detectors; `leave_out` skips those that cannot be used or fitted, with one log line for all of them.
-
-    Raises:
-        EvaluationError: a method cannot be used or fitted and `leave_out` is false, or all were left out.
-    """
+def _fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: Progress) -> list[Fitted]:
+    """Fit detectors; `leave_out` skips those that cannot be used or fitted, with one log line for all of them."""
     fitted = []
     left_out: dict[str, list[str]] = {}
     for name in names:
@@ -215,15 +207,14 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
     """Score the rows of some splits with every detector, each id once.
 
     Validation rows that detectors were fitted on get no scores: a threshold or a mixture fitted on them would take
-    them for rows that detectors have not seen.
-
-    If several splits have an id, its first row counts, because an id stands for one image.
-
-    Returns:
-        Columns `id`, `detector`, `score` and `prediction`; detector by detector, rows in the release's order.
+    them for rows that detectors have not seen. If several splits have an id, its first row counts, because an id
+    stands for one image. Columns are `id`, `detector`, `score` and `prediction`; detector by detector, rows in the
+    release's order.
     """
     scored: set[str] = set()
-    fitted_on = scorer.fit_half_ids()
+    fitted_on: set[str] = set()
+    if scorer.halved and scorer.fit_splits.validation:
+        fitted_on = {*scorer.cache.features(scorer.fit_splits.validation).ids[scorer.fit_half].tolist()}
     parts: dict[str, list[pa.Table]] = {detector.method.name: [] for detector in fitted}
     for key in keys:
         ids = scorer.cache.features(key).ids
@@ -243,7 +234,7 @@ _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
 """Packages whose version may affect scores."""
 
 
-def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], receipt: Receipt) -> Provenance:
+def _provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], receipt: Receipt) -> Provenance:
     """Return the provenance of a run's scores."""
     cache = scorer.cache
     identities = [store.identity for store in (cache.store, *cache.members)]
@@ -294,25 +285,31 @@ def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
     return {name: value for name, value in used.items() if value}
 
 
-def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
-    """Write the trials of hyperparameter searches as CSV; without any, delete the file of an earlier run."""
-    lines = []
-    for detector in fitted:
-        for trial in detector.trials:
-            auroc, of_errors = "" if trial.auroc is None else repr(trial.auroc), detector.method.chosen_by == "errors"
-            is_chosen = int(trial.hyperparameters == detector.hyperparameters)
-            described = [detector.method.name, format_hyperparameters(trial.hyperparameters)]
-            lines.append([*described, *(["", auroc] if of_errors else [auroc, ""]), is_chosen, trial.problem])
-    aurocs = ["auroc_external_validation", "auroc_error_detection"]
+def _write_beside(scores: Path, ending: str, lines: Sequence[Sequence[object]]) -> None:
+    """Write CSV beside a scores file; without any lines, delete the file of an earlier run."""
+    path = scores.with_suffix(ending)
     if lines:
-        write_text(path, csv_text([["detector", "hyperparameters", *aurocs, "chosen", "problem"], *lines]))
+        write_text(path, csv_text(lines))
     else:
         path.unlink(missing_ok=True)
 
 
-def describe_fitted(fitted: Fitted) -> str:
+def _trials(fitted: Sequence[Fitted]) -> list[Sequence[object]]:
+    """Return the trials of hyperparameter searches as lines of CSV."""
+    aurocs = ["auroc_external_validation", "auroc_error_detection"]
+    lines: list[Sequence[object]] = [["detector", "hyperparameters", *aurocs, "chosen", "problem"]]
+    for detector in fitted:
+        for trial in detector.trials:
+            auroc, of_errors = "" if trial.auroc is None else repr(trial.auroc), detector.method.chosen_by == "errors"
+            is_chosen = int(trial.hyperparameters == detector.hyperparameters)
+            described = [detector.method.name, _in_words(trial.hyperparameters)]
+            lines.append([*described, *(["", auroc] if of_errors else [auroc, ""]), is_chosen, trial.problem])
+    return lines if len(lines) > 1 else []
+
+
+def _described(fitted: Fitted) -> str:
     """Describe a fitted detector in one line."""
-    values = ", ".join(filter(None, [format_hyperparameters(fitted.hyperparameters), fitted.detector.remark]))
+    values = ", ".join(filter(None, [_in_words(fitted.hyperparameters), fitted.detector.remark]))
     if not fitted.trials:
         return f"{fitted.method.name}: {values}" if values else fitted.method.name
     best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
@@ -323,6 +320,5 @@ def describe_fitted(fitted: Fitted) -> str:
     return f"{fitted.method.name}: {values}, {choice}"
 
 
-def format_hyperparameters(hyperparameters: Mapping[str, float]) -> str:
-    """Format hyperparameters as text."""
+def _in_words(hyperparameters: Mapping[str, float]) -> str:
     return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())

@@ -111,21 +111,10 @@ def with_provenance(scores: pa.Table, provenance: Provenance) -> pa.Table:
 def read_scores(
     source: Any, columns: Mapping[str, pa.DataType] = COLUMNS, release: Release | None = None
 ) -> tuple[pa.Table, Provenance | None]:
-    """Read scores from a file, or check those in memory.
+    """Read scores from a Parquet or CSV file, or check a table of Arrow, a DataFrame, or a mapping of ids to scores.
 
-    Args:
-        source: a Parquet or CSV file; or a pyarrow table, a pandas DataFrame, or a mapping of ids to scores.
-        columns: the allowed columns and their types, for readers of formats other than `COLUMNS`.
-        release: the release that the scores should be of; None for any.
-
-    Returns:
-        The table with `id`, `detector` (the file's stem if there is no such column, or `IN_MEMORY`), `score` as
-        float64, and `prediction`, `class` and `confidence` if present; and the provenance, if there is one.
-
-    Raises:
-        TypeError: they are none of these.
-        EvaluationError: the file cannot be read, has no rows, lacks a column or has one twice, has empty ids or
-            non-finite scores, or says that it is of another release.
+    They should be of the release, if one is given. The table has `id`, `detector` (the file's stem if there is no such
+    column, or `IN_MEMORY`), `score` as float64, and the others of `columns` that are present.
     """
     if isinstance(source, str | Path):
         where, name, table = str(source), file_seed(Path(source))[0], _read_file(Path(source), columns)
@@ -182,9 +171,9 @@ def file_seed(path: Path) -> tuple[str, int | None]:
     return (match["name"], int(match["seed"])) if match else (path.stem, None)
 
 
-def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
-    """Summarize ids for a message, as in `5 ids (a, b, c, ...)`."""
-    first = ", ".join(map(one_line, ids.slice(0, _SHOWN).to_pylist())) + (", ..." if len(ids) > _SHOWN else "")
+def summarize_ids(ids: Any) -> str:
+    """Summarize ids, in an array of NumPy or Arrow, for a message, as in `5 ids (a, b, c, ...)`."""
+    first = ", ".join(one_line(str(id_)) for id_ in ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")
     return f"{quantity(len(ids), 'id')} ({first})"
 
 

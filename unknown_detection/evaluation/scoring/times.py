@@ -18,14 +18,12 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from unknown_detection.csv_text import csv_text
+from unknown_detection.evaluation.detectors.base import Scores
 from unknown_detection.evaluation.detectors.images import ImageDetector
-from unknown_detection.evaluation.detectors.rows import Scores
 from unknown_detection.evaluation.errors import EvaluationError, first_line
 from unknown_detection.evaluation.features.cache import Key
 from unknown_detection.evaluation.features.runner import Columns, outputs_of
 from unknown_detection.evaluation.features.store import block_column
-from unknown_detection.evaluation.files import write_text
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.models.preprocessing import load_batches
 from unknown_detection.evaluation.scoring.fit import Fitted, Scorer
@@ -89,21 +87,8 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tu
     return [(name, seconds / forward, seconds, len(ids), runner.model.device) for name, seconds in lines]
 
 
-def write_times(path: Path, lines: Sequence[tuple[object, ...]]) -> None:
-    """Write times beside a scores file, as CSV; without any, delete the file of an earlier run."""
-    file = path.with_suffix(ENDING)
-    if lines:
-        write_text(file, csv_text([COLUMNS, *lines]))
-    else:
-        file.unlink(missing_ok=True)
-
-
 def read_times(path: Path) -> dict[str, float]:
-    """Return forward passes by detector from the file beside a scores file; empty if there is none.
-
-    Raises:
-        EvaluationError: the file has other columns, or a time that is not above 0.
-    """
+    """Return forward passes by detector from the file beside a scores file; empty if there is none."""
     file = path.with_suffix(ENDING)
     if not file.exists():
         return {}

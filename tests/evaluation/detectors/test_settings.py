@@ -3,9 +3,8 @@
 import pytest
 
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.detectors import METHODS, parse_settings, settable
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.scoring.settings import parse_settings, settable
 
 
 def test_every_value_of_a_grid_can_be_set():

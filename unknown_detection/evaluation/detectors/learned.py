@@ -1,4 +1,7 @@
-"""Ens-V, Ens-R and Ens-F: a Gaussian mixture of other detectors' scores."""
+"""Detectors that scikit-learn fits: OODL, a one-class support vector machine, and Ens-V, Ens-R and Ens-F, mixtures.
+
+Tested by `tests/evaluation/detectors/test_oodl.py` and `tests/evaluation/detectors/test_ensembles.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,93 @@ from typing import ClassVar
 
 import numpy as np
 
-from unknown_detection.evaluation.detectors.base import RowDetector, at_least
-from unknown_detection.evaluation.detectors.rows import Doubles, Scores, labels_if_correct
+from unknown_detection.evaluation.detectors.base import (
+    Doubles,
+    Range,
+    RowDetector,
+    Scores,
+    at_least,
+    labels_if_correct,
+    require_finite,
+    require_width,
+)
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
+
+
+@dataclass
+class OODL(RowDetector):
+    """One-class support vector machine on a block's standardized features (OODL).
+
+    Formula: -sum_i a_i exp(-g ||x - v_i||^2) with x = (f - mean) / deviation, v_i and a_i the support vectors and
+    coefficients, g = 1 / (D var(x)); the offset, a constant, is omitted.
+    Source: Abdelzad et al., Detecting Out-of-Distribution Inputs in Deep Neural Networks Using an Early-Layer Output,
+    2019, section 3; kernel, g, nu = 0.001 and the standardization as in their code. They choose the layer by the error
+    on unknown validation rows, and find early ones best; here `depth` is searched.
+
+    Args:
+        depth: position of the block, from 0 for the first to 1 for the last; the nearest is used.
+        nu: upper bound of the fraction of fitted rows outside.
+        rows: maximum number of rows to fit on, because the time grows with its square; drawn by id, whatever their
+            order.
+        seed: random seed of that draw.
+    """
+
+    name, title, source = "oodl", "OODL", "Abdelzad et al. 2019, section 3"
+    fits_on = "train"
+    inputs = ()
+    search: ClassVar = {"depth": (0.0, 0.25, 0.5, 0.75, 1.0), "nu": (0.001, 0.01, 0.1)}
+    ranges: ClassVar = {
+        "depth": Range("0 to 1", lambda value: 0 <= value <= 1),
+        "nu": Range("above 0, up to 1", lambda value: 0 < value <= 1),
+        "rows": at_least(2),
+    }
+    requires = ("sklearn",)
+
+    depth: float = 0.0
+    nu: float = 0.001
+    rows: int = 10_000
+    seed: int = 0
+
+    def _learn(self, features: Features, head: Head | None) -> None:
+        from sklearn.svm import OneClassSVM  # optional, and slow to import
+
+        self.block = round(self.depth * (len(features.blocks) - 1)) if features.blocks else 0
+        ((name, values),) = self._inputs(features).items()
+        require_finite(name, values, features.ids)
+        drawn = np.argsort(features.ids, kind="stable")
+        if len(drawn) > self.rows:
+            places = np.random.default_rng(self.seed).choice(len(drawn), int(self.rows), replace=False)
+            drawn = drawn[np.sort(places)]
+        fitted = values[drawn].astype(np.float64)
+        self.mean, deviation = fitted.mean(axis=0), fitted.std(axis=0)
+        self.scale = np.where(deviation > 0, deviation, 1.0)
+        standard = (fitted - self.mean) / self.scale
+        if not standard.var() > 0:
+            raise EvaluationError(
+                f"Features of block {self.block + 1} are equal in all {len(fitted):,} rows, so oodl cannot be fitted; "
+                "fit on more rows."
+            )
+        self.gamma = float(1 / (standard.shape[1] * standard.var()))
+        machine = OneClassSVM(kernel="rbf", nu=self.nu, gamma=self.gamma).fit(standard)
+        self.vectors, self.weights = machine.support_vectors_, machine.dual_coef_[0]
+        self.more = 2 * len(self.vectors)
+
+    def _inputs(self, features: Features) -> dict[str, Floats]:
+        if self.block >= len(features.blocks):
+            raise EvaluationError(
+                f"oodl needs features of at least {self.block + 1} blocks, found {len(features.blocks)}. Extract both "
+                "splits with one model, with blocks."
+            )
+        return {f"features of block {self.block + 1}": features.blocks[self.block]}
+
+    def _rows(self, values: Doubles) -> Scores:
+        require_width(f"features of block {self.block + 1}", values, len(self.mean))
+        standard = (values - self.mean) / self.scale
+        squares = (standard**2).sum(axis=1)[:, None] + (self.vectors**2).sum(axis=1)
+        squares -= 2 * (standard @ self.vectors.T)
+        scores: Scores = -np.exp(-self.gamma * np.maximum(squares, 0.0)) @ self.weights
+        return scores
 
 
 @dataclass
