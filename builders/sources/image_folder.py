@@ -21,7 +21,7 @@ from builders.release.images import UnreadableImageError, check_image
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_column, escape_name
-from builders.sources.readers.layouts import Search, alike
+from builders.sources.readers.layouts import CopyLayout
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
 from taxonomy import tables
@@ -151,9 +151,7 @@ def image_folder(key: str, title: str, images: FolderImages) -> Source:
     """
     imagenet_names = {row.wnid: row.name for row in tables.imagenet1k()}
     names = {class_id: imagenet_names.get(class_id, class_id) for class_id in images.classes}
-    expected = {
-        partition: Expected(len(images.files[partition]), images.sizes(partition)) for partition in images.files
-    }
+    expected = {partition: Expected.of(images.sizes(partition)) for partition in images.files}
     return Source(
         key=key,
         title=title,
@@ -163,11 +161,8 @@ def image_folder(key: str, title: str, images: FolderImages) -> Source:
         obtain=Obtain("", "a folder of your own"),
         classes=lambda: names,
         expected=lambda: expected,
-        search=Search(
-            alike(
-                tuple(images.files),
-                ("class folders, or images without classes", lambda partition, root, home: _index(images, partition)),
-            )
+        accepted=(
+            CopyLayout("class folders, or images without classes", lambda home: _index(images, home.partition)),
         ),
     )
 
