@@ -51,8 +51,8 @@ Int64 = npt.NDArray[np.int64]
 RGB32_BYTES = 32 * 32 * 3
 
 _IN_MEMORY = 1 << 28
-"""Bytes of a source's index that are held in memory (ours); what is beyond is spilled. ImageNet's index takes half of
-it, and writing it to a file would take a fifth of the time in which all of ImageNet is planned."""
+"""Bytes of a source's index that stay in memory (ours); more is spilled. ImageNet's takes half of it; writing it would
+take a fifth of the time in which all of ImageNet is planned."""
 
 _BLOCK = 1 << 16
 """Texts that are Python's at a time (ours): of ten million at once, 900 MB would be."""
@@ -134,10 +134,10 @@ class Stray:
 class PartitionIndex:
     """The index of one partition as found on disk: its layout, its container, and one row an image.
 
-    `form` is the encoding of the bytes. `missing` holds the ids of the owner's list in this copy for which the copy
-    has no image; empty without a list. `hint` is a possible reason for a low count, in a few words. Neither is an
-    error by itself. `listed` counts that list's images by class, for a source whose counts by class are not known
-    otherwise. `edition` is the one of several editions of a source's images that all partitions of a copy must share.
+    `form` is the encoding of the bytes. `missing` are the ids of the owner's list, if there is one, for which the copy
+    has no image, and `hint` is a possible reason for a low count; neither is an error by itself. `listed` counts that
+    list's images by class, where a source's counts are not known otherwise. `edition` must be the same in all
+    partitions of a copy.
     """
 
     partition: str
@@ -249,7 +249,7 @@ class SourceIndex:
 
     @property
     def num_rows(self) -> int:
-        """The number of images of all partitions."""
+        """The number of images."""
         return int(self.starts[-1])
 
     def piece_of(self, rows: Int64) -> Int64:

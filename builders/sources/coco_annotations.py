@@ -164,12 +164,7 @@ def read_instances(path: Path) -> Instances:
 def category_areas(instances: Instances, categories: Sequence[int]) -> Int64:
     """Count the pixels that the union of a category's masks covers, for some categories in every image.
 
-    Args:
-        instances: the annotations.
-        categories: k category numbers.
-
-    Returns:
-        Shape (images, k), in the orders of `instances.images` and `categories`.
+    The counts have the shape (images, categories), in the orders of `instances.images` and `categories`.
 
     Raises:
         BuildError: a mask of one of these categories is malformed, or none of them has any.

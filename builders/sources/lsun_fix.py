@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
-from builders.sources.editions import sampled_sizes
 from builders.sources.lsun import LSUN
 from builders.sources.obtain import Obtain
 from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
 from builders.sources.readers.patterns import ImageNames
+from builders.sources.sizes import sampled_sizes
 
 _KEY = "lsun_fix"
 _TITLE = "LSUN-FIX"

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
-from builders.sources.editions import sampled_sizes
 from builders.sources.obtain import Obtain
 from builders.sources.overlap import COLUMNS, overlap_columns
 from builders.sources.readers.layouts import CopyLayout, OtherDataError
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
+from builders.sources.sizes import sampled_sizes
 
 _KEY = "openimage_o"
 _TITLE = "OpenImage-O"

@@ -157,15 +157,8 @@ def read_shard(
 ) -> Shard:
     """Read names and labels of a Parquet file with a column of images (bytes, path) and one of label numbers.
 
-    Args:
-        title: the source's title.
-        path: the file.
-        image: name of the column of images.
-        label: name of the column of labels; `<label>s` is accepted, too.
-        beside: another column that the mirror must have; it is not read.
-        named: read the file names; mirrors of arrays have none.
-        labelled: require labels; they are optional where names give the class.
-        advice: the next step for a mirror that cannot be used.
+    The columns are called `image` and `label` (or `<label>s`); another one, `beside`, may be required and is not read.
+    Names are read if `named`, since mirrors of arrays have none, and labels are required if `labelled`.
 
     Raises:
         OtherDataError: the file has other columns, or rows without names although they are required.

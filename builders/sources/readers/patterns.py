@@ -181,13 +181,10 @@ class ClassFolders(ImageNames):
     def layouts(
         self, archive: OwnerFile, inside: str, names: str, alone: str = "the class folders themselves"
     ) -> tuple[CopyLayout, ...]:
-        """Declare the layouts of an owner's archive: unpacked, its class folders alone, and packed.
+        """Declare the layouts of an owner's tar or tar.gz: unpacked, its class folders alone, and packed.
 
-        Args:
-            archive: a tar or a tar.gz.
-            inside: the path in it of the folder that holds the class folders.
-            names: the form of the images' paths below that folder.
-            alone: a description of the class folders alone.
+        `inside` is the path in it of the folder that holds the class folders, `names` the form of the images' paths
+        below that folder, and `alone` a description of the class folders alone.
         """
         folder = inside.rpartition("/")[2]
         stem, _, compressed = archive.name.partition(".tar")

@@ -31,20 +31,16 @@ Tars = Iterable[tuple[str, Path, Sequence[File]]]
 
 @dataclass(frozen=True)
 class Tree:
-    """The files of a folder, an archive or a mirror.
+    """The files of a folder, an archive or a mirror, found at `home` in a folder or archive (`place`).
 
-    Args:
-        home: where they were found.
-        place: the folder or archive that holds the files; of a mirror the first file's folder.
-        description: what holds the files, in words, such as `archive food-101.tar.gz`.
-        prefix: what stands before a name in messages, relative to the root. Of folders it ends in a slash or is
-            empty, of archives it ends in a colon and the folder inside.
-        how: the container of each file.
-        rows: the columns `name` (with forward slashes), `file`, `offset` and `size` as in `PARTITION_SCHEMA`, and
-            those of the pattern's groups. In folders an entry may be a folder itself.
-        start: what all names begin with, before the path below the place. In folders a name is the file's path from
-            the root, so that the columns `name` and `file` are one array.
-        others: the names of the files that were left out, each with the reason, empty where it is the pattern.
+    `description` says in words what holds them, such as `archive food-101.tar.gz`, and `how` is their container.
+
+    `rows` has the columns `name` (with forward slashes), `file`, `offset` and `size` as in `PARTITION_SCHEMA`, and
+    those of a pattern's groups; in folders an entry may be a folder itself. Names begin with `start` before the path
+    below the place: in folders a name is the path from the root, so that `name` and `file` are one array. Messages
+    have `prefix` there instead, which of archives ends in a colon and the folder inside.
+
+    `others` are the names of files that were left out, each with the reason, empty where it is the pattern.
     """
 
     home: Home
@@ -95,16 +91,11 @@ class Tree:
 
 
 def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Array, Mapping[str, pa.Array]]:
-    """Read the named groups of a pattern from names.
+    """Return whether each name matches a pattern, and the pattern's groups of those that do.
 
-    Args:
-        names: text, without nulls. Names that are not ASCII do not match: no source has such.
-        pattern: a regular expression (RE2) of the whole name. RE2 has no references back: a group called `x_again`
-            (or `x_again2`) has the text of the group `x` wherever both have any, and stands in for it elsewhere.
-        start: text that every name begins with before the pattern.
-
-    Returns:
-        Whether each name matches, and the groups of those that do, by name.
+    The pattern is a regular expression (RE2) of the whole name behind `start`. RE2 has no references back: a group
+    called `x_again` (or `x_again2`) has the text of the group `x` wherever both have any, and stands in for it
+    elsewhere. Names that are not ASCII do not match: no source has such.
     """
     parts = pc.extract_regex(names, f"^{re.escape(start)}(?:{pattern})$")
     groups = {field.name: parts.field(field.name) for field in parts.type}

@@ -5,10 +5,9 @@ import pytest
 
 from builders.errors import BuildError
 from builders.sources.base import IN_PLACE, open_source
-from builders.sources.editions import sampled_sizes
 from builders.sources.image_folder import find_images
 from builders.sources.registry import SOURCES
-from builders.sources.sizes import estimated_bytes, look_up_sizes
+from builders.sources.sizes import estimated_bytes, look_up_sizes, sampled_sizes
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import Reader
 from builders.storage.paths import as_path
@@ -85,7 +84,7 @@ def images(index, rows):
 
 
 def test_a_plan_of_class_folders_asks_for_no_image(demo, store, proxy):
-    """A request a folder, and 64 to see by their sizes whether images were resized (`builders.sources.editions`)."""
+    """A request a folder, and 64 to see by their sizes whether images were resized (`builders.sources.sizes`)."""
     root = as_path(store.upload(demo["food101"]))
     index = open_source(SOURCES["food101"], root, ("images",))
     listed = proxy.kinds()
