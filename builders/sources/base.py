@@ -113,16 +113,6 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class PixelSizes:
-    """Known image sizes of a source of photographs, whose original images have many sizes.
-
-    `shared` are shorter sides that all images of an owner's edition may share.
-    """
-
-    shared: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
 class Stray:
     """A file or folder among the images that is not an image of the source; `reason` says why."""
 
@@ -178,9 +168,10 @@ class Source:
     size, of the edition that `edition` names. `accepted` are the layouts of a copy, in the order of trying.
 
     `arrays` marks a source whose images are pixel arrays upstream: rows hold them as PNG and are identified by their
-    pixels, so that every layout gives equal rows. `pixel_sizes` is None where a copy's edition does not show in its
-    images' sizes. `columns` are what the source says of each image beside its
-    class; the pieces' tables have them, and so has every row of a release that comes from the source.
+    pixels, so that every layout gives equal rows. `shared_sides` are the shorter sides that all images of an owner's
+    edition may share, where they have many sizes otherwise; None where no copy shows by its images' sizes that it was
+    resized. `columns` are what the source says of each image beside its class; the pieces' tables have them, and so
+    has every row of a release that comes from the source.
     """
 
     key: str
@@ -193,7 +184,7 @@ class Source:
     expected: Callable[[], Mapping[str, Expected]]
     accepted: tuple[CopyLayout, ...]
     arrays: bool = False
-    pixel_sizes: PixelSizes | None = None
+    shared_sides: tuple[int, ...] | None = None
     columns: tuple[Column, ...] = ()
 
     @property

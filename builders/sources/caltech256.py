@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from builders.sources.base import Expected, Licence, PixelSizes, Source
+from builders.sources.base import Expected, Licence, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
@@ -91,5 +91,5 @@ CALTECH256 = Source(
             labelled=False,
         ),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

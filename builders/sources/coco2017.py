@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.schema import Column
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.coco_annotations import FILE, TITLE, Instances, category_areas, read_instances, wrong
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.folders import escape_name
@@ -256,5 +256,5 @@ COCO2017 = Source(
         CopyLayout(f"{_FOLDER}.zip once it is unpacked", _zipped),
     ),
     columns=COLUMNS,
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from builders.sources.base import Expected, Licence, PixelSizes, Source
+from builders.sources.base import Expected, Licence, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
@@ -92,5 +92,5 @@ DTD = Source(
             labelled=False,
         ),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from builders.sources.base import Expected, Licence, PixelSizes, Source
+from builders.sources.base import Expected, Licence, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
@@ -79,5 +79,5 @@ FOOD101 = Source(
             lambda shard: shard.in_label_folders(_KEY, _IMAGES.known),
         ),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError, one_line
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source, Stray
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray
 from builders.sources.formats.tar_headers import File
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, parquet_files, tars
@@ -344,5 +344,5 @@ IMAGENET = Source(
         CopyLayout("the original archive ILSVRC2012_img_val.tar with one of the same", _val_tar, ("val",)),
         CopyLayout("the Hub's data/validation-*.parquet", _parquet, ("val",)),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, PartitionIndex, Source
 from builders.sources.imagenet import IMAGENET
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import tars
@@ -136,5 +136,5 @@ IMAGENET21K = Source(
         ),
         CopyLayout(f"the archive {_FALL}, read in place", _tar_of_tars),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

@@ -145,5 +145,5 @@ IMAGENET_C = Source(
         ),
         CopyLayout(f"the original archives {', '.join(_NAMES)}, read in place", _archives),
     ),
-    # No `pixel_sizes`: all its images have 224 x 224 pixels.
+    # No `shared_sides`: all its images have 224 x 224 pixels.
 )

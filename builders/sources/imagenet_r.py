@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping
 
 from builders.sources import imagenet
-from builders.sources.base import Expected, Licence, PixelSizes, Source
+from builders.sources.base import Expected, Licence, Source
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 from taxonomy import lists
@@ -75,5 +75,5 @@ IMAGENET_R = Source(
         "<wnid>/<rendition>_<number>.jpg",
         "the class folders themselves, as in OpenOOD's images_largescale/imagenet_r",
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

@@ -14,7 +14,7 @@ import functools
 import hashlib
 from collections.abc import Mapping
 
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.imagenet import class_indices, classes
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
@@ -107,5 +107,5 @@ IMAGENET_V2 = Source(
             "the class folders themselves, as in OpenOOD's images_largescale/imagenet_v2",
         )
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.overlap import COLUMNS, overlap_columns
 from builders.sources.readers.layouts import CopyLayout, OtherDataError
@@ -144,6 +144,6 @@ INATURALIST = Source(
             lambda home: _indexed(_IMAGES.in_parquet(home, _SPLITS, labelled=False)),
         ),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
     columns=COLUMNS,
 )

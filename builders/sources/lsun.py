@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
 from builders.storage.paths import store_of
 
 _TITLE = "LSUN"
-_CLASS = "unlabelled"
+_CLASS = "unlabelled"  # the owners do not publish the labels of their test set
 _DATABASE = "test_lmdb"
 _ADVICE = "Give the folder that holds the test set (test_lmdb.zip, unpacked) with --lsun"
 
@@ -41,12 +40,6 @@ _NAMED = "<key>.webp in the folder of the key's first digits"
 
 # The other databases: `bedroom_train_lmdb`, `church_outdoor_val_lmdb`.
 _OTHER = re.compile(r"\w+_(train|val)_lmdb", re.ASCII)
-
-
-@functools.cache
-def classes() -> Mapping[str, str]:
-    """Return the one class: the owners do not publish the labels of their test set."""
-    return {_CLASS: _CLASS}
 
 
 def _table(
@@ -144,8 +137,8 @@ LSUN = Source(
         "download the test set, test_lmdb.zip, with the owners' script and unpack it",
         files=(_PUBLISHED,),
     ),
-    classes=classes,
-    expected=lambda: {"test": Expected.each(classes(), 10_000)},
+    classes=lambda: {_CLASS: _CLASS},
+    expected=lambda: {"test": Expected.of({_CLASS: 10_000})},
     accepted=(
         CopyLayout(f"the database {_DATABASE}/", lambda home: _lmdb(home, home.folder / _DATABASE)),
         CopyLayout(

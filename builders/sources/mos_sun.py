@@ -8,10 +8,7 @@ Tested by `tests/builders/sources/test_mos.py`.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-
-from builders.sources.base import Expected, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, PartitionIndex, Source
 from builders.sources.inaturalist import folder_and_archive, index_subset
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.patterns import ImageNames
@@ -21,7 +18,7 @@ from taxonomy import lists
 
 _KEY = "mos_sun"
 _TITLE = "SUN (subset for out-of-distribution detection)"
-_CLASS = "unlabelled"
+_CLASS = "unlabelled"  # the published files do not say their categories
 _ARCHIVE = "SUN"
 
 # The address is in the owners' README (deeplearning-wisc/large_scale_ood), which gives neither size nor checksum;
@@ -34,16 +31,10 @@ _PUBLISHED = OwnerFile(
 )
 
 
-@functools.cache
-def classes() -> Mapping[str, str]:
-    """Return the one class: the published files do not say their categories."""
-    return {_CLASS: _CLASS}
-
-
 _IMAGES = ImageNames(
     _KEY,
     _TITLE,
-    classes,
+    lambda: {_CLASS: _CLASS},
     r"(?:.*/)?(?P<id>sun_[a-z]{16}\.jpg)",
     "sun_<16 letters>.jpg",
     f"Take the owners' {_PUBLISHED.name}",
@@ -61,8 +52,8 @@ MOS_SUN = Source(
     licence=SUN397.licence,  # the subset's own page states no terms
     citation=SUN397.citation,
     obtain=Obtain.packed("https://github.com/deeplearning-wisc/large_scale_ood", _PUBLISHED),
-    classes=classes,
-    expected=lambda: {"images": Expected.each(classes(), len(lists.load_list(_KEY)))},
+    classes=lambda: {_CLASS: _CLASS},
+    expected=lambda: {"images": Expected.of({_CLASS: len(lists.load_list(_KEY))})},
     accepted=folder_and_archive(_IMAGES, _ARCHIVE, _indexed),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

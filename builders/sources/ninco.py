@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 from builders.sources.readers.trees import Tree
@@ -98,5 +98,5 @@ NINCO = Source(
         "<class>/<class>_<3 digits>_<name>.jpg",
         "the class folders themselves, as in OpenOOD's images_largescale/ninco",
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

@@ -7,14 +7,12 @@ list of a partition, unless it holds exactly the partition's images.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Obtain
 from builders.sources.overlap import COLUMNS, overlap_columns
 from builders.sources.readers.layouts import CopyLayout, OtherDataError
@@ -24,7 +22,7 @@ from builders.sources.sizes import sampled_sizes
 
 _KEY = "openimage_o"
 _TITLE = "OpenImage-O"
-_CLASS = "unlabelled"
+_CLASS = "unlabelled"  # the set has no labels of its own
 _SIZES = {"test": 15_869, "val": 1_763}
 _NAME = r"[0-9a-f]{16}\.jpg"
 _NAME_FORM = "<16 hexadecimal digits>.jpg"
@@ -42,16 +40,10 @@ _LIST_FOLDERS = (".", "benchmark_imglist/imagenet", "benchmark_imglist/imagenet2
 _LEVELS_UP = 3
 
 
-@functools.cache
-def classes() -> Mapping[str, str]:
-    """Return the one class: the set has no labels of its own."""
-    return {_CLASS: _CLASS}
-
-
 _IMAGES = ImageNames(
     _KEY,
     _TITLE,
-    classes,
+    lambda: {_CLASS: _CLASS},
     rf"(?:.*/)?(?P<id>{_NAME})",
     _NAME_FORM,
     "Take a mirror that kept the file names, or the images themselves in a folder",
@@ -153,9 +145,9 @@ OPENIMAGE_O = Source(
         "https://github.com/Jingkang50/OpenOOD",
         "download openimage_o and benchmark_imglist with its script scripts/download/download.py",
     ),
-    classes=classes,
+    classes=lambda: {_CLASS: _CLASS},
     # OpenOOD's partitions, which together are all images.
-    expected=lambda: {name: Expected.each(classes(), size) for name, size in _SIZES.items()},
+    expected=lambda: {name: Expected.of({_CLASS: size}) for name, size in _SIZES.items()},
     accepted=(
         CopyLayout(
             f"openimage_o/images/{_NAME_FORM}, or these files in any folder, with {{partition}}_openimage_o.txt",
@@ -170,6 +162,6 @@ OPENIMAGE_O = Source(
             lambda home: _indexed(_IMAGES.in_parquet(home, ("train", "validation", "test"), labelled=False)),
         ),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
     columns=COLUMNS,
 )

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from builders.errors import BuildError, one_line
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source, Stray
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.folders import child_names, relative
 from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
@@ -335,5 +335,5 @@ PLACES365 = Source(
         CopyLayout(f"MOS's Places.tar.gz (or Places.tar), or Places/images/, with {_LISTS['val']}", _mos),
     ),
     # The large edition has many images whose shorter side is 512, the small one only 256 x 256.
-    pixel_sizes=PixelSizes(shared=(256, 512)),
+    shared_sides=(256, 512),
 )

@@ -18,7 +18,7 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.release.images import DECODE_ERRORS
-from builders.sources.base import IN_PLACE, LARGEST_IMAGE, PartitionIndex, PixelSizes, SourceIndex, take_rows
+from builders.sources.base import IN_PLACE, LARGEST_IMAGE, PartitionIndex, SourceIndex, take_rows
 from builders.sources.unpack import UNPACKERS
 from builders.storage.files import open_buffered
 from builders.storage.parquet import open_parquet
@@ -145,10 +145,10 @@ def refuse_resized(index: SourceIndex) -> None:
             do not share, or most are smaller than nearly all images of the full edition.
     """
     source = index.source
-    if source.pixel_sizes is None:
+    if source.shared_sides is None:
         return
     for piece in index.pieces:
-        problem = _size_problem(source.pixel_sizes, list(sampled_sizes(index.root, piece)))
+        problem = _size_problem(source.shared_sides, list(sampled_sizes(index.root, piece)))
         if problem:
             raise BuildError(
                 f"{source.title}, {piece.partition}: {problem}. {index.root} looks like a resized copy, not like the "
@@ -156,13 +156,13 @@ def refuse_resized(index: SourceIndex) -> None:
             )
 
 
-def _size_problem(pixel_sizes: PixelSizes, sizes: Sequence[Size]) -> str:
+def _size_problem(shared_sides: Sequence[int], sizes: Sequence[Size]) -> str:
     """Describe what shows that images are resized; empty if nothing does."""
     if len(sizes) < _FEWEST:
         return ""
     shorter = Counter(min(size) for size in sizes)
     side, count = shorter.most_common(1)[0]
-    if count == len(sizes) and side not in pixel_sizes.shared:
+    if count == len(sizes) and side not in shared_sides:
         shared = f"are {sizes[0][0]} x {sizes[0][1]} pixels" if len(set(sizes)) == 1 else f"have a side of {side}"
         return f"all {count} images examined {shared}"
     small = sum(count for side, count in shorter.items() if side < _SMALL)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.folders import child_names, escape_name
 from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
@@ -193,5 +193,5 @@ SUN397 = Source(
             lambda shard: shard.in_label_folders(_KEY, lambda name: (category_of(name) or "")[1:] or None),
         ),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Mapping
 
 import pyarrow.compute as pc
 
@@ -42,13 +40,9 @@ _FILES = (
 _BESIDE = ("digitStruct.mat", "see_bboxes.m")
 
 
-@functools.cache
-def classes() -> Mapping[str, str]:
-    """Return the one class: an image shows several digits, so none of them is its class."""
-    return {_CLASS: "house number"}
-
-
-_ANYWHERE = ImageNames(_KEY, _TITLE, classes, rf"(?:.*/)?(?P<image>{_NAME})", _NAME_FORM)
+# An image shows several digits, so none of them is its class.
+_CLASSES = {_CLASS: "house number"}
+_ANYWHERE = ImageNames(_KEY, _TITLE, lambda: _CLASSES, rf"(?:.*/)?(?P<image>{_NAME})", _NAME_FORM)
 
 
 def _indexed(images: ImageNames, tree: Tree | None) -> PartitionIndex | None:
@@ -90,9 +84,9 @@ SVHN_FULL = Source(
             "hf://datasets/ufldl-stanford/svhn/full_numbers", {"train": (("train",),), "test": (("test",),)}
         ),
     ),
-    classes=classes,
+    classes=lambda: _CLASSES,
     # From the Hub's copy; the `extra` images are not indexed.
-    expected=lambda: {"train": Expected.each(classes(), 33_402), "test": Expected.each(classes(), 13_068)},
+    expected=lambda: {"train": Expected.each(_CLASSES, 33_402), "test": Expected.each(_CLASSES, 13_068)},
     accepted=(
         CopyLayout(f"{{partition}}/{_NAME_FORM}", _folder),
         CopyLayout("the original archive {partition}.tar.gz (or {partition}.tar, read in place)", _archive),
