@@ -106,11 +106,7 @@ def _class_ids(present: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def _columns(instances: Instances, present: npt.NDArray[np.bool_]) -> dict[str, pa.Array]:
-    """Return the values of `COLUMNS` for each image.
-
-    Raises:
-        BuildError: a mask of a shared category is malformed.
-    """
+    """Return the values of `COLUMNS` for each image."""
     numbers = list(shared())
     pixels = np.array([image.width * image.height for image in instances.images], np.float64)[:, None]
     parts = category_areas(instances, numbers) / pixels

@@ -236,9 +236,6 @@ def ground_truth(home: Path) -> tuple[Mapping[int, str], Path, str] | None:
     """Look for the classes of the validation images in a folder and the three above it; None if there are none.
 
     Returns the wnids by the images' numbers, the file that they were read from, and its kind in words.
-
-    Raises:
-        BuildError: a file is malformed.
     """
     absolute = home.absolute()
     for folder in (absolute, *absolute.parents[:_LEVELS_UP]):

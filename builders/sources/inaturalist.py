@@ -67,11 +67,7 @@ def index_subset(
     class_of: Mapping[str, str],
     own: Callable[[str, pa.Array], Mapping[str, pa.Array]] = lambda *_: {},
 ) -> PartitionIndex | None:
-    """Index the images of a subset by their classes; the whole of the dataset has images under such names, too.
-
-    Raises:
-        OtherDataError: there is a tree, and none of its images is of the subset.
-    """
+    """Index the images of a subset by their classes; the whole of the dataset has images under such names, too."""
     if tree is None:
         return None
     ids, known = tree.column("id"), pa.array(list(class_of), pa.string())

@@ -70,11 +70,7 @@ def _lmdb(home: Home, place: Path) -> PartitionIndex | None:
 
 
 def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
-    """List the entries of a database in key order.
-
-    Raises:
-        BuildError: the database cannot be read, is damaged or is truncated.
-    """
+    """List the entries of a database in key order."""
     try:
         with store_of(path).open_whole(path) as file:
             return lmdb_pages.list_entries(file)

@@ -49,11 +49,7 @@ Size = tuple[int, int]
 
 
 def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
-    """Estimate the total size of some images from a sample: within a few per cent, and fast for a million images.
-
-    Raises:
-        BuildError: as for `look_up_sizes`.
-    """
+    """Estimate the total size of some images from a sample: within a few per cent, and fast for a million images."""
     if len(rows) == 0:
         return 0
     sample = rows[:: -(-len(rows) // _SAMPLE)]

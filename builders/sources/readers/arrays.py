@@ -67,9 +67,6 @@ def interleaved(images: npt.NDArray[np.uint8], rows: Int64, path: Path) -> Itera
     """Yield the pixels of some images, given by ascending row numbers, each as 32 rows of 32 times red, green, blue.
 
     `images` is n x 32 x 32 x 3, in any memory order, and `path` the file that they come from.
-
-    Raises:
-        BuildError: there is no image of a row number.
     """
     if len(rows) and int(rows[-1]) >= len(images):
         raise BuildError(

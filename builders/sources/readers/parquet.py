@@ -81,9 +81,6 @@ class Shard:
         """Refuse the file if any row is marked wrong; the message names the first one.
 
         In `problem`, which says what is wrong with such a row, `{name}` and `{label}` are filled in from it.
-
-        Raises:
-            OtherDataError: a row is wrong.
         """
         row = pc.index(wrong, True).as_py()
         if row >= 0:
@@ -97,11 +94,7 @@ class Shard:
         self.refuse(pc.fill_null(pc.invert(inside), True), problem)
 
     def refuse_other_labels(self, names: Sequence[str]) -> None:
-        """Refuse labels outside a source's own numbering, and a schema that numbers its names differently.
-
-        Raises:
-            OtherDataError: a label is missing or out of range, or the schema's names differ.
-        """
+        """Refuse labels outside a source's own numbering, and a schema that numbers its names differently."""
         if self.label_names is not None and self.label_names != tuple(names):
             pairs = enumerate(itertools.zip_longest(self.label_names, names))
             number, wrong_name = next((number, theirs) for number, (theirs, own) in pairs if theirs != own)

@@ -63,11 +63,7 @@ class ImageNames:
         return trees.in_tars(home, place, parts).match(self.pattern)
 
     def in_archive(self, home: Home, stem: str, top: str = "") -> Tree | None:
-        """Match the files of `<stem>.tar` or `<stem>.tar.gz`; returns None if there is neither.
-
-        Raises:
-            BuildError: it cannot be read, or no file matches.
-        """
+        """Match the files of `<stem>.tar` or `<stem>.tar.gz`; returns None if there is neither."""
         archive = trees.in_archive(home, stem, top)
         tree = archive and archive.match(self.pattern)
         if tree is not None and not tree.rows.num_rows:
@@ -87,9 +83,6 @@ class ImageNames:
         """Match the rows of a mirror's splits, whose names begin its files' names; returns None if there are no files.
 
         `names` gives the names of a file's rows, and `columns` are the fields of `parquet.read_shard`.
-
-        Raises:
-            OtherDataError: a name does not match.
         """
         paths = [path for split in splits for path in parquet_files.split_files(home.folder, split)]
         shards = (parquet.read_shard(self.title, path, advice=self.advice, **columns) for path in paths)
@@ -101,11 +94,7 @@ class ImageNames:
         return tree
 
     def refuse_row(self, tree: Tree, wrong: pa.Array, problem: str) -> None:
-        """Refuse a mirror with rows that are marked wrong; the message names the first.
-
-        Raises:
-            OtherDataError: there are such rows.
-        """
+        """Refuse a mirror with rows that are marked wrong; the message names the first."""
         for row in tree.rows.filter(wrong).slice(0, 1).to_pylist():
             raise OtherDataError(
                 f"{self.title}: the file name {one_line(row['name'])} {problem} (row {row['offset']} of "

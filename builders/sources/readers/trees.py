@@ -110,11 +110,7 @@ def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Arra
 
 
 def in_folders(home: Home, place: Path, folders: Sequence[str] = ("",), description: str = "image files") -> Tree:
-    """List folders below an existing place, given by their paths; an empty one is the place itself.
-
-    Raises:
-        BuildError: one cannot be listed.
-    """
+    """List folders below an existing place, given by their paths; an empty one is the place itself."""
     where = relative(place, home.root)
     prefix = "" if where == "." else f"{where}/"
     listed = children_of_each([place / folder if folder else place for folder in folders], home.root)
@@ -131,9 +127,6 @@ def in_archive(home: Home, stem: str, top: str = "") -> Tree | None:
 
     A tar that is called `.tar.gz` and is not compressed, as ImageNetV2's owners have it, is read in place, too. The
     tree is limited to the folder `top` inside, which has a slash at its end, if one is given.
-
-    Raises:
-        BuildError: the archive cannot be read.
     """
     plain, packed = home.folder / f"{stem}.tar", home.folder / f"{stem}.tar.gz"
     path = next((path for path in (plain, packed) if path.is_file()), None)
