@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.rivals import Run, interleave, report, run_process
-from builders.sources.coco2017 import image_name
-from builders.sources.coco_annotations import FILE, shared
+from builders.sources.coco2017 import image_name, shared
+from builders.sources.coco_annotations import FILE
 from taxonomy import tables
 
 IMAGES, OBJECTS, CROWDS = 118_287, 860_001, 10_052
@@ -38,7 +38,8 @@ OURS = """
 import sys
 from pathlib import Path
 import numpy as np
-from builders.sources.coco_annotations import category_areas, read_instances, shared
+from builders.sources.coco2017 import shared
+from builders.sources.coco_annotations import category_areas, read_instances
 np.save(sys.argv[2], category_areas(read_instances(Path(sys.argv[1])), list(shared())))
 """
 

@@ -33,7 +33,7 @@ from builders.executors.local import LocalExecutor
 from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
-from builders.sources.readers.layouts import Search, alike
+from builders.sources.readers.layouts import CopyLayout
 from unknown_detection.terminal.progress import TerminalMeter
 
 CLASSES = tuple(f"n{1440764 + 97 * number:08d}" for number in range(1000))
@@ -103,7 +103,7 @@ class Generated:
             obtain=None,
             classes=_classes,
             expected=lambda: expected,
-            search=Search(alike(self.keys, ("nothing is needed", lambda key, root, home: self._piece(key)))),
+            accepted=(CopyLayout("nothing is needed", lambda home: self._piece(home.partition)),),
         )
 
     def benchmark(self) -> Benchmark:

@@ -18,7 +18,7 @@ from builders.plan.candidates import Draws, missing_originals, shared_originals
 from builders.plan.completeness import agreement, count_shortfalls, missing_listed
 from builders.plan.planner import PlannedSplit, plan
 from builders.sources.base import SourceIndex, open_source
-from builders.sources.editions import refuse_resized
+from builders.sources.sizes import refuse_resized
 
 
 def prepare(run: Run) -> BuildPlan:

@@ -1,8 +1,7 @@
 """The types of upstream datasets: a declaration (`Source`), and an index of its images without pixels.
 
-A source module declares one `Source` value. Its `search` recognises the layout of each requested partition
-in a folder, and returns one `PartitionIndex` for each. An image has the same `source_id` in every layout, so a plan
-does not depend on how a copy is laid out.
+A source module declares one `Source` value, with the layouts that a copy may have. An image has the same `source_id`
+in every layout, so a plan does not depend on how a copy is laid out.
 
 Tested by `tests/builders/sources/test_errors.py`.
 """
@@ -12,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +24,9 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.release.schema import Column
 from builders.sources.obtain import Obtain
+from builders.sources.readers.layouts import CopyLayout, find_partition, layouts_of
 from builders.storage.parquet import LARGE, spilled
 from builders.storage.paths import store_of
-
-if TYPE_CHECKING:
-    from builders.sources.readers.layouts import Search
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
 """The container from which an image's bytes are read.
@@ -54,21 +51,14 @@ Int64 = npt.NDArray[np.int64]
 RGB32_BYTES = 32 * 32 * 3
 
 _IN_MEMORY = 1 << 28
-"""Bytes of a source's index that are held in memory (ours); what is beyond is spilled. ImageNet's index takes half of
-it, and writing it to a file would take a fifth of the time in which all of ImageNet is planned."""
+"""Bytes of a source's index that stay in memory (ours); more is spilled. ImageNet's takes half of it; writing it would
+take a fifth of the time in which all of ImageNet is planned."""
 
 _BLOCK = 1 << 16
 """Texts that are Python's at a time (ours): of ten million at once, 900 MB would be."""
 
 LARGEST_IMAGE = 1 << 28
 """Bytes of an image file at most (ours). The largest picture of a source, of Caltech-256, has 63 MB decoded."""
-
-
-class OtherDataError(BuildError):
-    """A folder has the shape of a layout, but other data than this source's partition.
-
-    The search continues, and raises this only if it finds nothing else.
-    """
 
 
 PARTITION_SCHEMA = pa.schema(
@@ -111,15 +101,15 @@ class Expected:
     per_class: Mapping[str, int] | None = None
     class_sizes: tuple[int, int] | None = None
 
+    @classmethod
+    def each(cls, classes: Iterable[str], images: int) -> Expected:
+        """Return the counts of a partition with equally many images of each class."""
+        return cls.of(dict.fromkeys(classes, images))
 
-@dataclass(frozen=True)
-class PixelSizes:
-    """Known image sizes of a source of photographs, whose original images have many sizes.
-
-    `shared` are shorter sides that all images of an owner's edition may share.
-    """
-
-    shared: tuple[int, ...] = ()
+    @classmethod
+    def of(cls, per_class: Mapping[str, int]) -> Expected:
+        """Return the counts of a partition by class."""
+        return cls(sum(per_class.values()), per_class)
 
 
 @dataclass(frozen=True)
@@ -134,10 +124,10 @@ class Stray:
 class PartitionIndex:
     """The index of one partition as found on disk: its layout, its container, and one row an image.
 
-    `form` is the encoding of the bytes. `missing` holds the ids of the owner's list in this copy for which the copy
-    has no image; empty without a list. `hint` is a possible reason for a low count, in a few words. Neither is an
-    error by itself. `listed` counts that list's images by class, for a source whose counts by class are not known
-    otherwise.
+    `form` is the encoding of the bytes. `missing` are the ids of the owner's list, if there is one, for which the copy
+    has no image, and `hint` is a possible reason for a low count; neither is an error by itself. `listed` counts that
+    list's images by class, where a source's counts are not known otherwise. `edition` must be the same in all
+    partitions of a copy.
     """
 
     partition: str
@@ -148,6 +138,7 @@ class PartitionIndex:
     missing: pa.Array = field(default_factory=lambda: pa.array([], pa.string()), repr=False)
     form: Encoding = "encoded"
     hint: str = ""
+    edition: str = ""
     listed: Mapping[str, int] | None = field(default=None, repr=False)
 
     @functools.cached_property
@@ -174,12 +165,13 @@ class Source:
     source that this project makes itself, which has no folder and no flag.
 
     `classes` maps every class id to its name, in the owner's order. `expected` maps each partition to its complete
-    size. `search` finds its partitions in a folder. `edition` names the edition that the counts are of.
+    size, of the edition that `edition` names. `accepted` are the layouts of a copy, in the order of trying.
 
     `arrays` marks a source whose images are pixel arrays upstream: rows hold them as PNG and are identified by their
-    pixels, so that every layout gives equal rows. `pixel_sizes` is None where a copy's edition does not show in its
-    images' sizes. `columns` are what the source says of each image beside its
-    class; the pieces' tables have them, and so has every row of a release that comes from the source.
+    pixels, so that every layout gives equal rows. `shared_sides` are the shorter sides that all images of an owner's
+    edition may share, where they have many sizes otherwise; None where no copy shows by its images' sizes that it was
+    resized. `columns` are what the source says of each image beside its class; the pieces' tables have them, and so
+    has every row of a release that comes from the source.
     """
 
     key: str
@@ -190,9 +182,9 @@ class Source:
     obtain: Obtain | None
     classes: Callable[[], Mapping[str, str]]
     expected: Callable[[], Mapping[str, Expected]]
-    search: Search
+    accepted: tuple[CopyLayout, ...]
     arrays: bool = False
-    pixel_sizes: PixelSizes | None = None
+    shared_sides: tuple[int, ...] | None = None
     columns: tuple[Column, ...] = ()
 
     @property
@@ -203,11 +195,26 @@ class Source:
     @property
     def layouts(self) -> tuple[str, ...]:
         """One line for each accepted layout, for the message that the source is missing."""
-        return self.search.descriptions
+        return tuple(
+            f"{partition}: {layout.description.format(partition=partition)}"
+            for partition in self.expected()
+            for layout in layouts_of(self, partition)
+        )
 
     def scan(self, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        """Return one piece for each partition; raises `BuildError` if one is missing."""
-        return self.search.scan(self, root, partitions)
+        """Return one piece for each requested partition; others are not looked for.
+
+        Raises:
+            BuildError: one is missing, or they are of different editions.
+        """
+        pieces = [find_partition(self, root, partition) for partition in partitions]
+        if len({piece.edition for piece in pieces}) > 1:
+            layouts = " and ".join(f"{piece.partition} as {piece.layout}" for piece in pieces)
+            raise BuildError(
+                f"{self.title}: {root} has its partitions in different editions: {layouts}. Add the missing "
+                "part of one of the two editions."
+            )
+        return pieces
 
 
 @dataclass(frozen=True)
@@ -233,7 +240,7 @@ class SourceIndex:
 
     @property
     def num_rows(self) -> int:
-        """The number of images of all partitions."""
+        """The number of images."""
         return int(self.starts[-1])
 
     def piece_of(self, rows: Int64) -> Int64:

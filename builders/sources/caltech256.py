@@ -7,22 +7,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from pathlib import Path
 
-import pyarrow as pa
-
-from builders.sources.base import Expected, Licence, PixelSizes, Source
+from builders.sources.base import Expected, Licence, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers import parquet
-from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.label_names import by_start
-from builders.sources.readers.layouts import CopyLayout, Search
-from builders.sources.readers.patterns import Pattern
+from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
 
 _KEY = "caltech256"
 _TITLE = "Caltech-256"
-_PARTITION = "images"
 _FOLDER = "256_ObjectCategories"
 
 # The address and the MD5 are torchvision's (datasets/caltech.py); voxel51/fiftyone's catalogue gives 1.16 GB.
@@ -41,13 +33,6 @@ def classes() -> Mapping[str, str]:
     return {row.folder: row.name for row in tables.caltech256()}
 
 
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition, which has all images, clutter included."""
-    counts = {row.folder: row.images for row in tables.caltech256()}
-    return {_PARTITION: Expected(sum(counts.values()), counts)}
-
-
 # bitmind/caltech-256 has the columns image and filename and one split; ilee0022/Caltech-256 has three splits, label
 # numbers and, according to its card, no file names.
 _SPLITS = ("train", "validation", "test")
@@ -57,24 +42,14 @@ _ADVICE = (
 )
 
 _IMAGES = ClassFolders(
-    Pattern(
-        _KEY,
-        _TITLE,
-        r"(?P<class_id>(?P<number>[0-9]{3})\.[^/]*)/(?P<file>(?P<number_again>[0-9]{3})_[0-9]{4}\.jpg)",
-        "133_0001.jpg",
-        _ADVICE,
-    ),
-    _PARTITION,
+    _KEY,
+    _TITLE,
     classes,
-    name_form=lambda folder: f"{folder[:3]}_<4 digits>.jpg",
+    r"(?P<class_id>(?P<number>[0-9]{3})\.[^/]*)/(?P<image>(?P<number_again>[0-9]{3})_[0-9]{4}\.jpg)",
+    "133_0001.jpg",
+    _ADVICE,
+    file_form="{:.3}_<4 digits>.jpg",
 )
-
-
-def _mirrored(path: Path) -> pa.Array:
-    """Read the names in a Parquet file, which begin with the number of their class."""
-    shard = parquet.read_shard(_TITLE, path, labelled=False, advice=_ADVICE)
-    return by_start(shard, {folder[:3]: folder for folder in classes()})
-
 
 CALTECH256 = Source(
     key=_KEY,
@@ -102,19 +77,19 @@ CALTECH256 = Source(
     obtain=Obtain.packed(
         "https://data.caltech.edu/records/nyy15-4j048",
         _PUBLISHED,
-        mirror=Mirror("hf://datasets/bitmind/caltech-256", {_PARTITION: (_SPLITS,)}),
+        mirror=Mirror("hf://datasets/bitmind/caltech-256", {"images": (_SPLITS,)}),
     ),
     classes=classes,
-    expected=expected,
-    search=Search(
-        (
-            *_IMAGES.layouts(_PUBLISHED, _FOLDER, "<number>.<class>/<number>_<4 digits>.jpg"),
-            CopyLayout(
-                _PARTITION,
-                "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
-                _IMAGES.mirror(_SPLITS, _mirrored),
-            ),
-        )
+    # All images, clutter included.
+    expected=lambda: {"images": Expected.of({row.folder: row.images for row in tables.caltech256()})},
+    accepted=(
+        *_IMAGES.layouts(_PUBLISHED, _FOLDER, "<number>.<class>/<number>_<4 digits>.jpg"),
+        _IMAGES.mirror(
+            "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
+            _SPLITS,
+            lambda shard: shard.in_folders_of_starts({folder[:3]: folder for folder in classes()}),
+            labelled=False,
+        ),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

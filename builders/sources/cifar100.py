@@ -18,7 +18,7 @@ from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, pickles, tars
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
-from builders.sources.readers.layouts import Search, alike
+from builders.sources.readers.layouts import CopyLayout, Home
 from builders.storage.files import open_buffered
 from taxonomy import tables
 
@@ -53,29 +53,21 @@ def coarse_classes() -> tuple[str, ...]:
 
 
 @functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the sizes of the partitions: 500 training and 100 test images of each class."""
-    return {
-        "train": Expected(500 * len(classes()), dict.fromkeys(classes(), 500)),
-        "test": Expected(100 * len(classes()), dict.fromkeys(classes(), 100)),
-    }
-
-
-@functools.cache
 def _coarse_of_fine() -> Int64:
     return np.array([coarse_classes().index(row.coarse) for row in tables.cifar100()], dtype=np.int64)
 
 
-def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(partition, root, home / partition) if (home / partition).is_file() else None
+def _folder(home: Home) -> PartitionIndex | None:
+    place = home.folder / home.partition
+    return _indexed(home, place) if place.is_file() else None
 
 
-def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    archive = home / _ARCHIVE
-    return _indexed(partition, root, archive / _FOLDER / partition) if archive.is_file() else None
+def _archive(home: Home) -> PartitionIndex | None:
+    archive = home.folder / _ARCHIVE
+    return _indexed(home, archive / _FOLDER / home.partition) if archive.is_file() else None
 
 
-def _indexed(partition: str, root: Path, place: Path) -> PartitionIndex:
+def _indexed(home: Home, place: Path) -> PartitionIndex:
     """Index a pickle, whose two labels of each image must agree."""
     batch, pixels = _batch(place)
     fine = _labels(batch, "fine_labels", len(pixels), len(classes()), place)
@@ -85,8 +77,8 @@ def _indexed(partition: str, root: Path, place: Path) -> PartitionIndex:
         row = int(wrong[0])
         names = list(classes())[int(fine[row])], coarse_classes()[int(coarse[row])]
         raise _other(place, f"has the fine label {names[0]}, but the coarse label {names[1]} of image {row:,}")
-    table = position_table(partition, tuple(classes()), fine, relative(place, root))
-    return PartitionIndex(partition, f"pickle {relative(place, root)}", "pickle", table, form="rgb32")
+    table = position_table(home, tuple(classes()), fine, place)
+    return PartitionIndex(home.partition, f"pickle {relative(place, home.root)}", "pickle", table, form="rgb32")
 
 
 def _batch(place: Path) -> tuple[Mapping[str, object], npt.NDArray[np.uint8]]:
@@ -140,21 +132,17 @@ def unpack_pickle(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
     yield from interleaved(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows, path)
 
 
-def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    return mirrored(_TITLE, partition, root, home, tuple(classes()), _parquet_codes)
-
-
 def _parquet_codes(path: Path) -> Int64:
     """Return the fine labels of one file of the mirror, which keeps the order of the owner's pickle."""
     fine = parquet.read_shard(_TITLE, path, image="img", label="fine_label", named=False)
     coarse = parquet.read_shard(_TITLE, path, image="img", label="coarse_label", named=False)
     names = tuple(classes())
     misspelt = tuple(_MIRROR_SPELLING.get(name, name) for name in names)
-    parquet.refuse_other_labels(_TITLE, fine, misspelt if fine.label_names == misspelt else names)
-    parquet.refuse_other_labels(_TITLE, coarse, coarse_classes())
+    fine.refuse_other_labels(misspelt if fine.label_names == misspelt else names)
+    coarse.refuse_other_labels(coarse_classes())
     codes: Int64 = fine.labels.to_numpy()
-    fits = pa.array(_coarse_of_fine()[codes] != coarse.labels.to_numpy())
-    parquet.refuse_rows(_TITLE, path, fits, "the coarse label {label} does not fit the fine label", coarse)
+    wrong = pa.array(_coarse_of_fine()[codes] != coarse.labels.to_numpy())
+    coarse.refuse(wrong, "the coarse label {label} does not fit the fine label")
     return codes
 
 
@@ -185,14 +173,14 @@ CIFAR100 = Source(
         mirror=Mirror("hf://datasets/uoft-cs/cifar100/cifar100", {"train": (("train",),), "test": (("test",),)}),
     ),
     classes=classes,
-    expected=expected,
-    search=Search(
-        alike(
-            ("train", "test"),
-            (f"the pickle {_FOLDER}/{{partition}}", _folder),
-            (f"the archive {_ARCHIVE}", _archive),
-            ("the Hub's cifar100/{partition}-*.parquet (also in data/)", _parquet),
-        )
+    expected=lambda: {"train": Expected.each(classes(), 500), "test": Expected.each(classes(), 100)},
+    accepted=(
+        CopyLayout(f"the pickle {_FOLDER}/{{partition}}", _folder),
+        CopyLayout(f"the archive {_ARCHIVE}", _archive),
+        CopyLayout(
+            "the Hub's cifar100/{partition}-*.parquet (also in data/)",
+            lambda home: mirrored(_TITLE, home, tuple(classes()), _parquet_codes),
+        ),
     ),
     arrays=True,
 )

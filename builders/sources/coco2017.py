@@ -2,6 +2,10 @@
 
 The annotations are a file beside the images, `annotations/instances_train2017.json`. The 1,021 images that have none
 are not indexed: nothing is known of them, and mirrors leave them out.
+
+Of COCO's 80 categories 17 are ImageNet classes as well (the table `cocomagenet` of `taxonomy.decisions`). An image has
+the class of one of them if its objects, people aside, are all of that category. It is of the class `several` if it has
+two or more of the 17, and `other` in all other cases.
 """
 
 from __future__ import annotations
@@ -11,30 +15,27 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
-from builders.sources.coco_annotations import (
-    COLUMNS,
-    FILE,
-    TITLE,
-    Instances,
-    class_codes_of,
-    classes,
-    read_instances,
-    values_of,
-    wrong,
-)
+from builders.release.schema import Column
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.coco_annotations import FILE, TITLE, Instances, category_areas, read_instances, wrong
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers import parquet
-from builders.sources.readers.folders import class_column, escape_name
-from builders.sources.readers.layouts import CopyLayout, Search
-from builders.sources.readers.patterns import MatchedFiles, Pattern
+from builders.sources.readers.folders import escape_name
+from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
+from builders.sources.readers.parquet import Shard
+from builders.sources.readers.patterns import ImageNames
+from builders.sources.readers.trees import Tree
+from taxonomy import decisions, tables
 
 _KEY = "coco2017"
-_PARTITION = "train"
 _FOLDER = "train2017"
+SEVERAL, OTHER = "several", "other"
+_PERSON = 1
+
+Int64 = npt.NDArray[np.int64]
 
 # Addresses are the owners', sizes and SHA-256 those of tensorflow/datasets (url_checksums/coco2017.txt); many public
 # scripts check the MD5.
@@ -60,9 +61,77 @@ _NAME_FORM = "<12 digits>.jpg"
 
 
 @functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the size of the training set: 118,287 images, less the 1,021 without annotations."""
-    return {_PARTITION: Expected(118_287 - 1_021)}
+def shared() -> Mapping[int, tuple[str, str]]:
+    """Return name and wnid of the categories that ImageNet shares, by their numbers, ascending."""
+    wnids = {
+        item.class_id: item.matched for item in decisions.load_decisions("cocomagenet") if item.decision == "shared"
+    }
+    return {item.id: (item.name, wnids[item.name]) for item in tables.coco80() if item.name in wnids}
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the shared categories in COCO's order, and two classes for images without exactly one of them."""
+    single = {name: name for name, _ in shared().values()}
+    return single | {SEVERAL: "several classes of ImageNet", OTHER: "other objects"}
+
+
+COLUMNS = (
+    Column("categories", "string", "the COCO categories in the image that ImageNet shares, the largest first"),
+    Column("wnids", "string", "the ImageNet classes of the same names, in the same order"),
+    Column("largest_area", "float64", "the part of the image that the largest of them covers, the union of its masks"),
+    Column("second_area", "float64", "the part that the second-largest of them covers; 0 where there is none"),
+    Column("largest_object_area", "float64", "as largest_area, but of each category its last annotated object alone"),
+    Column("second_object_area", "float64", "as second_area, but of each category its last annotated object alone"),
+    *(
+        Column(f"area_{name}", "float64", f"the part of the image that objects of the category {name} cover")
+        for name, _ in shared().values()
+    ),
+    Column("licence", "string", "the licence of the image as COCO states it; empty where it states none"),
+    Column("flickr_url", "string", "where COCO found the image, so that its maker can be credited"),
+)
+"""The columns of each image. All parts are of the image's own pixels."""
+
+
+def _class_ids(present: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return each image's class, given whether it has objects of each category (by its number)."""
+    of_shared = present[:, list(shared())]
+    others = np.delete(present, [_PERSON, *shared()], axis=1).any(axis=1)
+    names = np.array(list(classes()))
+    class_ids = np.full(len(present), OTHER, names.dtype)
+    class_ids[of_shared.sum(axis=1) >= 2] = SEVERAL
+    has_one = (of_shared.sum(axis=1) == 1) & ~others
+    class_ids[has_one] = names[of_shared[has_one].argmax(axis=1)]
+    return pa.array(class_ids.tolist(), pa.string())
+
+
+def _columns(instances: Instances, present: npt.NDArray[np.bool_]) -> dict[str, pa.Array]:
+    """Return the values of `COLUMNS` for each image."""
+    numbers = list(shared())
+    pixels = np.array([image.width * image.height for image in instances.images], np.float64)[:, None]
+    parts = category_areas(instances, numbers) / pixels
+    selected = np.flatnonzero(np.isin(instances.categories, numbers))
+    last = np.zeros_like(parts)
+    # Of assignments to one place the last one stays.
+    last[instances.positions[selected], np.searchsorted(numbers, instances.categories[selected])] = [
+        instances.annotations[number].area for number in selected.tolist()
+    ]
+    # The largest first, and equal ones by number.
+    order = np.argsort(-parts, axis=1, kind="stable").tolist()
+    ranked = [
+        [shared()[numbers[column]] for column in columns if present[row, numbers[column]]]
+        for row, columns in enumerate(order)
+    ]
+    largest = [np.sort(areas, axis=1)[:, rank].copy() for areas in (parts, last / pixels) for rank in (-1, -2)]
+    values = [
+        pa.array([", ".join(name for name, _ in pairs) for pairs in ranked], pa.string()),
+        pa.array([", ".join(wnid for _, wnid in pairs) for pairs in ranked], pa.string()),
+        *map(pa.array, largest),
+        *(pa.array(parts[:, column]) for column in range(len(numbers))),
+        pa.array([instances.licences.get(image.license, "") for image in instances.images], pa.string()),
+        pa.array([image.flickr_url for image in instances.images], pa.string()),
+    ]
+    return {column.name: value for column, value in zip(COLUMNS, values, strict=True)}
 
 
 def image_name(number: int) -> str:
@@ -75,31 +144,31 @@ def source_id(number: int) -> str:
     return f"{_FOLDER}/{image_name(number)}"
 
 
-_IMAGES = Pattern(_KEY, TITLE, r"(?:.*/)?(?P<number>[0-9]{12})\.jpg", _NAME_FORM)
+def _ids(numbers: Int64) -> pa.Array:
+    return pa.array([source_id(number) for number in numbers.tolist()], pa.string())
 
 
-def _indexed(home: Path, files: MatchedFiles | None) -> PartitionIndex | None:
+_IMAGES = ImageNames(_KEY, TITLE, classes, r"(?:.*/)?(?P<number>[0-9]{12})\.jpg", _NAME_FORM)
+
+
+def _indexed(tree: Tree | None) -> PartitionIndex | None:
     """Index the images of a copy that its annotations describe."""
-    if files is None or not files.rows.num_rows:
+    if tree is None or not tree.rows.num_rows:
         return None
-    instances = _annotations(home, files.tree.description)
+    instances = _annotations(tree.home.folder, tree.description)
+    present = instances.present()
     listed = np.array([image.id for image in instances.images], np.int64)
-    annotated = np.zeros(len(listed), np.bool_)
-    annotated[instances.positions] = True
-    numbers = pc.cast(files.groups["number"], pa.int64()).to_numpy()
+    annotated = np.asarray(present.any(axis=1))
+    numbers = pc.cast(tree.column("number"), pa.int64()).to_numpy()
     rows = np.minimum(np.searchsorted(listed, numbers), len(listed) - 1)
     known = listed[rows] == numbers
     rows = rows[known]
     # What is listed and has no annotation is neither an image of the source nor a stray.
-    files = files.filter(pa.array(known), f"its number is not in {FILE}").select(pa.array(annotated[rows]))
+    tree = tree.keep(pa.array(known), f"its number is not in {FILE}").keep(pa.array(annotated[rows]))
     rows = rows[annotated[rows]]
-    columns = {name: values.take(pa.array(rows)) for name, values in values_of(instances).items()}
-    table = files.table(class_column(tuple(classes()), class_codes_of(instances)[rows]), _ids(listed[rows]), columns)
-    return _IMAGES.partition(_PARTITION, files, table, missing=_ids(np.setdiff1d(listed[annotated], numbers)))
-
-
-def _ids(numbers: np.ndarray) -> pa.Array:
-    return pa.array([source_id(number) for number in numbers.tolist()], pa.string())
+    columns = {name: values.take(pa.array(rows)) for name, values in _columns(instances, present).items()}
+    missing = _ids(np.setdiff1d(listed[annotated], numbers))
+    return _IMAGES.index(tree, _class_ids(present[rows]), _ids(listed[rows]), columns, missing=missing)
 
 
 def _annotations(home: Path, description: str) -> Instances:
@@ -118,21 +187,20 @@ def _annotations(home: Path, description: str) -> Instances:
     return instances
 
 
-def _folder(inner: str, root: Path, home: Path) -> PartitionIndex | None:
-    folder = home / inner
-    return _indexed(home, _IMAGES.in_folders(root, folder) if folder.is_dir() else None)
+def _folder(home: Home, inner: str) -> PartitionIndex | None:
+    folder = home.folder / inner
+    return _indexed(_IMAGES.in_folders(home, folder)) if folder.is_dir() else None
 
 
-def _mirrored(path: Path) -> pa.Array:
-    """Read COCO's numbers of a mirror's images, which detection-datasets/coco has in `image_id`, as file names."""
-    shard = parquet.read_shard(TITLE, path, label="image_id", named=False)
-    parquet.refuse_rows(TITLE, path, pc.is_null(shard.labels), "image_id has no number", shard)
+def _names(shard: Shard) -> pa.Array:
+    """Return COCO's numbers of a mirror's images, which detection-datasets/coco has in `image_id`, as file names."""
+    shard.refuse(pc.is_null(shard.labels), "image_id has no number")
     return pa.array([image_name(number) for number in shard.labels.to_pylist()], pa.string())
 
 
-def _zipped(root: Path, home: Path) -> PartitionIndex | None:
-    if (home / f"{_FOLDER}.zip").is_file():
-        raise OtherDataError(f"{TITLE}: {home / _FOLDER}.zip is still packed. Unpack it there and run again.")
+def _zipped(home: Home) -> PartitionIndex | None:
+    if (home.folder / f"{_FOLDER}.zip").is_file():
+        raise OtherDataError(f"{TITLE}: {home.folder / _FOLDER}.zip is still packed. Unpack it there and run again.")
     return None
 
 
@@ -166,28 +234,23 @@ COCO2017 = Source(
         files=_FILES,
     ),
     classes=classes,
-    expected=expected,
-    search=Search(
-        (
-            *(
-                CopyLayout(
-                    _PARTITION, f"{folder}/{_NAME_FORM} beside annotations/{FILE}", functools.partial(_folder, folder)
-                )
-                for folder in (_FOLDER, f"images/{_FOLDER}")
-            ),
-            CopyLayout(
-                _PARTITION,
-                f"a tar of that folder, {_FOLDER}.tar or .tar.gz, beside annotations/",
-                lambda root, home: _indexed(home, _IMAGES.in_archive(root, home, _FOLDER)),
-            ),
-            CopyLayout(
-                _PARTITION,
-                "a Hub mirror's data/train-*.parquet with the column image_id, beside annotations/",
-                lambda root, home: _indexed(home, _IMAGES.in_parquet(root, home, (_PARTITION,), _mirrored)),
-            ),
-            CopyLayout(_PARTITION, f"{_FOLDER}.zip once it is unpacked", _zipped),
-        )
+    # Less the 1,021 images without annotations.
+    expected=lambda: {"train": Expected(118_287 - 1_021)},
+    accepted=(
+        CopyLayout(f"{_FOLDER}/{_NAME_FORM} beside annotations/{FILE}", lambda home: _folder(home, _FOLDER)),
+        CopyLayout(
+            f"images/{_FOLDER}/{_NAME_FORM} beside annotations/{FILE}", lambda home: _folder(home, f"images/{_FOLDER}")
+        ),
+        CopyLayout(
+            f"a tar of that folder, {_FOLDER}.tar or .tar.gz, beside annotations/",
+            lambda home: _indexed(_IMAGES.in_archive(home, _FOLDER)),
+        ),
+        CopyLayout(
+            "a Hub mirror's data/train-*.parquet with the column image_id, beside annotations/",
+            lambda home: _indexed(_IMAGES.in_parquet(home, ("train",), _names, label="image_id", named=False)),
+        ),
+        CopyLayout(f"{_FOLDER}.zip once it is unpacked", _zipped),
     ),
     columns=COLUMNS,
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

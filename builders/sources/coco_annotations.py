@@ -1,4 +1,4 @@
-"""Reads COCO's instance annotations: the class of each image for this project, and how much of it categories cover.
+"""Reads COCO's instance annotations, and counts how much of each image categories cover.
 
 `instances_train2017.json` has 118,287 images and 860,001 objects in 448 MB. It is decoded into typed structs in
 seconds. Masks make up nine tenths of it and stay as they are in the file until they are asked for (`msgspec.Raw`), so
@@ -6,16 +6,11 @@ that the file and its objects take less than 1 GB together. pycocotools rasteris
 the objects of a category often overlap (and image 99844 has its annotations twice), so that their summed areas would
 count pixels more than once.
 
-Of COCO's 80 categories 17 are ImageNet classes as well (the table `cocomagenet` of `taxonomy.decisions`). An image has
-the class of one of them if its objects, people aside, are all of that category. It is of the class `several` if it has
-two or more of the 17, and `other` in all other cases.
-
 Tested by `tests/builders/sources/test_coco2017.py` and `tests/builders/sources/test_coco_masks.py`.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,20 +20,15 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pycocotools import mask
 
 from builders.errors import BuildError
-from builders.release.schema import Column
-from taxonomy import decisions, tables
+from taxonomy import tables
 
 TITLE = "COCO 2017"
 FILE = "instances_train2017.json"
-SEVERAL, OTHER = "several", "other"
 
-_PERSON = 1
-_NUMBERS = 100
-"""More than the largest of COCO's category numbers, 90."""
+_NUMBERS = 91  # the largest number of COCO's categories is 90
 
 _MOST_BYTES = 2**30
 """A file larger than this is not COCO's, which has 448 MB, and is not read into memory."""
@@ -56,7 +46,6 @@ Id = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=_LONGEST_SIDE)]
 Link = Annotated[str, msgspec.Meta(pattern=r"^(https?://[!-~]+)?$", max_length=500)]
 
-Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 
@@ -122,6 +111,12 @@ class Instances:
     categories: Int64
     licences: Mapping[int, str]
 
+    def present(self) -> npt.NDArray[np.bool_]:
+        """Return whether each image has objects of each category, by its number; shape (images, 91)."""
+        present = np.zeros((len(self.images), _NUMBERS), bool)
+        present[self.positions, self.categories] = True
+        return present
+
 
 def wrong(path: Path, problem: str) -> BuildError:
     """Return the error for a file of annotations that cannot be used; `problem` follows its path."""
@@ -169,12 +164,7 @@ def read_instances(path: Path) -> Instances:
 def category_areas(instances: Instances, categories: Sequence[int]) -> Int64:
     """Count the pixels that the union of a category's masks covers, for some categories in every image.
 
-    Args:
-        instances: the annotations.
-        categories: k category numbers.
-
-    Returns:
-        Shape (images, k), in the orders of `instances.images` and `categories`.
+    The counts have the shape (images, categories), in the orders of `instances.images` and `categories`.
 
     Raises:
         BuildError: a mask of one of these categories is malformed, or none of them has any.
@@ -226,90 +216,3 @@ def _covers(polygon: list[float], image: CocoImage) -> bool:
     if polygon and not (min(polygon) >= -_OUTSIDE * side and max(polygon) <= (1 + _OUTSIDE) * side):
         raise ValueError(f"a point lies far outside of the {image.width} x {image.height} pixels")
     return len(polygon) >= 2 * _POINTS
-
-
-@functools.cache
-def shared() -> Mapping[int, tuple[str, str]]:
-    """Return name and wnid of the categories that ImageNet shares, by their numbers, ascending."""
-    wnids = {
-        item.class_id: item.matched for item in decisions.load_decisions("cocomagenet") if item.decision == "shared"
-    }
-    return {item.id: (item.name, wnids[item.name]) for item in tables.coco80() if item.name in wnids}
-
-
-@functools.cache
-def classes() -> Mapping[str, str]:
-    """Return the shared categories in COCO's order, and two classes for images without exactly one of them."""
-    single = {name: name for name, _ in shared().values()}
-    return single | {SEVERAL: "several classes of ImageNet", OTHER: "other objects"}
-
-
-COLUMNS = (
-    Column("categories", "string", "the COCO categories in the image that ImageNet shares, the largest first"),
-    Column("wnids", "string", "the ImageNet classes of the same names, in the same order"),
-    Column("largest_area", "float64", "the part of the image that the largest of them covers, the union of its masks"),
-    Column("second_area", "float64", "the part that the second-largest of them covers; 0 where there is none"),
-    Column("largest_object_area", "float64", "as largest_area, but of each category its last annotated object alone"),
-    Column("second_object_area", "float64", "as second_area, but of each category its last annotated object alone"),
-    *(
-        Column(f"area_{name}", "float64", f"the part of the image that objects of the category {name} cover")
-        for name, _ in shared().values()
-    ),
-    Column("licence", "string", "the licence of the image as COCO states it; empty where it states none"),
-    Column("flickr_url", "string", "where COCO found the image, so that its maker can be credited"),
-)
-"""The columns of each image. All parts are of the image's own pixels."""
-
-
-def class_codes_of(instances: Instances) -> Int64:
-    """Return the position in `classes` of each image's class."""
-    present = np.zeros((len(instances.images), _NUMBERS), bool)
-    present[instances.positions, instances.categories] = True
-    shared_present = present[:, list(shared())]
-    present[:, _PERSON] = False
-    names = list(classes())
-    codes = np.full(len(shared_present), names.index(OTHER), np.int64)
-    codes[shared_present.sum(axis=1) >= 2] = names.index(SEVERAL)
-    has_one = (present.sum(axis=1) == 1) & shared_present.any(axis=1)
-    codes[has_one] = shared_present[has_one].argmax(axis=1)
-    return codes
-
-
-def values_of(instances: Instances) -> dict[str, pa.Array]:
-    """Return the values of `COLUMNS` for each image.
-
-    Raises:
-        BuildError: a mask of a shared category is malformed.
-    """
-    numbers = list(shared())
-    pixels = np.array([image.width * image.height for image in instances.images], np.float64)[:, None]
-    parts: Floats = category_areas(instances, numbers) / pixels
-    selected = np.flatnonzero(np.isin(instances.categories, numbers))
-    positions, columns = instances.positions[selected], np.searchsorted(numbers, instances.categories[selected])
-    last = np.zeros_like(parts)
-    # Of assignments to one place the last one stays.
-    last[positions, columns] = [instances.annotations[number].area for number in selected.tolist()]
-    present = np.zeros(parts.shape, bool)
-    present[positions, columns] = True
-    categories, wnids = _named(parts, present)
-    largest = [np.sort(areas, axis=1)[:, rank].copy() for areas in (parts, last / pixels) for rank in (-1, -2)]
-    values = [
-        pa.array(categories, pa.string()),
-        pa.array(wnids, pa.string()),
-        *map(pa.array, largest),
-        *(pa.array(parts[:, column]) for column in range(len(numbers))),
-        pa.array([instances.licences.get(image.license, "") for image in instances.images], pa.string()),
-        pa.array([image.flickr_url for image in instances.images], pa.string()),
-    ]
-    return {column.name: value for column, value in zip(COLUMNS, values, strict=True)}
-
-
-def _named(parts: Floats, present: npt.NDArray[np.bool_]) -> tuple[list[str], list[str]]:
-    """Return names and wnids of each image's categories, the largest first and equal ones by number."""
-    categories_of_columns = list(shared().values())
-    order = np.argsort(-parts, axis=1, kind="stable")
-    categories, wnids = [""] * len(parts), [""] * len(parts)
-    for row in np.flatnonzero(present.any(axis=1)).tolist():
-        ranked = [categories_of_columns[column] for column in order[row].tolist() if present[row, column]]
-        categories[row], wnids[row] = ", ".join(name for name, _ in ranked), ", ".join(wnid for _, wnid in ranked)
-    return categories, wnids

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from pathlib import Path
 
-import pyarrow as pa
-
-from builders.sources.base import Expected, Licence, PixelSizes, Source
+from builders.sources.base import Expected, Licence, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers import parquet
-from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.label_names import by_start
-from builders.sources.readers.layouts import CopyLayout, Search
-from builders.sources.readers.patterns import Pattern
+from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
 
 _KEY = "dtd"
 _TITLE = "Describable Textures (DTD)"
-_PARTITION = "images"
 
 # The address and the MD5 are torchvision's (datasets/dtd.py), the size and the SHA-256 those of tensorflow/datasets
 # (url_checksums/dtd.txt).
@@ -47,32 +39,17 @@ def classes() -> Mapping[str, str]:
     return {name: name for name in tables.dtd()}
 
 
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition: 40 training, validation and test images each of every texture."""
-    return {_PARTITION: Expected(120 * len(classes()), dict.fromkeys(classes(), 120))}
-
-
 _IMAGES = ClassFolders(
-    Pattern(
-        _KEY,
-        _TITLE,
-        r"(?P<class_id>[a-z-]+)/(?P<file>(?P<class_id_again>[a-z-]+)_[0-9]{4})\.jpg",
-        "banded_0002.jpg",
-        _ADVICE,
-    ),
-    _PARTITION,
+    _KEY,
+    _TITLE,
     classes,
-    name_form=lambda texture: f"{texture}_<4 digits>.jpg",
+    r"(?P<class_id>[a-z-]+)/(?P<image>(?P<class_id_again>[a-z-]+)_[0-9]{4})\.jpg",
+    "banded_0002.jpg",
+    _ADVICE,
+    file_form="{}_<4 digits>.jpg",
     child="a texture's folder",
     ending=".jpg",
 )
-
-
-def _mirrored(path: Path) -> pa.Array:
-    """Read the names in a Parquet file, which begin with their texture."""
-    return by_start(parquet.read_shard(_TITLE, path, labelled=False, advice=_ADVICE), classes())
-
 
 DTD = Source(
     key=_KEY,
@@ -99,21 +76,21 @@ DTD = Source(
         "https://www.robots.ox.ac.uk/~vgg/data/dtd/",
         "download release 1.0.1, dtd-r1.0.1.tar.gz; it can stay packed",
         files=(_PUBLISHED,),
-        mirror=Mirror("hf://datasets/bitmind/dtd", {_PARTITION: (_SPLITS,)}),
+        mirror=Mirror("hf://datasets/bitmind/dtd", {"images": (_SPLITS,)}),
     ),
     classes=classes,
-    expected=expected,
-    search=Search(
-        (
-            *_IMAGES.layouts(
-                _PUBLISHED, "dtd/images", "<texture>/<texture>_<4 digits>.jpg", "the texture folders themselves"
-            ),
-            CopyLayout(
-                _PARTITION,
-                "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
-                _IMAGES.mirror(_SPLITS, _mirrored),
-            ),
-        )
+    # 40 training, validation and test images each of every texture.
+    expected=lambda: {"images": Expected.each(classes(), 120)},
+    accepted=(
+        *_IMAGES.layouts(
+            _PUBLISHED, "dtd/images", "<texture>/<texture>_<4 digits>.jpg", "the texture folders themselves"
+        ),
+        _IMAGES.mirror(
+            "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
+            _SPLITS,
+            lambda shard: shard.in_folders_of_starts(classes()),
+            labelled=False,
+        ),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

@@ -8,17 +8,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from builders.sources.base import Expected, Licence, PixelSizes, Source
+from builders.sources.base import Expected, Licence, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.label_names import by_label
-from builders.sources.readers.layouts import CopyLayout, Search
-from builders.sources.readers.patterns import Pattern
+from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
 
 _KEY = "food101"
 _TITLE = "Food-101"
-_PARTITION = "images"
 _SPLITS = ("train", "validation")
 
 # The address and the MD5 are torchvision's (datasets/food101.py), the size and the SHA-256 those of
@@ -38,17 +34,13 @@ def classes() -> Mapping[str, str]:
     return {name: name.replace("_", " ") for name in tables.food101()}
 
 
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition: 750 training and 250 test images of each class."""
-    return {_PARTITION: Expected(1000 * len(classes()), dict.fromkeys(classes(), 1000))}
-
-
 _IMAGES = ClassFolders(
-    Pattern(_KEY, _TITLE, r"(?P<class_id>.*)/(?P<file>[0-9]+)\.jpg", "<class>/<number>.jpg"),
-    _PARTITION,
+    _KEY,
+    _TITLE,
     classes,
-    name_form=lambda _: "<number>.jpg",
+    r"(?P<class_id>.*)/(?P<image>[0-9]+)\.jpg",
+    "<class>/<number>.jpg",
+    file_form="<number>.jpg",
     ending=".jpg",
 )
 
@@ -74,19 +66,18 @@ FOOD101 = Source(
     obtain=Obtain.packed(
         "https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/",
         _PUBLISHED,
-        mirror=Mirror("hf://datasets/ethz/food101", {_PARTITION: (_SPLITS,)}),
+        mirror=Mirror("hf://datasets/ethz/food101", {"images": (_SPLITS,)}),
     ),
     classes=classes,
-    expected=expected,
-    search=Search(
-        (
-            *_IMAGES.layouts(_PUBLISHED, "food-101/images", "<class>/<number>.jpg"),
-            CopyLayout(
-                _PARTITION,
-                "the Hub's data/train-*.parquet and data/validation-*.parquet",
-                _IMAGES.mirror(_SPLITS, by_label(_TITLE, _KEY, _IMAGES.known)),
-            ),
-        )
+    # 750 training and 250 test images of each class.
+    expected=lambda: {"images": Expected.each(classes(), 1000)},
+    accepted=(
+        *_IMAGES.layouts(_PUBLISHED, "food-101/images", "<class>/<number>.jpg"),
+        _IMAGES.mirror(
+            "the Hub's data/train-*.parquet and data/validation-*.parquet",
+            _SPLITS,
+            lambda shard: shard.in_label_folders(_KEY, _IMAGES.known),
+        ),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

@@ -21,7 +21,7 @@ from builders.release.images import UnreadableImageError, check_image
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_column, escape_name
-from builders.sources.readers.layouts import Search, alike
+from builders.sources.readers.layouts import CopyLayout
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
 from taxonomy import tables
@@ -79,11 +79,8 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
     """List the images of a folder; no file is opened.
 
     Folders with the names of `PARTITIONS`, and no others beside them, are partitions. Any other folder is that of a
-    class, and what is in it at any depth belongs to the class. Links are not followed.
-
-    Args:
-        root: the folder.
-        flat: the class of images that lie in no class folder; empty if there has to be one.
+    class, and what is in it at any depth belongs to the class. Images that lie in no class folder are of the class
+    `flat`; if that is empty, there has to be one. Links are not followed.
 
     Raises:
         BuildError: it cannot be listed, has no image, has a class folder without one, images beside class folders, or
@@ -108,10 +105,8 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
 def refuse_unreadable(folders: Sequence[FolderImages], *, decode: bool, progress: Callable[[int], object]) -> None:
     """Read all images once, and refuse those that are not whole, all in one message.
 
-    Args:
-        folders: the images of some folders.
-        decode: decode every image; otherwise as `builders.release.images.check_image` does.
-        progress: called for every image.
+    Every image is decoded if `decode`, otherwise those that `builders.release.images.check_image` does. `progress` is
+    called for every image.
 
     Raises:
         BuildError: there are such images.
@@ -120,40 +115,30 @@ def refuse_unreadable(folders: Sequence[FolderImages], *, decode: bool, progress
     paths = [
         images.root / path for images in folders for partition in images.files for path, _ in images.files[partition]
     ]
+
+    def problem(path: Path) -> str:
+        try:
+            check_image(read_regular(path), decode=decode)
+        except UnreadableImageError as error:
+            return f"  {one_line(path)} ({error})"
+        return ""
+
     problems = []
     with ThreadPoolExecutor() as threads:
-        for path, reason in zip(paths, threads.map(lambda path: _problem(path, decode=decode), paths), strict=True):
+        for text in threads.map(problem, paths):
             progress(1)
-            if reason:
-                problems.append(f"  {one_line(path)} ({reason})")
+            problems += [text] if text else []
     if problems:
         head = "1 image cannot be used" if len(problems) == 1 else f"{len(problems):,} images cannot be used"
         listed = "\n".join(problems[:_LISTED]) + more(problems, _LISTED)
         raise BuildError(f"{head}:\n{listed}\nReplace or remove them, or leave them out with --allow-partial.")
 
 
-def _problem(path: Path, *, decode: bool) -> str:
-    """Return why an image cannot be decoded; empty if it can."""
-    try:
-        check_image(read_regular(path), decode=decode)
-    except UnreadableImageError as error:
-        return str(error)
-    return ""
-
-
 def image_folder(key: str, title: str, images: FolderImages) -> Source:
-    """Declare the images of a folder as a source.
-
-    Args:
-        key: the source's key in rows and manifests.
-        title: what it is called there; no path, since releases quote it.
-        images: the folder's images.
-    """
+    """Declare the images of a folder as a source; its title is no path, since releases quote it."""
     imagenet_names = {row.wnid: row.name for row in tables.imagenet1k()}
     names = {class_id: imagenet_names.get(class_id, class_id) for class_id in images.classes}
-    expected = {
-        partition: Expected(len(images.files[partition]), images.sizes(partition)) for partition in images.files
-    }
+    expected = {partition: Expected.of(images.sizes(partition)) for partition in images.files}
     return Source(
         key=key,
         title=title,
@@ -163,11 +148,8 @@ def image_folder(key: str, title: str, images: FolderImages) -> Source:
         obtain=Obtain("", "a folder of your own"),
         classes=lambda: names,
         expected=lambda: expected,
-        search=Search(
-            alike(
-                tuple(images.files),
-                ("class folders, or images without classes", lambda partition, root, home: _index(images, partition)),
-            )
+        accepted=(
+            CopyLayout("class folders, or images without classes", lambda home: _index(images, home.partition)),
         ),
     )
 

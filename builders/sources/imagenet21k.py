@@ -15,18 +15,18 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, PartitionIndex, Source
 from builders.sources.imagenet import IMAGENET
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers import tars, trees
+from builders.sources.readers import tars
 from builders.sources.readers.folders import child_names
-from builders.sources.readers.layouts import Search, alike
-from builders.sources.readers.patterns import MatchedFiles, Pattern, match
+from builders.sources.readers.layouts import CopyLayout, Home
+from builders.sources.readers.patterns import ImageNames
+from builders.sources.readers.trees import Tree
 from taxonomy import lists
 from taxonomy.wordnet import nouns
 
@@ -55,23 +55,22 @@ def classes() -> Mapping[str, str]:
 @functools.cache
 def expected() -> Mapping[str, Expected]:
     """Return the sizes of the lists."""
-    return {
-        name: Expected(_counts(name).total(), {w: _counts(name)[w] for w in classes()})
-        for name in lists.OF_IMAGENET21K
-    }
+    return {name: Expected.of({wnid: _counts(name)[wnid] for wnid in classes()}) for name in lists.OF_IMAGENET21K}
 
 
-_IMAGES = Pattern(
+_IMAGES = ImageNames(
     _KEY,
     _TITLE,
-    r"(?:.*/)?(?P<class_id>n[0-9]{8})/(?P<file>(?P<class_id_again>n[0-9]{8})_[0-9]+\.JPEG)",
+    classes,
+    r"(?:.*/)?(?P<class_id>n[0-9]{8})/(?P<image>(?P<class_id_again>n[0-9]{8})_[0-9]+\.JPEG)",
     "<wnid>_<number>.JPEG",
 )
 
 
-def _indexed(partition: str, files: MatchedFiles) -> PartitionIndex | None:
-    ids = pc.binary_join_element_wise(files.groups["class_id"], files.groups["file"], "/")
-    piece = _IMAGES.index_listed(partition, files, ids, lists.load_list(partition), tuple(classes()))
+def _indexed(tree: Tree) -> PartitionIndex | None:
+    partition = tree.home.partition
+    ids = pc.binary_join_element_wise(tree.column("class_id"), tree.column("image"), "/")
+    piece = _IMAGES.index_listed(tree, ids, lists.load_list(partition))
     return piece and dataclasses.replace(piece, hint=_lacks(partition, piece.missing))
 
 
@@ -86,26 +85,27 @@ def _lacks(partition: str, missing: pa.Array) -> str:
     return f"{count}{of_none if none else ''}; the editions of fall 2011 and winter 2021 differ"
 
 
-def _folders(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    children = set(child_names(home))
-    folders = [wnid for wnid in _counts(partition) if wnid in children]
-    return _indexed(partition, _IMAGES.in_folders(root, home, folders, "class folders")) if folders else None
+def _folders(home: Home) -> PartitionIndex | None:
+    children = set(child_names(home.folder))
+    folders = [wnid for wnid in _counts(home.partition) if wnid in children]
+    return _indexed(_IMAGES.in_folders(home, home.folder, folders, "class folders")) if folders else None
 
 
-def _folder_of_tars(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    children = set(child_names(home))
-    paths = {wnid: home / f"{wnid}.tar" for wnid in _counts(partition) if f"{wnid}.tar" in children}
-    inner = ((wnid, path, tars.members(path)) for wnid, path in paths.items())
-    return _indexed(partition, match(trees.in_tars(root, home, inner), _IMAGES.pattern)) if paths else None
+def _folder_of_tars(home: Home) -> PartitionIndex | None:
+    children = set(child_names(home.folder))
+    wnids = [wnid for wnid in _counts(home.partition) if f"{wnid}.tar" in children]
+    paths = [(wnid, home.folder / f"{wnid}.tar") for wnid in wnids]
+    inner = ((wnid, path, tars.members(path)) for wnid, path in paths)
+    return _indexed(_IMAGES.in_tars(home, home.folder, inner)) if paths else None
 
 
-def _tar_of_tars(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    path = home / _FALL
+def _tar_of_tars(home: Home) -> PartitionIndex | None:
+    path = home.folder / _FALL
     if not path.is_file():
         return None
-    names = {f"{wnid}.tar" for wnid in _counts(partition)}
+    names = {f"{wnid}.tar" for wnid in _counts(home.partition)}
     inner = ((name.removesuffix(".tar"), path, members) for name, members in tars.nested_members(path, names))
-    return _indexed(partition, match(trees.in_tars(root, path, inner), _IMAGES.pattern))
+    return _indexed(_IMAGES.in_tars(home, path, inner))
 
 
 IMAGENET21K = Source(
@@ -127,13 +127,14 @@ IMAGENET21K = Source(
     ),
     classes=classes,
     expected=expected,
-    search=Search(
-        alike(
-            lists.OF_IMAGENET21K,
-            ("<wnid>/<wnid>_<number>.JPEG, as unpacked and as in OpenOOD's images_largescale/ssb_hard", _folders),
-            (f"the archives of the classes, <wnid>.tar, as unpacked from {_FALL} or {_WINTER.name}", _folder_of_tars),
-            (f"the archive {_FALL}, read in place", _tar_of_tars),
-        )
+    accepted=(
+        CopyLayout(
+            "<wnid>/<wnid>_<number>.JPEG, as unpacked and as in OpenOOD's images_largescale/ssb_hard", _folders
+        ),
+        CopyLayout(
+            f"the archives of the classes, <wnid>.tar, as unpacked from {_FALL} or {_WINTER.name}", _folder_of_tars
+        ),
+        CopyLayout(f"the archive {_FALL}, read in place", _tar_of_tars),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

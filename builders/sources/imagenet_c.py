@@ -12,22 +12,21 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow.compute as pc
 
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
-from builders.sources.imagenet_names import classes
+from builders.sources.imagenet import classes
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers import tars, trees
+from builders.sources.readers import tars
 from builders.sources.readers.folders import child_names
-from builders.sources.readers.layouts import CopyLayout, Search
-from builders.sources.readers.patterns import MatchedFiles, Pattern, match
+from builders.sources.readers.layouts import CopyLayout, Home
+from builders.sources.readers.patterns import ImageNames
+from builders.sources.readers.trees import Tree
 from taxonomy import lists, tables
 
 _KEY = "imagenet_c"
 _TITLE = "ImageNet-C"
-_PARTITION = "openood"
 
 # MD5s as Zenodo's record has them, by four independent lists (pytorch-ood's among them); the sizes are the rounded
 # ones of its page.
@@ -71,34 +70,35 @@ def _needed() -> Mapping[str, set[str]]:
 def expected() -> Mapping[str, Expected]:
     """Return the size of the only partition, OpenOOD's list (benchmark_imglist/imagenet/test_imagenet_c.txt)."""
     counts = Counter(_listed().values())
-    return {_PARTITION: Expected(counts.total(), {wnid: counts[wnid] for wnid in classes()})}
+    return {"openood": Expected.of({wnid: counts[wnid] for wnid in classes()})}
 
 
 # brightness/1/n02391049/ILSVRC2012_val_00000806.JPEG; in OpenOOD's copy there is no wnid between.
-_IMAGES = Pattern(
+_IMAGES = ImageNames(
     _KEY,
     _TITLE,
-    r"(?:.*/)?(?P<kind>[a-z_]+/[1-5])/(?:n[0-9]{8}/)?(?P<file>ILSVRC2012_val_[0-9]{8}\.JPEG)",
+    classes,
+    r"(?:.*/)?(?P<kind>[a-z_]+/[1-5])/(?:n[0-9]{8}/)?(?P<image>ILSVRC2012_val_[0-9]{8}\.JPEG)",
     "ILSVRC2012_val_<8 digits>.JPEG",
 )
 
 
-def _indexed(files: MatchedFiles) -> PartitionIndex | None:
-    ids = pc.binary_join_element_wise(files.groups["kind"], files.groups["file"], "/")
-    return _IMAGES.index_listed(_PARTITION, files, ids, _listed(), tuple(classes()))
+def _indexed(tree: Tree) -> PartitionIndex | None:
+    ids = pc.binary_join_element_wise(tree.column("kind"), tree.column("image"), "/")
+    return _IMAGES.index_listed(tree, ids, _listed())
 
 
-def _folders(root: Path, home: Path) -> PartitionIndex | None:
+def _folders(home: Home) -> PartitionIndex | None:
     """Index the folders of classes that have listed images, or those of severities without folders of classes."""
     folders: list[str] = []
     for kind, wnids in _needed().items():
         corruption = kind.partition("/")[0]
         for place in (corruption, *(f"{group}/{corruption}" for group in _GROUPS)):
             inner = f"{place}/{kind[-1]}"
-            if (home / inner).is_dir():
-                children = set(child_names(home / inner))
+            if (home.folder / inner).is_dir():
+                children = set(child_names(home.folder / inner))
                 folders += [f"{inner}/{wnid}" for wnid in sorted(wnids & children)] or [inner]
-    return _indexed(_IMAGES.in_folders(root, home, folders, "image files")) if folders else None
+    return _indexed(_IMAGES.in_folders(home, home.folder, folders)) if folders else None
 
 
 def _is_listed(path: str) -> bool:
@@ -107,13 +107,12 @@ def _is_listed(path: str) -> bool:
     return "/".join((*parts[:2], parts[-1])) in _listed()
 
 
-def _archives(root: Path, home: Path) -> PartitionIndex | None:
-    paths = [home / name for name in _NAMES if (home / name).is_file()]
+def _archives(home: Home) -> PartitionIndex | None:
+    paths = [path for name in _NAMES if (path := home.folder / name).is_file()]
     if not paths:
         return None
-    tree = trees.in_tars(root, home, (("", path, tars.members(path, _is_listed)) for path in paths))
-    tree = dataclasses.replace(tree, description=f"archives {', '.join(path.name for path in paths)}")
-    return _indexed(match(tree, _IMAGES.pattern))
+    tree = _IMAGES.in_tars(home, home.folder, (("", path, tars.members(path, _is_listed)) for path in paths))
+    return _indexed(dataclasses.replace(tree, description=f"archives {', '.join(path.name for path in paths)}"))
 
 
 IMAGENET_C = Source(
@@ -138,16 +137,13 @@ IMAGENET_C = Source(
     obtain=Obtain.packed("https://github.com/hendrycks/robustness", *_PUBLISHED),
     classes=classes,
     expected=expected,
-    search=Search(
-        (
-            CopyLayout(
-                _PARTITION,
-                "<corruption>/<severity>/<wnid>/ILSVRC2012_val_<8 digits>.JPEG, also in folders called as the "
-                "archives, or without <wnid> as in OpenOOD's images_largescale/imagenet_c",
-                _folders,
-            ),
-            CopyLayout(_PARTITION, f"the original archives {', '.join(_NAMES)}, read in place", _archives),
-        )
+    accepted=(
+        CopyLayout(
+            "<corruption>/<severity>/<wnid>/ILSVRC2012_val_<8 digits>.JPEG, also in folders called as the "
+            "archives, or without <wnid> as in OpenOOD's images_largescale/imagenet_c",
+            _folders,
+        ),
+        CopyLayout(f"the original archives {', '.join(_NAMES)}, read in place", _archives),
     ),
-    # No `pixel_sizes`: all its images have 224 x 224 pixels.
+    # No `shared_sides`: all its images have 224 x 224 pixels.
 )

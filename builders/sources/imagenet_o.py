@@ -10,26 +10,24 @@ import dataclasses
 import functools
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.schema import Column
-from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.overlap import COLUMNS, overlap_columns
-from builders.sources.readers import parquet
-from builders.sources.readers.folders import child_names, class_column, strays_between
-from builders.sources.readers.label_names import file_names
-from builders.sources.readers.layouts import CopyLayout, Search
-from builders.sources.readers.patterns import MatchedFiles, Pattern
+from builders.sources.readers.folders import child_names
+from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
+from builders.sources.readers.parquet import Shard
+from builders.sources.readers.patterns import ImageNames, strays_between
+from builders.sources.readers.trees import Tree
 from taxonomy import tables
 from taxonomy.wordnet import nouns
 
 _KEY = "imagenet_o"
 _TITLE = "ImageNet-O"
-_PARTITION = "images"
 _ARCHIVE = "imagenet-o"
 
 # The owners' README links the address and gives no size; the MD5 is what pytorch-ood (dataset/img/imagenet.py) checks.
@@ -94,66 +92,56 @@ def _class_id(lemmas: str) -> str:
     return wnids[0] if len(wnids) == 1 else lemmas
 
 
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition; how many images a class has is published nowhere."""
-    return {_PARTITION: Expected(2_000)}
-
-
-_IMAGES = Pattern(
+_IMAGES = ImageNames(
     _KEY,
     _TITLE,
+    classes,
     rf"(?:.*/)?(?P<id>{_PARTS})",
     _NAME_FORM,
     "Take the Parquet files that the Hub converts cais/imagenet-o to, or the owners' imagenet-o.tar",
 )
 
 
-def _mirrored(path: Path) -> pa.Array:
-    """Read the names in a mirror: the Hub's converter keeps them without folders, and these as label names."""
-    shard = parquet.read_shard(_TITLE, path, labelled=False, advice=_IMAGES.advice)
+def _names(shard: Shard) -> pa.Array:
+    """Return the names in a mirror: the Hub's converter keeps them without folders, and these as label names."""
     if shard.label_names is None:
         return shard.names
     known = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(shard.label_names)))
     numbers = pc.if_else(known, shard.labels, pa.scalar(None, pa.int64()))
     of_label = pa.array(shard.label_names, pa.string()).take(numbers)
-    joined = pc.coalesce(pc.binary_join_element_wise(of_label, file_names(shard), "/"), shard.names)
+    joined = pc.coalesce(pc.binary_join_element_wise(of_label, shard.file_names, "/"), shard.names)
     return pc.if_else(pc.match_substring_regex(shard.names, "(^|/)n[0-9]{8}/[^/]+$"), shard.names, joined)
 
 
-def _indexed(root: Path, files: MatchedFiles | None) -> PartitionIndex | None:
+def _indexed(tree: Tree | None) -> PartitionIndex | None:
     """Read class, prediction and confidence from the images' ids."""
-    if files is None:
+    if tree is None:
         return None
-    parts = files.groups
+    ids, lemmas, wnids = (tree.column(name) for name in ("id", "lemmas", "wnid"))
     known = pa.array([row.wnid for row in tables.imagenet1k()])
-    unknown = parts["id"].filter(pc.invert(pc.is_in(parts["wnid"], value_set=known)))
+    unknown = ids.filter(pc.invert(pc.is_in(wnids, value_set=known)))
     if len(unknown):
         raise OtherDataError(
-            f"{_TITLE}: the folder of {unknown[0]} in {root} ({files.tree.description}) is not one of ImageNet-1k's "
-            f"classes, which ImageNet-O's folders are. Give a copy of {_TITLE} with --{_KEY}."
+            f"{_TITLE}: the folder of {unknown[0]} in {tree.home.root} ({tree.description}) is not one of "
+            f"ImageNet-1k's classes, which ImageNet-O's folders are. Give a copy of {_TITLE} with --{_KEY}."
         )
-    names = tuple(classes())
-    class_ids = pa.array([_class_id(lemmas) for lemmas in parts["lemmas"].to_pylist()], pa.string())
-    codes = pc.index_in(class_ids, value_set=pa.array(names, pa.string()))
     columns = {
-        SOURCE_CLASS.name: parts["lemmas"],
-        PREDICTED.name: parts["wnid"],
-        CONFIDENCE.name: pc.cast(parts["confidence"], pa.float64()),
-        **overlap_columns(_KEY, parts["id"]),
+        SOURCE_CLASS.name: lemmas,
+        PREDICTED.name: wnids,
+        CONFIDENCE.name: pc.cast(tree.column("confidence"), pa.float64()),
+        **overlap_columns(_KEY, ids),
     }
-    table = files.table(class_column(names, codes.to_numpy()), parts["id"], columns)
-    return _IMAGES.partition(_PARTITION, files, table)
+    return _IMAGES.index(tree, pa.array(map(_class_id, lemmas.to_pylist()), pa.string()), ids, columns)
 
 
-def _folders(root: Path, home: Path) -> PartitionIndex | None:
+def _folders(home: Home) -> PartitionIndex | None:
     """Index folders of classes; no other folder is listed, since the user's may be anything."""
-    for place in (home / _ARCHIVE, home):
+    for place in (home.folder / _ARCHIVE, home.folder):
         children = child_names(place) if place.is_dir() else []
         folders = [name for name in children if _WNID.fullmatch(name) and (place / name).is_dir()]
-        piece = _indexed(root, _IMAGES.in_folders(root, place, folders)) if folders else None
+        piece = _indexed(_IMAGES.in_folders(home, place, folders)) if folders else None
         if piece is not None and piece.table.num_rows:
-            other_strays = strays_between(root, place, folders, f"named {_NAME_FORM}")
+            other_strays = strays_between(home.root, place, folders, f"named {_NAME_FORM}")
             return dataclasses.replace(piece, strays=(*piece.strays, *other_strays))
     return None
 
@@ -183,24 +171,21 @@ IMAGENET_O = Source(
         "https://github.com/hendrycks/natural-adv-examples",
         "download ImageNet-O, imagenet-o.tar (178 MB); it can stay packed",
         files=(_PUBLISHED,),
-        mirror=Mirror("hf://datasets/cais/imagenet-o@refs/convert/parquet", {_PARTITION: (("test",),)}),
+        mirror=Mirror("hf://datasets/cais/imagenet-o@refs/convert/parquet", {"images": (("test",),)}),
     ),
     classes=classes,
-    expected=expected,
-    search=Search(
-        (
-            CopyLayout(_PARTITION, f"imagenet-o/{_NAME_FORM}, or the folder of these folders", _folders),
-            CopyLayout(
-                _PARTITION,
-                "the original archive imagenet-o.tar, read in place",
-                lambda root, home: _indexed(root, _IMAGES.in_archive(root, home, _ARCHIVE)),
-            ),
-            CopyLayout(
-                _PARTITION,
-                "the Hub's default/test/0000.parquet (refs/convert/parquet of cais/imagenet-o)",
-                lambda root, home: _indexed(root, _IMAGES.in_parquet(root, home, ("test",), _mirrored)),
-            ),
-        )
+    # How many images a class has is published nowhere.
+    expected=lambda: {"images": Expected(2_000)},
+    accepted=(
+        CopyLayout(f"imagenet-o/{_NAME_FORM}, or the folder of these folders", _folders),
+        CopyLayout(
+            "the original archive imagenet-o.tar, read in place",
+            lambda home: _indexed(_IMAGES.in_archive(home, _ARCHIVE)),
+        ),
+        CopyLayout(
+            "the Hub's default/test/0000.parquet (refs/convert/parquet of cais/imagenet-o)",
+            lambda home: _indexed(_IMAGES.in_parquet(home, ("test",), _names, labelled=False)),
+        ),
     ),
     columns=(SOURCE_CLASS, PREDICTED, CONFIDENCE, *COLUMNS),
 )

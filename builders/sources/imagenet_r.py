@@ -8,17 +8,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from builders.sources import imagenet_names
-from builders.sources.base import Expected, Licence, PixelSizes, Source
+from builders.sources import imagenet
+from builders.sources.base import Expected, Licence, Source
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.layouts import Search
-from builders.sources.readers.patterns import Pattern
+from builders.sources.readers.patterns import ClassFolders
 from taxonomy import lists
 
 _KEY = "imagenet_r"
 _TITLE = "ImageNet-R"
-_PARTITION = "images"
 
 # The address is the one of the owners' README (hendrycks/imagenet-r), size and SHA-256 are those of
 # tensorflow/datasets (datasets/imagenet_r/checksums.tsv), and the MD5 is what pytorch-ood checks.
@@ -34,21 +31,17 @@ _PUBLISHED = OwnerFile(
 @functools.cache
 def classes() -> Mapping[str, str]:
     """Return the names of the 200 classes by wnid, in the order of ImageNet-1k."""
-    return {wnid: imagenet_names.classes()[wnid] for wnid in lists.imagenet_r()}
-
-
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition."""
-    return {_PARTITION: Expected(sum(lists.imagenet_r().values()), lists.imagenet_r())}
+    return {wnid: imagenet.classes()[wnid] for wnid in lists.imagenet_r()}
 
 
 # n01443537/art_0.jpg: the kind of rendition and a number.
 _IMAGES = ClassFolders(
-    Pattern(_KEY, _TITLE, r"(?P<class_id>n[0-9]{8})/(?P<file>[a-z]+_[0-9]+)\.jpg", "n01443537/art_0.jpg"),
-    _PARTITION,
+    _KEY,
+    _TITLE,
     classes,
-    name_form=lambda _: "<rendition>_<number>.jpg",
+    r"(?P<class_id>n[0-9]{8})/(?P<image>[a-z]+_[0-9]+)\.jpg",
+    "n01443537/art_0.jpg",
+    file_form="<rendition>_<number>.jpg",
     ending=".jpg",
 )
 
@@ -75,14 +68,12 @@ IMAGENET_R = Source(
 }""",
     obtain=Obtain.packed("https://github.com/hendrycks/imagenet-r", _PUBLISHED),
     classes=classes,
-    expected=expected,
-    search=Search(
-        _IMAGES.layouts(
-            _PUBLISHED,
-            "imagenet-r",
-            "<wnid>/<rendition>_<number>.jpg",
-            "the class folders themselves, as in OpenOOD's images_largescale/imagenet_r",
-        )
+    expected=lambda: {"images": Expected.of(lists.imagenet_r())},
+    accepted=_IMAGES.layouts(
+        _PUBLISHED,
+        "imagenet-r",
+        "<wnid>/<rendition>_<number>.jpg",
+        "the class folders themselves, as in OpenOOD's images_largescale/imagenet_r",
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

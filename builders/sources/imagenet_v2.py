@@ -13,18 +13,15 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 
-from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
-from builders.sources.imagenet_names import class_indices, classes
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.imagenet import class_indices, classes
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.layouts import CopyLayout, Search
-from builders.sources.readers.patterns import Pattern
+from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
+from builders.sources.readers.patterns import ClassFolders
 
 _KEY = "imagenet_v2"
 _TITLE = "ImageNetV2 (matched frequency)"
-_PARTITION = "images"
 
 # Address, size and SHA-256 are those of tensorflow/datasets (datasets/imagenet_v2/checksums.tsv). The size is a
 # multiple of a tar's blocks: in spite of its name the archive is not compressed.
@@ -40,21 +37,17 @@ _DIGEST = "945815cb894f1560135bdcd6cb63f60e7fc6b41442cf9e847db1c8124070fdc0"
 
 
 @functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition: ten images of each class."""
-    return {_PARTITION: Expected(10 * len(classes()), dict.fromkeys(classes(), 10))}
-
-
-@functools.cache
 def _of_folder() -> Mapping[str, str]:
     return {str(index): wnid for wnid, index in class_indices().items()}
 
 
 _IMAGES = ClassFolders(
-    Pattern(_KEY, _TITLE, r"(?P<class_id>[0-9]+)/(?P<file>[0-9a-f]{40})\.jpeg", "0/<40 hexadecimal digits>.jpeg"),
-    _PARTITION,
+    _KEY,
+    _TITLE,
     classes,
-    name_form=lambda _: "<40 hexadecimal digits>.jpeg",
+    r"(?P<class_id>[0-9]+)/(?P<image>[0-9a-f]{40})\.jpeg",
+    "0/<40 hexadecimal digits>.jpeg",
+    file_form="<40 hexadecimal digits>.jpeg",
     class_of=lambda folder: _of_folder().get(folder),
     prefix=lambda wnid: f"{class_indices()[wnid]}/",
     ending=".jpeg",
@@ -64,27 +57,24 @@ _IMAGES = ClassFolders(
 def _checked(layout: CopyLayout) -> CopyLayout:
     """Refuse the owners' two other sets, which have as many images under other names."""
 
-    def find(root: Path, home: Path) -> PartitionIndex | None:
-        piece = layout.find(root, home)
-        if piece is not None and piece.table.num_rows == expected()[_PARTITION].total:
-            ids = sorted(piece.table["source_id"].to_pylist())
-            if hashlib.sha256("\n".join(ids).encode()).hexdigest() != _DIGEST:
-                raise OtherDataError(
-                    f"{_TITLE}: the {len(ids):,} images in {root} ({piece.layout}) are not those of the "
-                    "matched-frequency set as OpenOOD lists them; the owners' sets threshold0.7 and top-images look "
-                    f"alike. Give a copy of {_PUBLISHED.name} with --{_KEY}."
-                )
+    def find(home: Home) -> PartitionIndex | None:
+        piece = layout.find(home)
+        ids = sorted(piece.table["source_id"].to_pylist()) if piece else []
+        if (
+            piece
+            and len(ids) == 10 * len(classes())
+            and hashlib.sha256("\n".join(ids).encode()).hexdigest() != _DIGEST
+        ):
+            raise OtherDataError(
+                f"{_TITLE}: the {len(ids):,} images in {home.root} ({piece.layout}) are not those of the "
+                "matched-frequency set as OpenOOD lists them; the owners' sets threshold0.7 and top-images look "
+                f"alike. Give a copy of {_PUBLISHED.name} with --{_KEY}."
+            )
         return piece
 
     return dataclasses.replace(layout, find=find)
 
 
-_LAYOUTS = _IMAGES.layouts(
-    _PUBLISHED,
-    "imagenetv2-matched-frequency-format-val",
-    "<0 to 999>/<40 hexadecimal digits>.jpeg",
-    "the class folders themselves, as in OpenOOD's images_largescale/imagenet_v2",
-)
 IMAGENET_V2 = Source(
     key=_KEY,
     title=_TITLE,
@@ -106,7 +96,16 @@ IMAGENET_V2 = Source(
 }""",
     obtain=Obtain.packed("https://github.com/modestyachts/ImageNetV2", _PUBLISHED),
     classes=classes,
-    expected=expected,
-    search=Search(tuple(map(_checked, _LAYOUTS))),
-    pixel_sizes=PixelSizes(),
+    # Ten images of each class.
+    expected=lambda: {"images": Expected.each(classes(), 10)},
+    accepted=tuple(
+        _checked(layout)
+        for layout in _IMAGES.layouts(
+            _PUBLISHED,
+            "imagenetv2-matched-frequency-format-val",
+            "<0 to 999>/<40 hexadecimal digits>.jpeg",
+            "the class folders themselves, as in OpenOOD's images_largescale/imagenet_v2",
+        )
+    ),
+    shared_sides=(),
 )

@@ -13,17 +13,16 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.overlap import COLUMNS, overlap_columns
-from builders.sources.readers.folders import class_column
-from builders.sources.readers.layouts import CopyLayout, Search
-from builders.sources.readers.patterns import MatchedFiles, Pattern
+from builders.sources.readers.layouts import CopyLayout, OtherDataError
+from builders.sources.readers.patterns import ImageNames
+from builders.sources.readers.trees import Tree
 from taxonomy import tables
 
 _KEY = "inaturalist"
 _TITLE = "iNaturalist (subset for out-of-distribution detection)"
-_PARTITION = "images"
 _ARCHIVE = "iNaturalist"
 _SPLITS = ("train", "validation", "test")
 
@@ -43,51 +42,59 @@ def classes() -> Mapping[str, str]:
     return {name: name for name in sorted(set(tables.inaturalist().values()))}
 
 
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition."""
+def _expected() -> Mapping[str, Expected]:
     counts = Counter(tables.inaturalist().values())
-    return {_PARTITION: Expected(sum(counts.values()), {name: counts[name] for name in classes()})}
+    return {"images": Expected.of({name: counts[name] for name in classes()})}
 
 
-_IMAGES = Pattern(
+_IMAGES = ImageNames(
     _KEY,
     _TITLE,
+    classes,
     r"(?:.*/)?(?P<id>[0-9a-f]{32}\.jpg)",
     "<32 hexadecimal digits>.jpg",
     "Take a mirror that kept the file names, or the owners' iNaturalist.tar.gz",
 )
 
 
-def _indexed(files: MatchedFiles | None) -> PartitionIndex | None:
-    """Index images by their species. The whole of iNaturalist has images under such names, too."""
-    if files is None:
+def _indexed(tree: Tree | None) -> PartitionIndex | None:
+    return index_subset(_IMAGES, tree, tables.inaturalist(), overlap_columns)
+
+
+def index_subset(
+    images: ImageNames,
+    tree: Tree | None,
+    class_of: Mapping[str, str],
+    own: Callable[[str, pa.Array], Mapping[str, pa.Array]] = lambda *_: {},
+) -> PartitionIndex | None:
+    """Index the images of a subset by their classes; the whole of the dataset has images under such names, too."""
+    if tree is None:
         return None
-    species = tables.inaturalist()
-    known = pa.array(list(species), pa.string())
-    files = _IMAGES.keep_known(files, files.groups["id"], known, "not one of the 10,000 images of the subset")
-    names, ids = tuple(classes()), files.groups["id"]
-    of_image = pa.array(list(species.values()), pa.string()).take(pc.index_in(ids, value_set=known))
-    codes = pc.index_in(of_image, value_set=pa.array(names, pa.string())).to_numpy()
-    return _IMAGES.partition(
-        _PARTITION, files, files.table(class_column(names, codes), ids, overlap_columns(_KEY, ids))
-    )
+    ids, known = tree.column("id"), pa.array(list(class_of), pa.string())
+    rows = pc.index_in(ids, value_set=known)
+    if not rows.is_valid().true_count:
+        raise OtherDataError(
+            f"{images.title}: none of the {len(ids):,} images in {tree.home.root} ({tree.description}) is one of its "
+            f"{len(known):,}, for instance {ids[0]}. Give a copy of {images.title} with --{images.key}."
+        )
+    tree = tree.keep(rows.is_valid(), "not one of the 10,000 images of the subset")
+    class_ids = pa.array(list(class_of.values()), pa.string()).take(rows.drop_null())
+    ids = tree.column("id")
+    return images.index(tree, class_ids, ids, own(images.key, ids))
 
 
 def folder_and_archive(
-    pattern: Pattern, archive: str, indexed: Callable[[MatchedFiles | None], PartitionIndex | None]
+    images: ImageNames, archive: str, indexed: Callable[[Tree | None], PartitionIndex | None]
 ) -> tuple[CopyLayout, ...]:
     """Declare the layouts of an archive of MOS's authors: its images in any folder, and packed."""
     return (
         CopyLayout(
-            _PARTITION,
-            f"{archive}/images/{pattern.name_form}, or these files in any folder",
-            lambda root, home: indexed(pattern.in_places(root, home, (f"{archive}/images", "images"))),
+            f"{archive}/images/{images.name_form}, or these files in any folder",
+            lambda home: indexed(images.in_places(home, f"{archive}/images", "images", "")),
         ),
         CopyLayout(
-            _PARTITION,
             f"the archive {archive}.tar.gz (or {archive}.tar, read in place)",
-            lambda root, home: indexed(pattern.in_archive(root, home, archive)),
+            lambda home: indexed(images.in_archive(home, archive)),
         ),
     )
 
@@ -122,20 +129,17 @@ INATURALIST = Source(
   year = {2018}
 }""",
     obtain=Obtain.packed(
-        "https://github.com/deeplearning-wisc/large_scale_ood", _PUBLISHED, mirror=Mirror("", {_PARTITION: (_SPLITS,)})
+        "https://github.com/deeplearning-wisc/large_scale_ood", _PUBLISHED, mirror=Mirror("", {"images": (_SPLITS,)})
     ),
     classes=classes,
-    expected=expected,
-    search=Search(
-        (
-            *folder_and_archive(_IMAGES, _ARCHIVE, _indexed),
-            CopyLayout(
-                _PARTITION,
-                "a Hub mirror's Parquet files with file names (train-*, validation-* or test-*)",
-                lambda root, home: _indexed(_IMAGES.in_parquet(root, home, _SPLITS)),
-            ),
-        )
+    expected=_expected,
+    accepted=(
+        *folder_and_archive(_IMAGES, _ARCHIVE, _indexed),
+        CopyLayout(
+            "a Hub mirror's Parquet files with file names (train-*, validation-* or test-*)",
+            lambda home: _indexed(_IMAGES.in_parquet(home, _SPLITS, labelled=False)),
+        ),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
     columns=COLUMNS,
 )

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source, Stray, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.formats import lmdb_pages
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.folders import child_names, class_column, escape_name, relative
-from builders.sources.readers.layouts import CopyLayout, Search
+from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
 from builders.storage.paths import store_of
 
 _TITLE = "LSUN"
-_PARTITION = "test"
-_CLASS = "unlabelled"
+_CLASS = "unlabelled"  # the owners do not publish the labels of their test set
 _DATABASE = "test_lmdb"
-_DATA = "data.mdb"
 _ADVICE = "Give the folder that holds the test set (test_lmdb.zip, unpacked) with --lsun"
 
 # The address is that of the owners' script (fyu/lsun, download.py). A stored listing of that folder shows 172M; no
@@ -45,52 +42,35 @@ _NAMED = "<key>.webp in the folder of the key's first digits"
 _OTHER = re.compile(r"\w+_(train|val)_lmdb", re.ASCII)
 
 
-@functools.cache
-def classes() -> Mapping[str, str]:
-    """Return the one class: the owners do not publish the labels of their test set."""
-    return {_CLASS: _CLASS}
-
-
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the size of the test set."""
-    return {_PARTITION: Expected(10_000, {_CLASS: 10_000})}
-
-
 def _table(
     keys: Sequence[str], files: pa.Array, offsets: pa.Array | None = None, sizes: pa.Array | None = None
 ) -> pa.Table:
-    ids = pa.array([f"{_PARTITION}/{key}.webp" for key in keys], pa.string())
+    ids = pa.array([f"test/{key}.webp" for key in keys], pa.string())
     return partition_table(class_column((_CLASS,), np.zeros(len(keys), np.int64)), ids, files, offsets, sizes)
 
 
-def _lmdb(root: Path, path: Path) -> PartitionIndex | None:
-    if not (path / _DATA).is_file():
+def _lmdb(home: Home, place: Path) -> PartitionIndex | None:
+    path = place / "data.mdb"
+    if not path.is_file():
         return None
-    name = path.resolve().name
+    name = place.resolve().name
     if _OTHER.fullmatch(name):
-        raise OtherDataError(f"{_TITLE}: {path} is the database {name}, not the test set's {_DATABASE}. {_ADVICE}.")
-    entries = _entries(path / _DATA)
+        raise OtherDataError(f"{_TITLE}: {place} is the database {name}, not the test set's {_DATABASE}. {_ADVICE}.")
+    entries = _entries(path)
     keys = [entry.key.decode("ascii", "replace") for entry in entries]
     if other := [key for key in keys if not _KEY.fullmatch(key)]:
-        raise OtherDataError(
-            f"{_TITLE}: the key {other[0][:50]!a} of {path / _DATA} is not 40 hexadecimal digits. {_ADVICE}."
-        )
+        raise OtherDataError(f"{_TITLE}: the key {other[0][:50]!a} of {path} is not 40 hexadecimal digits. {_ADVICE}.")
     table = _table(
         keys,
-        pa.repeat(pa.scalar(relative(path / _DATA, root), pa.string()), len(entries)),
+        pa.repeat(pa.scalar(relative(path, home.root), pa.string()), len(entries)),
         pa.array([entry.start for entry in entries], pa.int64()),
         pa.array([entry.size for entry in entries], pa.int64()),
     )
-    return PartitionIndex(_PARTITION, f"database {relative(path, root)}", "span", table)
+    return PartitionIndex(home.partition, f"database {relative(place, home.root)}", "span", table)
 
 
 def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
-    """List the entries of a database in key order.
-
-    Raises:
-        BuildError: the database cannot be read, is damaged or is truncated.
-    """
+    """List the entries of a database in key order."""
     try:
         with store_of(path).open_whole(path) as file:
             return lmdb_pages.list_entries(file)
@@ -105,12 +85,13 @@ def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
         ) from error
 
 
-def _images(root: Path, folder: Path) -> PartitionIndex | None:
+def _images(home: Home, folder: Path) -> PartitionIndex | None:
     """Index exported images, in one folder or in nested ones that are named by the first digits of the keys."""
     names = child_names(folder) if folder.is_dir() else []
     if not any(_FILE.fullmatch(name) or re.fullmatch("[0-9a-f]", name) for name in names):
         return None
-    prefix = "" if folder == root else f"{relative(folder, root)}/"
+    where = relative(folder, home.root)
+    prefix = "" if where == "." else f"{where}/"
     files, keys, endings, strays = [], [], set(), []
     for path in sorted(store_of(folder).files_below(folder)):
         match = _FILE.fullmatch(path)
@@ -124,8 +105,8 @@ def _images(root: Path, folder: Path) -> PartitionIndex | None:
         return None
     saved = sorted(endings - {"webp"})
     other_formats = f", some as {' and '.join(saved)}" if saved else ""
-    layout = f"image files in {relative(folder, root)}{other_formats}"
-    return PartitionIndex(_PARTITION, layout, "file", _table(keys, pa.array(files, pa.string())), tuple(strays))
+    layout = f"image files in {where}{other_formats}"
+    return PartitionIndex(home.partition, layout, "file", _table(keys, pa.array(files, pa.string())), tuple(strays))
 
 
 LSUN = Source(
@@ -152,18 +133,15 @@ LSUN = Source(
         "download the test set, test_lmdb.zip, with the owners' script and unpack it",
         files=(_PUBLISHED,),
     ),
-    classes=classes,
-    expected=expected,
-    search=Search(
-        (
-            CopyLayout(_PARTITION, f"the database {_DATABASE}/", lambda root, home: _lmdb(root, home / _DATABASE)),
-            CopyLayout(
-                _PARTITION,
-                "its exported images test/<key>.webp (also in folders of the keys' first digits)",
-                lambda root, home: _images(root, home / _PARTITION),
-            ),
-            CopyLayout(_PARTITION, "the database's own folder", _lmdb),
-            CopyLayout(_PARTITION, "the images themselves", _images),
-        )
+    classes=lambda: {_CLASS: _CLASS},
+    expected=lambda: {"test": Expected.of({_CLASS: 10_000})},
+    accepted=(
+        CopyLayout(f"the database {_DATABASE}/", lambda home: _lmdb(home, home.folder / _DATABASE)),
+        CopyLayout(
+            "its exported images test/<key>.webp (also in folders of the keys' first digits)",
+            lambda home: _images(home, home.folder / "test"),
+        ),
+        CopyLayout("the database's own folder", lambda home: _lmdb(home, home.folder)),
+        CopyLayout("the images themselves", lambda home: _images(home, home.folder)),
     ),
 )

@@ -9,26 +9,22 @@ with torchvision's `ImageFolder`, which needs one more level of folders, whateve
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
-from builders.sources.editions import sampled_sizes
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.lsun import LSUN
 from builders.sources.obtain import Obtain
-from builders.sources.readers.folders import class_column
-from builders.sources.readers.layouts import CopyLayout, Search
-from builders.sources.readers.patterns import Pattern
+from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
+from builders.sources.readers.patterns import ImageNames
+from builders.sources.sizes import sampled_sizes
 
 _KEY = "lsun_fix"
 _TITLE = "LSUN-FIX"
-_PARTITION = "images"
 _OF_A_SCENE = 1_000
 _SIDE = 32
 _START, _END = "correct_resize_", ".png"
@@ -51,8 +47,6 @@ SCENES = (
 )
 """LSUN's scenes in the order of the authors' script, which is that of torchvision."""
 
-_IMAGES = Pattern(_KEY, _TITLE, rf"(?P<id>{_START}(?P<number>0|[1-9][0-9]{{0,3}})\{_END})", _NAME_FORM)
-
 
 @functools.cache
 def classes() -> Mapping[str, str]:
@@ -60,33 +54,29 @@ def classes() -> Mapping[str, str]:
     return {scene: scene.replace("_", " ") for scene in SCENES}
 
 
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the number of images, in total and of each scene."""
-    return {_PARTITION: Expected(_OF_A_SCENE * len(SCENES), dict.fromkeys(SCENES, _OF_A_SCENE))}
+_IMAGES = ImageNames(_KEY, _TITLE, classes, rf"(?P<id>{_START}(?P<number>0|[1-9][0-9]{{0,3}})\{_END})", _NAME_FORM)
 
 
-def _folder(root: Path, home: Path) -> PartitionIndex | None:
-    files = _IMAGES.in_places(root, home)
-    if files is None:
+def _folder(home: Home) -> PartitionIndex | None:
+    tree = _IMAGES.in_folders(home, home.folder, description="CSI's images")
+    if not tree.rows.num_rows:
         return None
     # ImageNet-FIX of the same authors has files of the same names.
-    if _IMAGENET_FIX.match(" ".join(home.resolve().parts[-2:])):
+    if _IMAGENET_FIX.match(" ".join(home.folder.resolve().parts[-2:])):
         raise _other(home, "holds ImageNet-FIX by its name; the files of both sets have the same names")
-    numbers = pc.cast(files.groups["number"], pa.int64())
-    scenes = pc.divide(numbers, _OF_A_SCENE).to_numpy()
-    piece = _IMAGES.partition(_PARTITION, files, files.table(class_column(SCENES, scenes), files.groups["id"]))
+    numbers = pc.cast(tree.column("number"), pa.int64())
+    scenes = pa.array(SCENES).take(pc.divide(numbers, _OF_A_SCENE))
+    piece = _IMAGES.index(tree, scenes, tree.column("id"))
     # A few images are looked at here, and each that the build takes.
-    for width, height in sampled_sizes(root, piece):
+    for width, height in sampled_sizes(home.root, piece):
         if (width, height) != (_SIDE, _SIDE):
             sizes = f"{width:,} x {height:,} pixels, and those of {_TITLE} have {_SIDE} x {_SIDE}"
             raise _other(home, f"has images of {sizes}")
-    place = piece.layout.removeprefix("image files in ")
-    return dataclasses.replace(piece, layout=f"CSI's images in {place}")
+    return piece
 
 
-def _other(home: Path, problem: str) -> OtherDataError:
-    return OtherDataError(f"{_TITLE}: {home} {problem}. Give the authors' folder with --{_KEY}.")
+def _other(home: Home, problem: str) -> OtherDataError:
+    return OtherDataError(f"{_TITLE}: {home.folder} {problem}. Give the authors' folder with --{_KEY}.")
 
 
 LSUN_FIX = Source(
@@ -116,9 +106,7 @@ LSUN_FIX = Source(
         "download LSUN_fix with the link in section 1 of its README and unpack it",
     ),
     classes=classes,
-    expected=expected,
-    search=Search(
-        (CopyLayout(_PARTITION, f"LSUN_fix/{_START}0{_END} to {_START}9999{_END}, or these in any folder", _folder),)
-    ),
+    expected=lambda: {"images": Expected.each(SCENES, _OF_A_SCENE)},
+    accepted=(CopyLayout(f"LSUN_fix/{_START}0{_END} to {_START}9999{_END}, or these in any folder", _folder),),
     arrays=True,
 )

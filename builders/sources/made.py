@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
-from builders.sources.imagenet_names import classes
+from builders.sources.imagenet import classes
 from builders.sources.readers.folders import class_column
-from builders.sources.readers.layouts import CopyLayout, Search
+from builders.sources.readers.layouts import CopyLayout, Home
 
 PARTITION = "images"
 
@@ -35,16 +34,13 @@ def _made(
 ) -> Source:
     """Declare a source whose ids have a class (`wnid`) and a number in it, in a form such as `{wnid}/{number:02d}`."""
 
-    def expected() -> Mapping[str, Expected]:
-        return {PARTITION: Expected(per_class * len(classes()), dict.fromkeys(classes(), per_class))}
-
-    def piece(root: Path, home: Path) -> PartitionIndex:
+    def piece(home: Home) -> PartitionIndex:
         """Return the index; nothing is read from disk."""
         ids = pa.array([id_form.format(wnid=name, number=n) for name in classes() for n in range(per_class)])
         codes = np.repeat(np.arange(len(classes()), dtype=np.int32), per_class)
         sizes = pa.repeat(pa.scalar(0, pa.int64()), len(ids))
         table = partition_table(class_column(tuple(classes()), codes), ids, pa.repeat("", len(ids)), sizes=sizes)
-        return PartitionIndex(PARTITION, "made from each row's id", "made", table, form="none")
+        return PartitionIndex(home.partition, "made from each row's id", "made", table, form="none")
 
     return Source(
         key=key,
@@ -54,8 +50,8 @@ def _made(
         citation=citation,
         obtain=None,
         classes=classes,
-        expected=functools.cache(expected),
-        search=Search((CopyLayout(PARTITION, "nothing is needed", piece),)),
+        expected=lambda: {PARTITION: Expected.each(classes(), per_class)},
+        accepted=(CopyLayout("nothing is needed", piece),),
     )
 
 

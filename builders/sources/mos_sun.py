@@ -8,25 +8,17 @@ Tested by `tests/builders/sources/test_mos.py`.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-
-import numpy as np
-import pyarrow as pa
-
-from builders.sources.base import Expected, PartitionIndex, PixelSizes, Source
-from builders.sources.inaturalist import folder_and_archive
+from builders.sources.base import Expected, PartitionIndex, Source
+from builders.sources.inaturalist import folder_and_archive, index_subset
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers.folders import class_column
-from builders.sources.readers.layouts import Search
-from builders.sources.readers.patterns import MatchedFiles, Pattern
+from builders.sources.readers.patterns import ImageNames
+from builders.sources.readers.trees import Tree
 from builders.sources.sun397 import SUN397
 from taxonomy import lists
 
 _KEY = "mos_sun"
 _TITLE = "SUN (subset for out-of-distribution detection)"
-_PARTITION = "images"
-_CLASS = "unlabelled"
+_CLASS = "unlabelled"  # the published files do not say their categories
 _ARCHIVE = "SUN"
 
 # The address is in the owners' README (deeplearning-wisc/large_scale_ood), which gives neither size nor checksum;
@@ -39,33 +31,18 @@ _PUBLISHED = OwnerFile(
 )
 
 
-@functools.cache
-def classes() -> Mapping[str, str]:
-    """Return the one class: the published files do not say their categories."""
-    return {_CLASS: _CLASS}
-
-
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition, which is that of the published list."""
-    images = len(lists.load_list(_KEY))
-    return {_PARTITION: Expected(images, {_CLASS: images})}
-
-
-_IMAGES = Pattern(
-    _KEY, _TITLE, r"(?:.*/)?(?P<id>sun_[a-z]{16}\.jpg)", "sun_<16 letters>.jpg", f"Take the owners' {_PUBLISHED.name}"
+_IMAGES = ImageNames(
+    _KEY,
+    _TITLE,
+    lambda: {_CLASS: _CLASS},
+    r"(?:.*/)?(?P<id>sun_[a-z]{16}\.jpg)",
+    "sun_<16 letters>.jpg",
+    f"Take the owners' {_PUBLISHED.name}",
 )
 
 
-def _indexed(files: MatchedFiles | None) -> PartitionIndex | None:
-    """Index the listed images: folders of SUN397 have images under such names, too."""
-    if files is None:
-        return None
-    listed = pa.array(list(lists.load_list(_KEY)), pa.string())
-    files = _IMAGES.keep_known(files, files.groups["id"], listed, "not one of the 10,000 images of the subset")
-    ids = files.groups["id"]
-    column = class_column(tuple(classes()), np.zeros(len(ids), np.int32))
-    return _IMAGES.partition(_PARTITION, files, files.table(column, ids))
+def _indexed(tree: Tree | None) -> PartitionIndex | None:
+    return index_subset(_IMAGES, tree, dict.fromkeys(lists.load_list(_KEY), _CLASS))
 
 
 MOS_SUN = Source(
@@ -75,8 +52,8 @@ MOS_SUN = Source(
     licence=SUN397.licence,  # the subset's own page states no terms
     citation=SUN397.citation,
     obtain=Obtain.packed("https://github.com/deeplearning-wisc/large_scale_ood", _PUBLISHED),
-    classes=classes,
-    expected=expected,
-    search=Search(folder_and_archive(_IMAGES, _ARCHIVE, _indexed)),
-    pixel_sizes=PixelSizes(),
+    classes=lambda: {_CLASS: _CLASS},
+    expected=lambda: {"images": Expected.of({_CLASS: len(lists.load_list(_KEY))})},
+    accepted=folder_and_archive(_IMAGES, _ARCHIVE, _indexed),
+    shared_sides=(),
 )

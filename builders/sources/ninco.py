@@ -8,22 +8,19 @@ Tested by `tests/builders/sources/test_ninco.py`.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.layouts import Search
-from builders.sources.readers.patterns import MatchedFiles, Pattern
+from builders.sources.readers.patterns import ClassFolders
+from builders.sources.readers.trees import Tree
 from taxonomy import tables
 
 _KEY = "ninco"
 _TITLE = "NINCO"
-_PARTITION = "images"
 
 # The address is the one of the owners' README (j-cb/NINCO), the MD5 what pytorch-ood (dataset/img/ninco.py) checks.
 # Neither says how large the archive is.
@@ -45,7 +42,7 @@ def classes() -> Mapping[str, str]:
 def expected() -> Mapping[str, Expected]:
     """Return the size of the only partition, as the owners' list of files has it (data/NINCO_OOD_classes.csv)."""
     counts = {row["class"]: int(row["images"]) for row in tables.read_csv_rows("ninco.csv")}
-    return {_PARTITION: Expected(sum(counts.values()), counts)}
+    return {"images": Expected.of(counts)}
 
 
 class _Folders(ClassFolders):
@@ -54,23 +51,20 @@ class _Folders(ClassFolders):
     def known(self, folder: str) -> str | None:
         return super().known(folder.replace(" ", "_"))
 
-    def index(self, files: MatchedFiles) -> PartitionIndex:
-        names = pc.replace_substring(files.groups["file"], " ", "_")
-        return super().index(dataclasses.replace(files, groups={**files.groups, "file": names}))
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        names = pc.replace_substring(tree.column("image"), " ", "_")
+        return super().indexed(tree.with_columns(image=names))
 
 
 # donuts/donuts_000_1024459.jpg: the class, a number, and the name in the set that the image is from. The endings are
 # those of the owners' list.
 _IMAGES = _Folders(
-    Pattern(
-        _KEY,
-        _TITLE,
-        r"(?P<class_id>[^/]+)/(?P<file>(?P<class_id_again>[^/]+?)_[0-9]{3}_[^/]+\.(?:jpe?g|JPE?G|png|gif))",
-        "donuts/donuts_000_<name>.jpg",
-    ),
-    _PARTITION,
+    _KEY,
+    _TITLE,
     classes,
-    name_form=lambda name: f"{name}_<3 digits>_<name>.jpg (or .jpeg, .png, .gif)",
+    r"(?P<class_id>[^/]+)/(?P<image>(?P<class_id_again>[^/]+?)_[0-9]{3}_[^/]+\.(?:jpe?g|JPE?G|png|gif))",
+    "donuts/donuts_000_<name>.jpg",
+    file_form="{}_<3 digits>_<name>.jpg (or .jpeg, .png, .gif)",
 )
 
 NINCO = Source(
@@ -98,13 +92,11 @@ NINCO = Source(
     obtain=Obtain.packed("https://github.com/j-cb/NINCO", _PUBLISHED),
     classes=classes,
     expected=expected,
-    search=Search(
-        _IMAGES.layouts(
-            _PUBLISHED,
-            "NINCO/NINCO_OOD_classes",
-            "<class>/<class>_<3 digits>_<name>.jpg",
-            "the class folders themselves, as in OpenOOD's images_largescale/ninco",
-        )
+    accepted=_IMAGES.layouts(
+        _PUBLISHED,
+        "NINCO/NINCO_OOD_classes",
+        "<class>/<class>_<3 digits>_<name>.jpg",
+        "the class folders themselves, as in OpenOOD's images_largescale/ninco",
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

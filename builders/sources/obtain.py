@@ -13,14 +13,10 @@ from dataclasses import dataclass, field
 class OwnerFile:
     """A file that the owner of a source offers.
 
-    Args:
-        name: its path in the folder of the source, with forward slashes.
-        size: in bytes, exact unless `rounded`; 0 if no list has it.
-        url: its plain address; empty where the owner asks for an account, an agreement or a click first.
-        md5: its published MD5 in hexadecimal; empty if none is known.
-        sha256: its published SHA-256, likewise.
-        rounded: `size` is what a listing shows, good for planning only.
-        unpacked: the file or folder of this zip that readers need. Archives without it are read as they are.
+    `name` is its path in the folder of the source, `size` in bytes (0 if no list has it, what a listing shows if
+    `rounded`), `url` its plain address, empty where the owner asks for an account, an agreement or a click first.
+    `md5` and `sha256` are the published ones in hexadecimal, empty if none is known. `unpacked` is the file or folder
+    of this zip that readers need; archives without it are read as they are.
     """
 
     name: str
@@ -51,11 +47,9 @@ class OwnerFile:
 class Mirror:
     """Parquet files on the Hub that a source's reader takes.
 
-    Args:
-        at: the mirror's place, such as `hf://datasets/ILSVRC/imagenet-1k`; empty if none is known to suffice.
-        splits: the names that mirrors give each partition, in the order in which they are tried. A partition may be
-            divided into several splits, which are then in one inner tuple.
-        gated: whether the Hub asks for an account that has accepted terms.
+    `at` is the mirror's place, such as `hf://datasets/ILSVRC/imagenet-1k`, empty if none is known to suffice. `splits`
+    are the names that mirrors give each partition, in the order of trying; several splits that make up a partition are
+    in one inner tuple. `gated` says that the Hub asks for an account that has accepted terms.
     """
 
     at: str
@@ -65,13 +59,11 @@ class Mirror:
 
 @dataclass(frozen=True)
 class Obtain:
-    """Instructions for getting a copy of a source.
+    """How to get a copy of a source.
 
-    Args:
-        page: the owner's page.
-        steps: what to do there, as a clause without its end.
-        files: the owner's files that readers need; empty where the owner's page has no such list.
-        mirror: Parquet files on the Hub; None if no reader takes them alone.
+    `page` is the owner's page and `steps` what to do there, as a clause without its end. `files` are the owner's that
+    readers need, empty where the page has no such list, and `mirror` Parquet files on the Hub, None if no reader takes
+    them alone.
     """
 
     page: str

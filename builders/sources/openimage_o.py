@@ -7,31 +7,25 @@ list of a partition, unless it holds exactly the partition's images.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
-from builders.sources.editions import sampled_sizes
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Obtain
 from builders.sources.overlap import COLUMNS, overlap_columns
-from builders.sources.readers.folders import class_column
-from builders.sources.readers.layouts import Search, alike
-from builders.sources.readers.patterns import MatchedFiles, Pattern
+from builders.sources.readers.layouts import CopyLayout, OtherDataError
+from builders.sources.readers.patterns import ImageNames
+from builders.sources.readers.trees import Tree
+from builders.sources.sizes import sampled_sizes
 
 _KEY = "openimage_o"
 _TITLE = "OpenImage-O"
-_CLASS = "unlabelled"
-_ARCHIVE = "openimage_o"
+_CLASS = "unlabelled"  # the set has no labels of its own
+_SIZES = {"test": 15_869, "val": 1_763}
 _NAME = r"[0-9a-f]{16}\.jpg"
 _NAME_FORM = "<16 hexadecimal digits>.jpg"
-_SPLITS = ("train", "validation", "test")
 
 # SHA-256 over the sorted file names, joined by newlines. The lists are OpenOOD's (benchmark_imglist/imagenet), and
 # together they have the names of ViM's datalists/openimage_o.txt.
@@ -46,28 +40,17 @@ _LIST_FOLDERS = (".", "benchmark_imglist/imagenet", "benchmark_imglist/imagenet2
 _LEVELS_UP = 3
 
 
-@functools.cache
-def classes() -> Mapping[str, str]:
-    """Return the one class: the set has no labels of its own."""
-    return {_CLASS: _CLASS}
-
-
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the sizes of OpenOOD's partitions, which together are all images."""
-    return {name: Expected(size, {_CLASS: size}) for name, size in (("test", 15_869), ("val", 1_763))}
-
-
-_IMAGES = Pattern(
+_IMAGES = ImageNames(
     _KEY,
     _TITLE,
+    lambda: {_CLASS: _CLASS},
     rf"(?:.*/)?(?P<id>{_NAME})",
     _NAME_FORM,
     "Take a mirror that kept the file names, or the images themselves in a folder",
 )
 
 
-def _list_of(partition: str, home: Path) -> tuple[Path, pa.Array] | None:
+def _list_of(partition: str, home: Path) -> tuple[Path, list[str]] | None:
     """Return path and names of a partition's list, in a folder, where OpenOOD has it, or in the three folders above.
 
     Raises:
@@ -83,66 +66,48 @@ def _list_of(partition: str, home: Path) -> tuple[Path, pa.Array] | None:
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     names = [line.split()[0].rpartition("/")[2] for line in lines if line.strip()]
     wrong = next((name for name in names if not re.fullmatch(_NAME, name, re.ASCII)), None)
-    complete = len(names) == expected()[partition].total
+    complete = len(names) == _SIZES[partition]
     if wrong is not None or not names or (complete and _digest(names) != _DIGESTS[partition]):
         problem = "it has other names" if wrong is None and names else ascii(wrong) if wrong else "it has no lines"
         raise BuildError(
             f"{_TITLE}: {path} is not OpenOOD's list of {partition}: {problem}. Take the list from OpenOOD's "
             "benchmark_imglist.zip again."
         )
-    return path, pa.array(names, pa.string())
+    return path, names
 
 
 def _digest(names: list[str]) -> str:
     return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
 
 
-def _indexed(partition: str, root: Path, files: MatchedFiles | None) -> PartitionIndex | None:
+def _indexed(tree: Tree | None) -> PartitionIndex | None:
     """Index the images that a partition's list names; without a list all, if they are exactly the partition's."""
-    if files is None:
+    if tree is None:
         return None
-    ids, description = files.groups["id"], files.tree.description
-    listed = _list_of(partition, files.tree.home)
-    missing = pa.array([], pa.string())
-    selected = files
+    root, partition = tree.home.root, tree.home.partition
+    ids, layout = tree.column("id"), tree.description
+    listed = _list_of(partition, tree.place if tree.place.is_dir() else tree.place.parent)
     if listed is not None:
         path, names = listed
-        selected, missing = files.select_listed(ids, names)
-        description = f"{description}, {selected.rows.num_rows:,} of {len(ids):,} by {path.name}"
-    elif _digest(ids.to_pylist()) != _DIGESTS[partition]:
+        piece = _IMAGES.index_listed(tree, ids, dict.fromkeys(names, _CLASS), overlap_columns)
+        layout = f"{layout}, {piece.table.num_rows if piece else 0:,} of {len(ids):,} by {path.name}"
+    elif _digest(ids.to_pylist()) == _DIGESTS[partition]:
+        piece = _IMAGES.index(tree, _CLASS, ids, overlap_columns(_KEY, ids))
+    else:
         raise OtherDataError(
-            f"{_TITLE}: which of the {len(ids):,} images in {root} ({description}) are its {partition} images is not "
+            f"{_TITLE}: which of the {len(ids):,} images in {root} ({layout}) are its {partition} images is not "
             f"known: there is no {partition}_openimage_o.txt beside them. Put OpenOOD's list there, from "
             "benchmark_imglist/imagenet in its benchmark_imglist.zip."
         )
-    if not selected.rows.num_rows:
+    if piece is None:
         raise OtherDataError(
-            f"{_TITLE}: none of the {len(ids):,} images in {root} ({files.tree.description}) is one of its "
+            f"{_TITLE}: none of the {len(ids):,} images in {root} ({tree.description}) is one of its "
             f"{partition} images. Give a copy of {_TITLE} with --{_KEY}."
         )
-    ids = selected.groups["id"]
-    column = class_column(tuple(classes()), np.zeros(len(ids), np.int32))
-    table = selected.table(column, ids, overlap_columns(_KEY, ids))
-    piece = _IMAGES.partition(partition, selected, table, missing=missing)
-    return dataclasses.replace(piece, layout=f"{description}; {_sides(root, piece)}")
-
-
-def _sides(root: Path, piece: PartitionIndex) -> str:
-    """Describe the size of a few images: copies have 512 or 1,024 pixels, the originals more."""
+    # Copies have 512 or 1,024 pixels, the originals more.
     longest = [max(size) for size in sampled_sizes(root, piece)]
-    return f"longest side up to {max(longest):,} pixels in {len(longest)} examined" if longest else "sizes unknown"
-
-
-def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(partition, root, _IMAGES.in_places(root, home, ("openimage_o/images", "images")))
-
-
-def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(partition, root, _IMAGES.in_archive(root, home, _ARCHIVE))
-
-
-def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(partition, root, _IMAGES.in_parquet(root, home, _SPLITS))
+    sides = f"longest side up to {max(longest):,} pixels in {len(longest)} examined" if longest else "sizes unknown"
+    return dataclasses.replace(piece, layout=f"{layout}; {sides}")
 
 
 OPENIMAGE_O = Source(
@@ -180,19 +145,23 @@ OPENIMAGE_O = Source(
         "https://github.com/Jingkang50/OpenOOD",
         "download openimage_o and benchmark_imglist with its script scripts/download/download.py",
     ),
-    classes=classes,
-    expected=expected,
-    search=Search(
-        alike(
-            ("test", "val"),
-            (
-                f"openimage_o/images/{_NAME_FORM}, or these files in any folder, with {{partition}}_openimage_o.txt",
-                _folder,
-            ),
-            ("an archive openimage_o.tar or openimage_o.tar.gz with the same list", _archive),
-            ("a Hub mirror's Parquet files with file names, with the same list", _parquet),
-        )
+    classes=lambda: {_CLASS: _CLASS},
+    # OpenOOD's partitions, which together are all images.
+    expected=lambda: {name: Expected.of({_CLASS: size}) for name, size in _SIZES.items()},
+    accepted=(
+        CopyLayout(
+            f"openimage_o/images/{_NAME_FORM}, or these files in any folder, with {{partition}}_openimage_o.txt",
+            lambda home: _indexed(_IMAGES.in_places(home, "openimage_o/images", "images", "")),
+        ),
+        CopyLayout(
+            "an archive openimage_o.tar or openimage_o.tar.gz with the same list",
+            lambda home: _indexed(_IMAGES.in_archive(home, "openimage_o")),
+        ),
+        CopyLayout(
+            "a Hub mirror's Parquet files with file names, with the same list",
+            lambda home: _indexed(_IMAGES.in_parquet(home, ("train", "validation", "test"), labelled=False)),
+        ),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
     columns=COLUMNS,
 )

@@ -11,6 +11,7 @@ the Hub's copy nor the paper names them.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
+from builders.sources.imagenet import classes
 from builders.sources.obtain import Mirror, Obtain
 from builders.sources.readers import parquet, parquet_files
-from builders.sources.readers.folders import relative
-from builders.sources.readers.layouts import Search, alike
-from taxonomy import tables
+from builders.sources.readers.folders import class_column, relative
+from builders.sources.readers.layouts import CopyLayout, Home
 
 _KEY = "partial_broad"
 _TITLE = "PartialBROAD"
@@ -42,65 +43,54 @@ _HASH = r"^(?:[0-9a-f]{64}|none)$"
 
 
 @functools.cache
-def classes() -> Mapping[str, str]:
-    """Return ImageNet's class names by wnid, in label order."""
-    return {row.wnid: row.name for row in tables.imagenet1k()}
-
-
-@functools.cache
 def expected() -> Mapping[str, Expected]:
     """Return the sizes of the partitions; the synthetic ones have 25 images a class (section 2.4 of the paper)."""
-    synthetic = Expected(25_000, dict.fromkeys(classes(), 25))
-    return {**dict.fromkeys(ADVERSARIAL, Expected(5_000)), **dict.fromkeys(SYNTHETIC, synthetic)}
+    return {**dict.fromkeys(ADVERSARIAL, Expected(5_000)), **dict.fromkeys(SYNTHETIC, Expected.each(classes(), 25))}
 
 
-def _partition(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    files = parquet_files.split_files(home, partition)
+def _find(home: Home) -> PartitionIndex | None:
+    files = parquet_files.split_files(home.folder, home.partition)
     if not files:
         return None
     parquet_files.refuse_gaps(_TITLE, files)
-    shard_tables = [_shard(root, path, ciphers=partition in ADVERSARIAL) for path in files]
-    table = pa.concat_tables(shard_tables).combine_chunks()
-    if partition in ADVERSARIAL:
+    ciphers = home.partition in ADVERSARIAL
+    table = pa.concat_tables([_shard(home.root, path, ciphers=ciphers) for path in files]).combine_chunks()
+    if ciphers:
         stems = pc.utf8_slice_codeunits(table["original_id"], len("val/"), -len(".JPEG"))
     else:
         stems = pa.array([f"{number:05d}" for number in range(table.num_rows)], pa.string())
-    ids = pc.binary_join_element_wise(pa.scalar(partition), stems, "/")
+    ids = pc.binary_join_element_wise(pa.scalar(home.partition), stems, "/")
     table = table.set_column(table.column_names.index("source_id"), "source_id", ids)
-    return PartitionIndex(partition, f"Parquet files in {relative(files[0].parent, root)}", "parquet", table)
+    return PartitionIndex(home.partition, f"Parquet files in {relative(files[0].parent, home.root)}", "parquet", table)
 
 
 def _shard(root: Path, path: Path, *, ciphers: bool) -> pa.Table:
-    """Index one file."""
+    """Index one file; its images have no ids yet."""
     shard = parquet.read_shard(_TITLE, path, named=False, advice=_ADVICE)
-    parquet.refuse_labels_outside(_TITLE, shard, len(classes()), _ADVICE)
-    count = len(shard.labels)
-    originals, hashes = (pa.repeat(pa.scalar("", pa.string()), count) for _ in range(2))
-    if ciphers:
-        originals, hashes = _originals(path, shard)
-    table = parquet.shard_table(
-        root, path, tuple(classes()), shard.labels.to_numpy().astype(np.int32), pa.repeat("", count)
+    shard.refuse_labels(len(classes()))
+    none = pa.repeat(pa.scalar("", pa.string()), len(shard.labels))
+    originals, hashes = _originals(shard) if ciphers else (none, none)
+    return partition_table(
+        class_column(tuple(classes()), shard.labels.to_numpy()),
+        none,
+        pa.repeat(pa.scalar(relative(path, root), pa.string()), len(none)),
+        pa.array(np.arange(len(none), dtype=np.int64)),
+        own={"original_id": originals, "original_hash": hashes},
     )
-    return table.append_column("original_id", originals).append_column("original_hash", hashes)
 
 
-def _originals(path: Path, shard: parquet.Shard) -> tuple[pa.Array, pa.Array]:
+def _originals(shard: parquet.Shard) -> tuple[pa.Array, pa.Array]:
     """Return the ImageNet id and the published hash of each cipher's original."""
-    names, hashes = parquet.read_texts(_TITLE, path, ("original_filename", "original_hash"), _ADVICE)
-    shard = parquet.Shard(path, names, shard.labels, shard.label_names)
+    names, hashes = parquet.read_texts(_TITLE, shard.path, ("original_filename", "original_hash"), _ADVICE)
+    shard = dataclasses.replace(shard, names=names)
     parts = pc.extract_regex(names, _FILE_NAME)
-    unnamed = "the original {name} is not named ILSVRC2012_val_<8 digits>.JPEG"
-    parquet.refuse_rows(_TITLE, path, pc.is_null(parts), unnamed, shard, _ADVICE)
-    wnids = pa.array(list(classes())).take(shard.labels)
+    shard.refuse(pc.is_null(parts), "the original {name} is not named ILSVRC2012_val_<8 digits>.JPEG")
     suffixes = parts.field("wnid")
-    other_class = pc.and_(pc.not_equal(suffixes, ""), pc.not_equal(suffixes, wnids))
-    parquet.refuse_rows(_TITLE, path, other_class, "{name} has the label {label}, of another class", shard, _ADVICE)
+    other_class = pc.not_equal(suffixes, pa.array(list(classes())).take(shard.labels))
+    shard.refuse(pc.and_(pc.not_equal(suffixes, ""), other_class), "{name} has the label {label}, of another class")
     malformed = pc.fill_null(pc.invert(pc.match_substring_regex(hashes, _HASH)), True)
-    parquet.refuse_rows(
-        _TITLE, path, malformed, "the hash of {name} is neither 64 hexadecimal digits nor none", shard, _ADVICE
-    )
-    ids = pc.binary_join_element_wise(pa.scalar("val/ILSVRC2012_val_"), parts.field("number"), pa.scalar(".JPEG"), "")
-    return ids, hashes
+    shard.refuse(malformed, "the hash of {name} is neither 64 hexadecimal digits nor none")
+    return pc.binary_join_element_wise("val/ILSVRC2012_val_", parts.field("number"), ".JPEG", ""), hashes
 
 
 PARTIAL_BROAD = Source(
@@ -135,10 +125,5 @@ PARTIAL_BROAD = Source(
     ),
     classes=classes,
     expected=expected,
-    search=Search(
-        alike(
-            (*ADVERSARIAL, *SYNTHETIC),
-            ("the Hub's data/{partition}-*.parquet (or default/{partition}/0000.parquet)", _partition),
-        )
-    ),
+    accepted=(CopyLayout("the Hub's data/{partition}-*.parquet (or default/{partition}/0000.parquet)", _find),),
 )

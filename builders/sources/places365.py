@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,31 +17,29 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from builders.errors import BuildError, one_line
-from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source, Stray
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers import parquet
-from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.folders import child_names, class_column, relative, with_prefix
-from builders.sources.readers.label_names import with_label_folders
-from builders.sources.readers.layouts import CopyLayout, Search, alike
-from builders.sources.readers.patterns import MatchedFiles, Pattern
+from builders.sources.readers.folders import child_names, relative
+from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
+from builders.sources.readers.parquet import Shard
+from builders.sources.readers.patterns import ClassFolders
+from builders.sources.readers.trees import Tree
 from builders.storage.files import open_buffered, require_regular
 from taxonomy import tables
 
 _KEY = "places365"
 _TITLE = "Places365-Standard"
-_PARTITIONS = ("train", "val")
 _NAME_FORMS = {"train": "<8 digits>.jpg", "val": "Places365_val_<8 digits>.jpg"}
-_EITHER = f"<category>_{_NAME_FORMS['train']} or {_NAME_FORMS['val']}"
 _LIST_FOLDER = "filelist_places365-standard"
 _LISTS = {"train": "places365_train_standard.txt", "val": "places365_val.txt"}
 _OTHER_LIST = "Take the list of Places365-Standard"
 
 # The editions of the images: resized to 256 x 256, or with the shorter side above 512. Both have the same ids. Folders
 # of the training images are those that the archives unpack to, and torchvision's names for them.
+_LARGE = "large"
 _EDITIONS = {
     "256 px": ("data_256", "data_256_standard", "val_256"),
-    "large": ("data_large", "data_large_standard", "val_large"),
+    _LARGE: ("data_large", "data_large_standard", "val_large"),
 }
 
 # The columns of Andron00e/Places365-custom are image, image_file_path and labels; its one split has 1.84 million rows,
@@ -81,18 +80,14 @@ def classes() -> Mapping[str, str]:
     return {row.category: row.name for row in tables.places365()}
 
 
-@functools.cache
-def expected() -> Mapping[str, Expected]:
+def _expected() -> Mapping[str, Expected]:
     """Return the sizes of the complete partitions.
 
     The training total is that of places365_train_standard.txt, which tensorflow/datasets and torchvision also state;
     the smallest and the largest category are from the README of the owners' development kit (zhoubolei/places_devkit).
     Some texts say 50 validation images a category; the kit's README and list have 100.
     """
-    return {
-        "train": Expected(1_803_460, class_sizes=(3_068, 5_000)),
-        "val": Expected(100 * len(classes()), dict.fromkeys(classes(), 100)),
-    }
+    return {"train": Expected(1_803_460, class_sizes=(3_068, 5_000)), "val": Expected.each(classes(), 100)}
 
 
 def flattened(category: str) -> str:
@@ -112,10 +107,13 @@ def _category_of(folder: str) -> str | None:
 
 def _images(partition: str, pattern: str, name_form: str) -> ClassFolders:
     return ClassFolders(
-        Pattern(_KEY, _TITLE, rf"(?:{pattern})\.jpg", name_form, _ADVICE),
-        partition,
+        _KEY,
+        _TITLE,
         classes,
-        name_form=lambda _: name_form,
+        rf"(?:{pattern})\.jpg",
+        name_form,
+        _ADVICE,
+        file_form=name_form,
         child="a category folder",
         class_of=_category_of,
         prefix={"train": "train{}/".format, "val": lambda _: "val/"}[partition],
@@ -124,54 +122,51 @@ def _images(partition: str, pattern: str, name_form: str) -> ClassFolders:
 
 
 _IMAGES = {
-    "train": _images("train", "(?:(?P<class_id>.*)/)?(?P<file>[0-9]{8})", _NAME_FORMS["train"]),
-    "val": _images("val", "(?:(?P<class_id>.*)/)?(?P<file>Places365_val_[0-9]{8})", _NAME_FORMS["val"]),
+    "train": _images("train", "(?:(?P<class_id>.*)/)?(?P<image>[0-9]{8})", _NAME_FORMS["train"]),
+    "val": _images("val", "(?:(?P<class_id>.*)/)?(?P<image>Places365_val_[0-9]{8})", _NAME_FORMS["val"]),
 }
 
-_MIRROR = Pattern(
-    _KEY,
-    _TITLE,
-    r"(?:.*/)?(?P<class_id>[^/]+)/(?P<file>(?P<val>Places365_val_)?[0-9]{8})\.jpg",
+_MIRROR = _images(
+    "train",
+    "(?:.*/)?(?P<class_id>[^/]+)/(?P<image>(?P<val>Places365_val_)?[0-9]{8})",
     "00000001.jpg or Places365_val_00000001.jpg",
-    _ADVICE,
 )
-
-_NONE = pa.array([], pa.string())
 
 _MOS = _images(
     "train",
-    "(?:.*/)?(?:(?P<class_id>[a-z]_[a-z_]+)_(?P<file>[0-9]{8})|(?P<file_again>Places365_val_[0-9]{8}))",
-    _EITHER,
+    "(?:.*/)?(?:(?P<class_id>[a-z]_[a-z_]+)_(?P<image>[0-9]{8})|(?P<image_again>Places365_val_[0-9]{8}))",
+    f"<category>_{_NAME_FORMS['train']} or {_NAME_FORMS['val']}",
 )
 """Images of MOS's archive, which lie in one folder and have their category in their names, such as b_badlands."""
 
 
-def _train_tree(edition: str, root: Path, home: Path) -> PartitionIndex | None:
-    for folder in (home / name for name in _EDITIONS[edition][:2]):
-        categories = [c[1:] for c in classes() if (folder / c[1:]).is_dir()] if folder.is_dir() else []
-        if categories:
-            return _scanned("train", root, home, folder, categories, f"{edition} edition")
+def _train_tree(home: Home, edition: str) -> PartitionIndex | None:
+    for name in _EDITIONS[edition][:2]:
+        place = home.folder / name
+        folders = [c[1:] for c in classes() if (place / c[1:]).is_dir()] if place.is_dir() else []
+        if folders:
+            return _scanned(home, place, folders, f"{edition} edition", edition if edition == _LARGE else "")
     return None
 
 
-def _easy(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    folder = home / partition
-    names = [name for name in child_names(folder) if _category_of(name)] if folder.is_dir() else []
-    return _scanned(partition, root, home, folder, names, "easy format") if names else None
+def _easy(home: Home) -> PartitionIndex | None:
+    place = home.folder / home.partition
+    folders = [name for name in child_names(place) if _category_of(name)] if place.is_dir() else []
+    return _scanned(home, place, folders, "easy format") if folders else None
 
 
-def _scanned(partition: str, root: Path, home: Path, place: Path, folders: Sequence[str], form: str) -> PartitionIndex:
+def _scanned(home: Home, place: Path, folders: Sequence[str], form: str, edition: str = "") -> PartitionIndex:
     """Index category folders.
 
     Where the partition's list is there, images that it lacks are left out: Places365-Challenge has the same folders
     with four times the images.
     """
-    piece = _IMAGES[partition].in_folders(root, place, folders)
-    piece = dataclasses.replace(piece, layout=f"{form}, {relative(place, root)}")
-    listing = _find_list(root, home, _LISTS[partition])
+    piece = _IMAGES[home.partition].of_folders(home, place, folders)
+    piece = dataclasses.replace(piece, layout=f"{form}, {relative(place, home.root)}", edition=edition)
+    listing = _find_list(home)
     if listing is None:
         return piece
-    listed, labels = _listed(listing, partition)
+    listed, labels = _listed(listing, home.partition)
     ids = piece.table["source_id"].combine_chunks()
     is_listed = pc.is_in(ids, listed)
     unlisted = piece.table.filter(pc.invert(is_listed))["file"].to_pylist()
@@ -184,84 +179,82 @@ def _scanned(partition: str, root: Path, home: Path, place: Path, folders: Seque
     )
 
 
-def _val_flat(edition: str, root: Path, home: Path) -> PartitionIndex | None:
-    folder = home / _EDITIONS[edition][2]
-    files = _IMAGES["val"].pattern.in_folders(root, folder) if folder.is_dir() else None
-    if files is None or not files.rows.num_rows:
+def _val_flat(home: Home, edition: str) -> PartitionIndex | None:
+    tree = _IMAGES["val"].in_places(home, _EDITIONS[edition][2])
+    if tree is None:
         return None
-    return dataclasses.replace(_by_list(root, home, files), layout=f"{edition} edition, {relative(folder, root)}")
+    layout = f"{edition} edition, {relative(tree.place, home.root)}"
+    return dataclasses.replace(_by_list(tree), layout=layout, edition=edition if edition == _LARGE else "")
 
 
-def _by_list(root: Path, home: Path, files: MatchedFiles) -> PartitionIndex:
+def _by_list(tree: Tree) -> PartitionIndex:
     """Index validation images, whose categories only the owners' list says."""
-    place, listing = files.tree.place, _find_list(root, home, _LISTS["val"])
+    folder, listing = tree.home.folder, _find_list(tree.home)
     if listing is None:
         raise BuildError(
-            f"{_TITLE}: the categories of the flat validation images in {place} are unknown: {_LISTS['val']} is "
-            f"neither in {home} nor in {home / _LIST_FOLDER}. Unpack {_LIST_FOLDER}.tar there."
+            f"{_TITLE}: the categories of the flat validation images in {tree.place} are unknown: {_LISTS['val']} is "
+            f"neither in {folder} nor in {folder / _LIST_FOLDER}. Unpack {_LIST_FOLDER}.tar there."
         )
     listed, labels = _listed(listing, "val")
-    ids = pc.binary_join_element_wise("val/", files.groups["file"], ".jpg", "")
+    ids = pc.binary_join_element_wise("val/", tree.column("image"), ".jpg", "")
     rows = pc.index_in(ids, listed)
     if rows.null_count:
-        name = files.groups["file"].filter(pc.is_null(rows))[0]
-        raise BuildError(f"{_TITLE}: {listing} has no line for {name}.jpg in {place}. {_OTHER_LIST}.")
-    column = class_column(tuple(classes()), labels.take(rows).to_numpy())
+        name = tree.column("image").filter(pc.is_null(rows))[0]
+        raise BuildError(f"{_TITLE}: {listing} has no line for {name}.jpg in {tree.place}. {_OTHER_LIST}.")
     missing = listed.filter(pc.invert(pc.is_in(listed, ids)))
-    return _IMAGES["val"].pattern.partition("val", files, files.table(column, ids), missing=missing)
+    return _IMAGES["val"].index(tree, pa.array(list(classes())).take(labels.take(rows)), ids, missing=missing)
 
 
-def _mos(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+def _mos(home: Home) -> PartitionIndex | None:
     """Index a partition's images among MOS's 10,000, in their archive or unpacked."""
-    pattern = _MOS.pattern
-    files = pattern.in_archive(root, home, "Places") or pattern.in_places(root, home, ("Places/images", "images"))
-    if files is None:
+    tree = _MOS.in_archive(home, "Places") or _MOS.in_places(home, "Places/images", "images", "")
+    if tree is None:
         return None
-    has_category = pc.not_equal(files.groups["class_id"], "")
-    files = files.select(has_category if partition == "train" else pc.invert(has_category))
-    if not files.rows.num_rows:
+    has_category = pc.not_equal(tree.column("class_id"), "")
+    tree = tree.keep(has_category if home.partition == "train" else pc.invert(has_category))
+    if not tree.rows.num_rows:
         return None
     # Of the list nothing is missing here: the archive has 178 of its images.
     return (
-        _MOS.index(files) if partition == "train" else dataclasses.replace(_by_list(root, home, files), missing=_NONE)
+        _MOS.indexed(tree)
+        if home.partition == "train"
+        else dataclasses.replace(_by_list(tree), missing=pa.array([], pa.string()))
     )
 
 
-def _mirror(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+def _mirror(home: Home) -> PartitionIndex | None:
     """Index a partition in a mirror's Parquet files, one set of which may hold both partitions."""
-    files = _MIRROR.in_parquet(root, home, _SPLITS, _names_in)
-    if files is None:
+    tree = _MIRROR.in_parquet(home, _SPLITS, _names, labelled=False)
+    if tree is None:
         return None
-    is_val = pc.not_equal(files.groups["val"], "")
-    piece = _IMAGES[partition].index(files.select(is_val if partition == "val" else pc.invert(is_val)))
+    is_val = pc.not_equal(tree.column("val"), "")
+    piece = _IMAGES[home.partition].indexed(tree.keep(is_val if home.partition == "val" else pc.invert(is_val)))
     if not piece.table.num_rows:
         raise OtherDataError(
-            f"{_TITLE}: the {files.tree.description} of {root} hold no images of the partition {partition}. Give a "
-            f"mirror that has them with --{_KEY}."
+            f"{_TITLE}: the {tree.description} of {home.root} hold no images of the partition {home.partition}. Give "
+            f"a mirror that has them with --{_KEY}."
         )
     return piece
 
 
-def _names_in(path: Path) -> pa.Array:
-    """Read the names of a mirror's images, with the folder that their label names; else they must have their own."""
-    shard = parquet.read_shard(_TITLE, path, labelled=False, advice=_ADVICE)
+def _names(shard: Shard) -> pa.Array:
+    """Return the names of a mirror's images, with the folder that their label names; else they must have their own."""
     if shard.label_names is not None:
-        return with_label_folders(_TITLE, _KEY, shard, lambda name: flattened(name) if _category_of(name) else None)
+        return shard.in_label_folders(_KEY, lambda name: flattened(name) if _category_of(name) else None)
     parts = pc.struct_field(pc.extract_regex(shard.names, r"^(?:.*/)?(?P<folder>[^/]+)/[^/]+$"), "folder")
     folders = parts.dictionary_encode()
     known = pa.array([_category_of(folder) is not None for folder in folders.dictionary.to_pylist()], pa.bool_())
     unknown = pc.invert(pc.fill_null(known.take(folders.indices), False))
-    problem = "{name} is in no category's folder, and label numbers without names may be in any order"
-    parquet.refuse_rows(_TITLE, path, unknown, problem, shard, _ADVICE)
+    shard.refuse(unknown, "{name} is in no category's folder, and label numbers without names may be in any order")
     return shard.names
 
 
-def _find_list(root: Path, home: Path, name: str) -> Path | None:
-    """Look for a list beside the images, in the folders above up to the user's, and beside the user's folder."""
-    above = [home, *home.parents[: len(Path(relative(home, root)).parts)]]
-    candidates = [place for folder in above for place in (folder / name, folder / _LIST_FOLDER / name)]
-    candidates.append(root.parent / _LIST_FOLDER / name)
-    return next((path for path in candidates if path.is_file()), None)
+def _find_list(home: Home) -> Path | None:
+    """Look for a partition's list in the home, in the folders above up to the user's, and beside the user's folder."""
+    above = [home.folder, *home.folder.parents[: len(Path(relative(home.folder, home.root)).parts)]]
+    folders = [place for folder in above for place in (folder, folder / _LIST_FOLDER)]
+    paths = (folder / _LISTS[home.partition] for folder in (*folders, home.root.parent / _LIST_FOLDER))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _listed(path: Path, partition: str) -> tuple[pa.Array, pa.Array]:
@@ -287,21 +280,19 @@ def _listed(path: Path, partition: str) -> tuple[pa.Array, pa.Array]:
     repeated = repeated.filter(pc.greater(repeated.field("counts"), 1))
     if len(repeated):
         raise BuildError(f"{_TITLE}: {path} lists {one_line(repeated[0]['values'])} more than once. {_OTHER_LIST}.")
-    return with_prefix({"train": "train", "val": "val/"}[partition], names), labels
+    return pc.binary_join_element_wise({"train": "train", "val": "val/"}[partition], names, ""), labels
 
 
-class _OneEdition(Search):
-    """Finds the partitions, and refuses a copy that has them in different editions."""
-
-    def scan(self, source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        pieces = super().scan(source, root, partitions)
-        if len({piece.layout.startswith("large") for piece in pieces}) > 1:
-            layouts = " and ".join(f"{piece.partition} as {piece.layout}" for piece in pieces)
-            raise BuildError(
-                f"{_TITLE}: {root} has its partitions in different editions: {layouts}. Add the missing "
-                "part of one of the two editions."
-            )
-        return pieces
+def _of_edition(edition: str) -> tuple[CopyLayout, ...]:
+    folder, of_torchvision, val = _EDITIONS[edition]
+    return (
+        CopyLayout(
+            f"{folder}/a/airfield/<8 digits>.jpg (or {of_torchvision}/)",
+            lambda home: _train_tree(home, edition),
+            ("train",),
+        ),
+        CopyLayout(f"{val}/ with {_LISTS['val']}", lambda home: _val_flat(home, edition), ("val",)),
+    )
 
 
 PLACES365 = Source(
@@ -330,42 +321,19 @@ PLACES365 = Source(
         "ask for access as the page says, then download train_256_places365standard.tar, val_256.tar (the small "
         "images suffice) and filelist_places365-standard.tar, and unpack them",
         files=_FILES,
-        mirror=Mirror(
-            "hf://datasets/Andron00e/Places365-custom",
-            dict.fromkeys(_PARTITIONS, (_SPLITS,)),
-        ),
+        mirror=Mirror("hf://datasets/Andron00e/Places365-custom", {"train": (_SPLITS,), "val": (_SPLITS,)}),
     ),
     classes=classes,
-    expected=expected,
-    search=_OneEdition(
-        (
-            *(
-                layout
-                for edition, (folder, of_torchvision, val) in _EDITIONS.items()
-                for layout in (
-                    CopyLayout(
-                        "train",
-                        f"{folder}/a/airfield/<8 digits>.jpg (or {of_torchvision}/)",
-                        functools.partial(_train_tree, edition),
-                    ),
-                    CopyLayout("val", f"{val}/ with {_LISTS['val']}", functools.partial(_val_flat, edition)),
-                )
-            ),
-            *(
-                CopyLayout(
-                    partition,
-                    f"the easy format {partition}/<category>/{_NAME_FORMS[partition]}",
-                    functools.partial(_easy, partition),
-                )
-                for partition in _PARTITIONS
-            ),
-            *alike(
-                _PARTITIONS,
-                ("a Hub mirror's data/train-*.parquet with file names", _mirror),
-                (f"MOS's Places.tar.gz (or Places.tar), or Places/images/, with {_LISTS['val']}", _mos),
-            ),
-        )
+    expected=_expected,
+    accepted=(
+        *itertools.chain.from_iterable(map(_of_edition, _EDITIONS)),
+        *(
+            CopyLayout(f"the easy format {{partition}}/<category>/{form}", _easy, (partition,))
+            for partition, form in _NAME_FORMS.items()
+        ),
+        CopyLayout("a Hub mirror's data/train-*.parquet with file names", _mirror),
+        CopyLayout(f"MOS's Places.tar.gz (or Places.tar), or Places/images/, with {_LISTS['val']}", _mos),
     ),
     # The large edition has many images whose shorter side is 512, the small one only 256 x 256.
-    pixel_sizes=PixelSizes(shared=(256, 512)),
+    shared_sides=(256, 512),
 )

@@ -1,34 +1,55 @@
-"""Sizes of a source's images in bytes: looked up, or estimated from a sample.
+"""Sizes of a source's images: in bytes, looked up or estimated, and in pixels, by which resized copies are known.
 
-Tested by `tests/builders/adopt/test_copies.py`.
+Tested by `tests/builders/adopt/test_copies.py` and `tests/builders/sources/test_editions.py`.
 """
 
 from __future__ import annotations
 
+import io
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+from PIL import Image
 
 from builders.errors import BuildError
-from builders.sources.base import IN_PLACE, LARGEST_IMAGE, SourceIndex
+from builders.release.images import DECODE_ERRORS
+from builders.sources.base import IN_PLACE, LARGEST_IMAGE, PartitionIndex, SourceIndex, take_rows
+from builders.sources.unpack import UNPACKERS
 from builders.storage.files import open_buffered
 from builders.storage.parquet import open_parquet
 from builders.storage.paths import store_of
 
 Int64 = npt.NDArray[np.int64]
 
-_SAMPLE = 1000  # images (ours)
+_SAMPLE = 1000
+"""Images from which a total in bytes is estimated (ours)."""
+
+_EXAMINED = 64
+"""Images of a partition that are examined. Even if three of four images of an edition had one size, 64 would agree by
+chance in one of 100 million copies."""
+
+_SMALL = 100
+"""Pixels. Few images of ILSVRC2012 have a side below this, and even fewer in the other sources of photographs."""
+
+_FEWEST = 16
+"""The least number of images from which an edition is inferred."""
+
+_CONTAINERS = 4
+"""Containers of a partition whose first images are examined: one image costs as much as its whole row group."""
+
+_HEAD = 1024 * 1024
+"""Bytes of an image that are read to find its size, which may come after an EXIF or colour profile block."""
+
+Size = tuple[int, int]
 
 
 def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
-    """Estimate the total size of some images from a sample: within a few per cent, and fast for a million images.
-
-    Raises:
-        BuildError: as for `look_up_sizes`.
-    """
+    """Estimate the total size of some images from a sample: within a few per cent, and fast for a million images."""
     if len(rows) == 0:
         return 0
     sample = rows[:: -(-len(rows) // _SAMPLE)]
@@ -82,14 +103,9 @@ def _average_image(path: Path) -> float:
 def look_up_sizes(
     index: SourceIndex, files: pa.Array, positions: Int64, sizes: Int64, advance: Callable[[int], None]
 ) -> None:
-    """Look up the sizes of some of a source's files.
+    """Look up the sizes of the files at some positions, and write them to the same positions of `sizes`.
 
-    Args:
-        index: the source.
-        files: paths relative to the source's root.
-        positions: those in `files` to look up.
-        sizes: bytes of each file, filled in place.
-        advance: called with the number of files looked up since the last call.
+    Files are paths below the source's root. `advance` is told how many were looked up since it was last called.
 
     Raises:
         BuildError: a file is missing or inaccessible, is no regular file, or is too large to be an image.
@@ -115,3 +131,69 @@ def _file_sizes(index: SourceIndex, files: Sequence[str]) -> Iterator[int]:
             f"{index.source.title}: cannot read {error.filename}: {error.strerror}. Restore it in the source folder "
             "and run again."
         ) from error
+
+
+def refuse_resized(index: SourceIndex) -> None:
+    """Refuse a copy whose images are not those of the full edition, judged by width and height.
+
+    Raises:
+        BuildError: all examined images of a partition share a size or a shorter side that the full edition's images
+            do not share, or most are smaller than nearly all images of the full edition.
+    """
+    source = index.source
+    if source.shared_sides is None:
+        return
+    for piece in index.pieces:
+        problem = _size_problem(source.shared_sides, list(sampled_sizes(index.root, piece)))
+        if problem:
+            raise BuildError(
+                f"{source.title}, {piece.partition}: {problem}. {index.root} looks like a resized copy, not like the "
+                f"full edition ({source.edition}). Give the original images with --{source.key}."
+            )
+
+
+def _size_problem(shared_sides: Sequence[int], sizes: Sequence[Size]) -> str:
+    """Describe what shows that images are resized; empty if nothing does."""
+    if len(sizes) < _FEWEST:
+        return ""
+    shorter = Counter(min(size) for size in sizes)
+    side, count = shorter.most_common(1)[0]
+    if count == len(sizes) and side not in shared_sides:
+        shared = f"are {sizes[0][0]} x {sizes[0][1]} pixels" if len(set(sizes)) == 1 else f"have a side of {side}"
+        return f"all {count} images examined {shared}"
+    small = sum(count for side, count in shorter.items() if side < _SMALL)
+    if 2 * small > len(sizes):
+        return f"{small} of {len(sizes)} images examined have a side below {_SMALL} pixels"
+    return ""
+
+
+def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
+    """Yield width and height of some images, the same ones of equal copies; unreadable headers are skipped."""
+    if piece.form != "encoded":
+        return
+    for head in _heads(root, piece):
+        try:
+            with Image.open(io.BytesIO(head)) as image:
+                yield image.size
+        except DECODE_ERRORS:
+            continue  # the build reports it if it takes this image
+
+
+def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
+    table = piece.table
+    if piece.how in IN_PLACE:
+        rows = take_rows(table.select(["file", "offset", "size"]), _spread(table.num_rows, _EXAMINED)).to_pylist()
+        places = [(row["file"], row["offset"], _HEAD if row["size"] < 0 else min(_HEAD, row["size"])) for row in rows]
+        yield from store_of(root).starts(root, places)
+        return
+    files = table["file"].unique().sort()
+    for number in _spread(len(files), _CONTAINERS):
+        offsets = table.filter(pc.equal(table["file"], files[number]))["offset"].to_numpy()
+        first = np.sort(offsets)[: _EXAMINED // min(_CONTAINERS, len(files))]
+        for batch in UNPACKERS[piece.how](root / files[number].as_py(), first):
+            yield from (bytes(memoryview(image)[:_HEAD]) for image in batch)
+
+
+def _spread(total: int, size: int) -> Int64:
+    """Return ascending numbers below `total` at equal distances, all of them if there are no more than `size`."""
+    return np.linspace(0, total - 1, min(total, size)).astype(np.int64)

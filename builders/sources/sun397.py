@@ -11,19 +11,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers.class_folders import ClassFolders
 from builders.sources.readers.folders import child_names, escape_name
-from builders.sources.readers.label_names import by_label
-from builders.sources.readers.layouts import CopyLayout, Search
-from builders.sources.readers.patterns import Pattern
+from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
+from builders.sources.readers.patterns import ClassFolders
 from builders.storage.paths import store_of
 from taxonomy import tables
 
 _KEY = "sun397"
 _TITLE = "SUN397"
-_PARTITION = "images"
 _FOLDER = "SUN397"
 _FLAG = f"Give a copy of SUN397 with --{_KEY}"
 
@@ -54,13 +51,6 @@ def classes() -> Mapping[str, str]:
     return {row.category: row.name for row in tables.sun397()}
 
 
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition, which has all images; the owners' training and test sets overlap."""
-    counts = {row.category: row.images for row in tables.sun397()}
-    return {_PARTITION: Expected(sum(counts.values()), counts)}
-
-
 def category_of(name: str) -> str | None:
     """Return the category of a mirror's spelling, with or without the letter; None if it is not a category.
 
@@ -78,39 +68,29 @@ def _spellings() -> Mapping[str, str]:
     return {_plain(text): category for category, name in classes().items() for text in (category, name)}
 
 
-def _folder_of(name: str) -> str | None:
-    """Return the folder in the archive of a category in a mirror's spelling."""
-    category = category_of(name)
-    return None if category is None else category[1:]
-
-
 _IMAGES = ClassFolders(
-    Pattern(
-        _KEY,
-        _TITLE,
-        rf"(?:{_FOLDER}/)?(?P<class_id>(?:[a-z]/)?[^/]+(?:/[^/]+)?)/(?P<file>{_NAME})",
-        f"{_FOLDER}/a/abbey/{_NAME_FORM}",
-    ),
-    _PARTITION,
+    _KEY,
+    _TITLE,
     classes,
-    name_form=lambda _: _NAME_FORM,
+    rf"(?:{_FOLDER}/)?(?P<class_id>(?:[a-z]/)?[^/]+(?:/[^/]+)?)/(?P<image>{_NAME})",
+    f"{_FOLDER}/a/abbey/{_NAME_FORM}",
+    file_form=_NAME_FORM,
     child="a category folder",
     class_of=lambda folder: category_of(folder.removeprefix(f"{_FOLDER}/")),
     prefix=lambda category: f"{category[1:]}/",
 )
 
 
-def _tree(root: Path, folder: Path) -> PartitionIndex | None:
+def _tree(home: Home, place: Path) -> PartitionIndex | None:
     """Index category folders that are nested as in the archive, two or three levels deep."""
-    if not folder.is_dir() or not any(len(name) == 1 for name in child_names(folder)):
+    if not place.is_dir() or not any(len(name) == 1 for name in child_names(place)):
         return None
-    folders = [category[1:] for category in classes() if (folder / category[1:]).is_dir()]
-    return _indexed(root, folder, folders) if folders else None
+    return _indexed(home, place, [category[1:] for category in classes() if (place / category[1:]).is_dir()])
 
 
-def _split_folders(root: Path, home: Path) -> PartitionIndex | None:
+def _split_folders(home: Home) -> PartitionIndex | None:
     """Index a mirror that divides the images, with category folders side by side or nested as in the archive."""
-    pieces = [piece for split in _SPLITS if (piece := _split_folder(root, home / split, split)) is not None]
+    pieces = [piece for split in _SPLITS if (piece := _split_folder(home, split)) is not None]
     if not pieces:
         return None
     return dataclasses.replace(
@@ -121,22 +101,23 @@ def _split_folders(root: Path, home: Path) -> PartitionIndex | None:
     )
 
 
-def _split_folder(root: Path, folder: Path, split: str) -> PartitionIndex | None:
-    for place in (folder, folder / split):
+def _split_folder(home: Home, split: str) -> PartitionIndex | None:
+    for place in (home.folder / split, home.folder / split / split):
         children = child_names(place) if place.is_dir() else []
         folders = [name for name in children if category_of(name) and (place / name).is_dir()]
-        if folders:
-            return _indexed(root, place, folders)
-        if (piece := _tree(root, place)) is not None:
+        piece = _indexed(home, place, folders) if folders else _tree(home, place)
+        if piece is not None:
             return piece
     return None
 
 
-def _indexed(root: Path, place: Path, folders: Sequence[str]) -> PartitionIndex:
-    """Index category folders, and refuse a copy of another edition or without images of SUN397."""
-    piece = _without_list(_IMAGES.in_folders(root, place, folders, "category folders"))
+def _indexed(home: Home, place: Path, folders: Sequence[str]) -> PartitionIndex | None:
+    """Index category folders, None if there are none; refuse a copy of another edition or without images of SUN397."""
+    if not folders:
+        return None
+    piece = _without_list(_IMAGES.of_folders(home, place, folders, "category folders"))
     others = [stray.path for stray in piece.strays if stray.reason == f"not {_IMAGES.child}"]
-    _refuse_other_edition([path for path in others if _holds_images(root / path)], place)
+    _refuse_other_edition([path for path in others if _holds_images(home.root / path)], place)
     if not piece.table.num_rows:
         raise OtherDataError(f"{_TITLE}: the category folders in {place} hold no images named {_NAME_FORM}. {_FLAG}.")
     return piece
@@ -162,16 +143,15 @@ def _refuse_other_edition(other_categories: Sequence[str], place: Path) -> None:
         )
 
 
-def _archive(root: Path, home: Path) -> PartitionIndex | None:
+def _archive(home: Home) -> PartitionIndex | None:
     """Index the images of an archive, below `SUN397/` or not."""
-    files = _IMAGES.pattern.in_archive(root, home, _FOLDER)
-    if files is None:
+    tree = _IMAGES.in_archive(home, _FOLDER)
+    if tree is None:
         return None
-    folders = files.groups["class_id"].unique().to_pylist()
-    _refuse_other_edition(
-        sorted(escape_name(folder) for folder in folders if not category_of(folder)), files.tree.place
-    )
-    return _without_list(_IMAGES.index(files))
+    folders = tree.column("class_id").unique().to_pylist()
+    others = sorted(escape_name(folder) for folder in folders if not category_of(folder))
+    _refuse_other_edition(others, tree.place)
+    return _without_list(_IMAGES.indexed(tree))
 
 
 SUN397 = Source(
@@ -196,24 +176,22 @@ SUN397 = Source(
   doi = {10.1109/CVPR.2010.5539970}
 }""",
     obtain=Obtain.packed(
-        "https://vision.princeton.edu/projects/2010/SUN/", _PUBLISHED, mirror=Mirror("", {_PARTITION: (_SPLITS,)})
+        "https://vision.princeton.edu/projects/2010/SUN/", _PUBLISHED, mirror=Mirror("", {"images": (_SPLITS,)})
     ),
     classes=classes,
-    expected=expected,
-    search=Search(
-        (
-            CopyLayout(_PARTITION, f"{_FOLDER}/a/abbey/{_NAME_FORM}", lambda root, home: _tree(root, home / _FOLDER)),
-            CopyLayout(_PARTITION, "the folders a, b, c and so on themselves", _tree),
-            CopyLayout(_PARTITION, f"a mirror's train/<category>/{_NAME_FORM} and test/ (also val/)", _split_folders),
-            CopyLayout(
-                _PARTITION, f"the original archive {_FOLDER}.tar.gz (or {_FOLDER}.tar, read in place)", _archive
-            ),
-            CopyLayout(
-                _PARTITION,
-                "a Hub mirror's data/train-*.parquet, validation-* and test-*",
-                _IMAGES.mirror(_SPLITS, by_label(_TITLE, _KEY, _folder_of)),
-            ),
-        )
+    # All images; the owners' training and test sets overlap.
+    expected=lambda: {"images": Expected.of({row.category: row.images for row in tables.sun397()})},
+    accepted=(
+        CopyLayout(f"{_FOLDER}/a/abbey/{_NAME_FORM}", lambda home: _tree(home, home.folder / _FOLDER)),
+        CopyLayout("the folders a, b, c and so on themselves", lambda home: _tree(home, home.folder)),
+        CopyLayout(f"a mirror's train/<category>/{_NAME_FORM} and test/ (also val/)", _split_folders),
+        CopyLayout(f"the original archive {_FOLDER}.tar.gz (or {_FOLDER}.tar, read in place)", _archive),
+        _IMAGES.mirror(
+            "a Hub mirror's data/train-*.parquet, validation-* and test-*",
+            _SPLITS,
+            # Names in the archive have no slash before a category.
+            lambda shard: shard.in_label_folders(_KEY, lambda name: (category_of(name) or "")[1:] or None),
+        ),
     ),
-    pixel_sizes=PixelSizes(),
+    shared_sides=(),
 )

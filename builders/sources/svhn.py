@@ -17,7 +17,7 @@ from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import escape_name, relative
-from builders.sources.readers.layouts import Search, alike
+from builders.sources.readers.layouts import CopyLayout, Home
 from builders.storage.files import open_buffered
 
 _TITLE = "SVHN (cropped digits)"
@@ -46,8 +46,10 @@ _FILES = (
 
 # Images of each digit, 0 to 9. The owner's page gives the totals, 73,257 and 26,032; the counts are those that several
 # public repositories took from the files, and they add up to the totals.
-_TRAIN = (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659)
-_TEST = (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595)
+_COUNTS = {
+    "train": (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659),
+    "test": (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595),
+}
 
 _SHOWN = 40
 
@@ -61,17 +63,8 @@ def classes() -> Mapping[str, str]:
     return {digit: digit for digit in _CLASSES}
 
 
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the sizes of the partitions; the `extra` images are not indexed."""
-    return {
-        partition: Expected(sum(counts), dict(zip(_CLASSES, counts, strict=True)))
-        for partition, counts in (("train", _TRAIN), ("test", _TEST))
-    }
-
-
-def _mat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    path = home / f"{partition}_32x32.mat"
+def _mat(home: Home) -> PartitionIndex | None:
+    path = home.folder / f"{home.partition}_32x32.mat"
     if not path.is_file():
         return None
     images = _images(path)
@@ -83,8 +76,8 @@ def _mat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     wrong = digits[(digits < 1) | (digits > _ZERO)]
     if len(wrong):
         raise _other(path, f"has the label {wrong[0]} in y, which is not from 1 to {_ZERO}")
-    table = position_table(partition, _CLASSES, digits % _ZERO, relative(path, root))
-    return PartitionIndex(partition, f"MATLAB file {relative(path, root)}", "mat", table, form="rgb32")
+    table = position_table(home, _CLASSES, digits % _ZERO, path)
+    return PartitionIndex(home.partition, f"MATLAB file {relative(path, home.root)}", "mat", table, form="rgb32")
 
 
 def _images(path: Path) -> int:
@@ -136,7 +129,7 @@ def unpack_mat(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
 def _parquet_codes(path: Path) -> Int64:
     """Return the labels of one file of the mirror, where 0 is the digit 0."""
     shard = parquet.read_shard(_TITLE, path, named=False)
-    parquet.refuse_other_labels(_TITLE, shard, _CLASSES)
+    shard.refuse_other_labels(_CLASSES)
     codes: Int64 = shard.labels.to_numpy()
     return codes
 
@@ -177,16 +170,14 @@ SVHN = Source(
         ),
     ),
     classes=classes,
-    expected=expected,
-    search=Search(
-        alike(
-            ("train", "test"),
-            ("{partition}_32x32.mat", _mat),
-            (
-                "the Hub's cropped_digits/{partition}-*.parquet (also in data/)",
-                lambda partition, root, home: mirrored(_TITLE, partition, root, home, _CLASSES, _parquet_codes),
-            ),
-        )
+    # The `extra` images are not indexed.
+    expected=lambda: {name: Expected.of(dict(zip(_CLASSES, of, strict=True))) for name, of in _COUNTS.items()},
+    accepted=(
+        CopyLayout("{partition}_32x32.mat", _mat),
+        CopyLayout(
+            "the Hub's cropped_digits/{partition}-*.parquet (also in data/)",
+            lambda home: mirrored(_TITLE, home, _CLASSES, _parquet_codes),
+        ),
     ),
     arrays=True,
 )

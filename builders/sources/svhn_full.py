@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Mapping
-from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.sources import svhn
 from builders.sources.base import Expected, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers import parquet
-from builders.sources.readers.folders import class_column, with_prefix
-from builders.sources.readers.layouts import Search, alike
-from builders.sources.readers.patterns import MatchedFiles, Pattern
+from builders.sources.readers.layouts import CopyLayout, Home
+from builders.sources.readers.patterns import ImageNames
+from builders.sources.readers.trees import Tree
 
 _KEY = "svhn_full"
 _TITLE = "SVHN (full numbers)"
@@ -45,49 +40,34 @@ _FILES = (
 _BESIDE = ("digitStruct.mat", "see_bboxes.m")
 
 
-@functools.cache
-def classes() -> Mapping[str, str]:
-    """Return the one class: an image shows several digits, so none of them is its class."""
-    return {_CLASS: "house number"}
+# An image shows several digits, so none of them is its class.
+_CLASSES = {_CLASS: "house number"}
+_ANYWHERE = ImageNames(_KEY, _TITLE, lambda: _CLASSES, rf"(?:.*/)?(?P<image>{_NAME})", _NAME_FORM)
 
 
-@functools.cache
-def expected() -> Mapping[str, Expected]:
-    """Return the sizes of the partitions, from the Hub's copy; the `extra` images are not indexed."""
-    return {
-        partition: Expected(images, {_CLASS: images}) for partition, images in (("train", 33_402), ("test", 13_068))
-    }
-
-
-_ANYWHERE = Pattern(_KEY, _TITLE, rf"(?:.*/)?(?P<file>{_NAME})", _NAME_FORM)
-
-
-def _indexed(partition: str, pattern: Pattern, files: MatchedFiles | None) -> PartitionIndex | None:
-    if files is None or not files.rows.num_rows:
+def _indexed(images: ImageNames, tree: Tree | None) -> PartitionIndex | None:
+    if tree is None or not tree.rows.num_rows:
         return None
-    ids = with_prefix(f"{partition}/", files.groups["file"])
-    table = files.table(class_column((_CLASS,), np.zeros(len(ids), np.int64)), ids)
-    piece = pattern.partition(partition, files, table)
+    piece = images.index(tree, _CLASS, pc.binary_join_element_wise(tree.home.partition, tree.column("image"), "/"))
     return dataclasses.replace(piece, strays=tuple(s for s in piece.strays if not s.path.endswith(_BESIDE)))
 
 
-def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    place = home / partition
-    return _indexed(partition, _ANYWHERE, _ANYWHERE.in_folders(root, place) if place.is_dir() else None)
+def _folder(home: Home) -> PartitionIndex | None:
+    place = home.folder / home.partition
+    return _indexed(_ANYWHERE, _ANYWHERE.in_folders(home, place)) if place.is_dir() else None
 
 
-def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    pattern = Pattern(_KEY, _TITLE, rf"{partition}/(?P<file>{_NAME})", f"{partition}/{_NAME_FORM}")
-    return _indexed(partition, pattern, pattern.in_archive(root, home, partition))
+def _archive(home: Home) -> PartitionIndex | None:
+    inside = dataclasses.replace(
+        _ANYWHERE, pattern=f"{home.partition}/(?P<image>{_NAME})", name_form=f"{home.partition}/{_NAME_FORM}"
+    )
+    return _indexed(inside, inside.in_archive(home, home.partition))
 
 
-def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+def _parquet(home: Home) -> PartitionIndex | None:
     """Index the Hub's copy, which has the archives' names, in the archives' order."""
-    return _indexed(partition, _ANYWHERE, _ANYWHERE.in_parquet(root, home, (partition,), _names_in))
-
-
-def _names_in(path: Path) -> pa.Array:
-    return parquet.read_shard(_TITLE, path, beside="digits", labelled=False).names
+    tree = _ANYWHERE.in_parquet(home, (home.partition,), beside="digits", labelled=False)
+    return _indexed(_ANYWHERE, tree)
 
 
 SVHN_FULL = Source(
@@ -104,14 +84,12 @@ SVHN_FULL = Source(
             "hf://datasets/ufldl-stanford/svhn/full_numbers", {"train": (("train",),), "test": (("test",),)}
         ),
     ),
-    classes=classes,
-    expected=expected,
-    search=Search(
-        alike(
-            ("train", "test"),
-            (f"{{partition}}/{_NAME_FORM}", _folder),
-            ("the original archive {partition}.tar.gz (or {partition}.tar, read in place)", _archive),
-            ("the Hub's full_numbers/{partition}-*.parquet (also in data/)", _parquet),
-        )
+    classes=lambda: _CLASSES,
+    # From the Hub's copy; the `extra` images are not indexed.
+    expected=lambda: {"train": Expected.each(_CLASSES, 33_402), "test": Expected.each(_CLASSES, 13_068)},
+    accepted=(
+        CopyLayout(f"{{partition}}/{_NAME_FORM}", _folder),
+        CopyLayout("the original archive {partition}.tar.gz (or {partition}.tar, read in place)", _archive),
+        CopyLayout("the Hub's full_numbers/{partition}-*.parquet (also in data/)", _parquet),
     ),
 )

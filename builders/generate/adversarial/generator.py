@@ -26,7 +26,7 @@ from builders.generate.contract import Generate, Generated, Generator, SourceIma
 from builders.generate.sealed import prepare_original
 from builders.release.images import TooNarrowError
 from builders.release.schema import PREPARED_SHA256, Column
-from builders.sources.imagenet_names import class_indices
+from builders.sources.imagenet import class_indices
 
 Result = TypeVar("Result")
 Pixels = npt.NDArray[np.uint8]

@@ -21,7 +21,7 @@ from builders.generate.contract import Generate, Generated, Generator, SourceIma
 from builders.generate.extra import check_installed
 from builders.generate.synthetic.models import SEED, ModelStart, memory_errors_as_build_errors, with_folder
 from builders.generate.torch_files import load_tensors, tensor_problems
-from builders.sources.imagenet_names import class_indices
+from builders.sources.imagenet import class_indices
 
 if TYPE_CHECKING:
     from builders.generate.synthetic.biggan_network import BigGANNetwork

@@ -55,12 +55,9 @@ class File(NamedTuple):
 
 
 def files(archive: Archive, start: int, end: int) -> Iterator[File]:
-    """Yield the regular files of a tar.
+    """Yield the regular files of a tar between two places of an archive, before whose end all must lie.
 
-    Args:
-        archive: read forward only, so that it may be compressed.
-        start: where the tar begins.
-        end: where it ends at the latest. All that it says to hold must lie before.
+    The archive is read forward only, so that it may be compressed.
 
     Raises:
         TarError: the tar is damaged, is cut short, or has a member that is neither a file nor a folder.

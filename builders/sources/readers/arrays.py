@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.sources.base import RGB32_BYTES, PartitionIndex, partition_table
 from builders.sources.readers import parquet_files
-from builders.sources.readers.folders import class_column, relative, with_prefix
+from builders.sources.readers.folders import class_column, relative
+from builders.sources.readers.layouts import Home
 
 Int64 = npt.NDArray[np.int64]
 
@@ -25,79 +26,47 @@ _BATCH = 1024
 
 
 def position_table(
-    partition: str,
-    class_ids: Sequence[str],
-    codes: Int64,
-    file: str,
-    *,
-    first: int = 0,
-    size: int = RGB32_BYTES,
+    home: Home, class_ids: Sequence[str], codes: Int64, file: Path, *, first: int = 0, size: int = RGB32_BYTES
 ) -> pa.Table:
-    """Index the images of one container, in the container's order.
+    """Index the images of one container in its order, with ids such as `test/00042`.
 
-    Args:
-        partition: the prefix of the ids, as in `test/00042`.
-        class_ids: all class ids of the source.
-        codes: each image's index in `class_ids`.
-        file: the container, relative to the source's root.
-        first: number of the partition's images in the containers before this one.
-        size: bytes of each image once unpacked, -1 where unknown.
+    `codes` are positions in `class_ids`, `first` is the number of the partition's images in the containers before
+    this one, and `size` the bytes of each image once unpacked, -1 where unknown.
     """
     rows = pa.array(np.arange(len(codes), dtype=np.int64))
     numbers = pc.utf8_lpad(pc.cast(pc.add(rows, first), pa.string()), 5, "0")
     return partition_table(
         class_column(class_ids, codes),
-        with_prefix(f"{partition}/", numbers),
-        pa.repeat(pa.scalar(file, pa.string()), len(codes)),
+        pc.binary_join_element_wise(f"{home.partition}/", numbers, ""),
+        pa.repeat(pa.scalar(relative(file, home.root), pa.string()), len(codes)),
         rows,
         pa.repeat(pa.scalar(size, pa.int64()), len(codes)),
     )
 
 
 def mirrored(
-    title: str,
-    partition: str,
-    root: Path,
-    home: Path,
-    class_ids: Sequence[str],
-    read_codes: Callable[[Path], Int64],
+    title: str, home: Home, class_ids: Sequence[str], read_codes: Callable[[Path], Int64]
 ) -> PartitionIndex | None:
     """Index a Hub mirror, whose Parquet files hold the images as PNG in the order of the owner's array.
 
-    Args:
-        title: the source's title.
-        partition: the partition, also the prefix of the files' names.
-        root: the user's folder.
-        home: the folder to look in, for the files or for `data/` with them.
-        class_ids: all class ids of the source.
-        read_codes: reads and checks the labels of one file.
-
-    Returns:
-        The partition, or None if there is no such file.
+    `read_codes` reads and checks the labels of one file. Returns None if there is no file.
     """
-    files = parquet_files.split_files(home, partition)
+    files = parquet_files.split_files(home.folder, home.partition)
     if not files:
         return None
     parquet_files.refuse_gaps(title, files)
     parts: list[pa.Table] = []
     for path in files:
         first = sum(part.num_rows for part in parts)
-        file = relative(path, root)
-        parts.append(position_table(partition, class_ids, read_codes(path), file, first=first, size=-1))
-    layout = f"Parquet files {parquet_files.pattern(files, root)}"
-    return PartitionIndex(partition, layout, "parquet", pa.concat_tables(parts).combine_chunks())
+        parts.append(position_table(home, class_ids, read_codes(path), path, first=first, size=-1))
+    layout = f"Parquet files {parquet_files.pattern(files, home.root)}"
+    return PartitionIndex(home.partition, layout, "parquet", pa.concat_tables(parts).combine_chunks())
 
 
 def interleaved(images: npt.NDArray[np.uint8], rows: Int64, path: Path) -> Iterator[list[npt.NDArray[np.uint8]]]:
-    """Yield the pixels of some images, each as 3,072 bytes: 32 rows of 32 times red, green, blue.
+    """Yield the pixels of some images, given by ascending row numbers, each as 32 rows of 32 times red, green, blue.
 
-    Args:
-        images: n x 32 x 32 x 3, in any memory order.
-        rows: ascending row numbers.
-        path: the file that the images come from, for messages.
-
-    Raises:
-        BuildError: there is no image of a row number.
+    `images` is n x 32 x 32 x 3, in any memory order, and `path` the file that they come from.
     """
     if len(rows) and int(rows[-1]) >= len(images):
         raise BuildError(

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources.base import Stray
 from builders.storage.paths import store_of
 
 
@@ -77,26 +76,6 @@ def relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def with_prefix(prefix: str, names: pa.Array) -> pa.Array:
-    """Return the names with a prefix each."""
-    return pc.binary_join_element_wise(pa.scalar(prefix), names, pa.scalar(""))
-
-
 def class_column(class_ids: Sequence[str], codes: np.ndarray) -> pa.DictionaryArray:
     """Return the `class_id` column for positions in a list of class ids."""
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(class_ids, pa.string()))
-
-
-def strays_between(root: Path, folder: Path, paths: Sequence[str], description: str) -> list[Stray]:
-    """Return the strays beside nested paths below a folder, on every level; they are not `description`s."""
-    children: dict[str, set[str]] = {}
-    for path in paths:
-        parts = path.split("/")
-        for depth, name in enumerate(parts):
-            children.setdefault("/".join(parts[:depth]), set()).add(name)
-    return [
-        Stray(relative(folder / inner / escape_name(name), root), f"not {description}")
-        for inner, known in sorted(children.items())
-        for name in child_names(folder / inner if inner else folder)
-        if name not in known
-    ]

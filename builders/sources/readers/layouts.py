@@ -5,16 +5,18 @@ Archives and mirrors add levels of folders, so a dataset is looked for in the fo
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from builders.errors import NAMED, BuildError, more
-from builders.sources.base import OtherDataError, PartitionIndex, Source
 from builders.sources.readers.folders import child_names, escape_name, relative
 from builders.storage.paths import store_of
+
+if TYPE_CHECKING:
+    from builders.sources.base import PartitionIndex, Source
 
 DEPTH = 4
 """Levels below the user's folder that are searched. Kaggle's ImageNet has three, `ILSVRC/Data/CLS-LOC`."""
@@ -25,89 +27,80 @@ WIDTH = 40
 FOLDERS = 1000
 """Folders searched before the search ends: the user may have given the root of a disk."""
 
-Finder = Callable[[Path, Path], PartitionIndex | None]
-"""Reads the partition from a folder below the user's root; returns None if the folder has not the layout."""
+
+class OtherDataError(BuildError):
+    """A folder has the shape of a layout, but other data than this source's partition.
+
+    The search continues, and raises this only if it finds nothing else.
+    """
+
+
+@dataclass(frozen=True)
+class Home:
+    """A folder in which a partition is looked for: the one that the user gave (`root`), or one below it."""
+
+    root: Path
+    folder: Path
+    partition: str
 
 
 @dataclass(frozen=True)
 class CopyLayout:
-    """One accepted layout of one partition: a description for messages, and the function that reads it."""
+    """An accepted layout: its description for messages, and the function that reads it, None where it is not.
 
-    partition: str
+    The partition's name replaces `{partition}` in the description. `partitions` are those that may be laid out so;
+    without any, all may.
+    """
+
     description: str
-    find: Finder
+    find: Callable[[Home], PartitionIndex | None]
+    partitions: tuple[str, ...] = ()
 
 
-def alike(
-    partitions: Sequence[str], *shapes: tuple[str, Callable[[str, Path, Path], PartitionIndex | None]]
-) -> tuple[CopyLayout, ...]:
-    """Declare layouts that every partition of a source may have, in the order in which they are tried.
+def layouts_of(source: Source, partition: str) -> list[CopyLayout]:
+    """Return the layouts that a partition may have, in the order in which they are tried."""
+    return [layout for layout in source.accepted if partition in (layout.partitions or (partition,))]
 
-    A shape is a description, in which the partition's name replaces `{partition}`, and a function that takes the
-    partition before a `Finder`'s arguments.
+
+def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex:
+    """Find a partition in the user's folder and, if it is not there, in the folders below.
+
+    Within a folder the first layout that fits is used.
+
+    Raises:
+        BuildError: the partition is missing, is there twice, or contradicts itself.
     """
-    return tuple(
-        CopyLayout(partition, description.format(partition=partition), functools.partial(find, partition))
-        for partition in partitions
-        for description, find in shapes
-    )
+    layouts = layouts_of(source, partition)
+    errors: list[OtherDataError] = []
 
+    def read(folder: Path) -> PartitionIndex | None:
+        for layout in layouts:
+            try:
+                if (piece := layout.find(Home(root, folder, partition))) is not None:
+                    return piece
+            except OtherDataError as error:
+                errors.append(error)
+        return None
 
-@dataclass(frozen=True)
-class Search:
-    """A search of the user's folder for a source's layouts, with the same rules and messages for all sources.
-
-    The layouts are looked for in the user's folder and, if it has none of them, in the folders below. Within a folder
-    the first layout that fits is used; a partition in two folders is refused.
-    """
-
-    layouts: tuple[CopyLayout, ...]
-
-    @property
-    def descriptions(self) -> tuple[str, ...]:
-        """One line of description for each accepted layout."""
-        return tuple(f"{layout.partition}: {layout.description}" for layout in self.layouts)
-
-    def scan(self, source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        """Return one piece for each requested partition; other partitions are not looked for.
-
-        Raises:
-            BuildError: a partition is missing, is there twice, or contradicts itself.
-        """
-        return [self._find(source, root, partition) for partition in partitions]
-
-    def _find(self, source: Source, root: Path, partition: str) -> PartitionIndex:
-        layouts = [layout for layout in self.layouts if layout.partition == partition]
-        errors: list[OtherDataError] = []
-
-        def read(home: Path) -> PartitionIndex | None:
-            for layout in layouts:
-                try:
-                    if (piece := layout.find(root, home)) is not None:
-                        return piece
-                except OtherDataError as error:
-                    errors.append(error)
-            return None
-
-        matches, skipped = search_below(root, read)
-        if len(matches) > 1:
-            places = " and ".join(f"{relative(home, root)} ({piece.layout})" for home, piece in matches[:2])
-            raise BuildError(
-                f"{source.title}: the partition {partition} is in more than one place of {root}: {places}. "
-                f"Give one of them with --{source.key}."
-            )
-        if matches:
-            return matches[0][1]
-        if errors:
-            raise errors[0]
-        names = [escape_name(name) for name in child_names(root)]
-        unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
+    matches, skipped = search_below(root, read)
+    if len(matches) > 1:
+        places = " and ".join(f"{relative(folder, root)} ({piece.layout})" for folder, piece in matches[:2])
         raise BuildError(
-            f"{source.title}: the partition {partition} ({source.expected()[partition].total:,} images) is not in "
-            f"{root}, which holds {', '.join(names[:5]) or 'nothing'}{more(names, 5)}{unread}. Accepted layouts are "
-            f"{' or '.join(layout.description for layout in layouts)}. Give the folder that holds it with "
-            f"--{source.key}."
+            f"{source.title}: the partition {partition} is in more than one place of {root}: {places}. "
+            f"Give one of them with --{source.key}."
         )
+    if matches:
+        return matches[0][1]
+    if errors:
+        raise errors[0]
+    names = [escape_name(name) for name in child_names(root)]
+    unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
+    accepted = " or ".join(layout.description.format(partition=partition) for layout in layouts)
+    raise BuildError(
+        f"{source.title}: the partition {partition} ({source.expected()[partition].total:,} images) is not in {root}, "
+        f"which holds {', '.join(names[:5]) or 'nothing'}{more(names, 5)}{unread}. Accepted layouts are {accepted}. "
+        f"Give the folder that holds it with --{source.key}."
+    )
 
 
 def search_below(
@@ -116,10 +109,8 @@ def search_below(
     """Call `read` on a folder and the folders below it, level by level and by name.
 
     Folders below one in which something was found belong to it and are not searched. Hidden folders are never
-    searched, and links out of `root` are not followed.
-
-    Returns:
-        The folders in which something was read, with that, and those that were not searched, with the reason.
+    searched, and links out of `root` are not followed. Returns the folders in which something was read, with that,
+    and those that were not searched, with the reason.
     """
     matches: list[tuple[Path, PartitionIndex]] = []
     skipped: list[str] = []
@@ -128,15 +119,15 @@ def search_below(
     level, searched = [root], 0
     for depth in range(DEPTH + 1):
         below: list[Path] = []
-        for home in level:
+        for folder in level:
             if searched == FOLDERS:
                 return matches, [*skipped, f"all after the first {FOLDERS:,} folders"]
             searched += 1
-            if (match := read(home)) is not None:
-                matches.append((home, match))
+            if (match := read(folder)) is not None:
+                matches.append((folder, match))
             elif depth < DEPTH:
-                names = [name for name in store_of(home).folders(home) if not name.startswith(".")]
-                for path in (home / name for name in names if len(names) <= WIDTH):
+                names = [name for name in store_of(folder).folders(folder) if not name.startswith(".")]
+                for path in (folder / name for name in names if len(names) <= WIDTH):
                     if reason := _closed(path, top):
                         skipped.append(f"{escape_name(relative(path, root))} ({reason})")
                     elif (target := path.resolve()) not in seen:

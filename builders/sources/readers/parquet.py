@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
-from builders.sources.base import OtherDataError, partition_table
-from builders.sources.readers.folders import class_column, relative
+from builders.sources.readers.layouts import OtherDataError
 from builders.storage.files import require_regular
 from builders.storage.parquet import open_parquet, row_batches
 
@@ -54,29 +53,88 @@ _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint1
 _MIRROR = "Parquet mirror"
 
 
+# A folder if there is one, and a file name that starts with what its class is called there.
+_NAME = r"^(?:(?:.*/)?(?P<folder>[^/]+)/)?(?P<file>(?P<start>[^/]+)_[^/_]+)$"
+
+
 @dataclass(frozen=True)
 class Shard:
     """One Parquet file: each row's file name and label number, and the label names if the schema has them.
 
-    `names` is all null if names were not requested, `labels` if the file has none and none are required.
+    `names` is all null if names were not requested, `labels` if the file has none and none are required. `advice` is
+    the next step for a mirror that cannot be used, as a sentence without its full stop.
     """
 
+    title: str
     path: Path
     names: pa.Array
     labels: pa.Array
     label_names: tuple[str, ...] | None
+    advice: str = ADVICE
 
+    @property
+    def file_names(self) -> pa.Array:
+        """The file names without folders."""
+        return pc.replace_substring_regex(self.names, pattern="^.*/", replacement="")
 
-def shard_table(
-    root: Path, path: Path, class_ids: Sequence[str], codes: npt.NDArray[np.integer], ids: pa.Array
-) -> pa.Table:
-    """Index all rows of one file below the user's folder, given each row's position in `class_ids` and source id."""
-    return partition_table(
-        class_column(class_ids, codes),
-        ids,
-        pa.repeat(pa.scalar(relative(path, root), pa.string()), len(ids)),
-        pa.array(np.arange(len(ids), dtype=np.int64)),
-    )
+    def refuse(self, wrong: pa.Array, problem: str) -> None:
+        """Refuse the file if any row is marked wrong; the message names the first one.
+
+        In `problem`, which says what is wrong with such a row, `{name}` and `{label}` are filled in from it.
+        """
+        row = pc.index(wrong, True).as_py()
+        if row >= 0:
+            text = problem.format(name=one_line(self.names[row].as_py()), label=self.labels[row].as_py())
+            raise OtherDataError(f"{self.title}: {text} (row {row} of {self.path}). {self.advice}.")
+
+    def refuse_labels(self, count: int, problem: str = "") -> None:
+        """Refuse labels that are missing or not from 0 to `count` - 1."""
+        inside = pc.and_(pc.greater_equal(self.labels, 0), pc.less(self.labels, count))
+        problem = problem or f"the label {{label}} is not from 0 to {count - 1}"
+        self.refuse(pc.fill_null(pc.invert(inside), True), problem)
+
+    def refuse_other_labels(self, names: Sequence[str]) -> None:
+        """Refuse labels outside a source's own numbering, and a schema that numbers its names differently."""
+        if self.label_names is not None and self.label_names != tuple(names):
+            pairs = enumerate(itertools.zip_longest(self.label_names, names))
+            number, wrong_name = next((number, theirs) for number, (theirs, own) in pairs if theirs != own)
+            raise OtherDataError(
+                f"{self.title}: the label names of {self.path} are not in the dataset's own order "
+                f"({one_line(repr(wrong_name))} is number {number}). {self.advice}."
+            )
+        self.refuse_labels(len(names))
+
+    def in_label_folders(self, key: str, folder_of: Callable[[str], str | None]) -> pa.Array:
+        """Return the file names, each in the folder of its label's name.
+
+        Label numbers alone say nothing: mirrors of one dataset number its classes differently. `folder_of` returns
+        the folder of a label's name, None if it is of no class of the source with this key.
+        """
+        if self.label_names is None:
+            raise BuildError(
+                f"{self.title}: {self.path} has label numbers without names, and mirrors number the classes "
+                "differently. Take Parquet files with ClassLabel names or the images in folders."
+            )
+        folders = [folder_of(name) for name in self.label_names]
+        unknown = sorted(name for name, folder in zip(self.label_names, folders, strict=True) if folder is None)
+        if unknown:
+            raise OtherDataError(
+                f"{self.title}: the label name {one_line(repr(unknown[0]))} of {self.path} is none of its classes. "
+                f"Give a copy of {self.title} with --{key}."
+            )
+        self.refuse_labels(len(folders), "the label {label} has no name")
+        return pc.binary_join_element_wise(pa.array(folders).take(self.labels), self.file_names, "/")
+
+    def in_folders_of_starts(self, folders: Mapping[str, str]) -> pa.Array:
+        """Return the file names, with a folder before those that have none.
+
+        `folders` are by what stands before the last underscore of a file name.
+        """
+        parts = pc.extract_regex(self.names, _NAME)
+        positions = pc.index_in(pc.struct_field(parts, "start"), pa.array(list(folders)))
+        own = pc.struct_field(parts, "folder")
+        folder = pc.if_else(pc.equal(own, ""), pa.array(list(folders.values())).take(positions), own)
+        return pc.coalesce(pc.binary_join_element_wise(folder, pc.struct_field(parts, "file"), "/"), self.names)
 
 
 def read_shard(
@@ -92,15 +150,8 @@ def read_shard(
 ) -> Shard:
     """Read names and labels of a Parquet file with a column of images (bytes, path) and one of label numbers.
 
-    Args:
-        title: the source's title.
-        path: the file.
-        image: name of the column of images.
-        label: name of the column of labels; `<label>s` is accepted, too.
-        beside: another column that the mirror must have; it is not read.
-        named: read the file names; mirrors of arrays have none.
-        labelled: require labels; they are optional where names give the class.
-        advice: the next step for a mirror without names, as a sentence without its full stop.
+    The columns are called `image` and `label` (or `<label>s`); another one, `beside`, may be required and is not read.
+    Names are read if `named`, since mirrors of arrays have none, and labels are required if `labelled`.
 
     Raises:
         OtherDataError: the file has other columns, or rows without names although they are required.
@@ -116,14 +167,14 @@ def read_shard(
         nulls = pa.nulls(table.num_rows)
         names = _text(title, path, table, column) if named else nulls.cast(pa.string())
         labels = pc.cast(table[label].combine_chunks() if has_labels else nulls, pa.int64())
-    shard = Shard(path, names, labels, _label_names(title, path, schema.metadata or {}, label))
+    shard = Shard(title, path, names, labels, _label_names(title, path, schema.metadata or {}, label), advice)
     if named:
         if len(names) and names.null_count == len(names):
             raise OtherDataError(
                 f"{title}: {path} holds images without file names, which cannot be matched with the owner's images. "
                 f"{advice}."
             )
-        refuse_rows(title, path, pc.is_null(names), "image.path has no file name", shard, advice)
+        shard.refuse(pc.is_null(names), "image.path has no file name")
     return shard
 
 
@@ -140,43 +191,6 @@ def read_texts(title: str, path: Path, columns: Sequence[str], advice: str = ADV
             raise OtherDataError(f"{title}: {path} lacks the columns of text {' and '.join(missing)}. {advice}.")
         table = _read_columns(title, path, file, columns)
         return [_text(title, path, table, name) for name in columns]
-
-
-def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
-    """Refuse labels outside a source's own numbering, and a schema that numbers its names differently.
-
-    Raises:
-        OtherDataError: a label is missing or out of range, or the schema's names differ.
-    """
-    if shard.label_names is not None and shard.label_names != tuple(names):
-        pairs = enumerate(itertools.zip_longest(shard.label_names, names))
-        number, wrong_name = next((number, theirs) for number, (theirs, own) in pairs if theirs != own)
-        raise OtherDataError(
-            f"{title}: the label names of {shard.path} are not in the dataset's own order "
-            f"({one_line(repr(wrong_name))} is number {number}). {ADVICE}."
-        )
-    refuse_labels_outside(title, shard, len(names))
-
-
-def refuse_labels_outside(title: str, shard: Shard, count: int, advice: str = ADVICE) -> None:
-    """Refuse labels that are missing or not from 0 to `count` - 1; arguments and errors as in `refuse_rows`."""
-    inside = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, count))
-    problem = f"the label {{label}} is not from 0 to {count - 1}"
-    refuse_rows(title, shard.path, pc.fill_null(pc.invert(inside), True), problem, shard, advice)
-
-
-def refuse_rows(title: str, path: Path, wrong: pa.Array, problem: str, shard: Shard, advice: str = ADVICE) -> None:
-    """Refuse a file if any row is marked wrong; the message names the first one.
-
-    In `problem`, which says what is wrong with such a row, `{name}` and `{label}` are filled in from the first one.
-
-    Raises:
-        OtherDataError: a row is wrong.
-    """
-    row = pc.index(wrong, True).as_py()
-    if row >= 0:
-        text = problem.format(name=one_line(shard.names[row].as_py()), label=shard.labels[row].as_py())
-        raise OtherDataError(f"{title}: {text} (row {row} of {path}). {advice}.")
 
 
 def unpack_parquet(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[Sequence[pa.Buffer]]:

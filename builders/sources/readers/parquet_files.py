@@ -35,12 +35,7 @@ def split_files(home: Path, split: str) -> list[Path]:
 
 
 def split_names(names: Iterable[str], split: str) -> list[str]:
-    """Return the sorted Parquet files of a split, of those that a folder holds.
-
-    Args:
-        names: paths relative to the folder, with forward slashes.
-        split: the split's name in the mirror.
-    """
+    """Return the sorted Parquet files of a split, of those that a folder holds (paths with forward slashes)."""
     by_folder: dict[str, list[str]] = {}
     for name in names:
         folder, _, file = name.rpartition("/")
@@ -60,11 +55,7 @@ def pattern(files: Sequence[Path], root: Path) -> str:
 
 
 def refuse_gaps(title: str, paths: Sequence[Path]) -> None:
-    """Refuse an incomplete set of files, where a row is identified by its position in the whole set.
-
-    Args:
-        title: the source's title.
-        paths: at least one file, sorted.
+    """Refuse an incomplete set of sorted files, where a row is identified by its position in the whole set.
 
     Raises:
         BuildError: the names are not `...-00000-of-<count>.parquet` up to the count, nor numbers from 0000 on.

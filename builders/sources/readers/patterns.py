@@ -1,220 +1,275 @@
-"""Selects the files of a tree that are images of a source, and their classes, by a pattern over their names.
+"""Finds a source's images among the files of a copy by a pattern over their names, and indexes them.
 
-Tested by `tests/builders/sources/readers/test_patterns.py`.
+Tested by `tests/builders/sources/readers/test_patterns.py` and `tests/builders/sources/test_layouts.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.errors import BuildError, one_line
-from builders.sources.base import OtherDataError, PartitionIndex, Stray, partition_table
+from builders.errors import BuildError, more, one_line
+from builders.sources.base import PartitionIndex, Stray, partition_table
+from builders.sources.obtain import OwnerFile
 from builders.sources.readers import parquet, parquet_files, trees
-from builders.sources.readers.folders import class_column, escape_name
-from builders.sources.readers.parquet import ADVICE
-from builders.sources.readers.trees import Tree
+from builders.sources.readers.folders import child_names, class_column, escape_name, relative
+from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
+from builders.sources.readers.parquet import ADVICE, Shard
+from builders.sources.readers.trees import Tars, Tree
 
-_AGAIN = "_again"
-
-
-def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Array, Mapping[str, pa.Array]]:
-    """Read the named groups of a pattern from names.
-
-    Args:
-        names: text, without nulls. Names that are not ASCII do not match: no source has such.
-        pattern: a regular expression (RE2) of the whole name. RE2 has no references back: a group called `x_again`
-            (or `x_again2`) has the text of the group `x` wherever both have any, and stands in for it elsewhere.
-        start: text that every name begins with before the pattern.
-
-    Returns:
-        Whether each name matches, and the groups of those that do, by name.
-    """
-    parts = pc.extract_regex(names, f"^{re.escape(start)}(?:{pattern})$")
-    groups = {field.name: parts.field(field.name) for field in parts.type}
-    below = names if start.isascii() else pc.utf8_slice_codeunits(names, len(start))
-    fits = pc.and_(parts.is_valid(), pc.string_is_ascii(below))
-    for repeat in [name for name in groups if _AGAIN in name]:
-        repeated, name = groups.pop(repeat), repeat.partition(_AGAIN)[0]
-        empty, first = pc.equal(repeated, ""), groups[name]
-        fits = pc.and_kleene(fits, pc.or_(pc.or_(empty, pc.equal(first, "")), pc.equal(repeated, first)))
-        groups[name] = pc.if_else(empty, first, repeated)
-    return fits, {name: values.filter(fits) for name, values in groups.items()} if fits.false_count else groups
+_FOLDERS = 64
+"""Folders that are indexed at a time (ours), so that the groups of a million names are never there together."""
 
 
 @dataclass(frozen=True)
-class MatchedFiles:
-    """The files of a tree divided by a pattern: rows and groups of those that match, and the rows of the others.
+class ImageNames:
+    """How the images of a source are called, and what is read from that in each kind of tree.
 
-    `reasons` say of some others why they are left out although they match.
-    """
-
-    tree: Tree
-    rows: pa.Table
-    groups: Mapping[str, pa.Array]
-    unmatched: pa.Table
-    reasons: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def other_names(self) -> list[str]:
-        """The sorted names, below the tree's place, of the files that do not match."""
-        return sorted(self._below(self.unmatched))
-
-    def _below(self, rows: pa.Table) -> list[str]:
-        return [name[len(self.tree.start) :] for name in rows["name"].to_pylist()]
-
-    def strays(self, reason: Callable[[str], str]) -> tuple[Stray, ...]:
-        """List the other files as strays, each with the reason why it is not an image of the partition."""
-        return tuple(
-            Stray(self.tree.prefix + escape_name(name), self.reasons.get(name) or reason(name))
-            for name in self.other_names
-        )
-
-    def select(self, mask: pa.Array) -> MatchedFiles:
-        """Return the images of a mask; the others are dropped, and are no strays."""
-        groups = {name: values.filter(mask) for name, values in self.groups.items()}
-        return dataclasses.replace(self, rows=self.rows.filter(mask), groups=groups)
-
-    def filter(self, mask: pa.Array, reason: str = "") -> MatchedFiles:
-        """Return the images of a mask; the others become strays, for the given reason."""
-        left_out = self.rows.filter(pc.invert(mask))
-        reasons = {**self.reasons, **dict.fromkeys(self._below(left_out), reason)}
-        unmatched = pa.concat_tables([self.unmatched, left_out])
-        return dataclasses.replace(self.select(mask), unmatched=unmatched, reasons=reasons)
-
-    def select_listed(self, ids: pa.Array, names: pa.Array) -> tuple[MatchedFiles, pa.Array]:
-        """Return the images that a list of ids names, and the ids of the list that have no image."""
-        return self.select(pc.is_in(ids, value_set=names)), names.filter(pc.invert(pc.is_in(names, value_set=ids)))
-
-    def table(self, classes: pa.DictionaryArray, ids: pa.Array, own: Mapping[str, pa.Array] | None = None) -> pa.Table:
-        """Return the images' index, given their `class_id` column, ids and the source's own columns."""
-        files, offsets, sizes = (self.rows[name].combine_chunks() for name in ("file", "offset", "size"))
-        # In most layouts the id is the path; then both columns share one array.
-        return partition_table(classes, ids, ids if ids.equals(files) else files, offsets, sizes, own)
-
-
-def match(tree: Tree, pattern: str) -> MatchedFiles:
-    """Divide the files of a tree by a pattern; see `match_names`."""
-    fits, groups = match_names(tree.rows["name"].combine_chunks(), pattern, tree.start)
-    rows = tree.rows.filter(fits) if fits.false_count else tree.rows
-    return MatchedFiles(tree, rows, groups, tree.rows.filter(pc.invert(fits)))
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """A source's pattern over the names of its images, for `match_names`, and how to find them in each kind of tree.
-
-    `name_form` describes such names for messages, and `advice` is the next step for a mirror with other names.
+    `pattern` is one of `trees.match_names`. `name_form` describes such names for messages, and `advice` is the next
+    step for a mirror with other names.
     """
 
     key: str
     title: str
+    classes: Callable[[], Mapping[str, str]]
     pattern: str
     name_form: str
     advice: str = ADVICE
 
     def in_folders(
-        self, root: Path, place: Path, folders: Sequence[str] = ("",), description: str = "image files"
-    ) -> MatchedFiles:
+        self, home: Home, place: Path, folders: Sequence[str] = ("",), description: str = "image files"
+    ) -> Tree:
         """Match the files of some folders below a place; see `trees.in_folders`."""
-        return match(trees.in_folders(root, place, folders, description), self.pattern)
+        return trees.in_folders(home, place, folders, description).match(self.pattern)
 
-    def in_places(self, root: Path, home: Path, places: Sequence[str] = ()) -> MatchedFiles | None:
-        """Match the files of the first folder that has images: the given ones below `home`, then `home`; else None."""
-        folders = (*(home / place for place in places), home)
-        matches = (self.in_folders(root, folder) for folder in folders if folder.is_dir())
-        return next((files for files in matches if files.rows.num_rows), None)
+    def in_places(self, home: Home, *places: str) -> Tree | None:
+        """Match the files of the first of some places that has images; returns None if none has.
 
-    def in_archive(self, root: Path, home: Path, stem: str, top: str = "") -> MatchedFiles | None:
-        """Match the files of `<stem>.tar` or `<stem>.tar.gz`; returns None if there is neither.
-
-        Raises:
-            BuildError: it cannot be read, or no file matches.
+        Places are paths below the home, an empty one the home itself.
         """
-        tree = trees.in_archive(root, home, stem, top)
-        if tree is None:
-            return None
-        files = match(tree, self.pattern)
-        if not files.rows.num_rows:
+        folders = (home.folder / place if place else home.folder for place in places)
+        matches = (self.in_folders(home, folder) for folder in folders if folder.is_dir())
+        return next((tree for tree in matches if tree.rows.num_rows), None)
+
+    def in_tars(self, home: Home, place: Path, parts: Tars) -> Tree:
+        """Match the files of tars; see `trees.in_tars`."""
+        return trees.in_tars(home, place, parts).match(self.pattern)
+
+    def in_archive(self, home: Home, stem: str, top: str = "") -> Tree | None:
+        """Match the files of `<stem>.tar` or `<stem>.tar.gz`; returns None if there is neither."""
+        archive = trees.in_archive(home, stem, top)
+        tree = archive and archive.match(self.pattern)
+        if tree is not None and not tree.rows.num_rows:
             raise BuildError(
                 f"{self.title}: {tree.place} has no images like {top}{self.name_form}. Give a "
                 f"copy of {self.title} with --{self.key}."
             )
-        return files
+        return tree
 
     def in_parquet(
-        self, root: Path, home: Path, splits: Sequence[str], names: Callable[[Path], pa.Array] | None = None
-    ) -> MatchedFiles | None:
+        self,
+        home: Home,
+        splits: Sequence[str],
+        names: Callable[[Shard], pa.Array] = lambda shard: shard.names,
+        **columns: Any,
+    ) -> Tree | None:
         """Match the rows of a mirror's splits, whose names begin its files' names; returns None if there are no files.
 
-        `names` reads the names of a file's rows; without it they are the file names there.
-
-        Raises:
-            OtherDataError: a name does not match.
+        `names` gives the names of a file's rows, and `columns` are the fields of `parquet.read_shard`.
         """
-        paths = [path for split in splits for path in parquet_files.split_files(home, split)]
-        read = names or (lambda path: parquet.read_shard(self.title, path, labelled=False, advice=self.advice).names)
-        tree = trees.in_parquet(root, paths, read)
-        if tree is None:
-            return None
-        files = match(tree, self.pattern)
-        self.refuse_row(files.tree, files.unmatched, f"is not like {self.name_form}")
-        return files
+        paths = [path for split in splits for path in parquet_files.split_files(home.folder, split)]
+        shards = (parquet.read_shard(self.title, path, advice=self.advice, **columns) for path in paths)
+        rows = trees.in_parquet(home, ((shard.path, names(shard), shard.labels) for shard in shards))
+        tree = rows and rows.match(self.pattern)
+        if rows is not None and tree is not None and tree.others:
+            wrong = pc.equal(rows.column("name"), tree.others[0][0])
+            self.refuse_row(rows, wrong, f"is not like {self.name_form}")
+        return tree
 
-    def refuse_row(self, tree: Tree, wrong_rows: pa.Table, problem: str) -> None:
-        """Refuse a mirror with wrong rows; the message names the first.
-
-        Raises:
-            OtherDataError: there are such rows.
-        """
-        for row in wrong_rows.slice(0, 1).to_pylist():
+    def refuse_row(self, tree: Tree, wrong: pa.Array, problem: str) -> None:
+        """Refuse a mirror with rows that are marked wrong; the message names the first."""
+        for row in tree.rows.filter(wrong).slice(0, 1).to_pylist():
             raise OtherDataError(
                 f"{self.title}: the file name {one_line(row['name'])} {problem} (row {row['offset']} of "
-                f"{tree.root / row['file']}). {self.advice}."
+                f"{tree.home.root / row['file']}). {self.advice}."
             )
 
-    def keep_known(self, files: MatchedFiles, ids: pa.Array, known: pa.Array, reason: str) -> MatchedFiles:
-        """Keep the images whose ids are known.
+    def index(
+        self,
+        tree: Tree,
+        class_ids: str | pa.Array,
+        ids: pa.Array,
+        own: Mapping[str, pa.Array] | None = None,
+        **fields: Any,
+    ) -> PartitionIndex:
+        """Index images by their classes (as text where all have one), ids and the source's own columns.
 
-        Raises:
-            OtherDataError: none is.
+        The files that were left out are strays. `fields` are further ones of the `PartitionIndex`.
         """
-        selected = files.filter(pc.is_in(ids, value_set=known), reason)
-        if not selected.rows.num_rows:
-            raise OtherDataError(
-                f"{self.title}: none of the {len(ids):,} images in {files.tree.root} ({files.tree.description}) is "
-                f"one of its {len(known):,}, for instance {ids[0]}. Give a copy of {self.title} with --{self.key}."
-            )
-        return selected
+        names = list(self.classes())
+        if isinstance(class_ids, str):
+            codes = np.full(len(ids), names.index(class_ids), np.int32)
+        else:
+            codes = pc.index_in(class_ids, value_set=pa.array(names)).to_numpy()
+        files, offsets, sizes = (tree.column(name) for name in ("file", "offset", "size"))
+        # In most layouts the id is the path; then both columns share one array.
+        files = ids if ids.equals(files) else files
+        table = partition_table(class_column(names, codes), ids, files, offsets, sizes, own)
+        strays = tree.strays(lambda name: self.reason(tree, name))
+        return PartitionIndex(tree.home.partition, tree.description, tree.how, table, strays, **fields)
 
     def index_listed(
-        self, name: str, files: MatchedFiles, ids: pa.Array, class_ids: Mapping[str, str], classes: Sequence[str]
+        self,
+        tree: Tree,
+        ids: pa.Array,
+        class_of: Mapping[str, str],
+        own: Callable[[str, pa.Array], Mapping[str, pa.Array]] = lambda *_: {},
     ) -> PartitionIndex | None:
-        """Index a partition's images that a list names by id with the class, None if there is none.
+        """Index the images that a list names by id with the class, None if there is none.
 
-        Images that the list lacks are no strays.
+        Images that the list lacks are no strays. `own` gives the source's own columns for its key and ids.
         """
-        listed = pa.array(list(class_ids))
-        selected, missing = files.select_listed(ids, listed)
-        if not selected.rows.num_rows:
+        listed = pa.array(list(class_of), pa.string())
+        rows = pc.index_in(ids, value_set=listed)
+        missing = listed.filter(pc.invert(pc.is_in(listed, value_set=ids)))
+        tree, rows = tree.keep(rows.is_valid()), rows.drop_null()
+        if not len(rows):
             return None
-        ids = ids.filter(pc.is_in(ids, value_set=listed))
-        of_rows = pa.array([class_ids[image] for image in ids.to_pylist()])
-        codes = pc.index_in(of_rows, value_set=pa.array(classes)).to_numpy()
-        return self.partition(name, selected, selected.table(class_column(classes, codes), ids), missing=missing)
-
-    def partition(self, name: str, files: MatchedFiles, table: pa.Table, **fields: Any) -> PartitionIndex:
-        """Return the index of a partition from its images' table and further fields; other files are strays."""
-        strays = files.strays(lambda path: self.reason(files.tree, path))
-        return PartitionIndex(name, files.tree.description, files.tree.how, table, strays, **fields)
+        class_ids, ids = pa.array(list(class_of.values()), pa.string()).take(rows), listed.take(rows)
+        return self.index(tree, class_ids, ids, own(self.key, ids), missing=missing)
 
     def reason(self, tree: Tree, name: str) -> str:
-        """Say why an entry of a tree is not one of the images."""
+        """Say why an entry of a tree, given by its path there, is not one of the images."""
         return "a folder" if tree.is_folder(name) else f"not named {self.name_form}"
+
+
+@dataclass(frozen=True)
+class ClassFolders(ImageNames):
+    """The names of images that lie in class folders: on disk, in an archive, or as a mirror's file names have them.
+
+    The pattern has the groups `class_id`, which is the folder, and `image`, with which an image's id ends.
+    `file_form` is the form of the names in a class's folder, in which the class's id replaces `{}`, and `child` what
+    the folders are. `class_of` gives the class of a folder, None if it is of no class; without it folders have their
+    class's id as their name. `prefix` is the start of the ids of a class's images, and `ending` what comes after the
+    group `image`.
+    """
+
+    file_form: str = ""
+    child: str = "a class folder"
+    class_of: Callable[[str], str | None] | None = None
+    prefix: Callable[[str], str] = "{}/".format
+    ending: str = ""
+
+    def layouts(
+        self, archive: OwnerFile, inside: str, names: str, alone: str = "the class folders themselves"
+    ) -> tuple[CopyLayout, ...]:
+        """Declare the layouts of an owner's tar or tar.gz: unpacked, its class folders alone, and packed.
+
+        `inside` is the path in it of the folder that holds the class folders, `names` the form of the images' paths
+        below that folder, and `alone` a description of the class folders alone.
+        """
+        folder = inside.rpartition("/")[2]
+        stem, _, compressed = archive.name.partition(".tar")
+        other_form = f" (or {stem}.tar, read in place)" if compressed else f", read in place (or {stem}.tar.gz)"
+        return (
+            CopyLayout(f"{folder}/{names}", lambda home: self.below(home, home.folder / folder)),
+            CopyLayout(alone, lambda home: self.below(home, home.folder)),
+            CopyLayout(
+                f"the original archive {archive.name}{other_form}",
+                lambda home: self.by_folder(self.in_archive(home, stem, f"{inside}/")),
+            ),
+        )
+
+    def mirror(
+        self, description: str, splits: Sequence[str], names: Callable[[Shard], pa.Array], **columns: Any
+    ) -> CopyLayout:
+        """Declare a mirror's Parquet files; arguments as for `in_parquet`."""
+        return CopyLayout(description, lambda home: self.by_folder(self.in_parquet(home, splits, names, **columns)))
+
+    def below(self, home: Home, place: Path) -> PartitionIndex | None:
+        """Index class folders side by side in a folder."""
+        folders = [child for child in child_names(place) if self.known(child)] if place.is_dir() else []
+        return self.of_folders(home, place, folders) if folders else None
+
+    def of_folders(
+        self, home: Home, place: Path, folders: Sequence[str], description: str = "class folders"
+    ) -> PartitionIndex:
+        """Index class folders, given by their paths below a place."""
+        pieces = [
+            self.indexed(self.in_folders(home, place, folders[start : start + _FOLDERS], description))
+            for start in range(0, len(folders), _FOLDERS)
+        ]
+        strays = [stray for piece in pieces for stray in piece.strays]
+        strays += strays_between(home.root, place, folders, self.child)
+        table = pa.concat_tables([piece.table for piece in pieces])
+        return dataclasses.replace(pieces[0], table=table, strays=tuple(strays))
+
+    def by_folder(self, tree: Tree | None) -> PartitionIndex | None:
+        """Index images by the class of their folder, None without a tree; see `indexed`."""
+        return None if tree is None else self.indexed(tree)
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        """Index images by the class of their folder.
+
+        Raises:
+            OtherDataError: a class folder has files and no image.
+        """
+        folders = tree.column("class_id").dictionary_encode()
+        class_ids = pa.array(map(self.known, folders.dictionary.to_pylist()), pa.string()).take(folders.indices)
+        tree, class_ids = tree.keep(class_ids.is_valid(), "") if class_ids.null_count else tree, class_ids.drop_null()
+        self._refuse_folders_without_images(tree, {*class_ids.unique().to_pylist()})
+        names = pa.array(list(self.classes()))
+        prefixes = pa.array([self.prefix(name) for name in self.classes()]).take(
+            pc.index_in(class_ids, value_set=names)
+        )
+        ids = pc.binary_join_element_wise(prefixes, tree.column("image"), self.ending, "")
+        return self.index(tree, class_ids, ids)
+
+    def known(self, folder: str) -> str | None:
+        """Return the class of a folder, None if it is of no class."""
+        if self.class_of is not None:
+            return self.class_of(folder)
+        return folder if folder in self.classes() else None
+
+    def reason(self, tree: Tree, name: str) -> str:
+        """Say why an entry of a tree is not one of the images, in the words of its class."""
+        class_id = self.known(name.rpartition("/")[0])
+        reason = super().reason(tree, name)
+        return reason if class_id is None or reason == "a folder" else f"not named {self.file_form.format(class_id)}"
+
+    def _refuse_folders_without_images(self, tree: Tree, with_images: set[str]) -> None:
+        without_images: dict[str, list[str]] = {}
+        for name, _ in sorted(tree.others):
+            folder = name.rpartition("/")[0]
+            if (class_id := self.known(folder)) is not None and class_id not in with_images:
+                without_images.setdefault(folder, []).append(name)
+        for folder, names in without_images.items():
+            # A visible file is named rather than a desktop's hidden one.
+            name = min(names, key=lambda name: name.startswith(f"{folder}/."))
+            raise OtherDataError(
+                f"{self.title}: the class folder {tree.path_of(folder)} holds no image of its class: "
+                f"{escape_name(name.rpartition('/')[2])} is {self.reason(tree, name)}{more(names, 1)}. Restore "
+                f"its images, remove the folder, or give another copy of {self.title}."
+            )
+
+
+def strays_between(root: Path, folder: Path, paths: Sequence[str], description: str) -> list[Stray]:
+    """Return the strays beside nested paths below a folder, on every level; they are not `description`s."""
+    children: dict[str, set[str]] = {}
+    for path in paths:
+        parts = path.split("/")
+        for depth, name in enumerate(parts):
+            children.setdefault("/".join(parts[:depth]), set()).add(name)
+    return [
+        Stray(relative(folder / inner / escape_name(name), root), f"not {description}")
+        for inner, known in sorted(children.items())
+        for name in child_names(folder / inner if inner else folder)
+        if name not in known
+    ]

@@ -52,9 +52,6 @@ def nested_members(path: Path, names: Collection[str] | None = None) -> Iterator
 
     A file whose name does not end in `.tar` comes without files. With `names` only inner tars of these names come, and
     no other is looked into.
-
-    Raises:
-        BuildError: as for `members`.
     """
     with _open(path) as file:
         inner_files = [
@@ -97,11 +94,7 @@ def unpack_targz(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes
 
 
 def read_files(path: Path, names: Collection[PurePosixPath]) -> dict[PurePosixPath, bytes]:
-    """Read some regular files of a tar.gz by name, in one pass that ends with the last; what it lacks is left out.
-
-    Raises:
-        BuildError: as for `compressed_members`, or a file is too large.
-    """
+    """Read some regular files of a tar.gz by name, in one pass that ends with the last; what it lacks is left out."""
     contents: dict[PurePosixPath, bytes] = {}
     for archive, file in _unpacked(path):
         name = PurePosixPath(file.name)

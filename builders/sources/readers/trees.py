@@ -1,4 +1,4 @@
-"""Lists the files of a copy as Arrow columns: those of folders, of an archive, or of a mirror's Parquet files.
+"""Lists the files of folders, an archive or a mirror's Parquet files as Arrow columns, and matches their names.
 
 No image is opened; a complete ImageNet has 1.3 million.
 
@@ -7,18 +7,23 @@ Tested by `tests/builders/sources/readers/test_patterns.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Container
+from builders.sources.base import Container, Stray
 from builders.sources.formats.tar_headers import File
 from builders.sources.readers import tars
-from builders.sources.readers.folders import children_of_each, relative, text_array, with_prefix
+from builders.sources.readers.folders import children_of_each, escape_name, relative, text_array
+from builders.sources.readers.layouts import Home
+
+_AGAIN = "_again"
 
 Tars = Iterable[tuple[str, Path, Sequence[File]]]
 """For each tar the name of its folder in a tree, the file that holds its bytes, and its files."""
@@ -26,84 +31,113 @@ Tars = Iterable[tuple[str, Path, Sequence[File]]]
 
 @dataclass(frozen=True)
 class Tree:
-    """The files of a folder, an archive or a mirror.
+    """The files of a folder, an archive or a mirror, found at `home` in a folder or archive (`place`).
 
-    Args:
-        root: the user's folder.
-        place: the folder or archive that holds the files; of a mirror the first file's folder.
-        description: what holds the files, in words, such as `archive food-101.tar.gz`.
-        prefix: what stands before a name in messages, relative to the root. Of folders it ends in a slash or is
-            empty, of archives it ends in a colon and the folder inside.
-        how: the container of each file.
-        rows: the columns `name` (with forward slashes), `file`, `offset` and `size` as in `PARTITION_SCHEMA`. In
-            folders an entry may be a folder itself.
-        start: what all names begin with, before the path below the place. In folders a name is the file's path from
-            the root, so that the columns `name` and `file` are one array.
+    `description` says in words what holds them, such as `archive food-101.tar.gz`, and `how` is their container.
+
+    `rows` has the columns `name` (with forward slashes), `file`, `offset` and `size` as in `PARTITION_SCHEMA`, and
+    those of a pattern's groups; in folders an entry may be a folder itself. Names begin with `start` before the path
+    below the place: in folders a name is the path from the root, so that `name` and `file` are one array. Messages
+    have `prefix` there instead, which of archives ends in a colon and the folder inside.
+
+    `others` are the names of files that were left out, each with the reason, empty where it is the pattern.
     """
 
-    root: Path
+    home: Home
     place: Path
     description: str
     prefix: str
     how: Container
     rows: pa.Table
     start: str = ""
+    others: Sequence[tuple[str, str]] = field(default=(), repr=False)
 
-    @property
-    def home(self) -> Path:
-        """The folder that holds the files or their container."""
-        return self.place if self.place.is_dir() else self.place.parent
+    def column(self, name: str) -> pa.Array:
+        """Return a column of the rows, for instance a group of the pattern."""
+        return self.rows[name].combine_chunks()
 
     def path_of(self, name: str) -> str:
         """Return the path of an entry for messages."""
-        return f"{self.root}/{self.prefix}{name}"
+        return f"{self.home.root}/{self.prefix}{name}"
 
     def is_folder(self, name: str) -> bool:
         """Whether an entry is a folder; this asks the file system, so it is for the few that match no pattern."""
         return self.how == "file" and (self.place / name).is_dir()
 
+    def match(self, pattern: str) -> Tree:
+        """Return the files whose names match a pattern of `match_names`, with its groups as columns."""
+        fits, groups = match_names(self.column("name"), pattern, self.start)
+        matched = self.keep(fits, "") if fits.false_count else self
+        return matched.with_columns(**groups)
 
-def in_folders(root: Path, place: Path, folders: Sequence[str] = ("",), description: str = "image files") -> Tree:
-    """List folders below an existing place, given by their paths; an empty one is the place itself.
+    def with_columns(self, **columns: pa.Array) -> Tree:
+        """Return the files with other columns, or with other values in those that they have."""
+        rows = self.rows.drop_columns([name for name in columns if name in self.rows.column_names])
+        for name, values in columns.items():
+            rows = rows.append_column(name, values)
+        return dataclasses.replace(self, rows=rows)
 
-    Raises:
-        BuildError: one cannot be listed.
+    def keep(self, mask: pa.Array, reason: str | None = None) -> Tree:
+        """Return the files of a mask. With a reason the others are strays for it, else they are dropped."""
+        others = self.others
+        if reason is not None:
+            left_out = self.rows["name"].filter(pc.invert(mask)).to_pylist()
+            others = [*others, *((name[len(self.start) :], reason) for name in left_out)]
+        return dataclasses.replace(self, rows=self.rows.filter(mask), others=others)
+
+    def strays(self, reason: Callable[[str], str]) -> tuple[Stray, ...]:
+        """Return the files that were left out, sorted; `reason` says why of those that do not match the pattern."""
+        return tuple(Stray(self.prefix + escape_name(name), why or reason(name)) for name, why in sorted(self.others))
+
+
+def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Array, Mapping[str, pa.Array]]:
+    """Return whether each name matches a pattern, and the pattern's groups of those that do.
+
+    The pattern is a regular expression (RE2) of the whole name behind `start`. RE2 has no references back: a group
+    called `x_again` (or `x_again2`) has the text of the group `x` wherever both have any, and stands in for it
+    elsewhere. Names that are not ASCII do not match: no source has such.
     """
-    where = relative(place, root)
+    parts = pc.extract_regex(names, f"^{re.escape(start)}(?:{pattern})$")
+    groups = {field.name: parts.field(field.name) for field in parts.type}
+    below = names if start.isascii() else pc.utf8_slice_codeunits(names, len(start))
+    fits = pc.and_(parts.is_valid(), pc.string_is_ascii(below))
+    for repeat in [name for name in groups if _AGAIN in name]:
+        repeated, name = groups.pop(repeat), repeat.partition(_AGAIN)[0]
+        empty, first = pc.equal(repeated, ""), groups[name]
+        fits = pc.and_kleene(fits, pc.or_(pc.or_(empty, pc.equal(first, "")), pc.equal(repeated, first)))
+        groups[name] = pc.if_else(empty, first, repeated)
+    return fits, {name: values.filter(fits) for name, values in groups.items()} if fits.false_count else groups
+
+
+def in_folders(home: Home, place: Path, folders: Sequence[str] = ("",), description: str = "image files") -> Tree:
+    """List folders below an existing place, given by their paths; an empty one is the place itself."""
+    where = relative(place, home.root)
     prefix = "" if where == "." else f"{where}/"
-    listed = children_of_each([place / folder if folder else place for folder in folders], root)
+    listed = children_of_each([place / folder if folder else place for folder in folders], home.root)
     names = [
         text_array(children, f"{prefix}{folder}/" if folder else prefix)
         for folder, children in zip(folders, listed, strict=True)
     ]
     all_names = pa.concat_arrays([pa.array([], pa.string()), *names])
-    return Tree(root, place, f"{description} in {where}", prefix, "file", _rows(all_names, all_names), prefix)
+    return Tree(home, place, f"{description} in {where}", prefix, "file", _rows(all_names, all_names), prefix)
 
 
-def in_archive(root: Path, home: Path, stem: str, top: str = "") -> Tree | None:
+def in_archive(home: Home, stem: str, top: str = "") -> Tree | None:
     """List `<stem>.tar`, which is read in place, or `<stem>.tar.gz`; returns None if there is neither.
 
-    A tar that is called `.tar.gz` and is not compressed, as ImageNetV2's owners have it, is read in place, too.
-
-    Args:
-        root: the user's folder.
-        home: the folder to look in.
-        stem: the archive's name without ending.
-        top: the folder inside to which the tree is limited, with a slash at its end; empty for all files.
-
-    Raises:
-        BuildError: the archive cannot be read.
+    A tar that is called `.tar.gz` and is not compressed, as ImageNetV2's owners have it, is read in place, too. The
+    tree is limited to the folder `top` inside, which has a slash at its end, if one is given.
     """
-    plain, packed = home / f"{stem}.tar", home / f"{stem}.tar.gz"
+    plain, packed = home.folder / f"{stem}.tar", home.folder / f"{stem}.tar.gz"
     path = next((path for path in (plain, packed) if path.is_file()), None)
     if path is None:
         return None
     in_place = path == plain or tars.is_plain(path)
     files = tars.members(path) if in_place else tars.compressed_members(path)
-    return in_tars(root, path, [("", path, files)], top, how="span" if in_place else "targz")
+    return in_tars(home, path, [("", path, files)], top, how="span" if in_place else "targz")
 
 
-def in_tars(root: Path, place: Path, parts: Tars, top: str = "", how: Container = "span") -> Tree:
+def in_tars(home: Home, place: Path, parts: Tars, top: str = "", how: Container = "span") -> Tree:
     """List the files of tars in a folder or an archive, limited to a folder inside with a slash at its end.
 
     Where a tar has a folder of its own in the tree, folders inside it are dropped.
@@ -115,29 +149,33 @@ def in_tars(root: Path, place: Path, parts: Tars, top: str = "", how: Container 
         above = r"^.*/" if folder else r"^/*(\./)?"
         names = pc.replace_substring_regex(text_array([file.name for file in files]), above, "")
         rows = _rows(
-            with_prefix(f"{folder}/", names) if folder else names,
-            pa.repeat(pa.scalar(relative(file, root), pa.string()), len(files)),
+            pc.binary_join_element_wise(f"{folder}/", names, "") if folder else names,
+            pa.repeat(pa.scalar(relative(file, home.root), pa.string()), len(files)),
             pa.array([file.start for file in files], pa.int64()),
             pa.array([file.size for file in files], pa.int64()),
         )
         tables.append(rows.filter(pc.starts_with(rows["name"], top)) if top else rows)
-    where = relative(place, root)
+    where = relative(place, home.root)
     prefix = f"{where}:{top}" if not place.is_dir() else "" if where == "." else f"{where}/"
-    return Tree(root, place, f"archive {where}", prefix, how, pa.concat_tables(tables).combine_chunks(), top)
+    return Tree(home, place, f"archive {where}", prefix, how, pa.concat_tables(tables).combine_chunks(), top)
 
 
-def in_parquet(root: Path, files: Sequence[Path], names: Callable[[Path], pa.Array]) -> Tree | None:
-    """List the rows of a mirror's sorted files by the names that a function reads; None if there are no files."""
-    if not files:
+def in_parquet(home: Home, files: Iterable[tuple[Path, pa.Array, pa.Array]]) -> Tree | None:
+    """List the rows of a mirror's sorted files, given each file's names and labels; None if there are no files.
+
+    The rows have a column `label`, too.
+    """
+    tables, paths = [], []
+    for path, names, labels in files:
+        paths.append(path)
+        file = pa.repeat(pa.scalar(relative(path, home.root), pa.string()), len(names))
+        rows = _rows(names, file, pa.array(np.arange(len(names), dtype=np.int64)))
+        tables.append(rows.append_column("label", labels))
+    if not paths:
         return None
-    tables = []
-    for path in files:
-        row_names = names(path)
-        file = pa.repeat(pa.scalar(relative(path, root), pa.string()), len(row_names))
-        tables.append(_rows(row_names, file, pa.array(np.arange(len(row_names), dtype=np.int64))))
-    place = files[0].parent
-    rows = pa.concat_tables(tables).combine_chunks()
-    return Tree(root, place, f"Parquet files in {relative(place, root)}", "", "parquet", rows)
+    place = paths[0].parent
+    description = f"Parquet files in {relative(place, home.root)}"
+    return Tree(home, place, description, "", "parquet", pa.concat_tables(tables).combine_chunks())
 
 
 def _rows(

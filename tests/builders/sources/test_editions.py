@@ -9,10 +9,10 @@ import pytest
 from builders.commands.benchmark import run_command
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
-from builders.sources import editions
+from builders.sources import sizes
 from builders.sources.base import open_source
-from builders.sources.editions import refuse_resized
 from builders.sources.registry import SOURCES
+from builders.sources.sizes import refuse_resized
 from taxonomy import tables
 from tests.builders.trees import tree, write_parquet, write_tar
 
@@ -88,7 +88,7 @@ def test_a_bounded_number_of_images_is_looked_at(tmp_path, monkeypatch):
     index = imagenet(tmp_path, varied(300))
     looked_at = []
     monkeypatch.setattr(
-        editions.Image, "open", lambda head, opened=PIL.Image.open: looked_at.append(head.getvalue()) or opened(head)
+        sizes.Image, "open", lambda head, opened=PIL.Image.open: looked_at.append(head.getvalue()) or opened(head)
     )
     refuse_resized(index)
     assert len(looked_at) == 64

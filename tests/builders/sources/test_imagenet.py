@@ -1,4 +1,4 @@
-"""Names with their class, and archives and Parquet files that are not what they are called; also of `imagenet_names`.
+"""Names with their class, and archives and Parquet files that are not what they are called.
 
 The layouts that are accepted stand in `test_layouts.py`, most sentences in `test_errors.py`.
 """

@@ -2,13 +2,14 @@ import pytest
 
 from taxonomy import tables
 from tests.builders.trees import opened, refusal, tree, write_tar
-from tests.published_lists import touched
 
 NAMES = tuple(f"{number:040x}.jpeg" for number in range(10))
 
 
 def test_as_many_images_of_other_names_are_another_set_of_the_owners(tmp_path):
-    touched(tmp_path, [f"{index}/{name}" for index in range(1_000) for name in NAMES])
+    inside = "imagenetv2-matched-frequency-format-val"
+    files = {f"{inside}/{index}/{name}": b"" for index in range(1_000) for name in NAMES}
+    write_tar(tmp_path / "imagenetv2-matched-frequency.tar", files)
     message = refusal("imagenet_v2", tmp_path)
     assert "the 10,000 images in" in message
     assert "are not those of the matched-frequency set as OpenOOD lists them" in message

@@ -1,8 +1,6 @@
 """MOS's archives: Places, whose names are Places365's ids, and SUN, whose names do not say their categories."""
 
 import os
-import shutil
-import tarfile
 from collections import Counter
 
 import pyarrow.parquet as pq
@@ -13,9 +11,8 @@ from builders.sources.base import Stray, open_source
 from builders.sources.registry import SOURCES
 from taxonomy import lists, tables
 from tests.builders.conftest import build_demo
-from tests.builders.trees import opened, refusal, tree
+from tests.builders.trees import opened, refusal, tree, write_tar
 from tests.manifests import manifest_of
-from tests.published_lists import touched
 
 PLACES = sorted(lists.load_list("mos_places"))
 
@@ -25,20 +22,16 @@ def flat(source_id):
     return source_id.removeprefix("train/").removeprefix("val/").replace("/", "_")
 
 
-@pytest.fixture
-def places(tmp_path):
-    """All 10,000 names, unpacked, and the owners' list with made-up categories of the validation images."""
-    touched(tmp_path / "Places" / "images", [flat(source_id) for source_id in PLACES])
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """An archive of all 10,000 names, and the owners' list with made-up categories of the validation images."""
+    root = tmp_path_factory.mktemp("places")
+    write_tar(root / "Places.tar.gz", {f"Places/images/{flat(source_id)}": b"" for source_id in PLACES})
     val = "".join(f"Places365_val_{number:08}.jpg {number % 365}\n" for number in range(1, 36_501))
-    return tree(tmp_path, {"places365_val.txt": val})
+    return tree(root, {"places365_val.txt": val})
 
 
-@pytest.mark.parametrize("archive", ["", "Places.tar.gz"])
-def test_all_of_places_has_the_ids_of_places365_and_the_published_counts_by_category(places, archive):
-    if archive:
-        with tarfile.open(places / archive, "w:gz") as file:
-            file.add(places / "Places", "Places")
-        shutil.rmtree(places / "Places")
+def test_all_of_places_has_the_ids_of_places365_and_the_published_counts_by_category(places):
     train, val = open_source(SOURCES["places365"], places, ("train", "val")).pieces
     ids = [*train.table["source_id"].to_pylist(), *val.table["source_id"].to_pylist()]
     assert sorted(ids) == PLACES
@@ -56,8 +49,8 @@ def test_mos_places_is_planned_from_the_archive_alone_and_the_list(places, tmp_p
     flags = ["--splits=mos/places", "--dry-run", "--quiet", f"--out={tmp_path / 'out'}"]
     assert main([f"--places365={places}", *flags]) == 0
     assert "10,000" in capsys.readouterr().out
-    (places / "places365_val.txt").unlink()
-    assert main([f"--places365={places}", *flags]) == 2
+    os.link(places / "Places.tar.gz", tmp_path / "Places.tar.gz")
+    assert main([f"--places365={tmp_path}", *flags]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "the categories of the flat validation images in" in line and "Unpack filelist_places365-standard" in line
 
@@ -85,11 +78,11 @@ def test_names_of_no_category_are_strays_of_mos_places(tmp_path):
 def test_all_of_sun_has_the_published_names_and_no_others(tmp_path, capsys):
     listed = sorted(lists.load_list("mos_sun"))
     other = f"sun_{'z' * 16}.jpg"
-    touched(tmp_path / "SUN" / "images", [*listed, other])
+    write_tar(tmp_path / "SUN.tar", {f"SUN/images/{name}": b"" for name in (*listed, other)})
     (piece,) = opened("mos_sun", tmp_path).pieces
     assert sorted(piece.table["source_id"].to_pylist()) == listed
     assert piece.images_by_class == {"unlabelled": 10_000} == SOURCES["mos_sun"].expected()["images"].per_class
-    assert piece.strays == (Stray(f"SUN/images/{other}", "not one of the 10,000 images of the subset"),)
+    assert piece.strays == (Stray(f"SUN.tar:SUN/images/{other}", "not one of the 10,000 images of the subset"),)
     assert main([f"--published-sun={tmp_path}", "--splits=mos/sun", "--dry-run", "--quiet", "--out=out"]) == 0
     assert "10,000" in capsys.readouterr().out
 

@@ -5,10 +5,9 @@ import pytest
 
 from builders.errors import BuildError
 from builders.sources.base import IN_PLACE, open_source
-from builders.sources.editions import sampled_sizes
 from builders.sources.image_folder import find_images
 from builders.sources.registry import SOURCES
-from builders.sources.sizes import estimated_bytes, look_up_sizes
+from builders.sources.sizes import estimated_bytes, look_up_sizes, sampled_sizes
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import Reader
 from builders.storage.paths import as_path
@@ -19,29 +18,30 @@ from tests.builders.trees import write_shards
 _READ = 40
 """Images of a source that are compared, evenly spread."""
 
-LARGEST = ("places365", None)
-"""365 folders, of which each is listed and asked for."""
-
+# One for each way to the bytes: class folders, loose files with a list beside them, a JSON of annotations, a database,
+# nested folders, pickles and MATLAB files, tars (in tars, compressed, with a pickle inside) and Parquet files.
 LAYOUTS = (
     ("cifar100", None),
     ("coco2017", None),
     ("dtd", None),
-    ("food101", None),
-    ("inaturalist", None),
     ("lsun", None),
-    ("lsun_fix", None),
     ("openimage_o", None),
     ("partial_broad", None),
-    LARGEST,
     ("svhn", None),
-    ("svhn_full", None),
-    ("caltech256", layouts.caltech256_archive),
     ("cifar100", cifar_layouts.cifar100_archive),
     ("food101", layouts.food101_archive),
     ("imagenet", layouts.imagenet_archives),
+    ("lsun", cifar_layouts.lsun_exported),
+)
+LONG = (
+    ("food101", None),
+    ("inaturalist", None),
+    ("lsun_fix", None),
+    ("places365", None),
+    ("svhn_full", None),
+    ("caltech256", layouts.caltech256_archive),
     ("imagenet", layouts.imagenet_parquet),
     ("imagenet_o", broad_layouts.imagenet_o_archive),
-    ("lsun", cifar_layouts.lsun_exported),
     ("sun397", facets_layouts.sun397_archive),
     ("svhn", cifar_layouts.svhn_parquet),
 )
@@ -49,8 +49,8 @@ LAYOUTS = (
 
 @pytest.mark.parametrize(
     ("key", "convert"),
-    [pytest.param(*one, marks=[pytest.mark.slow] if one == LARGEST else []) for one in LAYOUTS],
-    ids=[f"{key}-{how.__name__ if how else 'official'}" for key, how in LAYOUTS],
+    [*LAYOUTS, *(pytest.param(*one, marks=pytest.mark.slow) for one in LONG)],
+    ids=[f"{key}-{how.__name__ if how else 'official'}" for key, how in (*LAYOUTS, *LONG)],
 )
 def test_a_source_in_a_store_is_that_of_the_local_copy(key, convert, demo, laid_out, store, proxy):
     local = demo[key] if convert is None else laid_out(key, convert)
@@ -85,7 +85,7 @@ def images(index, rows):
 
 
 def test_a_plan_of_class_folders_asks_for_no_image(demo, store, proxy):
-    """A request a folder, and 64 to see by their sizes whether images were resized (`builders.sources.editions`)."""
+    """A request a folder, and 64 to see by their sizes whether images were resized (`builders.sources.sizes`)."""
     root = as_path(store.upload(demo["food101"]))
     index = open_source(SOURCES["food101"], root, ("images",))
     listed = proxy.kinds()

@@ -10,9 +10,8 @@ import numpy as np
 import PIL.Image
 
 from builders.sources.base import open_source
-from builders.sources.editions import refuse_resized
 from builders.sources.registry import SOURCES
-from builders.sources.sizes import estimated_bytes, look_up_sizes
+from builders.sources.sizes import estimated_bytes, look_up_sizes, refuse_resized
 from tests.fuzz.target import Target
 
 _WNIDS = ("n01440764", "n01443537")

@@ -9,7 +9,7 @@ from builders.adopt import copies, lists
 from builders.cli.source_flags import listed_sources
 from builders.commands.build import read_withdrawn
 from builders.imagenet_benchmark import BENCHMARK
-from builders.sources import ilsvrc_devkit
+from builders.sources import imagenet
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from tests.fuzz.target import Target
@@ -49,8 +49,8 @@ WITHDRAWN = 'id,reason\nimagenet/val/a.JPEG,its owner asked\n"dtd/b.jpg","a pers
 FOLDERS = '# mine\nimagenet = "a/b"\ndtd = \'c\'\nsvhn = "~/d\\u00e9"\n'
 
 TARGETS = (
-    Target("kaggle-table", "LOC_val_solution.csv", lambda: variants(KAGGLE), ilsvrc_devkit.ground_truth),
-    Target("ground-truth", GROUND_TRUTH, lambda: variants("490\n361\n171\n"), ilsvrc_devkit.ground_truth),
+    Target("kaggle-table", "LOC_val_solution.csv", lambda: variants(KAGGLE), imagenet.ground_truth),
+    Target("ground-truth", GROUND_TRUTH, lambda: variants("490\n361\n171\n"), imagenet.ground_truth),
     of_source("places365-list", "places365", "places365_val.txt", PLACES_LIST, PLACES_IMAGES),
     Target(
         "authors-list",

@@ -1,4 +1,4 @@
-"""Patterns over names: they find the same in folders, archives and tars of tars; of `trees` as well."""
+"""Patterns over names: they match the same in folders, archives and tars of tars."""
 
 import os
 import tarfile
@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from builders.sources.readers import tars, trees
-from builders.sources.readers.patterns import match, match_names
+from builders.sources.readers.layouts import Home
+from builders.sources.readers.trees import match_names
 from tests.builders.trees import add, tree, write_tar
 
 FILES = {"a/n_2.jpg": b"22", "a/x.txt": b"", "b/n_10.jpg": b"ten", "b/\u00e9.jpg": b"", "b/n_1.jpg": b"1"}
@@ -15,10 +16,14 @@ CONTENTS = {"2": b"22", "10": b"ten", "1": b"1"}
 PATTERN = r"(?P<class_id>[ab])/n_(?P<number>[0-9]+)\.jpg"
 
 
+def home(root):
+    return Home(root, root, "images")
+
+
 def in_folders(root):
     """The files in a folder whose name has what regular expressions and messages treat as signs."""
     tree(root, {f"copy (1) [x] \u00e9/{name}": content for name, content in FILES.items()})
-    return trees.in_folders(root, root / "copy (1) [x] \u00e9", ("a", "b"))
+    return trees.in_folders(home(root), root / "copy (1) [x] \u00e9", ("a", "b"))
 
 
 def in_archive(ending):
@@ -27,7 +32,7 @@ def in_archive(ending):
     def written(root):
         files = {f"./set/{name}": content for name, content in FILES.items()}
         write_tar(root / f"x.{ending}", {"readme": b"", **files})
-        return trees.in_archive(root, root, "x", "set/")
+        return trees.in_archive(home(root), "x", "set/")
 
     return written
 
@@ -36,7 +41,7 @@ def in_misnamed(root):
     """The archive under the name of a compressed one, as ImageNetV2's owners have theirs."""
     in_archive("tar")(root)
     (root / "x.tar").rename(root / "x.tar.gz")
-    return trees.in_archive(root, root, "x", "set/")
+    return trees.in_archive(home(root), "x", "set/")
 
 
 def in_tars(root):
@@ -56,29 +61,27 @@ def in_tars(root):
             members = tars.members(root / "inner.tar")
             moved = [one._replace(start=one.start + member.start) for one in members]
             inner.append((name, path, moved))
-    return trees.in_tars(root, path, inner)
+    return trees.in_tars(home(root), path, inner)
 
 
 @pytest.mark.parametrize("make", [in_folders, in_archive("tar"), in_archive("tar.gz"), in_misnamed, in_tars])
 def test_a_pattern_finds_the_same_in_any_tree(tmp_path, make):
-    files = match(make(tmp_path), PATTERN)
-    groups = {name: values.to_pylist() for name, values in files.groups.items()}
-    assert sorted(zip(groups["class_id"], groups["number"], strict=True)) == [("a", "2"), ("b", "1"), ("b", "10")]
-    assert files.other_names == ["a/x.txt", "b/\u00e9.jpg"]
-    if files.tree.how == "span":
-        data = (tmp_path / files.rows["file"][0].as_py()).read_bytes()
-        contents = [data[row["offset"] : row["offset"] + row["size"]] for row in files.rows.to_pylist()]
-        assert dict(zip(groups["number"], contents, strict=True)) == CONTENTS
-    if files.tree.how == "file":
-        paths = zip(groups["number"], files.rows["file"].to_pylist(), strict=True)
-        assert {number: (tmp_path / file).read_bytes() for number, file in paths} == CONTENTS
+    files = make(tmp_path).match(PATTERN)
+    rows = files.rows.to_pylist()
+    assert sorted((row["class_id"], row["number"]) for row in rows) == [("a", "2"), ("b", "1"), ("b", "10")]
+    assert sorted(files.others) == [("a/x.txt", ""), ("b/\u00e9.jpg", "")]
+    if files.how == "span":
+        data = (tmp_path / rows[0]["file"]).read_bytes()
+        assert {row["number"]: data[row["offset"] : row["offset"] + row["size"]] for row in rows} == CONTENTS
+    if files.how == "file":
+        assert {row["number"]: (tmp_path / row["file"]).read_bytes() for row in rows} == CONTENTS
 
 
 def test_names_that_are_not_utf_8_are_others(tmp_path):
     tree(tmp_path, {"1.jpg": ""})
     (tmp_path / os.fsdecode(b"caf\xe9.jpg")).touch()
-    files = match(trees.in_folders(tmp_path, tmp_path), r"(?P<id>.*)\.jpg")
-    assert files.groups["id"].to_pylist() == ["1"]
+    files = trees.in_folders(home(tmp_path), tmp_path).match(r"(?P<id>.*)\.jpg")
+    assert files.column("id").to_pylist() == ["1"]
     (stray,) = files.strays(lambda name: "odd")
     assert stray.path == "caf\ufffd.jpg"
 
@@ -95,9 +98,9 @@ def test_a_repeated_group_has_the_same_text_or_none():
 
 def test_images_left_out_are_others_for_a_reason(tmp_path):
     tree(tmp_path, dict.fromkeys(("1", "2", "3", "x"), ""))
-    files = match(trees.in_folders(tmp_path, tmp_path), "(?P<id>[0-9])")
-    selected = files.filter(pa.array([True, False, True]), "not listed").select(pa.array([True, False]))
-    assert selected.groups["id"].to_pylist() == ["1"]
+    files = trees.in_folders(home(tmp_path), tmp_path).match("(?P<id>[0-9])")
+    selected = files.keep(pa.array([True, False, True]), "not listed").keep(pa.array([True, False]))
+    assert selected.column("id").to_pylist() == ["1"]
     assert {stray.path: stray.reason for stray in selected.strays(lambda _: "not named")} == {
         "2": "not listed",
         "x": "not named",

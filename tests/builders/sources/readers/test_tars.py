@@ -8,6 +8,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.sources.readers import tars, trees
+from builders.sources.readers.layouts import Home
 from tests.builders.trees import add
 from tests.fuzz.harness import run_cases
 from tests.fuzz.targets.archives import CASES, with_checksums
@@ -224,4 +225,4 @@ def test_a_named_pipe_in_place_of_an_archive_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "x.tar")
     with pytest.raises(BuildError, match=r"x\.tar is a named pipe, not a regular file\. Remove it"):
         tars.members(tmp_path / "x.tar")
-    assert trees.in_archive(tmp_path, tmp_path, "x") is None
+    assert trees.in_archive(Home(tmp_path, tmp_path, "images"), "x") is None
