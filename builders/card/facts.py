@@ -152,7 +152,8 @@ def remarks(config: ConfigEntry) -> Remarks:
     prepared = defaultdict[int, list[str]](list)
     for name, split in sorted(config.splits.items()):
         head, _, tail = (split.made or "").partition(": ")
-        for sentence, group in ((split.why, reasons), (head, heads), (tail, tails)):
+        why = dict.fromkeys(part.why for part in split.parts)
+        for sentence, group in (*((text, reasons) for text in why), (head, heads), (tail, tails)):
             if sentence:
                 group[sentence].append(name)
         generator = split.generator
@@ -189,8 +190,8 @@ def shifts(manifest: Manifest) -> list[Shift]:
     by_key = {role: keys for _, role, keys in roles(manifest)}
     counted = []
     for kind in (kind for kind in SHIFT_ROLES if kind in by_key):
-        pieces = [piece for _, _, split in manifest.splits() for piece in split.pieces() if piece.role == kind]
-        counts = (sum(getattr(piece, name) for piece in pieces) for name in ("rows", "expected", "paper"))
+        parts = [part for _, _, split in manifest.splits() for part in split.parts if part.role == kind]
+        counts = (sum(getattr(part, name) for part in parts) for name in ("rows", "expected", "paper"))
         counted.append(Shift(kind, by_key[kind], *counts))
     return counted
 
@@ -205,7 +206,7 @@ def rules(manifest: Manifest) -> list[tuple[str, str, int]]:
 
 def drawn(manifest: Manifest) -> set[str]:
     """Return the splits (`config/split`) that were drawn by keyed rank and not adopted from somebody's lists."""
-    return {key for key, split in manifest.by_key().items() if not any(part.adopted for part in split.pieces())}
+    return {key for key, split in manifest.by_key().items() if not any(part.adopted for part in split.parts)}
 
 
 COLLECTION_TYPE = "Secondary Data analysis"
@@ -262,10 +263,9 @@ def statements(manifest: Manifest) -> list[Statement]:
 
 
 def _missing(manifest: Manifest) -> str:
-    excluded, rows, expected = (
-        sum(getattr(split, name) for split in manifest.by_key().values()) for name in ("excluded", "rows", "expected")
-    )
-    left_out = quantity(excluded, "image")
+    splits = manifest.by_key().values()
+    rows, expected = sum(split.rows for split in splits), sum(split.expected for split in splits)
+    left_out = quantity(sum(split.excluded_by_rule.total() for split in splits), "image")
     text = f"Left out by rules, with a reason each in excluded/: {left_out}, counted for every split."
     if rows < expected:
         text += f" The release has {quantity(rows, 'row')}, of {expected:,} that complete sources give."

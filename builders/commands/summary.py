@@ -15,7 +15,7 @@ from builders.declare.benchmark import Benchmark, Part, Split
 from builders.pipeline.build_plan import BuildPlan
 from builders.release.entries import Manifest
 from builders.release.layout import INDEX_SUFFIX
-from builders.release.split_entries import SplitEntry, pieces_by_key
+from builders.release.split_entries import SplitEntry
 from builders.sources.broken import RULE
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import store_of
@@ -29,10 +29,10 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
     rows = {key: entry.rows for key, entry in entries.items()}
     declared = benchmark.by_key()
     parts = [
-        (part, declared[part][1], described.classes, described.rows)
-        for key, entry in entries.items()
-        if entry.parts is not None
-        for part, described in pieces_by_key(key, entry).items()
+        (part.key, declared[part.key][1], part.classes, part.rows)
+        for entry in entries.values()
+        if len(entry.parts) > 1
+        for part in entry.parts
     ]
     table = counts_table(benchmark, rows, {key: entry.digest for key, entry in entries.items()})
     table = "\n".join([table, *parts_table(parts)])
@@ -41,7 +41,7 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
         f"{key}: {count:,} broken in the owner's archive and left out (excluded/{key.split('/')[0]}.csv, by the rule "
         f"{RULE})"
         for key, entry in entries.items()
-        if (count := entry.excluded_by_rule.get(RULE, 0))
+        if (count := entry.excluded_by_rule[RULE])
     ]
     without_pixels = [key for key, entry in entries.items() if not entry.data]
     if without_pixels:

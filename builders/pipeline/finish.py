@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from builders.card import card
 from builders.card.pictures import with_samples
-from builders.declare.benchmark import Part
 from builders.duplicates.comparisons import compare_pixels
 from builders.duplicates.table import Origin, carried, complete, origin, write_duplicates
 from builders.errors import BuildError
@@ -28,16 +27,7 @@ from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, 
 from builders.release.layout import PARTS, Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ID_OVERLAP, arrow_schema
-from builders.release.split_entries import (
-    SUMS,
-    FileEntry,
-    PartEntry,
-    SplitEntry,
-    WithdrawnRow,
-    is_labelled,
-    is_training,
-    pieces_by_key,
-)
+from builders.release.split_entries import FileEntry, PartEntry, SplitEntry, WithdrawnRow, is_training
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
 from builders.storage.parquet import read_parquet
@@ -74,7 +64,7 @@ def contents_of(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest) -
         for split in (split for split in chosen if split.config.name == config.name):
             entry, excluded = _finish_split(plan, split)
             entries[split.key.partition("/")[2]] = entry
-            keys += pieces_by_key(split.key, entry)
+            keys += [part.key for part in entry.parts]
             exclusions += excluded
             used_keys.update(entry.sources)
         if entries:
@@ -140,12 +130,10 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
     if sum(part.rows for part in parts) != rows.num_rows:
         raise AssertionError(f"{key}: {rows.num_rows} rows, and not those of its parts")
     write_index(layout.index(key), rows, located.parts[0].labels, config.columns, demo=run.demo)
-    split, generator, first = located.parts[0].split, located.image_generator, parts[0]
+    generator = located.image_generator
     sealed = range(located.shards if located.is_sealed else 0)
     entry = SplitEntry(
-        **{name: sum(getattr(part, name) for part in parts) for name in SUMS},
-        why="; ".join(dict.fromkeys(part.why for part in parts if part.why)),
-        excluded_by_rule=_by_rule(exclusions),
+        parts=tuple(parts),
         withdrawn=tuple(withdrawn),
         shortfalls=tuple(shortfalls),
         digest=rows_digest(rows),
@@ -155,25 +143,21 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
         made=None if generator is None else generator.description,
         generator=None if generator is None else generator.entry(),
         overlaps=rows.num_rows - rows[ID_OVERLAP.name].null_count if ID_OVERLAP in config.columns else None,
-        compared=remarks_on_classes(config, split) if ID_OVERLAP in config.columns else None,
+        compared=remarks_on_classes(config, located.parts[0].split) if ID_OVERLAP in config.columns else None,
     )
-    if isinstance(split, Part):
-        entry = msgspec.structs.replace(entry, parts=tuple(parts))
-    else:
-        own = {name: getattr(first, name) for name in ("role", "source", "partitions", "adopted")}
-        labelled = None if first.labelled == is_labelled(first.role) else first.labelled
-        entry = msgspec.structs.replace(entry, **own, labelled=labelled)
     run.meter.advance(located.table.num_rows)
     return entry, exclusions
 
 
 def _part_entry(planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int, adopted: str) -> PartEntry:
-    """Describe a part of a split, or a split that has none."""
-    split = planned.split
-    images = sum(exclusion.images for exclusion in excluded)
-    if rows + images != planned.available:
-        raise AssertionError(f"{planned.key}: {rows} kept and {images} excluded of {planned.available}")
+    """Describe a part of a split."""
+    split, by_rule = planned.split, Counter[str]()
+    for exclusion in excluded:
+        by_rule[exclusion.rule] += exclusion.images
+    if rows + by_rule.total() != planned.available:
+        raise AssertionError(f"{planned.key}: {rows} kept and {by_rule.total()} excluded of {planned.available}")
     return PartEntry(
+        key=planned.key,
         role=split.role,
         source=split.source.key,
         partitions=tuple(split.partitions),
@@ -182,21 +166,12 @@ def _part_entry(planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int,
         paper=planned.count.paper,
         why=planned.count.why,
         available=planned.available,
-        excluded=images,
-        excluded_by_rule=_by_rule(excluded),
+        excluded_by_rule=dict(sorted((+by_rule).items())),
         adopted=adopted,
-        name=split.name if isinstance(split, Part) else "",
         labelled=planned.config.has_labels(split),
         classes=planned.classes,
         paper_classes=planned.count.classes,
     )
-
-
-def _by_rule(exclusions: Sequence[Exclusion]) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for exclusion in exclusions:
-        counts[exclusion.rule] += exclusion.images
-    return dict(sorted((+counts).items()))
 
 
 def _unreadable(planned: PlannedSplit, dropped: Mapping[str, str]) -> list[Exclusion]:

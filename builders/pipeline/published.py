@@ -22,7 +22,7 @@ from builders.release.digests import rows_digest
 from builders.release.entries import ConfigEntry, Manifest
 from builders.release.manifest import read_manifest
 from builders.release.schema import arrow_schema, without_values
-from builders.release.split_entries import FileEntry, GeneratorEntry, PartEntry, SplitEntry, pieces_by_key
+from builders.release.split_entries import FileEntry, GeneratorEntry, PartEntry, SplitEntry
 from builders.sources.base import Source
 from builders.storage.files import copy_here
 from builders.storage.parquet import read_parquet
@@ -70,9 +70,9 @@ class Published:
         return {f"{self.config}/{name}": split for name, split in entries if not self.only or name in self.only}
 
     @functools.cached_property
-    def pieces(self) -> dict[str, PartEntry]:
-        """The entries of the parts of these splits, or of splits that have none, by their keys."""
-        return {part: piece for key, split in self.splits.items() for part, piece in pieces_by_key(key, split).items()}
+    def parts(self) -> dict[str, PartEntry]:
+        """The entries of the parts of these splits by their keys."""
+        return {part.key: part for split in self.splits.values() for part in split.parts}
 
     @functools.cached_property
     def benchmark(self) -> Benchmark:
@@ -101,8 +101,8 @@ class Published:
             if config.name == self.config:
                 benchmark = benchmark.with_splits({config.name: self._opening(config)})
         splits = {key: (split.source.key, tuple(split.partitions)) for key, (_, split) in benchmark.by_key().items()}
-        for key, piece in self.pieces.items():
-            if splits.get(key) != (piece.source, piece.partitions):
+        for key, part in self.parts.items():
+            if splits.get(key) != (part.source, part.partitions):
                 raise BuildError(
                     f"{key} in {self.name or self.root} has other sources or partitions than version "
                     f"{benchmark.version} of the benchmark {name} declares, or is not in it. Fetch the release again, "
@@ -126,8 +126,8 @@ class Published:
         splits: dict[str, Split] = {}
         own = config.by_key()
         for key, entry in self.splits.items():
-            place = (entry.role, entry.source, entry.partitions)
-            alike = (split for split in own.values() if (split.role, split.source.key, split.partitions) == place)
+            places = [(part.role, part.source, part.partitions) for part in entry.parts]
+            alike = (split for split in own.values() if [(split.role, split.source.key, split.partitions)] == places)
             for split in (own[key],) if key in own else alike:
                 generator = split.generator
                 if entry.sealed and entry.generator is not None and generator is not None and generator.sealed:
@@ -162,8 +162,8 @@ class Published:
         """The sources that are needed, each with its partitions."""
         needed: dict[str, dict[str, None]] = {}
         for key in sorted(self.splits.keys() - self.recorded):
-            for piece in self.splits[key].pieces():
-                needed.setdefault(piece.source, {}).update(dict.fromkeys(piece.partitions))
+            for part in self.splits[key].parts:
+                needed.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
             companions = self.benchmark.by_key()[key][1].companions if key in self.benchmark.by_key() else None
             if companions is not None:
                 needed.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))

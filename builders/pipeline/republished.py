@@ -123,8 +123,8 @@ def published_contents(published: Published, run: Run, written: Sequence[ReadPla
         splits[key.partition("/")[2]] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
         run.meter.advance(rows.num_rows)
     excluded = layout.excluded(published.config)
-    lines = [line for line in read_excluded(published.root / entry.excluded.path) if line.split in published.pieces]
-    write_excluded(excluded, lines, list(published.pieces))
+    lines = [line for line in read_excluded(published.root / entry.excluded.path) if line.split in published.parts]
+    write_excluded(excluded, lines, list(published.parts))
     used_keys = sorted({key for listed in published.splits.values() for key in listed.sources})
     return Contents(
         benchmark=manifest.benchmarks[run.benchmark.name],

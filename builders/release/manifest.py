@@ -31,8 +31,8 @@ from builders.release.layout import (
     shows_images,
 )
 from builders.release.schema import KNOWN_COLUMNS, PREPARED_SHA256
-from builders.release.split_entries import SUMS, FileEntry, SplitEntry
-from builders.release.values import PATTERNS
+from builders.release.split_entries import FileEntry, SplitEntry
+from builders.release.values import NAME, PATTERNS
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
 from unknown_detection.words import printable
@@ -240,21 +240,11 @@ def _wrong_columns(name: str, config: ConfigEntry) -> Iterator[str]:
 
 
 def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> Iterator[str]:
-    own_fields = (split.role, split.source, split.partitions, split.adopted)
-    if split.parts is None and None in own_fields:
-        yield f"{key} has neither parts nor a role, source, partitions and adoption of its own"
-        return
-    if split.parts is not None:
-        if own_fields != (None, None, None, None):
-            yield f"{key} has parts, and a role, source, partitions or adoption of its own"
-        names = [part.name for part in split.parts]
-        if not names or "" in names or len(set(names)) != len(names):
-            yield f"the parts of {key} do not each have a name of their own"
-        for count in SUMS:
-            total = sum(getattr(part, count) for part in split.parts)
-            if getattr(split, count) != total:
-                yield f"{count} of {key} is {getattr(split, count):,}, but its parts add up to {total:,}"
-    for part in split.pieces():
+    named = [part.key.removeprefix(f"{key}.") for part in split.parts if part.key.startswith(f"{key}.")]
+    is_joined = len({*named}) == len(split.parts) and all(re.match(NAME, name) for name in named)
+    if [part.key for part in split.parts] != [key] and not is_joined:
+        yield f"the parts of {key} do not each have a key of their own, {key}.NAME, nor is its one part {key}"
+    for part in split.parts:
         if part.source not in sources:
             yield f"{key} has rows of the source {part.source}, which it does not describe"
     parameters = split.generator.parameters if split.generator is not None else {}

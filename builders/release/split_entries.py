@@ -5,6 +5,7 @@ Tested by `tests/builders/release/test_manifest.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -27,13 +28,14 @@ class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PartEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Rows of one role from one source: a part of a joined split, or a split that is not joined.
+    """Rows of one role from one source: a whole split, or one of several parts that are joined to a split.
 
-    `rows` and `excluded` add up to `available`, the images of the source in `partitions`. `adopted` is the digest of
-    the lists from which the images were adopted, empty if they were drawn. For a split that is not joined, `name` is
-    empty and `classes` are not counted.
+    `key` is `config/split`, or `config/split.part` in a split that is joined. `rows` and the images that are excluded
+    by rules add up to `available`, the images of the source in `partitions`. `adopted` is the digest of the lists from
+    which the images were adopted, empty if they were drawn. `classes` are those with rows.
     """
 
+    key: Text
     role: Role
     source: Name
     partitions: tuple[Text, ...]
@@ -42,17 +44,11 @@ class PartEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     paper: Count
     why: Prose
     available: Count
-    excluded: Count
     excluded_by_rule: dict[Text, Count]
     adopted: Text
-    name: Text
     labelled: bool
     classes: Count
     paper_classes: Count
-
-
-SUMS = ("rows", "expected", "paper", "available", "excluded")
-"""Counts of a split that are those of its parts added up."""
 
 
 class WithdrawnRow(Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,51 +103,49 @@ class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """A split: its counts, its files, and the digest of its rows.
+    """A split: its parts, its files, and the digest of its rows.
 
-    A joined split lists its `parts` instead of a role, source, partitions and adoption; `pieces` gives the parts of
-    every split. `made` describes how its images were generated, and `generator` records it. `sealed` are the files of
-    sealed residuals of its images, one for each shard. `samples` is a picture of some of its images, of sources whose
-    licence lets images be public. `overlaps` counts rows with an `id_overlap`, in configs with this column. `compared`
-    says in sentences what a comparison of classes by WordNet and name cannot tell of the split's; None if there was
-    none.
-    `labelled` is only there if rows have labels although they are not in-distribution, or none although they are.
+    `made` describes how its images were generated, and `generator` records it. `sealed` are the files of sealed
+    residuals of its images, one for each shard. `samples` is a picture of some of its images, of sources whose licence
+    lets images be public. `overlaps` counts rows with an `id_overlap`, in configs with this column. `compared` says in
+    sentences what a comparison of classes by WordNet and name cannot tell of the split's; None if there was none.
     """
 
-    rows: Count
-    expected: Count
-    paper: Count
-    why: Prose
-    available: Count
-    excluded: Count
-    excluded_by_rule: dict[Text, Count]
+    parts: Annotated[tuple[PartEntry, ...], Meta(min_length=1)]
     withdrawn: tuple[WithdrawnRow, ...]
     shortfalls: tuple[Prose, ...]
     digest: Sha256
     data: tuple[FileEntry, ...]
     index: FileEntry
-    role: Role | None = None
-    source: Name | None = None
-    partitions: tuple[Text, ...] | None = None
-    adopted: Text | None = None
     made: Prose | None = None
     generator: GeneratorEntry | None = None
     sealed: tuple[FileEntry, ...] = ()
     samples: FileEntry | None = None
     overlaps: Count | None = None
     compared: tuple[Prose, ...] | None = None
-    parts: tuple[PartEntry, ...] | None = None
-    labelled: bool | None = None
 
-    def pieces(self) -> tuple[PartEntry, ...]:
-        """Return the parts of a joined split; otherwise the split itself as its only part, with an empty name."""
-        if self.parts is not None:
-            return self.parts
-        if self.role is None or self.source is None or self.partitions is None or self.adopted is None:
-            raise ValueError("a split that is not joined needs a role, a source, partitions and an adoption")
-        shared = {name: getattr(self, name) for name in PartEntry.__struct_fields__ if hasattr(self, name)}
-        labelled = is_labelled(self.role) if self.labelled is None else self.labelled
-        return (PartEntry(**{**shared, "labelled": labelled, "name": "", "classes": 0, "paper_classes": 0}),)
+    @property
+    def rows(self) -> int:
+        """Number of its rows."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def expected(self) -> int:
+        """Number of rows that complete sources give."""
+        return sum(part.expected for part in self.parts)
+
+    @property
+    def paper(self) -> int:
+        """Number of rows by the paper's table."""
+        return sum(part.paper for part in self.parts)
+
+    @property
+    def excluded_by_rule(self) -> Counter[str]:
+        """Numbers of images that each rule excludes from it."""
+        counts = Counter[str]()
+        for part in self.parts:
+            counts.update(part.excluded_by_rule)
+        return counts
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
@@ -161,22 +155,12 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     @property
     def roles(self) -> tuple[Role, ...]:
         """The roles of the rows without repetition, in the order of the parts."""
-        return tuple(dict.fromkeys(piece.role for piece in self.pieces()))
+        return tuple(dict.fromkeys(part.role for part in self.parts))
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The keys of the sources of the rows without repetition, in the order of the parts."""
-        return tuple(dict.fromkeys(piece.source for piece in self.pieces()))
-
-
-def pieces_by_key(key: str, split: SplitEntry) -> dict[str, PartEntry]:
-    """Return the parts of a joined split by `config/split.part`; any other split by `config/split`."""
-    return {f"{key}.{piece.name}" if piece.name else key: piece for piece in split.pieces()}
-
-
-def is_labelled(role: Role) -> bool:
-    """Whether rows of a role have labels where an entry does not say otherwise."""
-    return role == "in_distribution"
+        return tuple(dict.fromkeys(part.source for part in self.parts))
 
 
 def is_training(key: str, split: SplitEntry) -> bool:

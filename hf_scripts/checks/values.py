@@ -71,7 +71,7 @@ def split_facts(
     key: str, config: ConfigEntry, entry: SplitEntry, *, demo: bool, compared: frozenset[By]
 ) -> SplitFacts:
     """Collect the facts from the manifest's entries of a config and its split."""
-    kinds = tuple(dict.fromkeys(Kind(piece.role, piece.source, piece.labelled) for piece in entry.pieces()))
+    kinds = tuple(dict.fromkeys(Kind(part.role, part.source, part.labelled) for part in entry.parts))
     prepared = entry.generator.prepared if entry.generator is not None else 0
     return SplitFacts(key, kinds, config.label_names, config.columns, prepared, bool(entry.sealed), demo, compared)
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from builders.cli.split_choice import chosen_splits
 from builders.errors import BuildError
 from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest
-from builders.release.split_entries import SplitEntry, pieces_by_key
+from builders.release.split_entries import SplitEntry
 from hf_scripts.publish.versions import unpublished, without_unused
 
 # The choices that a benchmark's rows depend on (builders.pipeline.state._CHOICES), except `version`, which is compared
@@ -45,8 +45,7 @@ def without_images(manifest: Manifest) -> Manifest:
 
 def part_keys(manifest: Manifest, config: str) -> list[str]:
     """Return the keys of the parts of a config's splits, as its exclusions have them; empty without such a config."""
-    splits = _splits_of(manifest, config)
-    return [part for name, split in splits.items() for part in pieces_by_key(f"{config}/{name}", split)]
+    return [part.key for split in _splits_of(manifest, config).values() for part in split.parts]
 
 
 def merge(published: Manifest, release: Manifest, where: str) -> Manifest:
