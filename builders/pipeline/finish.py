@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from builders.card import card
 from builders.card.pictures import with_samples
-from builders.duplicates.comparisons import compare_pixels
-from builders.duplicates.table import Origin, carried, complete, origin, write_duplicates
+from builders.duplicates.table import EarlierTable, compare_pixels, complete, read_earlier, write_duplicates
 from builders.errors import BuildError
 from builders.pipeline.build_plan import BuildPlan, Run
 from builders.plan.planner import PlannedSplit
@@ -45,7 +44,7 @@ class Contents:
     benchmark: BenchmarkEntry
     configs: Mapping[str, ConfigEntry]
     sources: Mapping[str, SourceEntry]
-    duplicates: tuple[Origin, ...] = ()
+    duplicates: tuple[EarlierTable, ...] = ()
 
 
 def contents_of(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest) -> Contents:
@@ -211,8 +210,8 @@ def finish_release(run: Run, before: Manifest, contents: Contents) -> Manifest:
     origins, earlier_table = list(contents.duplicates), before.duplicates
     # Another table was written by a run that was killed before its manifest was; all is looked for again.
     if earlier_table and layout.duplicates.is_file() and file_sha256(layout.duplicates) == earlier_table.sha256:
-        origins.insert(0, origin(before, layout.duplicates))
-    pixel_pairs = compare_pixels(layout, manifest, run.benchmark, run.meter, carried(origins, manifest))
+        origins.insert(0, read_earlier(before, layout.duplicates))
+    pixel_pairs = compare_pixels(layout, manifest, run.benchmark, run.meter, origins)
     splits = manifest.by_key()
     table = complete(manifest, lambda key: layout.root / splits[key].index.path, origins, pixel_pairs)
     duplicates = write_duplicates(layout, table)

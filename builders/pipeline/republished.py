@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.duplicates.table import origin
+from builders.duplicates.table import read_earlier
 from builders.errors import BuildError
 from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE
 from builders.generate.exact.residuals import CONTENT
@@ -132,5 +132,5 @@ def published_contents(published: Published, run: Run, written: Sequence[ReadPla
             published.config: msgspec.structs.replace(entry, splits=splits, excluded=file_entry(layout, excluded))
         },
         sources={key: manifest.sources[key] for key in used_keys},
-        duplicates=(origin(manifest, Layout(published.root).duplicates),),
+        duplicates=(read_earlier(manifest, Layout(published.root).duplicates),),
     )

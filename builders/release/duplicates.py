@@ -100,24 +100,23 @@ def schema() -> pa.Schema:
     return columns.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 
 
-def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
-    """Write the table, sorted; equal tables give equal bytes.
+def write_pairs(path: Path, pairs: Iterable[Pair]) -> list[Pair]:
+    """Write the table, sorted, and return it; equal tables give equal bytes.
 
     A pair that is given several times is written once, with the least distance.
     """
-    nearest: dict[tuple[str, str, str, str], Pair] = {}
-    for pair in pairs:
-        if pair.place not in nearest or pair.distance < nearest[pair.place].distance:
-            nearest[pair.place] = pair
-    columns = zip(*(nearest[place] for place in sorted(nearest)), strict=True) if nearest else [()] * len(Pair._fields)
+    nearest = {pair.place: pair for pair in sorted(pairs, key=lambda pair: -pair.distance)}
+    written = [nearest[place] for place in sorted(nearest)]
+    columns = zip(*written, strict=True) if written else [()] * len(Pair._fields)
     described = schema()
     arrays = [pa.array(values, field.type) for values, field in zip(columns, described, strict=True)]
     with (
         atomic_path(path) as temporary,
         pq.ParquetWriter(temporary, described, compression="zstd", write_page_index=True) as writer,
     ):
-        if nearest:  # `datasets` (5.2) cannot read an empty row group, but can read a file without row groups
+        if written:  # `datasets` (5.2) cannot read an empty row group, but can read a file without row groups
             writer.write_table(pa.Table.from_arrays(arrays, schema=described))
+    return written
 
 
 _ROWS_OF_A_BYTE = 8
