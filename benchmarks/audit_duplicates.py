@@ -34,11 +34,19 @@ from benchmarks.rivals import Run, interleave, report, run_process
 from builders.card.card import write_card_and_manifest
 from builders.generate.png import encode
 from builders.release.digests import rows_digest
-from builders.release.entries import EMPTY, BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry
+from builders.release.entries import (
+    EMPTY,
+    BenchmarkEntry,
+    ConfigEntry,
+    LicenceEntry,
+    Manifest,
+    PartEntry,
+    SourceEntry,
+    SplitEntry,
+)
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import arrow_schema
-from builders.release.split_entries import PartEntry, SplitEntry
 from builders.release.tables import write_excluded, write_index
 
 SPLITS = {"train": "cifar-train", "test": "cifar"}

@@ -25,11 +25,18 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from benchmarks.rivals import Run, interleave, report, run_process
-from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry
+from builders.release.entries import (
+    BenchmarkEntry,
+    ConfigEntry,
+    LicenceEntry,
+    Manifest,
+    PartEntry,
+    SourceEntry,
+    SplitEntry,
+)
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, write_manifest
 from builders.release.schema import ROLES, Role, arrow_schema
-from builders.release.split_entries import PartEntry, SplitEntry
 from builders.release.tables import Exclusion, write_excluded
 from taxonomy import tables
 

@@ -23,9 +23,8 @@ from builders.duplicates.search import THRESHOLD
 from builders.errors import more
 from builders.executors.base import Executor, Meter
 from builders.release.duplicates import Pair, groups, is_known_and_unknown
-from builders.release.entries import Manifest
+from builders.release.entries import Manifest, SplitEntry, is_training
 from builders.release.reader import read_index, unreadable_file
-from builders.release.split_entries import SplitEntry, is_training
 from unknown_detection.words import quantity
 
 AGAINST = "against:"

@@ -25,8 +25,8 @@ from builders.executors.base import (
     once_per_worker,
 )
 from builders.release import images
+from builders.release.entries import SplitEntry
 from builders.release.reader import RowGroup, row_groups
-from builders.release.split_entries import SplitEntry
 from builders.storage.paths import store_of
 
 _QUERIES = 1024

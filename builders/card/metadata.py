@@ -16,14 +16,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from builders.card.facts import COLLECTION_TYPE, benchmarks, label_sets, statements
+from builders.card.facts import COLLECTION_TYPE, label_sets, statements
 from builders.card.words import ROLE_MEANINGS
 from builders.release.duplicates import CONFIG, SPLIT
-from builders.release.entries import ConfigEntry, Manifest
+from builders.release.entries import ConfigEntry, FileEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX, SEALED_SUFFIX
 from builders.release.manifest import SHARD_NUMBER
 from builders.release.schema import COLUMN_MEANINGS, NUMBERED, ROLES, ColumnType, arrow_schema
-from builders.release.split_entries import FileEntry
 
 CONFORMS_TO = ("http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0")
 
@@ -68,8 +67,8 @@ def croissant_text(manifest: Manifest) -> str:
 
 
 def _dataset(manifest: Manifest) -> Json:
-    described = benchmarks(manifest)
-    titles = "; ".join(benchmark.entry.title for benchmark in described)
+    benchmarks = [benchmark for _, benchmark in sorted(manifest.benchmarks.items())]
+    titles = "; ".join(benchmark.title for benchmark in benchmarks)
     dataset: Json = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -83,7 +82,7 @@ def _dataset(manifest: Manifest) -> Json:
             for _, source in sorted(manifest.sources.items())
         ],
     }
-    if cited := [benchmark.entry.citation for benchmark in described if benchmark.published]:
+    if cited := [benchmark.citation for benchmark in benchmarks if benchmark.citation]:
         dataset["citeAs"] = "\n".join(dict.fromkeys(cited))
     if manifest.version is not None:
         dataset["version"] = manifest.version

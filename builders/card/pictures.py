@@ -16,12 +16,11 @@ from msgspec.structs import replace
 from PIL import Image
 
 from builders.card.grid import GridImage, Stack, Strip, grid
-from builders.release.entries import OPEN, Manifest, SourceEntry
+from builders.release.entries import OPEN, FileEntry, Manifest, SourceEntry, SplitEntry
 from builders.release.layout import Layout, samples_path
 from builders.release.manifest import file_entry
 from builders.release.reader import Rows, read_index, rgb_images
 from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
-from builders.release.split_entries import FileEntry, SplitEntry
 from builders.storage.files import atomic_path
 
 

@@ -13,9 +13,8 @@ from typing import Any
 from builders.cli.console import aligned_lines
 from builders.declare.benchmark import Benchmark, Part, Split
 from builders.pipeline.build_plan import BuildPlan
-from builders.release.entries import Manifest
+from builders.release.entries import Manifest, SplitEntry
 from builders.release.layout import INDEX_SUFFIX
-from builders.release.split_entries import SplitEntry
 from builders.sources.broken import RULE
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import store_of

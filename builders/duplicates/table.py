@@ -34,12 +34,11 @@ from builders.release.duplicates import (
     read_pairs,
     write_pairs,
 )
-from builders.release.entries import SIMILARITY, DuplicatesEntry, Manifest
+from builders.release.entries import SIMILARITY, DuplicatesEntry, Manifest, SplitEntry
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 from builders.release.reader import rgb_images
 from builders.release.schema import PIXEL_DIGEST
-from builders.release.split_entries import SplitEntry
 from builders.storage.files import atomic_path
 from builders.storage.parquet import read_parquet, read_schema
 from builders.storage.paths import store_of

@@ -22,11 +22,21 @@ from builders.plan.planner import PlannedSplit
 from builders.plan.tables import remarks_on_classes
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import pairs_summary, read_pairs
-from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry
+from builders.release.entries import (
+    BenchmarkEntry,
+    ConfigEntry,
+    FileEntry,
+    LicenceEntry,
+    Manifest,
+    PartEntry,
+    SourceEntry,
+    SplitEntry,
+    WithdrawnRow,
+    is_training,
+)
 from builders.release.layout import PARTS, Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ID_OVERLAP, arrow_schema
-from builders.release.split_entries import FileEntry, PartEntry, SplitEntry, WithdrawnRow, is_training
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
 from builders.storage.parquet import read_parquet

@@ -19,10 +19,9 @@ from builders.errors import BuildError, one_line
 from builders.generate.contract import Generator, identity_differences
 from builders.generate.exact.residuals import residual_opener
 from builders.release.digests import rows_digest
-from builders.release.entries import ConfigEntry, Manifest
+from builders.release.entries import ConfigEntry, FileEntry, GeneratorEntry, Manifest, PartEntry, SplitEntry
 from builders.release.manifest import read_manifest
 from builders.release.schema import arrow_schema, without_values
-from builders.release.split_entries import FileEntry, GeneratorEntry, PartEntry, SplitEntry
 from builders.sources.base import Source
 from builders.storage.files import copy_here
 from builders.storage.parquet import read_parquet

@@ -19,7 +19,7 @@ import msgspec
 from builders.errors import BuildError
 from builders.release.digests import file_sha256
 from builders.release.duplicates import CONFIG
-from builders.release.entries import EMPTY, FORMAT, OPEN, ConfigEntry, Manifest, SourceEntry
+from builders.release.entries import EMPTY, FORMAT, OPEN, ConfigEntry, FileEntry, Manifest, SourceEntry, SplitEntry
 from builders.release.layout import (
     CARD,
     CHANGELOG,
@@ -31,7 +31,6 @@ from builders.release.layout import (
     shows_images,
 )
 from builders.release.schema import KNOWN_COLUMNS, PREPARED_SHA256
-from builders.release.split_entries import FileEntry, SplitEntry
 from builders.release.values import NAME, PATTERNS
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of

@@ -16,8 +16,8 @@ from PIL import Image
 
 from builders.errors import BuildError, one_line
 from builders.release import images
+from builders.release.entries import SplitEntry
 from builders.release.schema import KNOWN_COLUMNS, ROLES, arrow_schema, without_values
-from builders.release.split_entries import SplitEntry
 from builders.storage.parquet import open_streamed, read_parquet, row_batches
 
 _BATCH_ROWS = 256

@@ -182,12 +182,12 @@ def _loading(root: Path, manifest: Manifest) -> str:
 def _rebuilding(manifest: Manifest) -> list[tuple[str, str]]:
     """Return the command that builds each benchmark's configs again, with its title."""
     commands = []
-    for described in facts.benchmarks(manifest):
-        key, benchmark = described.key, described.entry
+    for key, benchmark in sorted(manifest.benchmarks.items()):
+        configs = {name: config for name, config in sorted(manifest.configs.items()) if config.benchmark == key}
         words = ["python", "-m", "builders.folder_benchmark"]
         if key in BENCHMARKS:
-            words = ["python", "-m", f"builders.{key}_benchmark", "--splits", ",".join(described.configs)]
-            words += ["--demo"] if benchmark.demo else _source_flags(described.configs.values())
+            words = ["python", "-m", f"builders.{key}_benchmark", "--splits", ",".join(configs)]
+            words += ["--demo"] if benchmark.demo else _source_flags(configs.values())
         if benchmark.seed:
             words += ["--seed", str(benchmark.seed)]
         if benchmark.limit_per_class is not None:

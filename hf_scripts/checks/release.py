@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.entries import Manifest
-from builders.release.split_entries import SplitEntry
+from builders.release.entries import Manifest, SplitEntry
 from builders.release.tables import TableError, read_excluded
 from builders.storage.parquet import read_parquet
 from hf_scripts.checks.problems import Problems

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
+from builders.release.entries import FileEntry, SplitEntry
 from builders.release.schema import ID_OVERLAP, ROLES, arrow_schema, demo_metadata
-from builders.release.split_entries import FileEntry, SplitEntry
 from builders.storage.parquet import open_parquet, open_streamed, row_batches, row_group
 from builders.storage.sealed_files import SCHEMA, check_size, read_sealed_header
 from hf_scripts.checks.images import Decoded, check_images, concatenate

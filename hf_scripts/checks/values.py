@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.entries import By, ConfigEntry
+from builders.release.entries import By, ConfigEntry, SplitEntry
 from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import (
     ID_OVERLAP,
@@ -26,7 +26,6 @@ from builders.release.schema import (
     Role,
     without_values,
 )
-from builders.release.split_entries import SplitEntry
 from hf_scripts.checks.problems import Problems
 from taxonomy.overlaps import CLOSENESS
 

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from builders.cli.split_choice import chosen_splits
 from builders.errors import BuildError
-from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest
-from builders.release.split_entries import SplitEntry
+from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest, SplitEntry
 from hf_scripts.publish.versions import unpublished, without_unused
 
 # The choices that a benchmark's rows depend on (builders.pipeline.state._CHOICES), except `version`, which is compared

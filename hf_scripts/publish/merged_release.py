@@ -17,10 +17,9 @@ from builders.card import card
 from builders.card.metadata import croissant_text
 from builders.duplicates.table import complete, read_earlier, write_duplicates
 from builders.errors import BuildError
-from builders.release.entries import EMPTY, ConfigEntry, Manifest
+from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest
 from builders.release.layout import CARD, CHANGELOG, CROISSANT, Layout
 from builders.release.manifest import file_entry
-from builders.release.split_entries import FileEntry
 from builders.release.tables import read_excluded, write_excluded
 from builders.storage.files import write_text
 from hf_scripts.checks import manifest as check_manifest

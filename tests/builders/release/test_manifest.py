@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from builders.card.card import write_card_and_manifest
 from builders.errors import BuildError
-from builders.release.entries import EMPTY, Manifest, without_outdated_audits
+from builders.release.entries import EMPTY, Manifest, SplitEntry, is_training, without_outdated_audits
 from builders.release.layout import Layout
 from builders.release.manifest import (
     MOST_BYTES,
@@ -23,7 +23,6 @@ from builders.release.manifest import (
     write_manifest,
 )
 from builders.release.schema import OODNESS, Column
-from builders.release.split_entries import SplitEntry, is_training
 from tests import manifests
 from tests.builders.conftest import files_of
 from tests.hf_scripts.samples import make_release
