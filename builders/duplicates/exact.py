@@ -33,11 +33,8 @@ _DIGITS = 16
 def exact_pairs(indexes: Mapping[str, Path], digests: Mapping[str, pa.ChunkedArray] | None = None) -> list[Pair]:
     """Find the pairs of rows with equal digests, within a split or between two, in no particular order.
 
-    Their distance is 0. Rows with the same id are not a pair; for large groups see `ALL_PAIRS`.
-
-    Args:
-        indexes: index files by `config/split`.
-        digests: the digests to compare instead of the column `content_sha256`, by the same keys.
+    Their distance is 0. Rows with the same id are not a pair; for large groups see `ALL_PAIRS`. `indexes` are index
+    files by `config/split`, and `digests` those to compare instead of the column `content_sha256`.
     """
     # The first digits tell the few rows that may have equals, and take a quarter of the memory.
     starts = {

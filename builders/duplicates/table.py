@@ -76,11 +76,7 @@ class EarlierTable(NamedTuple):
 
 
 def read_earlier(manifest: Manifest, table: Path) -> EarlierTable:
-    """Read a release's table, to be carried over; `table` is read only if the manifest lists it.
-
-    Raises:
-        BuildError: the file is not a table of duplicates.
-    """
+    """Read a release's table, to be carried over; `table` is read only if the manifest lists it."""
     if manifest.duplicates is None:
         return EarlierTable(manifest, _NOTHING)
     return EarlierTable(manifest, PairTable(read_pairs(table), {*listed_comparisons(manifest.duplicates.compared)}))

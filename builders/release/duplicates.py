@@ -62,11 +62,6 @@ class Pair(NamedTuple):
         return self.split, self.id, self.other_split, self.other_id
 
     @property
-    def kind(self) -> str:
-        """`equal`, which is a fact, or `near`, which is a finding: see `builders.duplicates.search`."""
-        return "near" if self.distance else "equal"
-
-    @property
     def splits(self) -> tuple[str, str]:
         """The splits of the two rows, sorted."""
         return self.split, self.other_split
@@ -125,11 +120,7 @@ images that are drawn from 60 pictures takes 7 bits a row."""
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Read a table that `write_pairs` wrote.
-
-    Raises:
-        BuildError: the file is not such a table.
-    """
+    """Read a table that `write_pairs` wrote; any other file is a `BuildError`."""
     try:
         with open_buffered(path) as opened:
             size = path.stat().st_size
@@ -217,7 +208,7 @@ def pairs_summary(pairs: Sequence[Pair], training: Set[str]) -> str:
         return "duplicates: no two rows that were compared show one picture"
     roles = Counter(" and ".join(sorted({pair.role, pair.other_role})) for pair in pairs)
     between = ", ".join(f"{count:,} {names}" for names, count in sorted(roles.items()))
-    kinds = Counter(pair.kind for pair in pairs)
+    kinds = Counter("near" if pair.distance else "equal" for pair in pairs)
     sure = " and ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
     trained = sum((pair.split in training) != (pair.other_split in training) for pair in pairs)
     plural = "pair" if len(pairs) == 1 else "pairs"
