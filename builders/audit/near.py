@@ -14,7 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from builders.duplicates.distance import SIDE, Images, scaled
-from builders.duplicates.search import Index, Pairs, find_in
+from builders.duplicates.search import Index, Pairs, find_pairs
 from builders.executors.base import (
     ONE_CORE,
     Executor,
@@ -101,7 +101,7 @@ class SearchTask:
         with threadpool_limits(1, user_api="blas"):
             index = once_per_worker(_PreparedIndex(self.references))
             queries = _mapped(self.queries)[self.start : self.stop]
-            pairs = find_in(index, np.asarray(queries), advance=lambda count: progress(count, 0))
+            pairs = find_pairs(np.asarray(queries), index, advance=lambda count: progress(count, 0))
         return Pairs(pairs.queries + self.start, pairs.references, pairs.distances)
 
 

@@ -4,6 +4,8 @@ Equal content digests are searched for in the index files of all splits, wheneve
 pixels (near-duplicates, and equal pixels in other bytes) are searched for in the release folder and its state, so that
 a split of an earlier run is compared without its source; or they are carried over from the table of an earlier run or
 of a published release while the rows of both splits are unchanged. So the table does not depend on the order of runs.
+
+Tested by `tests/builders/duplicates/test_table.py` and `tests/builders/duplicates/test_comparisons.py`.
 """
 
 from __future__ import annotations

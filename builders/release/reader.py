@@ -30,10 +30,7 @@ _TYPES = arrow_schema(())
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of one row group of a shard, by ascending numbers within it.
-
-    `first` is the position of the first of them in the `rows` given to `row_groups`.
-    """
+    """Rows of one row group of a shard, by ascending numbers; `first` is where they begin in all those read."""
 
     path: Path
     group: int
