@@ -34,11 +34,19 @@ from benchmarks.rivals import Run, interleave, report, run_process
 from builders.card.card import write_card_and_manifest
 from builders.generate.png import encode
 from builders.release.digests import rows_digest
-from builders.release.entries import EMPTY, BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry
+from builders.release.entries import (
+    EMPTY,
+    BenchmarkEntry,
+    ConfigEntry,
+    LicenceEntry,
+    Manifest,
+    PartEntry,
+    SourceEntry,
+    SplitEntry,
+)
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import arrow_schema
-from builders.release.split_entries import SplitEntry
 from builders.release.tables import write_excluded, write_index
 
 SPLITS = {"train": "cifar-train", "test": "cifar"}
@@ -70,20 +78,26 @@ def write_split(layout: Layout, split: str, images: Images) -> SplitEntry:
     path.parent.mkdir(parents=True)
     pq.write_table(table, path, compression="zstd", row_group_size=_ROW_GROUP)
     write_index(layout.index(f"{config}/{split}"), table, ["x", "y"])
-    return SplitEntry(
-        **dict.fromkeys(("rows", "expected", "paper", "available"), count),
-        excluded=0,
-        excluded_by_rule={},
-        withdrawn=(),
-        shortfalls=(),
-        why="",
-        digest=rows_digest(table),
-        data=(file_entry(layout, path),),
-        index=file_entry(layout, layout.index(f"{config}/{split}")),
+    part = PartEntry(
+        key=f"{config}/{split}",
         role="in_distribution",
         source="cifar100",
         partitions=(split,),
+        **dict.fromkeys(("rows", "expected", "paper", "available"), count),
+        why="",
+        excluded_by_rule={},
         adopted="",
+        labelled=True,
+        classes=1,
+        paper_classes=1,
+    )
+    return SplitEntry(
+        parts=(part,),
+        withdrawn=(),
+        shortfalls=(),
+        digest=rows_digest(table),
+        data=(file_entry(layout, path),),
+        index=file_entry(layout, layout.index(f"{config}/{split}")),
     )
 
 

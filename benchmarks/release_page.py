@@ -25,11 +25,18 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from benchmarks.rivals import Run, interleave, report, run_process
-from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry
+from builders.release.entries import (
+    BenchmarkEntry,
+    ConfigEntry,
+    LicenceEntry,
+    Manifest,
+    PartEntry,
+    SourceEntry,
+    SplitEntry,
+)
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, write_manifest
 from builders.release.schema import ROLES, Role, arrow_schema
-from builders.release.split_entries import SplitEntry
 from builders.release.tables import Exclusion, write_excluded
 from taxonomy import tables
 
@@ -91,23 +98,26 @@ def write_release(root: Path) -> None:
                 )
                 for n, c in enumerate(classes)
             ]
-            splits[split] = SplitEntry(
-                rows=ROWS,
-                expected=ROWS,
-                paper=ROWS,
+            part = PartEntry(
+                key=key,
+                role=role,
+                source="imagenet",
+                partitions=("train",),
+                **dict.fromkeys(("rows", "expected", "paper"), ROWS),
                 why="",
                 available=ROWS + 8_000,
-                excluded=8_000,
                 excluded_by_rule={"below_parent": 4_500, "image-not-drawn": 3_500},
+                adopted="",
+                labelled=role == "in_distribution",
+                **dict.fromkeys(("classes", "paper_classes"), len(classes)),
+            )
+            splits[split] = SplitEntry(
+                parts=(part,),
                 withdrawn=(),
                 shortfalls=(),
                 digest=hashlib.sha256(key.encode()).hexdigest(),
                 data=(file_entry(layout, shard),),
                 index=file_entry(layout, index),
-                role=role,
-                source="imagenet",
-                partitions=("train",),
-                adopted="",
             )
         write_excluded(layout.excluded(config), excluded, [f"{config}/{split}" for split in splits])
         configs[config] = ConfigEntry(

@@ -16,10 +16,9 @@ import click
 from builders.cli.console import aligned_lines, check_json, exit_code, json_option, print_document
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
-from builders.release.entries import Manifest
+from builders.release.entries import Manifest, SplitEntry
 from builders.release.manifest import read_manifest
 from builders.release.openood_tree import LISTS
-from builders.release.split_entries import SplitEntry
 from builders.storage.files import TEMPORARY, write_text
 from builders.storage.paths import LOCAL, PathType
 from hf_scripts.exports import readme

@@ -25,8 +25,8 @@ from builders.hub.repository import Repository
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Bring, Published
 from builders.pipeline.run import write_release
+from builders.release.entries import FileEntry
 from builders.release.manifest import read_manifest
-from builders.release.split_entries import FileEntry
 from builders.sources.base import Source
 from builders.sources.titles import TITLES
 from builders.storage.paths import PathType, store_of

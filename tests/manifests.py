@@ -59,12 +59,23 @@ def source(publish="open", **changes):
     return {"title": "The Source", "edition": "1", "licence": licence, "citation": ""} | changes
 
 
-def split(**changes):
-    counts = dict.fromkeys(("rows", "expected", "paper", "available", "excluded"), 0)
-    origin = {"role": "near_ood", "source": "source", "partitions": ["val"], "adopted": ""}
+def part(**changes):
+    """A part, which without a `key` is the only one of its split."""
+    counts = dict.fromkeys(("rows", "expected", "paper", "available", "classes", "paper_classes"), 0)
+    origin = {"role": "near_ood", "source": "source", "partitions": ["val"], "adopted": "", "labelled": False}
+    return counts | origin | {"excluded_by_rule": {}, "why": ""} | changes
+
+
+def split(*parts, **changes):
+    """A split of some parts, or of a part with those of the changes that are of a part."""
+    own = {name: changes.pop(name) for name in ("key", *part()) if name in changes}
     files = {"digest": DIGEST, "data": [file("data/a/test.parquet")], "index": file("index/a/test.parquet")}
-    lists = {"excluded_by_rule": {}, "withdrawn": [], "shortfalls": []}
-    return counts | origin | files | lists | {"why": ""} | changes
+    return {"parts": list(parts) or [part(**own)], "withdrawn": [], "shortfalls": []} | files | changes
+
+
+def rows_in(split):
+    """The number of rows of a split as it stands in manifest.json."""
+    return sum(part["rows"] for part in split["parts"])
 
 
 def config(splits, **changes):
@@ -87,5 +98,7 @@ def _placed(name, config):
             listed | {"path": shard_path("data", f"{name}/{key}", number, len(split["data"]))}
             for number, listed in enumerate(split["data"])
         ]
-        splits[key] = split | {"data": data, "index": split["index"] | {"path": f"index/{name}/{key}.parquet"}}
+        parts = [{"key": f"{name}/{key}"} | part for part in split["parts"]]
+        index = split["index"] | {"path": f"index/{name}/{key}.parquet"}
+        splits[key] = split | {"parts": parts, "data": data, "index": index}
     return config | {"splits": splits, "excluded": config["excluded"] | {"path": f"excluded/{name}.csv"}}

@@ -80,7 +80,7 @@ KEYS = {
     ),
     *("changelog", "path", "bytes", "sha256", "name", "url", "publish", "statement", "title", "edition", "licence"),
     *("citation", "paper", "seed", "limit_per_class", "demo", "roles_by_config", "role", "source", "partitions"),
-    *("rows", "expected", "why", "available", "excluded", "excluded_by_rule", "adopted", "labelled", "classes"),
+    *("rows", "expected", "why", "available", "excluded", "excluded_by_rule", "key", "adopted", "labelled", "classes"),
     *("paper_classes", "id", "reason", "split", "parameters", "weights", "reproducible", "shortfalls", "digest"),
     *("data", "index", "made", "generator", "parts", "type", "description", "benchmark"),
     *("label_names", "columns", "nullable", "splits", "by", "with", "other_split", "pairs"),

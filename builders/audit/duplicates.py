@@ -22,7 +22,7 @@ from builders.audit.chart import HeatCell, heat_table
 from builders.audit.record import Findings
 from builders.duplicates.distance import SIDE, Images, scaled
 from builders.duplicates.exact import DIGEST, exact_pairs, searched_pairs
-from builders.duplicates.search import THRESHOLD, Index, Pairs, find_in
+from builders.duplicates.search import THRESHOLD, Index, Pairs, find_pairs
 from builders.errors import more
 from builders.executors.base import (
     ONE_CORE,
@@ -35,9 +35,8 @@ from builders.executors.base import (
 )
 from builders.release import images
 from builders.release.duplicates import Pair, groups, is_known_and_unknown
-from builders.release.entries import Manifest
+from builders.release.entries import Manifest, SplitEntry, is_training
 from builders.release.reader import RowGroup, read_index, row_groups, unreadable_file
-from builders.release.split_entries import SplitEntry, is_training
 from builders.storage.paths import store_of
 from unknown_detection.words import quantity
 
@@ -172,7 +171,7 @@ class SearchTask:
         with threadpool_limits(1, user_api="blas"):
             index = once_per_worker(_PreparedIndex(self.references))
             queries = _mapped(self.queries)[self.start : self.stop]
-            pairs = find_in(index, np.asarray(queries), advance=lambda count: progress(count, 0))
+            pairs = find_pairs(np.asarray(queries), index, advance=lambda count: progress(count, 0))
         return Pairs(pairs.queries + self.start, pairs.references, pairs.distances)
 
 

@@ -17,7 +17,7 @@ from builders.card.metadata import croissant_text, front_matter_text
 from builders.release.entries import Manifest, without_outdated_audits
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry, write_manifest
-from builders.release.schema import COLUMN_MEANINGS
+from builders.release.schema import COLUMN_MEANINGS, SHIFT_ROLES
 from builders.storage.files import write_text
 from unknown_detection.words import byte_text, quantity
 
@@ -48,6 +48,8 @@ def card_text(manifest: Manifest) -> str:
         facts=facts,
         words=words,
         release=_release_values(manifest),
+        column_meanings=COLUMN_MEANINGS,
+        shifts=SHIFT_ROLES,
     )
     # What a template leaves out leaves blank lines behind; those of examples stay.
     pieces = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
@@ -55,28 +57,22 @@ def card_text(manifest: Manifest) -> str:
 
 
 def _release_values(manifest: Manifest) -> dict[str, object]:
-    """Return the values of the card's templates that concern the whole release."""
-    described = facts.benchmarks(manifest)
-    loading = facts.configs_to_load(manifest)
+    """Return the values that several of the card's templates share."""
+    loading, by_key = facts.configs_to_load(manifest), manifest.by_key()
     return {
-        "benchmarks": described,
         "loading": loading,
         "example": loading[0],
         # An unpublished release is loaded from the folder that one works in; `load_dataset(".")` fails (datasets 5.2).
         "unpublished": not manifest.version,
         "address": f'"{manifest.repository or "ORG/NAME"}"' if manifest.version else "str(Path.cwd())",
         "indexes": [f"{name}{INDEX_SUFFIX}" for name in sorted(manifest.configs)],
-        "by_key": manifest.by_key(),
-        "overlapping": [(key, entry) for key, entry in manifest.by_key().items() if entry.overlaps],
-        "by_table": any(entry.overlaps and entry.compared is None for entry in manifest.by_key().values()),
-        "compared": {key: entry.compared for key, entry in manifest.by_key().items() if entry.compared is not None},
+        "by_key": by_key,
+        "by_table": any(entry.overlaps and entry.compared is None for entry in by_key.values()),
         "revision": f', revision="v{manifest.version}"' if manifest.version else "",
-        "drawn": facts.drawn(manifest),
-        "statements": facts.statements(manifest),
-        "column_meanings": COLUMN_MEANINGS,
-        "size": byte_text(sum(file.size for split in manifest.by_key().values() for file in split.files)),
-        "rows": sum(split.rows for split in manifest.by_key().values()),
-        "pictures": {key: split.samples for key, split in manifest.by_key().items() if split.samples is not None},
+        # Drawn by keyed rank and not adopted from somebody's lists.
+        "drawn": {key for key, split in by_key.items() if not any(part.adopted for part in split.parts)},
+        "size": byte_text(sum(file.size for split in by_key.values() for file in split.files)),
+        "pictures": {key: split.samples for key, split in by_key.items() if split.samples is not None},
     }
 
 

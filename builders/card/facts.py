@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from builders.card.words import RULE_MEANINGS
-from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest
+from builders.release.entries import ConfigEntry, Manifest, SplitEntry
 from builders.release.layout import INDEX_SUFFIX
-from builders.release.schema import ID_OVERLAP, ROLES, SHIFT_ROLES, Column, Role
-from builders.release.split_entries import SplitEntry
+from builders.release.schema import ID_OVERLAP, ROLES, Column, Role
 from taxonomy import tables
 from unknown_detection.words import byte_text, quantity
 
@@ -29,28 +28,6 @@ MOST_CLASSES = 400
 """Most classes that the card lists (ours): Places365's are, the 1,000 of ImageNet would be a fifth of a card."""
 
 
-class BenchmarkFacts(NamedTuple):
-    """A benchmark in the release: its key, its entry, links to its paper, and the configs that belong to it.
-
-    `published` says whether it has a paper; a benchmark of somebody's own images has none.
-    """
-
-    key: str
-    entry: BenchmarkEntry
-    links: Sequence[tuple[str, str]]
-    configs: Mapping[str, ConfigEntry]
-    published: bool
-
-
-def benchmarks(manifest: Manifest) -> list[BenchmarkFacts]:
-    """Return the benchmarks of the release by key, each with its configs."""
-    described = []
-    for key, entry in sorted(manifest.benchmarks.items()):
-        configs = {name: config for name, config in sorted(manifest.configs.items()) if config.benchmark == key}
-        described.append(BenchmarkFacts(key, entry, links(entry.citation), configs, bool(entry.citation)))
-    return described
-
-
 def links(citation: str) -> list[tuple[str, str]]:
     """Return the links of a BibTeX entry, as text and address: its DOI, its arXiv number and its URL."""
     fields = (("doi", "DOI", "https://doi.org/"), ("eprint", "arXiv", "https://arxiv.org/abs/"), ("url", "page", ""))
@@ -59,10 +36,7 @@ def links(citation: str) -> list[tuple[str, str]]:
 
 
 class Loading(NamedTuple):
-    """How to load a config: its name in `load_dataset`, its splits, rows and the size of what is downloaded.
-
-    `shown` is the split that examples load.
-    """
+    """How to load a config: its name in `load_dataset`, and the size of the download; examples load `shown`."""
 
     config: str
     splits: Sequence[str]
@@ -99,13 +73,14 @@ def own_columns(manifest: Manifest) -> dict[tuple[str, ...], list[Column]]:
     return columns_of
 
 
-def roles(manifest: Manifest) -> list[tuple[int, Role, list[str]]]:
-    """List the roles in the release: code, name, and the splits (`config/split`) with rows of it."""
-    with_role = [
-        (code, role, [key for key, split in manifest.by_key().items() if role in split.roles])
-        for code, role in enumerate(ROLES)
-    ]
-    return [(code, role, keys) for code, role, keys in with_role if keys]
+def roles(manifest: Manifest) -> Iterator[tuple[int, Role, list[str], list[int]]]:
+    """Yield the roles in the release: code, name, splits (`config/split`) with it, and rows: here, expected, paper."""
+    splits = manifest.by_key()
+    for code, role in enumerate(ROLES):
+        parts = [part for split in splits.values() for part in split.parts if part.role == role]
+        if parts:
+            counts = [sum(getattr(part, name) for part in parts) for name in ("rows", "expected", "paper")]
+            yield code, role, [key for key, split in splits.items() if role in split.roles], counts
 
 
 class Labels(NamedTuple):
@@ -135,9 +110,8 @@ Sentences = dict[str, list[str]]
 class Remarks(NamedTuple):
     """What the manifest says of the splits of a config, each sentence once.
 
-    `reasons` say why counts differ from the paper's. `made` says how images were made: first what stands before a
-    colon, then what follows it. `prepared` has the input sizes of models that images are prepared for, and `recorded`
-    the settings and weights of images that cannot be made again.
+    `reasons`: why counts differ from the paper's. `made`: how images were made, first what stands before a colon.
+    `prepared`: input sizes of models. `recorded`: settings and weights of images that cannot be made again.
     """
 
     reasons: Sentences
@@ -152,7 +126,8 @@ def remarks(config: ConfigEntry) -> Remarks:
     prepared = defaultdict[int, list[str]](list)
     for name, split in sorted(config.splits.items()):
         head, _, tail = (split.made or "").partition(": ")
-        for sentence, group in ((split.why, reasons), (head, heads), (tail, tails)):
+        why = dict.fromkeys(part.why for part in split.parts)
+        for sentence, group in (*((text, reasons) for text in why), (head, heads), (tail, tails)):
             if sentence:
                 group[sentence].append(name)
         generator = split.generator
@@ -174,38 +149,12 @@ def missing_images(manifest: Manifest) -> Sentences:
     return sentences
 
 
-class Shift(NamedTuple):
-    """Rows of one kind of distribution shift: their splits (`config/split`), and how many they are."""
-
-    kind: Role
-    splits: Sequence[str]
-    rows: int
-    expected: int
-    paper: int
-
-
-def shifts(manifest: Manifest) -> list[Shift]:
-    """Count the rows of each kind of shift over all configs; kinds without a split are left out."""
-    by_key = {role: keys for _, role, keys in roles(manifest)}
-    counted = []
-    for kind in (kind for kind in SHIFT_ROLES if kind in by_key):
-        pieces = [piece for _, _, split in manifest.splits() for piece in split.pieces() if piece.role == kind]
-        counts = (sum(getattr(piece, name) for piece in pieces) for name in ("rows", "expected", "paper"))
-        counted.append(Shift(kind, by_key[kind], *counts))
-    return counted
-
-
 def rules(manifest: Manifest) -> list[tuple[str, str, int]]:
     """Count the images that each rule leaves out of any split; returns its name, its meaning and the count."""
     counts: Counter[str] = Counter()
     for split in manifest.by_key().values():
         counts.update(split.excluded_by_rule)
     return [(rule, RULE_MEANINGS.get(rule, ""), images) for rule, images in sorted(counts.items())]
-
-
-def drawn(manifest: Manifest) -> set[str]:
-    """Return the splits (`config/split`) that were drawn by keyed rank and not adopted from somebody's lists."""
-    return {key for key, split in manifest.by_key().items() if not any(part.adopted for part in split.pieces())}
 
 
 COLLECTION_TYPE = "Secondary Data analysis"
@@ -262,10 +211,9 @@ def statements(manifest: Manifest) -> list[Statement]:
 
 
 def _missing(manifest: Manifest) -> str:
-    excluded, rows, expected = (
-        sum(getattr(split, name) for split in manifest.by_key().values()) for name in ("excluded", "rows", "expected")
-    )
-    left_out = quantity(excluded, "image")
+    splits = manifest.by_key().values()
+    rows, expected = sum(split.rows for split in splits), sum(split.expected for split in splits)
+    left_out = quantity(sum(split.excluded_by_rule.total() for split in splits), "image")
     text = f"Left out by rules, with a reason each in excluded/: {left_out}, counted for every split."
     if rows < expected:
         text += f" The release has {quantity(rows, 'row')}, of {expected:,} that complete sources give."

@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from builders.card.facts import COLLECTION_TYPE, benchmarks, label_sets, statements
+from builders.card.facts import COLLECTION_TYPE, label_sets, statements
 from builders.card.words import ROLE_MEANINGS
 from builders.release.duplicates import CONFIG, SPLIT
-from builders.release.entries import ConfigEntry, Manifest
+from builders.release.entries import ConfigEntry, FileEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX, SEALED_SUFFIX
 from builders.release.manifest import SHARD_NUMBER
 from builders.release.schema import COLUMN_MEANINGS, NUMBERED, ROLES, ColumnType, arrow_schema
-from builders.release.split_entries import FileEntry
 
 CONFORMS_TO = ("http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0")
 
@@ -68,8 +67,8 @@ def croissant_text(manifest: Manifest) -> str:
 
 
 def _dataset(manifest: Manifest) -> Json:
-    described = benchmarks(manifest)
-    titles = "; ".join(benchmark.entry.title for benchmark in described)
+    benchmarks = [benchmark for _, benchmark in sorted(manifest.benchmarks.items())]
+    titles = "; ".join(benchmark.title for benchmark in benchmarks)
     dataset: Json = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -83,7 +82,7 @@ def _dataset(manifest: Manifest) -> Json:
             for _, source in sorted(manifest.sources.items())
         ],
     }
-    if cited := [benchmark.entry.citation for benchmark in described if benchmark.published]:
+    if cited := [benchmark.citation for benchmark in benchmarks if benchmark.citation]:
         dataset["citeAs"] = "\n".join(dict.fromkeys(cited))
     if manifest.version is not None:
         dataset["version"] = manifest.version
@@ -133,11 +132,10 @@ def _file(file: FileEntry) -> Json:
     )
 
 
-def _file_set(name: str, splits: Mapping[str, CardSplit]) -> Json:
-    paths = [data_path(split.files) for split in splits.values()]
-    patterns = [pattern for path in paths for pattern in ([path] if isinstance(path, str) else path)]
+def _file_set(name: str, splits: CardSplits) -> Json:
+    paths = [_data_path(files) for files, _ in splits.values()]
     text = f"The files of the config {name}."
-    return _named("cr:FileSet", f"files/{name}", description=text, encodingFormat=_PARQUET, includes=patterns)
+    return _named("cr:FileSet", f"files/{name}", description=text, encodingFormat=_PARQUET, includes=paths)
 
 
 def _enumeration(name: str, description: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Json:
@@ -199,16 +197,16 @@ def front_matter(manifest: Manifest) -> dict[str, Any]:
     (datasets 5.2, `packaged_modules/parquet`; dataset-viewer, `fill_builder_info`). In the card they would repeat the
     class names for every config, and the Hub refuses large cards. Row counts stay because `load_dataset` checks them.
     """
-    rows = sum(split.rows for _, _, split in manifest.splits())
+    all_rows = sum(split.rows for _, _, split in manifest.splits())
     configs, info = [], []
     for name, splits in card_configs(manifest).items():
-        sizes = {split: sum(file.size for file in listed.files) for split, listed in splits.items()}
-        files = [{"split": split, "path": data_path(listed.files)} for split, listed in splits.items()]
-        configs.append({"config_name": name, "data_files": files})
+        paths = [{"split": split, "path": _data_path(files)} for split, (files, _) in splits.items()]
+        configs.append({"config_name": name, "data_files": paths})
         counts = [
-            {"name": split, "num_bytes": sizes[split], "num_examples": listed.rows} for split, listed in splits.items()
+            {"name": split, "num_bytes": sum(file.size for file in files), "num_examples": rows}
+            for split, (files, rows) in splits.items()
         ]
-        total = sum(sizes.values())
+        total = sum(file.size for files, _ in splits.values() for file in files)
         info.append({"config_name": name, "splits": counts, "download_size": total, "dataset_size": total})
     return {
         "pretty_name": "Unknown detection",
@@ -217,26 +215,23 @@ def front_matter(manifest: Manifest) -> dict[str, Any]:
         "license_link": "#sources",
         "task_categories": ["image-classification"],
         "tags": ["out-of-distribution-detection", "unknown-detection", "benchmark"],
-        "size_categories": [next((name for limit, name in _SIZES if rows < limit), _LARGEST)],
+        "size_categories": [next((name for limit, name in _SIZES if all_rows < limit), _LARGEST)],
         "configs": configs,
         "dataset_info": info,
     }
 
 
-class CardSplit(NamedTuple):
-    """A split as the card describes it: its files as the manifest lists them, and its number of rows."""
-
-    files: Sequence[FileEntry]
-    rows: int
+CardSplits = dict[str, tuple[Sequence[FileEntry], int]]
+"""Splits of a config as the card describes them: their files, and their numbers of rows."""
 
 
-def card_configs(manifest: Manifest) -> dict[str, dict[str, CardSplit]]:
+def card_configs(manifest: Manifest) -> dict[str, CardSplits]:
     """Return the configs of the card in its order: images, indexes, sealed residuals, the duplicates.
 
     A config without shards (`--index-only`) has only its index in the card: one pattern that matches no file breaks
     every config of a repository.
     """
-    images, indexes, sealed = (dict[str, dict[str, CardSplit]]() for _ in range(3))
+    images, indexes, sealed = (dict[str, CardSplits]() for _ in range(3))
     for name, config in sorted(manifest.configs.items()):
         for split, entry in sorted(config.splits.items()):
             for listed, key, files in (
@@ -245,19 +240,16 @@ def card_configs(manifest: Manifest) -> dict[str, dict[str, CardSplit]]:
                 (sealed, f"{name}{SEALED_SUFFIX}", entry.sealed),
             ):
                 if files:
-                    listed.setdefault(key, {})[split] = CardSplit(files, entry.rows)
+                    listed.setdefault(key, {})[split] = files, entry.rows
     table = manifest.duplicates
-    pairs = {} if table is None else {CONFIG: {SPLIT: CardSplit((table.file,), table.rows)}}
+    pairs: dict[str, CardSplits] = {} if table is None else {CONFIG: {SPLIT: ((table.file,), table.rows)}}
     return {**images, **indexes, **sealed, **pairs}
 
 
-def data_path(files: Sequence[FileEntry]) -> str | list[str]:
-    """Return the YAML `path` of a split's files: a file, a pattern for several shards, or a list of both.
+def _data_path(files: Sequence[FileEntry]) -> str:
+    """Return the YAML `path` of a split's files: a file, or a pattern for several shards.
 
     A pattern contains the number of shards (`train-*-of-00170.parquet`), so that it does not match the shards of an
     earlier build.
     """
-    if len(files) == 1:
-        return files[0].path
-    patterns = sorted({SHARD_NUMBER.sub("-*-of-", file.path) for file in files})
-    return patterns[0] if len(patterns) == 1 else patterns
+    return files[0].path if len(files) == 1 else SHARD_NUMBER.sub("-*-of-", files[0].path)

@@ -16,12 +16,11 @@ from msgspec.structs import replace
 from PIL import Image
 
 from builders.card.grid import GridImage, Stack, Strip, grid
-from builders.release.entries import OPEN, Manifest, SourceEntry
+from builders.release.entries import OPEN, FileEntry, Manifest, SourceEntry, SplitEntry
 from builders.release.layout import Layout, samples_path
 from builders.release.manifest import file_entry
 from builders.release.reader import Rows, read_index, rgb_images
 from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
-from builders.release.split_entries import FileEntry, SplitEntry
 from builders.storage.files import atomic_path
 
 
@@ -42,15 +41,9 @@ class RowPicture:
 
 
 def first_rows(index: pa.Table, count: int | None, sources: Collection[str] | None = None) -> dict[Role, Rows]:
-    """Find the first rows of each role; a keyed hash sorts rows, so they are a random sample.
+    """Return ascending numbers of the first rows of each role; a keyed hash sorts rows, so they are a random sample.
 
-    Args:
-        index: the column `role` of a split's index, and `source` if `sources` is given.
-        count: rows of each role at most; None for all.
-        sources: keys of the sources whose rows are taken; None for all.
-
-    Returns:
-        Ascending row numbers, for each role that has any.
+    `index` has the column `role` of a split, and `source` if only rows of some `sources` are taken.
     """
     codes = index["role"].to_numpy()
     is_taken = np.ones(len(codes), bool)
@@ -61,7 +54,7 @@ def first_rows(index: pa.Table, count: int | None, sources: Collection[str] | No
 
 
 def read_pictures(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowPicture]:
-    """Read the pictures of some rows, in their order; arguments and errors as of `builders.release.reader`."""
+    """Read the pictures of some rows, in their order."""
     described = read_index(root, split, ["id", "role", "class_name"]).take(pa.array(rows)).to_pylist()
     images = rgb_images(root, key, split, rows)
     return [

@@ -16,9 +16,8 @@ from builders.cli.console import aligned_lines, print_document
 from builders.declare.benchmark import Benchmark
 from builders.declare.splits import Part, Split
 from builders.pipeline.build_plan import BuildPlan
-from builders.release.entries import Manifest
+from builders.release.entries import Manifest, SplitEntry
 from builders.release.layout import INDEX_SUFFIX
-from builders.release.split_entries import SplitEntry, pieces_by_key
 from builders.sources.broken import RULE
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import store_of
@@ -40,10 +39,10 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
     entry_of, declared = manifest.by_key(), benchmark.by_key()
     entries = {key: entry_of[key] for key in splits}
     parts = [
-        (part, declared[part][1], described.classes, described.rows)
-        for key, entry in entries.items()
-        if entry.parts is not None
-        for part, described in pieces_by_key(key, entry).items()
+        (part.key, declared[part.key][1], part.classes, part.rows)
+        for entry in entries.values()
+        if len(entry.parts) > 1
+        for part in entry.parts
     ]
     counts = {key: (entry.rows, entry.digest) for key, entry in entries.items()}
     lines = [*counts_table(benchmark, counts), *parts_table(parts)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,11 +33,8 @@ _DIGITS = 16
 def exact_pairs(indexes: Mapping[str, Path], digests: Mapping[str, pa.ChunkedArray] | None = None) -> list[Pair]:
     """Find the pairs of rows with equal digests, within a split or between two, in no particular order.
 
-    Their distance is 0. Rows with the same id are not a pair; for large groups see `ALL_PAIRS`.
-
-    Args:
-        indexes: index files by `config/split`.
-        digests: the digests to compare instead of the column `content_sha256`, by the same keys.
+    Their distance is 0. Rows with the same id are not a pair; for large groups see `ALL_PAIRS`. `indexes` are index
+    files by `config/split`, and `digests` those to compare instead of the column `content_sha256`.
     """
     # The first digits tell the few rows that may have equals, and take a quarter of the memory.
     starts = {
@@ -99,32 +95,23 @@ def rows_of_pairs(
     rows: dict[tuple[str, str], tuple[PairedRow, str]] = {}
     for key, ids in sorted(ids_by_key(pairs).items()):
         if (path := indexes(key)) is not None:
-            found = _rows(path, key, functools.partial(_has_name, pa.array(sorted(ids), pa.string())))
-            rows |= {(key, row.id): (row, digest) for row, digest in found}
+            is_named = pc.is_in(read_parquet(path, ["id"])["id"], value_set=pa.array(sorted(ids), pa.string()))
+            rows |= {(key, row.id): (row, digest) for row, digest in _rows_at(path, key, np.flatnonzero(is_named))}
     return rows
 
 
-def _has_name(names: pa.Array, batch: pa.RecordBatch, _: int) -> pa.Array:
-    return pc.is_in(batch["id"], value_set=names)
-
-
 def _rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[PairedRow, str]]:
-    """Read rows by ascending row numbers."""
-    if not len(numbers):
-        return []
-    return list(_rows(path, key, lambda batch, first: np.isin(np.arange(first, first + batch.num_rows), numbers)))
-
-
-def _rows(path: Path, key: str, chosen: Callable[[pa.RecordBatch, int], object]) -> Iterator[tuple[PairedRow, str]]:
-    """Yield rows of an index file with their content digests; `chosen` gives a mask for a batch and its first row."""
-    first = 0
+    """Read rows of an index file, by ascending row numbers, with their content digests."""
+    rows, first = list[tuple[PairedRow, str]](), 0
     with open_streamed(path) as opened:
-        for batch in row_batches(opened, _BATCH_ROWS, ["id", "role", "class_id", DIGEST]):
-            for row in batch.filter(pa.array(chosen(batch, first))).to_pylist():
+        for batch in row_batches(opened, _BATCH_ROWS, ["id", "role", "class_id", DIGEST]) if len(numbers) else ():
+            inside = numbers[(numbers >= first) & (numbers < first + batch.num_rows)] - first
+            for row in batch.take(pa.array(inside)).to_pylist():
                 role = row["role"]  # a damaged index may have any number, or nothing
                 role = ROLES[role] if role in range(len(ROLES)) else str(role)
-                yield PairedRow(key, row["id"] or "", role, row["class_id"] or ""), row[DIGEST] or ""
+                rows.append((PairedRow(key, row["id"] or "", role, row["class_id"] or ""), row[DIGEST] or ""))
             first += batch.num_rows
+    return rows
 
 
 def _pairs(members: list[PairedRow]) -> Iterator[Pair]:

@@ -44,7 +44,7 @@ from builders.duplicates.distance import (
     scarcity,
 )
 
-__all__ = ["THRESHOLD", "Index", "Pairs", "distance", "find_in", "find_pairs"]
+__all__ = ["THRESHOLD", "Index", "Pairs", "distance", "find_pairs"]
 
 THRESHOLD: float = 0.096
 REACH: float = 0.8
@@ -72,20 +72,6 @@ class Pairs:
     distances: Floats
 
 
-def find_pairs(
-    queries: Images, references: Images, *, threshold: float = THRESHOLD, advance: Callable[[int], object]
-) -> Pairs:
-    """Find every pair within `REACH` whose `distance` is at most the threshold.
-
-    Args:
-        queries: uint8 (n, 32, 32, 3); n may be 0.
-        references: uint8 (m, 32, 32, 3); m may be 0.
-        threshold: greatest distance of a pair, at least 0.
-        advance: called with the number of queries done since the last call.
-    """
-    return find_in(Index(references), queries, threshold=threshold, advance=advance)
-
-
 class Index:
     """The references, uint8 (m, 32, 32, 3), prepared for any number of searches; m may be 0.
 
@@ -102,8 +88,14 @@ class Index:
             self.outlines[-1, rows] = _squares(vectors) / -2
 
 
-def find_in(index: Index, queries: Images, *, threshold: float = THRESHOLD, advance: Callable[[int], object]) -> Pairs:
-    """Find every pair of queries and indexed references; see `find_pairs`."""
+def find_pairs(
+    queries: Images, references: Images | Index, *, threshold: float = THRESHOLD, advance: Callable[[int], object]
+) -> Pairs:
+    """Find every pair within `REACH` whose `distance` is at most the threshold.
+
+    `queries` and `references` are uint8 (n, 32, 32, 3), and n may be 0; `advance` is called with numbers of queries.
+    """
+    index = references if isinstance(references, Index) else Index(references)
     rows_and_distances: list[tuple[int, float, int]] = []
     for block_rows in _parts(len(queries), _QUERIES):
         block = queries[block_rows]

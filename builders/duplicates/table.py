@@ -1,20 +1,30 @@
-"""Assembles the table of duplicates of a release from its index files and from earlier tables.
+"""The table of duplicates of a release, from its index files, its pixels, and earlier tables.
 
 Equal content digests are searched for in the index files of all splits, whenever they were built. Pairs that need
-pixels (equal pixels of different bytes, near-duplicates) come from the build, or are carried over from the table of an
-earlier run or of a published release while the rows of both splits are unchanged. So the table does not depend on the
-order of runs.
+pixels (near-duplicates, and equal pixels in other bytes) are searched for in the release folder and its state, so that
+a split of an earlier run is compared without its source; or they are carried over from the table of an earlier run or
+of a published release while the rows of both splits are unchanged. So the table does not depend on the order of runs.
+
+Tested by `tests/builders/duplicates/test_table.py` and `tests/builders/duplicates/test_comparisons.py`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from builders.duplicates.exact import exact_pairs, rows_of_pairs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from builders.duplicates.distance import SIDE, scaled
+from builders.duplicates.exact import DIGEST, exact_pairs, index_digests, rows_of_pairs, searched_pairs
+from builders.executors.base import Meter
+from builders.release.digests import rows_digest
 from builders.release.duplicates import (
+    KNOWN_ROLE,
     Comparison,
     Pair,
     compared_entries,
@@ -26,59 +36,58 @@ from builders.release.duplicates import (
     read_pairs,
     write_pairs,
 )
-from builders.release.entries import DuplicatesEntry, Manifest
+from builders.release.entries import SIMILARITY, DuplicatesEntry, Manifest, SplitEntry
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
+from builders.release.reader import rgb_images
+from builders.release.schema import PIXEL_DIGEST
+from builders.storage.files import atomic_path
+from builders.storage.parquet import read_parquet, read_schema
+from builders.storage.paths import store_of
+
+if TYPE_CHECKING:
+    from builders.declare.benchmark import Benchmark
 
 IndexPath = Callable[[str], Path]
 """Returns a readable path of the index file of a split (`config/split`)."""
 
+Pixels = npt.NDArray[np.uint8]
 
-@dataclass(frozen=True)
-class PairTable:
+
+class PairTable(NamedTuple):
     """Pairs of rows, in no particular order, and the comparisons that found them."""
 
-    pairs: tuple[Pair, ...] = ()
-    comparisons: frozenset[Comparison] = frozenset()
+    pairs: Sequence[Pair] = ()
+    comparisons: Set[Comparison] = frozenset()
 
 
 _NOTHING = PairTable()
 
 
-@dataclass(frozen=True)
-class Origin:
-    """An earlier table, and the manifest of the rows that it compares."""
+class EarlierTable(NamedTuple):
+    """A table of an earlier run or of a published release, and the manifest of the rows that it compares."""
 
     manifest: Manifest
     table: PairTable
 
+    def valid(self, manifest: Manifest) -> set[Comparison]:
+        """Return its comparisons that are valid for a manifest: those of splits that have the same rows there."""
+        digests = {key: entry.digest for key, entry in manifest.by_key().items()}
+        unchanged = {key for key, entry in self.manifest.by_key().items() if digests.get(key) == entry.digest}
+        return {c for c in self.table.comparisons if {c.one, c.other} <= unchanged}
 
-def origin(manifest: Manifest, table: Path) -> Origin:
-    """Read a release's table, to be carried over; `table` is read only if the manifest lists it.
 
-    Raises:
-        BuildError: the file is not a table of duplicates.
-    """
+def read_earlier(manifest: Manifest, table: Path) -> EarlierTable:
+    """Read a release's table, to be carried over; `table` is read only if the manifest lists it."""
     if manifest.duplicates is None:
-        return Origin(manifest, _NOTHING)
-    compared = frozenset(listed_comparisons(manifest.duplicates.compared))
-    return Origin(manifest, PairTable(tuple(read_pairs(table)), compared))
-
-
-def carried(origins: Iterable[Origin], manifest: Manifest) -> frozenset[Comparison]:
-    """Return the comparisons of earlier tables that are valid for a manifest: of splits that have the same rows."""
-    digests = {(key, entry.digest) for key, entry in manifest.by_key().items()}
-    comparisons: set[Comparison] = set()
-    for earlier in origins:
-        unchanged = {key for key, entry in earlier.manifest.by_key().items() if (key, entry.digest) in digests}
-        comparisons.update(c for c in earlier.table.comparisons if {c.one, c.other} <= unchanged)
-    return frozenset(comparisons)
+        return EarlierTable(manifest, _NOTHING)
+    return EarlierTable(manifest, PairTable(read_pairs(table), {*listed_comparisons(manifest.duplicates.compared)}))
 
 
 def complete(
     manifest: Manifest,
     index: IndexPath,
-    origins: Sequence[Origin] = (),
+    origins: Sequence[EarlierTable] = (),
     pixel_pairs: PairTable = _NOTHING,
     *,
     trusting: bool = False,
@@ -89,44 +98,42 @@ def complete(
     from, those pairs are kept that have different digests, whose rows still exist, and whose splits have not changed.
     `trusting` does not read the index files of splits that one origin has already compared with each other.
     """
+    entries = manifest.by_key()
     pairs, compared = list(pixel_pairs.pairs), set(pixel_pairs.comparisons)
     for keys in groups(manifest):
-        by_digest = digest_comparisons(manifest, keys)
-        reused = next((o for o in origins if trusting and by_digest <= carried([o], manifest)), None)
+        # Generated images have digests over pixels, and others over bytes.
+        generated = {key for key in keys if entries[key].made is not None}
+        by_digest = {
+            comparison("pixels" if generated.issuperset(splits) else "bytes", *splits)
+            for splits in itertools.combinations_with_replacement(keys, 2)
+        }
+        reused = next((o.table for o in origins if trusting and by_digest <= o.valid(manifest)), None)
         if reused is None:
             pairs += exact_pairs({key: index(key) for key in keys})
             compared |= by_digest
         else:
-            pairs += [pair for pair in reused.table.pairs if set(pair.splits) <= set(keys)]
-            compared |= {c for c in reused.table.comparisons if {c.one, c.other} <= set(keys)}
+            pairs += [pair for pair in reused.pairs if set(pair.splits) <= set(keys)]
+            compared |= {c for c in reused.comparisons if {c.one, c.other} <= set(keys)}
     comparisons = set(compared)
     for earlier in origins:
-        staying = carried([earlier], manifest) - compared
+        staying = earlier.valid(manifest) - compared
         splits = {(c.one, c.other) for c in staying}
-        pairs += _still_there([pair for pair in earlier.table.pairs if pair.splits in splits], index)
+        kept = [pair for pair in earlier.table.pairs if pair.splits in splits]
+        rows = rows_of_pairs(kept, index)
+        for pair in kept:
+            row, other_row = rows.get((pair.split, pair.id)), rows.get((pair.other_split, pair.other_id))
+            if row and other_row and row[1] != other_row[1]:
+                pairs.append(pair_of(row[0], other_row[0], pair.distance))  # with their current roles and classes
         comparisons |= staying
-    return PairTable(tuple(pairs), frozenset(comparisons))
+    return PairTable(pairs, comparisons)
 
 
-def digest_comparisons(manifest: Manifest, keys: Sequence[str]) -> set[Comparison]:
-    """Return the comparisons by content digest: of pixels if both splits have generated images, else of bytes."""
-    entries = manifest.by_key()
-    generated = {key for key in keys if entries[key].made is not None}
-    return {
-        comparison("pixels" if generated.issuperset(splits) else "bytes", *splits)
-        for splits in itertools.combinations_with_replacement(keys, 2)
-    }
-
-
-def write_duplicates(layout: Layout, table: PairTable) -> DuplicatesEntry:
-    """Write a release's table; returns its entry in the manifest."""
-    write_pairs(layout.duplicates, table.pairs)
-    return table_entry(layout, table)
-
-
-def table_entry(layout: Layout, table: PairTable) -> DuplicatesEntry:
-    """Return the manifest's entry of the table on disk."""
-    pairs = read_pairs(layout.duplicates)
+def write_duplicates(layout: Layout, table: PairTable, equal_files: Sequence[Path] = ()) -> DuplicatesEntry:
+    """Write a release's table, with the bytes of a file that has the same pairs; returns its entry in the manifest."""
+    pairs = write_pairs(layout.duplicates, table.pairs)
+    # Another version of pyarrow writes the same pairs with other bytes, which would be an empty change.
+    if equal := next((path for path in equal_files if read_pairs(path) == pairs), None):
+        layout.duplicates.write_bytes(equal.read_bytes())
     file = file_entry(layout, layout.duplicates)
     return DuplicatesEntry(
         path=file.path,
@@ -138,12 +145,121 @@ def table_entry(layout: Layout, table: PairTable) -> DuplicatesEntry:
     )
 
 
-def _still_there(pairs: Sequence[Pair], index: IndexPath) -> list[Pair]:
-    """Return the pairs whose rows still exist and differ in digest, with their current roles and classes."""
-    rows = rows_of_pairs(pairs, index)
-    existing = []
-    for pair in pairs:
-        row, other_row = rows.get((pair.split, pair.id)), rows.get((pair.other_split, pair.other_id))
-        if row and other_row and row[1] != other_row[1]:
-            existing.append(pair_of(row[0], other_row[0], pair.distance))
-    return existing
+# Comparing by pixels
+
+
+def compare_pixels(
+    layout: Layout, manifest: Manifest, benchmark: Benchmark, meter: Meter, origins: Sequence[EarlierTable] = ()
+) -> PairTable:
+    """Compare the splits of a release by pixels, as far as its folder has them.
+
+    The declaration names the splits that are searched for near-duplicates; a search whose comparison is valid in an
+    earlier table is skipped.
+    """
+    known = set[Comparison]().union(*(earlier.valid(manifest) for earlier in origins))
+    near, equal = _near_duplicates(layout, manifest, benchmark, meter, known), _equal_pixels(layout, manifest)
+    return PairTable((*near.pairs, *equal.pairs), near.comparisons | equal.comparisons)
+
+
+def _near_duplicates(
+    layout: Layout, manifest: Manifest, benchmark: Benchmark, meter: Meter, known: Set[Comparison]
+) -> PairTable:
+    entries, readable = manifest.by_key(), list[tuple[str, str]]()
+    known_splits = {key for key, entry in entries.items() if entry.roles == (KNOWN_ROLE,)}
+    for key, of in compared_by_similarity(benchmark, entries, known_splits):
+        if comparison(SIMILARITY, key, of) in known:
+            continue
+        if all(_has_pixels(layout, entries[name]) for name in (key, of)):
+            readable.append((key, of))
+        else:
+            where = f"the pixels of one of them are not in {layout.root}"
+            meter.note(f"{key} is not compared with the images of {of}: {where}")
+    if not readable:
+        return _NOTHING
+    from builders.duplicates.search import find_pairs  # only a benchmark that is searched pays for its imports
+
+    meter.step("searching for near-duplicates", sum(entries[key].rows for key, _ in readable))
+    pairs: list[Pair] = []
+    references: dict[str, Pixels] = {}
+    for key, of in readable:
+        if of not in references:
+            references = {of: _pixels(layout, of, entries[of])}
+        numbers = find_pairs(_pixels(layout, key, entries[key]), references[of], advance=meter.advance)
+        pairs += searched_pairs(numbers, (key, layout.index(key)), (of, layout.index(of)))
+    return PairTable(pairs, {comparison(SIMILARITY, *keys) for keys in readable})
+
+
+def _equal_pixels(layout: Layout, manifest: Manifest) -> PairTable:
+    """Compare decoded (`--check decode`) and generated images by digests over pixels."""
+    entries, pairs, comparisons = manifest.by_key(), list[Pair](), set[Comparison]()
+    for keys in groups(manifest):
+        digests = {key: column for key in keys if (column := _decoded(layout, key, entries[key])) is not None}
+        if digests:
+            digests |= {key: index_digests(layout.index(key)) for key in keys if entries[key].made is not None}
+        pairs += exact_pairs({key: layout.index(key) for key in sorted(digests)}, digests)
+        comparisons |= {comparison("pixels", split, other_split) for split in digests for other_split in digests}
+    return PairTable(pairs, comparisons)
+
+
+def _decoded(layout: Layout, key: str, entry: SplitEntry) -> pa.ChunkedArray | None:
+    """Return digests over the pixels of a split's rows; None if not all were decoded, or for other rows."""
+    config, _, name = key.partition("/")
+    parts = sorted((layout.state / "parts" / config).glob(f"{name}-?????-of-?????.parquet"))
+    if not parts or any(PIXEL_DIGEST not in read_schema(part).names for part in parts):
+        return None
+    columns = ["id", "label", "role", DIGEST, PIXEL_DIGEST]
+    rows = pa.concat_tables(read_parquet(part, columns) for part in parts)
+    return rows[PIXEL_DIGEST] if rows_digest(rows) == entry.digest else None
+
+
+def _has_pixels(layout: Layout, entry: SplitEntry) -> bool:
+    if not entry.data:
+        return layout.pixels(entry.digest).is_file()
+    return all((layout.root / file.path).is_file() for file in entry.data)
+
+
+def _pixels(layout: Layout, key: str, entry: SplitEntry) -> Pixels:
+    """Load the images of a split in the order of its rows: (n, 32, 32, 3)."""
+    if not entry.data:
+        stored: Pixels = store_of(layout.root).array(layout.pixels(entry.digest))
+        return stored
+    pixels = np.zeros((entry.rows, SIDE, SIDE, 3), np.uint8)
+    for number, image in enumerate(rgb_images(layout.root, key, entry, np.arange(entry.rows))):
+        pixels[number] = scaled(image)
+    return pixels
+
+
+def compared_by_similarity(
+    benchmark: Benchmark, keys: Collection[str], known: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield each split (`config/split`) that is searched for near-duplicates, with the split it is compared with.
+
+    Each split of a config with `duplicates_of` is compared with the training images, and with every split of the
+    config that has in-distribution rows alone (`known`), itself included. The distance is not symmetric; of two such
+    splits the first by name is the one that is searched, so that whoever compares them again knows the direction
+    (`hf_scripts.checks.duplicates`).
+    """
+    for config in benchmark.configs:
+        if not config.duplicates_of:
+            continue
+        config_keys = [key for key in keys if key.startswith(f"{config.name}/")]
+        yielded: set[frozenset[str]] = set()
+        for of in [config.duplicates_of, *sorted(key for key in config_keys if key in known)]:
+            for key in config_keys:
+                if of in keys and frozenset((key, of)) not in yielded:
+                    yielded.add(frozenset((key, of)))
+                    yield key, of
+
+
+def are_compared(benchmark: Benchmark, key: str) -> bool:
+    """Whether a split (`config/split`) takes part in a search for near-duplicates."""
+    return any(
+        config.duplicates_of and (key == config.duplicates_of or key.startswith(f"{config.name}/"))
+        for config in benchmark.configs
+    )
+
+
+def write_pixels(layout: Layout, digest: str, pixels: Pixels) -> None:
+    """Store the pixels of a split without shards; `digest` is the digest of its rows."""
+    with atomic_path(layout.pixels(digest)) as temporary, temporary.open("wb") as opened:
+        np.save(opened, pixels)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
+from builders.release.entries import GeneratorEntry, PreparationEntry, Reproducible
 from builders.release.schema import Column, Value
-from builders.release.split_entries import GeneratorEntry, PreparationEntry, Reproducible
 from builders.storage.files import open_buffered
 
 if TYPE_CHECKING:  # declarations have generators, and a command's `--help` reads declarations alone

@@ -38,8 +38,8 @@ from PIL import Image
 
 from builders.errors import BuildError, one_line
 from builders.generate.exact.resize import centre_crop
+from builders.release.entries import PreparationEntry
 from builders.release.images import resized_size, rgb_sha256
-from builders.release.split_entries import PreparationEntry
 from builders.storage.sealed_files import HEADER_BYTES, TAG_BYTES, SealedHeader, read_sealed_header
 
 Pixels = npt.NDArray[np.uint8]

@@ -14,9 +14,7 @@ import pyarrow.compute as pc
 
 from builders.card import card
 from builders.card.pictures import with_samples
-from builders.declare.splits import Part
-from builders.duplicates.comparisons import compare_pixels
-from builders.duplicates.table import carried, complete, origin, write_duplicates
+from builders.duplicates.table import compare_pixels, complete, read_earlier, write_duplicates
 from builders.errors import BuildError
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import ReadPlan
@@ -24,20 +22,21 @@ from builders.pipeline.shards import read_record
 from builders.plan.planner import PlannedSplit, remarks_on_classes
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import pairs_summary, read_pairs
-from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry
+from builders.release.entries import (
+    BenchmarkEntry,
+    ConfigEntry,
+    FileEntry,
+    LicenceEntry,
+    Manifest,
+    PartEntry,
+    SourceEntry,
+    SplitEntry,
+    WithdrawnRow,
+    is_training,
+)
 from builders.release.layout import PARTS, Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ID_OVERLAP, arrow_schema
-from builders.release.split_entries import (
-    SUMS,
-    FileEntry,
-    PartEntry,
-    SplitEntry,
-    WithdrawnRow,
-    is_labelled,
-    is_training,
-    pieces_by_key,
-)
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
 from builders.storage.parquet import read_parquet
@@ -55,7 +54,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
         for split in (split for split in chosen if split.config.name == config.name):
             entry, excluded = _finish_split(plan, split)
             entries[split.key.partition("/")[2]] = entry
-            keys += pieces_by_key(split.key, entry)
+            keys += [part.key for part in entry.parts]
             exclusions += excluded
             used_keys.update(entry.sources)
         if entries:
@@ -126,12 +125,10 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
     if sum(part.rows for part in parts) != rows.num_rows:
         raise AssertionError(f"{key}: {rows.num_rows} rows, and not those of its parts")
     write_index(layout.index(key), rows, located.parts[0].labels, config.columns, demo=run.demo)
-    split, generator, first = located.parts[0].split, located.image_generator, parts[0]
+    generator = located.image_generator
     sealed = range(located.shards if located.is_sealed else 0)
     entry = SplitEntry(
-        **{name: sum(getattr(part, name) for part in parts) for name in SUMS},
-        why="; ".join(dict.fromkeys(part.why for part in parts if part.why)),
-        excluded_by_rule=_by_rule(exclusions),
+        parts=tuple(parts),
         withdrawn=tuple(withdrawn),
         shortfalls=tuple(shortfalls),
         digest=rows_digest(rows),
@@ -141,25 +138,21 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
         made=None if generator is None else generator.description,
         generator=None if generator is None else generator.entry(),
         overlaps=rows.num_rows - rows[ID_OVERLAP.name].null_count if ID_OVERLAP in config.columns else None,
-        compared=remarks_on_classes(config, split) if ID_OVERLAP in config.columns else None,
+        compared=remarks_on_classes(config, located.parts[0].split) if ID_OVERLAP in config.columns else None,
     )
-    if isinstance(split, Part):
-        entry = msgspec.structs.replace(entry, parts=tuple(parts))
-    else:
-        own = {name: getattr(first, name) for name in ("role", "source", "partitions", "adopted")}
-        labelled = None if first.labelled == is_labelled(first.role) else first.labelled
-        entry = msgspec.structs.replace(entry, **own, labelled=labelled)
     run.meter.advance(located.table.num_rows)
     return entry, exclusions
 
 
 def _part_entry(planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int, adopted: str) -> PartEntry:
-    """Describe a part of a split, or a split that has none."""
-    split = planned.split
-    images = sum(exclusion.images for exclusion in excluded)
-    if rows + images != planned.available:
-        raise AssertionError(f"{planned.key}: {rows} kept and {images} excluded of {planned.available}")
+    """Describe a part of a split."""
+    split, by_rule = planned.split, Counter[str]()
+    for exclusion in excluded:
+        by_rule[exclusion.rule] += exclusion.images
+    if rows + by_rule.total() != planned.available:
+        raise AssertionError(f"{planned.key}: {rows} kept and {by_rule.total()} excluded of {planned.available}")
     return PartEntry(
+        key=planned.key,
         role=split.role,
         source=split.source.key,
         partitions=tuple(split.partitions),
@@ -168,21 +161,12 @@ def _part_entry(planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int,
         paper=planned.count.paper,
         why=planned.count.why,
         available=planned.available,
-        excluded=images,
-        excluded_by_rule=_by_rule(excluded),
+        excluded_by_rule=dict(sorted((+by_rule).items())),
         adopted=adopted,
-        name=split.name if isinstance(split, Part) else "",
         labelled=planned.config.has_labels(split),
         classes=planned.classes,
         paper_classes=planned.count.classes,
     )
-
-
-def _by_rule(exclusions: Sequence[Exclusion]) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for exclusion in exclusions:
-        counts[exclusion.rule] += exclusion.images
-    return dict(sorted((+counts).items()))
 
 
 def _unreadable(planned: PlannedSplit, dropped: Mapping[str, str]) -> list[Exclusion]:
@@ -214,11 +198,11 @@ def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest) -> Man
     """Write the table of duplicates, the manifest with this run's splits, and the card."""
     run, layout, earlier_table, published = plan.run, plan.run.layout, before.duplicates, plan.published
     # A published table's pairs are among the rows.
-    origins = [] if published is None else [origin(published.manifest, Layout(published.root).duplicates)]
+    origins = [] if published is None else [read_earlier(published.manifest, Layout(published.root).duplicates)]
     # Another table was written by a run that was killed before its manifest was; all is looked for again.
     if earlier_table and layout.duplicates.is_file() and file_sha256(layout.duplicates) == earlier_table.sha256:
-        origins.insert(0, origin(before, layout.duplicates))
-    pixel_pairs = compare_pixels(layout, manifest, run.benchmark, run.meter, carried(origins, manifest))
+        origins.insert(0, read_earlier(before, layout.duplicates))
+    pixel_pairs = compare_pixels(layout, manifest, run.benchmark, run.meter, origins)
     splits = manifest.by_key()
     table = complete(manifest, lambda key: layout.root / splits[key].index.path, origins, pixel_pairs)
     duplicates = write_duplicates(layout, table)

@@ -21,7 +21,6 @@ from builders.plan.candidates import Draws
 from builders.plan.planner import PLAN_SCHEMA, PlannedSplit, as_listed
 from builders.release.images import LEAVE_OUT
 from builders.release.schema import ROLES
-from builders.release.split_entries import pieces_by_key
 from builders.sources.base import SourceIndex, open_source
 
 
@@ -61,7 +60,7 @@ def plan_published(
         draws=Draws(benchmark, run.seed),
         planned=tuple(planned),
         labels={published.config: published.entry.label_names},
-        adopted={key: piece.adopted for key, piece in published.pieces.items()},
+        adopted={key: part.adopted for key, part in published.parts.items()},
         published=published,
     )
 
@@ -70,8 +69,8 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
     """Return the plan of a published split, or of each of its parts, as its index has the rows."""
     benchmark, rows = published.benchmark, published.rows(key)
     planned = []
-    for part, part_entry in pieces_by_key(key, published.splits[key]).items():
-        config, split = benchmark.by_key()[part]
+    for part in published.splits[key].parts:
+        config, split = benchmark.by_key()[part.key]
         own_columns = [column.name for column in (*config.source_columns, *config.overlap_columns)]
         index = indexes[split.source.key]
         part_rows = rows
@@ -87,15 +86,15 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
         chosen, table = numbers.to_numpy().astype(np.int64), part_rows.select([*PLAN_SCHEMA.names, *own_columns])
         planned.append(
             PlannedSplit(
-                key=part,
+                key=part.key,
                 config=config,
                 split=split,
-                count=benchmark.count(part),
+                count=benchmark.count(part.key),
                 labels=published.entry.label_names,
                 chosen=chosen,
                 listing=as_listed(chosen, table),
                 classes=len(table["class_id"].unique()),
-                available=part_entry.available,
+                available=part.available,
                 excluded=(),
             )
         )

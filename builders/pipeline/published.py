@@ -27,11 +27,10 @@ from builders.pipeline.build_plan import Run
 from builders.pipeline.finish import data_entries
 from builders.pipeline.read_plan import STAGING, Pack, ReadPlan
 from builders.release.digests import file_sha256, rows_digest
-from builders.release.entries import ConfigEntry, Manifest
+from builders.release.entries import ConfigEntry, FileEntry, GeneratorEntry, Manifest, PartEntry, SplitEntry
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.release.schema import arrow_schema, without_values
-from builders.release.split_entries import FileEntry, GeneratorEntry, PartEntry, SplitEntry, pieces_by_key
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source
 from builders.storage.byte_ranges import PACK_SUFFIX
@@ -78,9 +77,9 @@ class Published:
         return {f"{self.config}/{name}": split for name, split in entries if not self.only or name in self.only}
 
     @functools.cached_property
-    def pieces(self) -> dict[str, PartEntry]:
-        """The entries of the parts of these splits, or of splits that have none, by their keys."""
-        return {part: piece for key, split in self.splits.items() for part, piece in pieces_by_key(key, split).items()}
+    def parts(self) -> dict[str, PartEntry]:
+        """The entries of the parts of these splits by their keys."""
+        return {part.key: part for split in self.splits.values() for part in split.parts}
 
     @functools.cached_property
     def benchmark(self) -> Benchmark:
@@ -105,8 +104,8 @@ class Published:
             if config.name == self.config:
                 benchmark = benchmark.with_splits({config.name: self._opening(config)})
         splits = {key: (split.source.key, tuple(split.partitions)) for key, (_, split) in benchmark.by_key().items()}
-        for key, piece in self.pieces.items():
-            if splits.get(key) != (piece.source, piece.partitions):
+        for key, part in self.parts.items():
+            if splits.get(key) != (part.source, part.partitions):
                 raise BuildError(
                     f"{key} in {self.name or self.root} has other sources or partitions than version "
                     f"{benchmark.version} of the benchmark {name} declares, or is not in it. Fetch the release again, "
@@ -130,8 +129,8 @@ class Published:
         splits: dict[str, Split] = {}
         own = config.by_key()
         for key, entry in self.splits.items():
-            place = (entry.role, entry.source, entry.partitions)
-            alike = (split for split in own.values() if (split.role, split.source.key, split.partitions) == place)
+            places = [(part.role, part.source, part.partitions) for part in entry.parts]
+            alike = (split for split in own.values() if [(split.role, split.source.key, split.partitions)] == places)
             for split in (own[key],) if key in own else alike:
                 generator = split.generator
                 if entry.sealed and entry.generator is not None and generator is not None and generator.sealed:
@@ -166,8 +165,8 @@ class Published:
         """The sources that are needed, each with its partitions."""
         needed: dict[str, dict[str, None]] = {}
         for key in sorted(self.splits.keys() - self.recorded):
-            for piece in self.splits[key].pieces():
-                needed.setdefault(piece.source, {}).update(dict.fromkeys(piece.partitions))
+            for part in self.splits[key].parts:
+                needed.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
             companions = self.benchmark.by_key()[key][1].companions if key in self.benchmark.by_key() else None
             if companions is not None:
                 needed.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
@@ -286,8 +285,8 @@ def with_published_splits(published: Published, run: Run, written: Sequence[Read
         splits[key.partition("/")[2]] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
         run.meter.advance(rows.num_rows)
     excluded = layout.excluded(published.config)
-    lines = [line for line in read_excluded(published.root / entry.excluded.path) if line.split in published.pieces]
-    write_excluded(excluded, lines, list(published.pieces))
+    lines = [line for line in read_excluded(published.root / entry.excluded.path) if line.split in published.parts]
+    write_excluded(excluded, lines, list(published.parts))
     entry = msgspec.structs.replace(entry, splits=splits, excluded=file_entry(layout, excluded))
     used_keys = sorted({key for listed in published.splits.values() for key in listed.sources})
     return msgspec.structs.replace(

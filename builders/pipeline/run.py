@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
-from builders.duplicates.comparisons import are_compared, write_pixels
+from builders.duplicates.table import are_compared, write_pixels
 from builders.errors import os_errors_as_build_errors
 from builders.generate.batches import SEALED_SUFFIX
 from builders.pipeline.build_plan import BuildPlan

@@ -19,7 +19,6 @@ from builders.generate.contract import identity_differences
 from builders.pipeline.build_plan import Run
 from builders.release.layout import FOLDERS, STATE, Layout
 from builders.release.manifest import read_or_empty
-from builders.release.split_entries import pieces_by_key
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
 from builders.storage.stores.errors import ChangedMeanwhileError
@@ -98,7 +97,7 @@ class State:
         root, manifest = self.run.out, read_or_empty(self.run.out)
         adopted, generators = dict[str, str](), dict[str, Mapping[str, object]]()
         for key, entry in manifest.by_key().items():
-            adopted |= {part_key: part.adopted for part_key, part in pieces_by_key(key, entry).items()}
+            adopted |= {part.key: part.adopted for part in entry.parts}
             if entry.generator is not None:
                 generators[key] = entry.generator.identity()
         for key, digest in self.adopted.items():

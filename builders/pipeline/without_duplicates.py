@@ -24,8 +24,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.duplicates.comparisons import are_compared, compared_by_similarity
 from builders.duplicates.exact import DIGEST
+from builders.duplicates.table import are_compared, compared_by_similarity
 from builders.errors import NAMED, more
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.generated import ShardWork

@@ -62,11 +62,6 @@ class Pair(NamedTuple):
         return self.split, self.id, self.other_split, self.other_id
 
     @property
-    def kind(self) -> str:
-        """`equal`, which is a fact, or `near`, which is a finding: see `builders.duplicates.search`."""
-        return "near" if self.distance else "equal"
-
-    @property
     def splits(self) -> tuple[str, str]:
         """The splits of the two rows, sorted."""
         return self.split, self.other_split
@@ -100,24 +95,23 @@ def schema() -> pa.Schema:
     return columns.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 
 
-def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
-    """Write the table, sorted; equal tables give equal bytes.
+def write_pairs(path: Path, pairs: Iterable[Pair]) -> list[Pair]:
+    """Write the table, sorted, and return it; equal tables give equal bytes.
 
     A pair that is given several times is written once, with the least distance.
     """
-    nearest: dict[tuple[str, str, str, str], Pair] = {}
-    for pair in pairs:
-        if pair.place not in nearest or pair.distance < nearest[pair.place].distance:
-            nearest[pair.place] = pair
-    columns = zip(*(nearest[place] for place in sorted(nearest)), strict=True) if nearest else [()] * len(Pair._fields)
+    nearest = {pair.place: pair for pair in sorted(pairs, key=lambda pair: -pair.distance)}
+    written = [nearest[place] for place in sorted(nearest)]
+    columns = zip(*written, strict=True) if written else [()] * len(Pair._fields)
     described = schema()
     arrays = [pa.array(values, field.type) for values, field in zip(columns, described, strict=True)]
     with (
         atomic_path(path) as temporary,
         pq.ParquetWriter(temporary, described, compression="zstd", write_page_index=True) as writer,
     ):
-        if nearest:  # `datasets` (5.2) cannot read an empty row group, but can read a file without row groups
+        if written:  # `datasets` (5.2) cannot read an empty row group, but can read a file without row groups
             writer.write_table(pa.Table.from_arrays(arrays, schema=described))
+    return written
 
 
 _ROWS_OF_A_BYTE = 8
@@ -126,11 +120,7 @@ images that are drawn from 60 pictures takes 7 bits a row."""
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Read a table that `write_pairs` wrote.
-
-    Raises:
-        BuildError: the file is not such a table.
-    """
+    """Read a table that `write_pairs` wrote; any other file is a `BuildError`."""
     try:
         with open_buffered(path) as opened:
             size = path.stat().st_size
@@ -218,7 +208,7 @@ def pairs_summary(pairs: Sequence[Pair], training: Set[str]) -> str:
         return "duplicates: no two rows that were compared show one picture"
     roles = Counter(" and ".join(sorted({pair.role, pair.other_role})) for pair in pairs)
     between = ", ".join(f"{count:,} {names}" for names, count in sorted(roles.items()))
-    kinds = Counter(pair.kind for pair in pairs)
+    kinds = Counter("near" if pair.distance else "equal" for pair in pairs)
     sure = " and ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
     trained = sum((pair.split in training) != (pair.other_split in training) for pair in pairs)
     plural = "pair" if len(pairs) == 1 else "pairs"

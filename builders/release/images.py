@@ -19,7 +19,7 @@ from PIL import ExifTags, Image, ImageOps
 from PIL.TiffImagePlugin import IFDRational
 
 from builders.errors import BuildError
-from builders.release.jpeg import JpegHeader, has_hole, looks_whole, read_jpeg_header
+from builders.release.jpeg import has_hole, looks_whole, read_jpeg_header
 
 Stored = Literal["source", "metadata_removed", "pixels", "adopted"]
 """The origin of a row's bytes.
@@ -82,10 +82,8 @@ def resized_size(size: tuple[int, int], shorter: int) -> tuple[int, int]:
     """Return the size of an image whose shorter side is resized to `shorter` pixels, as torchvision rounds it.
 
     The longer side is cut to a whole number of pixels. Smaller images are enlarged: ILSVRC2012 has validation images
-    with a side below 224, and torchvision's `Resize`, by which accuracies are measured, enlarges them, too.
-
-    Raises:
-        TooNarrowError: it would have more than `MOST_PIXELS`.
+    with a side below 224, and torchvision's `Resize`, by which accuracies are measured, enlarges them, too. Raises
+    `TooNarrowError` if it would have more than `MOST_PIXELS`.
     """
     width, height = (shorter * side // min(size) for side in size)
     if width * height > MOST_PIXELS:
@@ -97,28 +95,15 @@ def check_image(data: bytes | bytearray | memoryview, *, decode: bool = False) -
     """Check that `datasets.Image` can decode an image; return None, or the bytes to store instead.
 
     Without `decode` it is decoded only if its structure or metadata look wrong (for the damage that they do not show,
-    see `jpeg.looks_whole`).
-
-    Raises:
-        UnreadableImageError: the image cannot be decoded.
+    see `jpeg.looks_whole`). Raises `UnreadableImageError` if it cannot be decoded.
     """
     view = memoryview(data)
-    if len(view) == 0:
-        raise UnreadableImageError("the file is empty")
     # Only JPEG, which nearly all images are, has a fast path: the metadata of other formats is checked by decoding.
-    if not decode and _is_sound(view):
-        return None
-    return decode_or_mend(bytes(view))[1]
+    return None if not decode and _is_sound(view) else decode_or_mend(bytes(view))[1]
 
 
 def check_pixels(data: bytes | bytearray | memoryview) -> tuple[bytes | None, str]:
-    """Decode an image; return what `check_image` does, and `pixel_sha256` of the decoded image.
-
-    Raises:
-        UnreadableImageError: the image cannot be decoded.
-    """
-    if len(data) == 0:
-        raise UnreadableImageError("the file is empty")
+    """Decode an image; return what `check_image` does, and `pixel_sha256` of the decoded image."""
     image, mended = decode_or_mend(bytes(data))
     return mended, pixel_sha256(image)
 
@@ -137,19 +122,21 @@ def decode(data: bytes) -> Image.Image:
 def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
     """Decode an image and apply its EXIF orientation; remove metadata that breaks decoding in any version of Pillow.
 
-    Returns:
-        The image, and the bytes without metadata if only these decode.
-
-    Raises:
-        UnreadableImageError: the image cannot be decoded, a part of it is lost, or its values have more than 8 bits.
+    Returns the image, and the bytes without metadata if only these decode. Raises `UnreadableImageError` if it cannot
+    be decoded, a part of it is lost, or its values have more than 8 bits.
     """
-    header = read_jpeg_header(data)
+    if not data:
+        raise UnreadableImageError("the file is empty")
+    header, mended = read_jpeg_header(data), None
     if header is not None and has_hole(data, header):
         raise UnreadableImageError("zero bytes in place of a part of its image data")
-    mended = _without_metadata(data)
+    if header is not None and header.blocks:
+        starts = [0, *(stop for _, stop in header.blocks)]
+        stops = [*(start for start, _ in header.blocks), len(data)]
+        mended = b"".join(data[start:stop] for start, stop in zip(starts, stops, strict=True))
     try:
-        if header is not None and _metadata_bytes(header) > _MOST_METADATA:
-            raise ValueError(f"{_metadata_bytes(header):,} bytes of EXIF or XMP blocks")
+        if mended is not None and len(data) - len(mended) > _MOST_METADATA:
+            raise ValueError(f"{len(data) - len(mended):,} bytes of EXIF or XMP blocks")
         image = decode(data)
         if image.mode.startswith(_DEEP_MODES):
             raise UnreadableImageError(f"it has values of more than 8 bits, mode {image.mode}; save it with 8 bits")
@@ -165,11 +152,7 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
 
 
 def content_sha256(stored: str, data: bytes | memoryview) -> str:
-    """Return the digest that identifies a row's content, as lower-case hex; see `Stored`.
-
-    Raises:
-        UnreadableImageError: a digest over pixels is asked for, and the image cannot be decoded.
-    """
+    """Return the digest that identifies a row's content, as lower-case hex; see `Stored`."""
     if stored not in BY_PIXELS:
         return hashlib.sha256(data).hexdigest()
     return pixel_sha256(decode_or_mend(bytes(data))[0])
@@ -196,21 +179,21 @@ def rgb_sha256(pixels: npt.NDArray[np.uint8]) -> list[str]:
 
 
 def _is_sound(view: memoryview) -> bool:
+    """Whether a JPEG looks whole, and its EXIF and XMP can be read and give no orientation, which needs a decode."""
     header = read_jpeg_header(view)
     if header is None or not looks_whole(view, header):
         return False
-    if header.metadata is None:
-        return True
-    return _metadata_bytes(header) <= _MOST_METADATA and _has_harmless_metadata(view)
-
-
-def _has_harmless_metadata(view: memoryview) -> bool:
-    """Read EXIF and XMP without decoding pixels; False also if they give an orientation, which needs a full decode."""
+    if sum(stop - start for start, stop in header.blocks) > _MOST_METADATA:
+        return False
     try:
-        orientation = Image.open(io.BytesIO(view)).getexif().get(ExifTags.Base.Orientation)
+        return not header.blocks or _orientation(Image.open(io.BytesIO(view)).getexif()) == 1
     except DECODE_ERRORS:
         return False
-    return orientation is None or orientation == 1
+
+
+def _orientation(exif: Image.Exif) -> object:
+    orientation = exif.get(ExifTags.Base.Orientation)
+    return 1 if orientation is None else orientation
 
 
 def _breaks_older_pillow(data: bytes) -> bool:
@@ -220,25 +203,12 @@ def _breaks_older_pillow(data: bytes) -> bool:
     and the stored bytes should not depend on the version of Pillow.
     """
     exif = Image.open(io.BytesIO(data)).getexif()
-    if exif.get(ExifTags.Base.Orientation) in (None, 1):
+    if _orientation(exif) == 1:
         return False
     blocks = (exif, *(exif.get_ifd(block) for block in _SUB_BLOCKS))
     values = [value for block in blocks for value in block.values()]
     numbers = [number for value in values for number in (value if isinstance(value, tuple) else (value,))]
     return any(isinstance(number, IFDRational) and number.denominator == 0 for number in numbers)
-
-
-def _without_metadata(data: bytes) -> bytes | None:
-    header = read_jpeg_header(data)
-    if header is None or not header.blocks:
-        return None
-    starts = [0, *(stop for _, stop in header.blocks)]
-    stops = [*(start for start, _ in header.blocks), len(data)]
-    return b"".join(data[start:stop] for start, stop in zip(starts, stops, strict=True))
-
-
-def _metadata_bytes(header: JpegHeader) -> int:
-    return sum(stop - start for start, stop in header.blocks)
 
 
 def _reason(error: Exception) -> str:

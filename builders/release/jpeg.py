@@ -30,14 +30,12 @@ _ZEROS = 256
 class JpegHeader(NamedTuple):
     """The segments before the first scan.
 
-    `frame` is the frame marker, `metadata` the start and stop of the first APP1 segment including its marker (EXIF or
-    XMP, which decoding reads), `huffman` those of the contents of segments with Huffman tables, `components` those of
-    the first scan's list of components and tables, `scan` the position of that scan's data, and
-    `blocks` all APP1 segments.
+    `frame` is the frame marker, `huffman` the starts and stops of the contents of segments with Huffman tables,
+    `components` those of the first scan's list of components and tables, `scan` the position of that scan's data, and
+    `blocks` those of APP1 segments including their markers (EXIF or XMP, which decoding reads).
     """
 
     frame: int
-    metadata: tuple[int, int] | None
     huffman: list[tuple[int, int]]
     components: tuple[int, int]
     scan: int
@@ -62,8 +60,7 @@ def read_jpeg_header(data: bytes | memoryview) -> JpegHeader | None:
         if marker == _START_OF_SCAN:
             first = position + 5
             components = first, first + 2 * data[position + 4]
-            metadata = blocks[0] if blocks else None
-            return JpegHeader(frame, metadata, huffman, components, stop, blocks) if frame else None
+            return JpegHeader(frame, huffman, components, stop, blocks) if frame else None
         if marker == _HUFFMAN_TABLES:
             huffman.append((position + 4, stop))
         elif marker in _FRAMES:

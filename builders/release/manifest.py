@@ -19,7 +19,7 @@ import msgspec
 from builders.errors import BuildError
 from builders.release.digests import file_sha256
 from builders.release.duplicates import CONFIG
-from builders.release.entries import EMPTY, FORMAT, OPEN, ConfigEntry, Manifest, SourceEntry
+from builders.release.entries import EMPTY, FORMAT, OPEN, ConfigEntry, FileEntry, Manifest, SourceEntry, SplitEntry
 from builders.release.layout import (
     CARD,
     CHANGELOG,
@@ -31,8 +31,7 @@ from builders.release.layout import (
     shows_images,
 )
 from builders.release.schema import KNOWN_COLUMNS, PREPARED_SHA256
-from builders.release.split_entries import SUMS, FileEntry, SplitEntry
-from builders.release.values import PATTERNS
+from builders.release.values import NAME, PATTERNS
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
 from unknown_detection.words import printable
@@ -68,12 +67,7 @@ def file_entry(layout: Layout, path: Path) -> FileEntry:
 
 
 def read_manifest(root: Path, name: str = "") -> Manifest:
-    """Read the manifest of a release folder; messages call it `name` where that is given, as for a temporary folder.
-
-    Raises:
-        ManifestError: the file is not a valid manifest.
-        BuildError: there is no manifest, or it has a format that this version does not know.
-    """
+    """Read the manifest of a release folder; messages call it `name` where that is given."""
     path = Layout(root).manifest
     try:
         data = read_regular(path, MOST_BYTES)
@@ -92,11 +86,7 @@ def read_manifest(root: Path, name: str = "") -> Manifest:
 
 
 def read_or_empty(root: Path) -> Manifest:
-    """Return the manifest of a release folder; if nothing has been built there yet, that of a release without splits.
-
-    Raises:
-        BuildError: as `read_manifest`.
-    """
+    """Return the manifest of a release folder, or that of a release without splits if nothing was built there yet."""
     return read_manifest(root) if Layout(root).manifest.exists() else EMPTY
 
 
@@ -142,10 +132,7 @@ def write_manifest(root: Path, manifest: Manifest, before: Manifest | None = Non
     """Write the manifest of a release folder.
 
     In a store, only the manifest `before`, which was read, or none if that is `EMPTY`, is replaced; None replaces any.
-
-    Raises:
-        ChangedMeanwhileError: another run replaced the one that was read.
-        BuildError: it would not be valid, for instance because a file name contains control characters.
+    A `BuildError` says what would not be valid, such as control characters in a file's name.
     """
     path, text = Layout(root).manifest, dump(manifest)
     try:
@@ -162,11 +149,11 @@ def write_manifest(root: Path, manifest: Manifest, before: Manifest | None = Non
 
 
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) != len(pairs):
-        seen: set[str] = set()
-        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {repeated!r} is repeated in one object")
+    mapping: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in mapping:
+            raise ValueError(f"the key {key!r} is repeated in one object")
+        mapping[key] = value
     return mapping
 
 
@@ -196,7 +183,6 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
     for key, config, split in manifest.splits():
         yield from _wrong_split(key, split, manifest.sources)
         yield from _wrong_sealing(key, config, split)
-        yield from _wrong_samples(key, split, manifest.sources)
     splits = manifest.by_key()
     for audit_key, audit in sorted(manifest.audits.items()):
         if audit.chart is not None and shows_images(audit.chart.path):
@@ -227,10 +213,6 @@ def _wrong_config(name: str, config: ConfigEntry) -> Iterator[str]:
         yield f"label_names of {name} are empty or repeat a name"
     if not config.splits:
         yield f"{name} has no split"
-    yield from _wrong_columns(name, config)
-
-
-def _wrong_columns(name: str, config: ConfigEntry) -> Iterator[str]:
     names = [column.name for column in config.columns]
     if len(set(names)) != len(names):
         yield f"columns of {name}: a name is repeated in {', '.join(names)}"
@@ -240,27 +222,22 @@ def _wrong_columns(name: str, config: ConfigEntry) -> Iterator[str]:
 
 
 def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> Iterator[str]:
-    own_fields = (split.role, split.source, split.partitions, split.adopted)
-    if split.parts is None and None in own_fields:
-        yield f"{key} has neither parts nor a role, source, partitions and adoption of its own"
-        return
-    if split.parts is not None:
-        if own_fields != (None, None, None, None):
-            yield f"{key} has parts, and a role, source, partitions or adoption of its own"
-        names = [part.name for part in split.parts]
-        if not names or "" in names or len(set(names)) != len(names):
-            yield f"the parts of {key} do not each have a name of their own"
-        for count in SUMS:
-            total = sum(getattr(part, count) for part in split.parts)
-            if getattr(split, count) != total:
-                yield f"{count} of {key} is {getattr(split, count):,}, but its parts add up to {total:,}"
-    for part in split.pieces():
+    named = [part.key.removeprefix(f"{key}.") for part in split.parts if part.key.startswith(f"{key}.")]
+    is_joined = len({*named}) == len(split.parts) and all(re.match(NAME, name) for name in named)
+    if [part.key for part in split.parts] != [key] and not is_joined:
+        yield f"the parts of {key} do not each have a key of their own, {key}.NAME, nor is its one part {key}"
+    for part in split.parts:
         if part.source not in sources:
             yield f"{key} has rows of the source {part.source}, which it does not describe"
     parameters = split.generator.parameters if split.generator is not None else {}
     for name, value in parameters.items():
         if isinstance(value, float) and not math.isfinite(value):
             yield f"the parameter {name} of the generator of {key} is {value}"
+    if split.samples is not None and not split.data:
+        yield f"{key} has a picture of its images, but no images"
+    is_open = any(name in sources and sources[name].licence.publish == OPEN for name in split.sources)
+    if split.samples is not None and not is_open:
+        yield f"{key} has a picture of its images, but the licence of no source lets them be public"
 
 
 def _wrong_sealing(key: str, config: ConfigEntry, split: SplitEntry) -> Iterator[str]:
@@ -277,12 +254,3 @@ def _wrong_sealing(key: str, config: ConfigEntry, split: SplitEntry) -> Iterator
         )
     if (PREPARED_SHA256.name, PREPARED_SHA256.type) not in {(c.name, c.type) for c in config.columns}:
         yield f"{key} is sealed, but its config lacks the column {PREPARED_SHA256.name}"
-
-
-def _wrong_samples(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> Iterator[str]:
-    if split.samples is None:
-        return
-    if not split.data:
-        yield f"{key} has a picture of its images, but no images"
-    if not any(name in sources and sources[name].licence.publish == OPEN for name in split.sources):
-        yield f"{key} has a picture of its images, but the licence of no source lets them be public"

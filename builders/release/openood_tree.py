@@ -59,19 +59,11 @@ LISTS: Mapping[str, str] = {
 
 
 def openood_path(source: str, source_id: str) -> tuple[str, str]:
-    """Return the folder of an image in OpenOOD's tree, and its path below it as lists have it.
-
-    Raises:
-        KeyError: OpenOOD has no images of the source.
-    """
+    """Return the folder of an image in OpenOOD's tree, and its path below it as lists have it."""
     root, folder = IMAGES[source]
     return root, f"{folder}/{source_id}"
 
 
 def list_text(rows: Iterable[tuple[str, str, int]]) -> str:
-    """Return OpenOOD's list of some images, sorted, from the source, the `source_id` and the label of each.
-
-    Raises:
-        KeyError: OpenOOD has no images of a source.
-    """
+    """Return OpenOOD's list of some images, sorted, from the source, the `source_id` and the label of each."""
     return "".join(sorted(f"{openood_path(source, source_id)[1]} {label}\n" for source, source_id, label in rows))

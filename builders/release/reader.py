@@ -16,8 +16,8 @@ from PIL import Image
 
 from builders.errors import BuildError, one_line
 from builders.release import images
+from builders.release.entries import SplitEntry
 from builders.release.schema import KNOWN_COLUMNS, ROLES, arrow_schema, without_values
-from builders.release.split_entries import SplitEntry
 from builders.storage.parquet import open_streamed, read_parquet, row_batches
 
 _BATCH_ROWS = 256
@@ -30,22 +30,14 @@ _TYPES = arrow_schema(())
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of one row group of a shard, by ascending numbers within it.
-
-    `first` is the position of the first of them in the `rows` given to `row_groups`.
-    """
+    """Rows of one row group of a shard, by ascending numbers; `first` is where they begin in all those read."""
 
     path: Path
     group: int
     rows: tuple[int, ...]
     first: int
 
-    def images(self) -> Iterator[bytes]:
-        """Yield the encoded images of the rows.
-
-        Raises:
-            BuildError: the shard cannot be read.
-        """
+    def _images(self) -> Iterator[bytes]:
         numbers, start = np.array(self.rows, np.int64), 0
         try:
             with open_streamed(self.path) as opened:
@@ -60,12 +52,8 @@ class RowGroup:
             raise unreadable_file(self.path, error) from error
 
     def each(self, make: Callable[[bytes], Made]) -> Iterator[Made]:
-        """Apply a function that decodes an image to each of the encoded images.
-
-        Raises:
-            BuildError: the shard cannot be read, or an image does not decode.
-        """
-        for number, data in enumerate(self.images()):
+        """Apply a function that decodes an image to the encoded image of each row."""
+        for number, data in enumerate(self._images()):
             try:
                 decoded = make(data)
             except images.DECODE_ERRORS as error:
@@ -79,18 +67,13 @@ class RowGroup:
 
 
 def rgb_images(root: Path, key: str, split: SplitEntry, rows: Rows) -> Iterator[Image.Image]:
-    """Yield the images of some rows of a split as RGB, in order; arguments and errors as of `row_groups`."""
+    """Yield the images of some rows of a split as RGB, by ascending row numbers."""
     for group in row_groups(root, key, split, rows):
         yield from group.each(lambda data: images.decode(data).convert("RGB"))
 
 
 def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
-    """Read columns of a split's index; only nullable columns lack values, and every role is known.
-
-    Raises:
-        BuildError: the index cannot be read, lacks one of them, has another number of rows than the manifest says, or
-            has cells as above.
-    """
+    """Read columns of a split's index and check them: only nullable ones lack values, and every role is known."""
     path = root / split.index.path
     check_columns(path, names, split.rows)
     try:
@@ -106,13 +89,7 @@ def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
 
 
 def check_columns(path: Path, names: Sequence[str], rows: int | None = None) -> pq.FileMetaData:
-    """Check that a file of the release has some columns of their types, and a number of rows if one is given.
-
-    Returns its metadata.
-
-    Raises:
-        BuildError: it has not, or cannot be read.
-    """
+    """Check that a file of the release has some columns, and a number of rows if one is given; return its metadata."""
     try:
         with open_streamed(path) as opened:
             schema, metadata = opened.schema_arrow, opened.metadata
@@ -128,11 +105,7 @@ def check_columns(path: Path, names: Sequence[str], rows: int | None = None) -> 
 
 
 def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowGroup]:
-    """Find the row groups that some rows of a split are in, by ascending row numbers; `key` is for messages.
-
-    Raises:
-        BuildError: the split has no images here, or a shard cannot be read.
-    """
+    """Find the row groups that some rows of a split are in, by ascending row numbers; `key` is for messages."""
     if not split.data:
         raise BuildError(f"{key} has no images in {root}, only an index. Build it without --index-only.")
     groups, start, first = [], 0, 0

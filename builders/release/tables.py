@@ -65,11 +65,7 @@ def write_index(
 
 
 def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequence[str]) -> None:
-    """Write a config's exclusions; lines of splits that are not in `replaced` are kept.
-
-    Raises:
-        ChangedMeanwhileError: another run wrote lines of other splits at the same time, in a store.
-    """
+    """Write a config's exclusions; lines of splits that are not in `replaced` are kept."""
     before = read_regular(path) if path.exists() else None
     lines = [] if before is None else [line for line in read_excluded(path) if line.split not in replaced]
     lines = sorted([*lines, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
@@ -78,12 +74,7 @@ def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequen
 
 
 def read_excluded(path: Path) -> list[Exclusion]:
-    """Read a table that `write_excluded` wrote.
-
-    Raises:
-        TableError: the file is not such a table.
-        OSError: it cannot be opened.
-    """
+    """Read a table that `write_excluded` wrote; any other file is a `TableError`."""
     exclusions = []
     try:
         with io.TextIOWrapper(open_buffered(path), encoding="utf-8", newline="") as opened:

@@ -73,8 +73,8 @@ def configs_table(manifest: Manifest) -> PageTable:
     rows: list[list[Value | Cell]] = []
     for name, config in sorted(manifest.configs.items()):
         counts: Counter[Role] = Counter()
-        for piece in (piece for split in config.splits.values() for piece in split.pieces()):
-            counts[piece.role] += piece.rows
+        for part in (part for split in config.splits.values() for part in split.parts):
+            counts[part.role] += part.rows
         size = sum(file.size for split in config.splits.values() for file in split.files)
         bar = stacked([(role, title, counts[role]) for role, title in ROLE_NAMES.items() if counts[role]])
         link = Cell(name, href=f"#{anchor('config', name)}")
@@ -88,12 +88,12 @@ def splits_table(manifest: Manifest, name: str) -> PageTable:
     config = manifest.configs[name]
     published = bool(manifest.benchmarks[config.benchmark].citation)
     rows: list[list[Value | Cell]] = []
-    for split, piece in [(split, piece) for split, entry in sorted(config.splits.items()) for piece in entry.pieces()]:
-        title = f"{split}.{piece.name}" if piece.name else split
-        source = f"{manifest.sources[piece.source].title}, {' and '.join(piece.partitions)}"
-        bar = filled(piece.rows, piece.paper if published else piece.expected)
-        paper = [piece.paper, piece.rows - piece.paper] if published else [None, None]
-        rows.append([code(title), chip(piece.role), source, piece.rows, bar, piece.expected, *paper])
+    for part in (part for _, entry in sorted(config.splits.items()) for part in entry.parts):
+        title = part.key.partition("/")[2]
+        source = f"{manifest.sources[part.source].title}, {' and '.join(part.partitions)}"
+        bar = filled(part.rows, part.paper if published else part.expected)
+        paper = [part.paper, part.rows - part.paper] if published else [None, None]
+        rows.append([code(title), chip(part.role), source, part.rows, bar, part.expected, *paper])
     share = PageColumn("share", sortable=False)
     titles = ("split", "role", "source", "built", share, "expected", "published", "difference")
     return table(anchor("splits", name), "Rows, built and published", titles, rows, folded=False)
@@ -107,7 +107,7 @@ def reasons(manifest: Manifest, name: str) -> list[Reason]:
     for split, entry in sorted(config.splits.items()):
         more = entry.rows - entry.paper if published else 0
         difference = f"{abs(more):,} {'more' if more > 0 else 'fewer'} than published" if more else ""
-        why = dict.fromkeys([entry.why, *(piece.why for piece in entry.pieces())])
+        why = dict.fromkeys(part.why for part in entry.parts)
         sentences = [text for text in why if text] + list(entry.shortfalls)
         if entry.withdrawn:
             sentences.append(f"withdrawn: {len(entry.withdrawn):,}")
@@ -161,8 +161,8 @@ def files_table(manifest: Manifest) -> PageTable:
 def sources_table(manifest: Manifest) -> PageTable:
     """Return the table of sources with their licences, and the rows that come from them."""
     counts: Counter[str] = Counter()
-    for piece in (piece for _, _, split in manifest.splits() for piece in split.pieces()):
-        counts[piece.source] += piece.rows
+    for part in (part for _, _, split in manifest.splits() for part in split.parts):
+        counts[part.source] += part.rows
     rows = []
     for key, source in sorted(manifest.sources.items()):
         licence = Cell(source.licence.name, href=source.licence.url)

@@ -163,14 +163,12 @@ def _loading(root: Path, manifest: Manifest) -> str:
 def _rebuilding(manifest: Manifest) -> list[tuple[str, str]]:
     """Return the command that builds each benchmark's configs again, with its title."""
     commands = []
-    for described in facts.benchmarks(manifest):
-        key, benchmark = described.key, described.entry
+    for key, benchmark in sorted(manifest.benchmarks.items()):
+        configs = {name: config for name, config in sorted(manifest.configs.items()) if config.benchmark == key}
         words = ["python", "-m", "builders.folder_benchmark"]
         if key in BENCHMARKS:
-            words = ["python", "-m", f"builders.{key}_benchmark", "--splits", ",".join(described.configs)]
-            used = {
-                source for config in described.configs.values() for s in config.splits.values() for source in s.sources
-            }
+            words = ["python", "-m", f"builders.{key}_benchmark", "--splits", ",".join(configs)]
+            used = {source for config in configs.values() for s in config.splits.values() for source in s.sources}
             on_disk = [source for source in sorted(used) if source in SOURCES and SOURCES[source].on_disk]
             words += ["--demo"] if benchmark.demo else [word for source in on_disk for word in (f"--{source}", "DIR")]
         if benchmark.seed:

@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 
 from builders.card.pictures import RowPicture, first_rows, read_pictures
 from builders.errors import BuildError
-from builders.release.entries import OPEN, Manifest
+from builders.release.entries import OPEN, Manifest, SplitEntry
 from builders.release.reader import Rows, read_index
 from builders.release.schema import ROLES, Role
-from builders.release.split_entries import SplitEntry
 from builders.sources.made import NOISE
 from builders.sources.registry import SOURCES
 

@@ -22,8 +22,7 @@ from builders.release.duplicates import (
     listed_comparisons,
     read_pairs,
 )
-from builders.release.entries import SIMILARITY, By, DuplicatesEntry, Manifest
-from builders.release.split_entries import is_training
+from builders.release.entries import SIMILARITY, By, DuplicatesEntry, Manifest, is_training
 from builders.storage.parquet import read_parquet, read_row_count
 from hf_scripts.checks.images import Decoded
 from hf_scripts.checks.problems import Problems
@@ -93,7 +92,7 @@ def _check_form(table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problem
     path = table.path
     if len(pairs) != table.rows:
         problems.add(_PROBLEM, f"{path}: has {len(pairs):,} rows, not {table.rows:,} as manifest.json lists")
-    if table.counts is not None and table.counts != counted(pairs):
+    if table.counts != counted(pairs):
         problems.add(_PROBLEM, f"{path}: the numbers of pairs of each two splits differ from manifest.json")
     for number, pair in enumerate(pairs):
         if (pair.split, pair.id) >= (pair.other_split, pair.other_id):

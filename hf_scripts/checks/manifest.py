@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builders.release.digests import file_sha256
-from builders.release.entries import Manifest
+from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import CARD, Layout, shows_images
 from builders.release.manifest import ManifestError, read_manifest
-from builders.release.split_entries import FileEntry
 from builders.storage.files import TEMPORARY
 from builders.storage.paths import store_of
 from hf_scripts.checks.problems import Problems

@@ -18,7 +18,6 @@ from builders.card.metadata import front_matter_text
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
 from builders.release.layout import Layout
-from builders.release.split_entries import pieces_by_key
 from builders.release.tables import TableError, read_excluded
 from builders.storage.files import read_regular
 from builders.storage.parquet import read_parquet
@@ -43,31 +42,25 @@ def check_excluded(root: Path, manifest: Manifest, problems: Problems) -> None:
             reason = error.reason if isinstance(error, TableError) else error.strerror
             problems.add("exclusions", f"{path}: cannot be read as a table of exclusions ({reason})")
             continue
-        pieces = {
-            key: piece
-            for split, entry in config.splits.items()
-            for key, piece in pieces_by_key(f"{name}/{split}", entry).items()
-        }
-        by_rule: dict[str, Counter[str]] = {key: Counter() for key in pieces}
+        parts = {part.key: part for split in config.splits.values() for part in split.parts}
+        by_rule: dict[str, Counter[str]] = {key: Counter() for key in parts}
         for line in lines:
             if line.split not in by_rule:
                 problems.add("exclusions", f"{path}: a line names {line.split}, which is no split of {name}")
             elif line.images:
                 by_rule[line.split][line.rule] += line.images
-        for key, piece in pieces.items():
+        for key, part in parts.items():
             left_out = by_rule[key].total()
-            if piece.rows + left_out != piece.available:
+            if part.rows + left_out != part.available:
                 wrong = (
-                    f"{piece.rows:,} rows and {left_out:,} excluded images in {path} do not add up to the "
-                    f"{piece.available:,} images of the source"
+                    f"{part.rows:,} rows and {left_out:,} excluded images in {path} do not add up to the "
+                    f"{part.available:,} images of the source"
                 )
-            elif piece.excluded_by_rule != by_rule[key]:
+            elif part.excluded_by_rule != by_rule[key]:
                 wrong = (
-                    f"the excluded images by rule differ: {_rules(piece.excluded_by_rule)} in manifest.json, "
+                    f"the excluded images by rule differ: {_rules(part.excluded_by_rule)} in manifest.json, "
                     f"{_rules(by_rule[key])} in {path}"
                 )
-            elif left_out != piece.excluded:
-                wrong = f"{piece.excluded:,} images are excluded in manifest.json, and {left_out:,} in {path}"
             else:
                 continue
             problems.add("exclusions", f"{key}: {wrong}")

@@ -6,7 +6,7 @@ An index is checked against the manifest, and what lies beside it is compared wi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
+from builders.release.entries import FileEntry, SplitEntry
 from builders.release.schema import ID_OVERLAP, ROLES, demo_metadata
-from builders.release.split_entries import FileEntry, PartEntry, SplitEntry
 from builders.storage.parquet import open_parquet, open_streamed, row_batches, row_group
 from builders.storage.sealed_files import SCHEMA, check_size, read_sealed_header
 from hf_scripts.checks.images import Decoded, check_images, concatenate
@@ -113,8 +113,8 @@ class IndexTask(FileTask):
         self._check_identity(table.select(["id", "label", "role", "content_sha256"]), problems)
         if not _is_sound(table):
             return Outcome(problems)
-        if self.entry.parts:
-            self._check_parts(self.entry.parts, table, problems)
+        if len(self.entry.parts) > 1:  # `check_values` says that all rows are of the only part, others how many
+            self._check_parts(table, problems)
         if overlaps and (count := len(table) - table[ID_OVERLAP.name].null_count) != self.entry.overlaps:
             listed = "no number" if self.entry.overlaps is None else f"{self.entry.overlaps:,}"
             wrong = f"{count:,} rows have an id_overlap, and manifest.json lists {listed}"
@@ -135,10 +135,10 @@ class IndexTask(FileTask):
             listed = f"not {self.entry.digest} as manifest.json lists"
             problems.add("rows digest", f"{self.split.key}: the rows have the digest {digest}, {listed}")
 
-    def _check_parts(self, parts: Sequence[PartEntry], rows: pa.Table, problems: Problems) -> None:
+    def _check_parts(self, rows: pa.Table, problems: Problems) -> None:
         """Check the number of rows of each role and source of a joined split."""
         counts: Counter[tuple[str, str]] = Counter()
-        for part in parts:
+        for part in self.entry.parts:
             counts[part.role, part.source] += part.rows
         counted = rows.group_by(["role", "source"]).aggregate([([], "count_all")]).to_pylist()
         present = {(ROLES[row["role"]], row["source"]): row["count_all"] for row in counted}

@@ -12,9 +12,8 @@ from pathlib import Path
 from builders.cli.split_choice import chosen_splits
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
-from builders.release.entries import Manifest
+from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import Layout
-from builders.release.split_entries import FileEntry
 from builders.storage.parquet import read_row_count
 from builders.storage.paths import store_of
 from hf_scripts.checks.duplicates import check_duplicates, compared_by

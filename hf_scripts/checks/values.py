@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.entries import By, ConfigEntry
+from builders.release.entries import By, ConfigEntry, SplitEntry
 from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import (
     ID_OVERLAP,
@@ -27,7 +27,6 @@ from builders.release.schema import (
     arrow_schema,
     without_values,
 )
-from builders.release.split_entries import SplitEntry
 from hf_scripts.checks.problems import Problems
 from taxonomy.overlaps import CLOSENESS
 
@@ -76,7 +75,7 @@ def split_facts(
     key: str, config: ConfigEntry, entry: SplitEntry, *, demo: bool, compared: frozenset[By]
 ) -> SplitFacts:
     """Collect the facts from the manifest's entries of a config and its split."""
-    kinds = tuple(dict.fromkeys(Kind(piece.role, piece.source, piece.labelled) for piece in entry.pieces()))
+    kinds = tuple(dict.fromkeys(Kind(part.role, part.source, part.labelled) for part in entry.parts))
     prepared = entry.generator.prepared if entry.generator is not None else 0
     return SplitFacts(key, kinds, config.label_names, config.columns, prepared, bool(entry.sealed), demo, compared)
 

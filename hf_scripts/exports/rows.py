@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError, one_line
 from builders.release import images
 from builders.release.digests import rows_digest
-from builders.release.entries import ConfigEntry
+from builders.release.entries import ConfigEntry, SplitEntry
 from builders.release.schema import arrow_schema, without_values
-from builders.release.split_entries import SplitEntry
 from builders.storage.parquet import open_streamed
 from hf_scripts.checks.rows import UNREADABLE
 from hf_scripts.exports.names import extension

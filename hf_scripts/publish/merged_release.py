@@ -15,13 +15,11 @@ from msgspec.structs import replace
 
 from builders.card import card
 from builders.card.metadata import croissant_text
-from builders.duplicates.table import complete, origin, table_entry, write_duplicates
+from builders.duplicates.table import complete, read_earlier, write_duplicates
 from builders.errors import BuildError
-from builders.release.duplicates import read_pairs
-from builders.release.entries import EMPTY, ConfigEntry, Manifest
+from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest
 from builders.release.layout import CARD, CHANGELOG, CROISSANT, Layout
 from builders.release.manifest import file_entry
-from builders.release.split_entries import FileEntry, pieces_by_key
 from builders.release.tables import read_excluded, write_excluded
 from builders.storage.files import write_text
 from hf_scripts.checks import manifest as check_manifest
@@ -110,7 +108,7 @@ def _with_tables(merged: MergedRelease, name: str) -> ConfigEntry:
     if published is not None:
         path.write_bytes(merged.base.fetch(published.excluded.path).read_bytes())
     config = merged.part.configs[name]
-    parts = [part for split, entry in config.splits.items() for part in pieces_by_key(f"{name}/{split}", entry)]
+    parts = [part.key for split in config.splits.values() for part in split.parts]
     lines = read_excluded(merged.checked(config.excluded.path))
     write_excluded(path, [line for line in lines if line.split in parts], parts)
     return replace(merged.manifest.configs[name], excluded=merged.add(path))
@@ -126,18 +124,12 @@ def _merge_duplicates(merged: MergedRelease) -> None:
     for manifest, fetch in ((merged.base.manifest, merged.base.fetch), (merged.part, merged.checked)):
         if manifest.duplicates is not None:
             tables.append(fetch(manifest.duplicates.path))
-            origins.append(origin(manifest, tables[-1]))
+            origins.append(read_earlier(manifest, tables[-1]))
     if not tables:
         return
     known = merged.manifest.by_key()
     table = complete(merged.manifest, lambda key: merged.fetch(known[key].index.path), origins, trusting=True)
-    layout = Layout(merged.root)
-    write_duplicates(layout, table)
-    # Another version of pyarrow writes the same pairs with other bytes, which would be an empty change.
-    equal = next((path for path in tables if read_pairs(path) == read_pairs(layout.duplicates)), None)
-    if equal is not None:
-        layout.duplicates.write_bytes(equal.read_bytes())
-    listed = table_entry(layout, table)
+    listed = write_duplicates(Layout(merged.root), table, tables)
     merged.manifest = replace(merged.manifest, duplicates=listed)
     merged.written.append(listed.path)
 

@@ -22,9 +22,8 @@ from msgspec.structs import replace
 
 from builders.errors import BuildError
 from builders.release.duplicates import CONFIG
-from builders.release.entries import ConfigEntry, Manifest, without_outdated_audits
+from builders.release.entries import ConfigEntry, Manifest, SplitEntry, without_outdated_audits
 from builders.release.layout import CARD, CROISSANT
-from builders.release.split_entries import SplitEntry
 from unknown_detection.words import quantity
 
 _TAG = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)

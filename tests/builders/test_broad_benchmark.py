@@ -85,9 +85,11 @@ def test_a_variant_of_a_split_that_is_not_there_fails_where_it_is_declared():
 
 def test_roles_are_those_that_the_protocol_compares(broad_release):
     configs = manifest_of(broad_release)["configs"]
-    roles = {split["role"] for split in configs["broad-novel-classes"]["splits"].values()}
+    roles = {split["parts"][0]["role"] for split in configs["broad-novel-classes"]["splits"].values()}
     assert roles == {"novel_class"} <= set(broad.KINDS)
-    assert {split["role"] for split in configs["broad-reference"]["splits"].values()} == {"in_distribution"}
+    assert {split["parts"][0]["role"] for split in configs["broad-reference"]["splits"].values()} == {
+        "in_distribution"
+    }
 
 
 def test_the_demo_has_every_set_and_verifies(broad_release, capsys):

@@ -15,7 +15,7 @@ from builders.commands import audit as audit
 from builders.sources.image_folder import find_images
 from hf_scripts import materialize, verify
 from tests.builders.conftest import files_of
-from tests.manifests import manifest_of
+from tests.manifests import manifest_of, rows_in
 
 CLASSES, PER_CLASS = ("ant", "bee", "cat"), 12
 HELD_OUT = PER_CLASS // 5  # a fifth of the smallest class, for each of validation and test
@@ -178,7 +178,7 @@ def test_another_place_seed_and_run(release, folders, tmp_path):
     assert files_of(tmp_path / "again") == files_of(release)
     assert folder_benchmark.main(arguments(moved, tmp_path / "other", "--seed=1", "--splits=folder/test")) == 0
     splits = [manifest_of(out)["configs"]["folder"]["splits"]["test"] for out in (release, tmp_path / "other")]
-    assert splits[0]["rows"] == splits[1]["rows"]
+    assert rows_in(splits[0]) == rows_in(splits[1])
     assert splits[0]["digest"] != splits[1]["digest"]
 
 
@@ -261,7 +261,7 @@ def test_images_of_16_bits_are_named_and_can_be_left_out(folders, tmp_path, caps
     assert re.search(sentence + "or leave them out with --allow-partial", capsys.readouterr().err)
     assert folder_benchmark.main([*flags, "--allow-partial"]) == 0
     split = manifest_of(tmp_path / "out")["configs"]["folder"]["splits"]["far_ood_deep"]
-    assert (split["rows"], split["excluded_by_rule"]) == (7, {"unreadable": 1})
+    assert (rows_in(split), split["parts"][0]["excluded_by_rule"]) == (7, {"unreadable": 1})
     assert "values of more than 8 bits" in (tmp_path / "out/excluded/folder.csv").read_text()
 
 

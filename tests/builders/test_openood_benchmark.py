@@ -19,7 +19,7 @@ from taxonomy import lists, tables
 from tests.builders.indexes import named_index
 from tests.builders.trees import linked
 from tests.hf_scripts import tampering
-from tests.manifests import manifest_of
+from tests.manifests import manifest_of, rows_in
 from tests.published_lists import content, labels, needs_lists, published
 
 LISTED = {
@@ -273,7 +273,7 @@ def test_the_demo_has_exactly_the_listed_images_that_exist(openood_release, demo
         assert set(rows["source_id"].to_pylist()) == existing & set(lists.load_list(name))
     configs = manifest_of(openood_release)["configs"]
     rows = {
-        f"{config}/{name}": split["rows"] for config in configs for name, split in configs[config]["splits"].items()
+        f"{config}/{name}": rows_in(split) for config in configs for name, split in configs[config]["splits"].items()
     }
     unknown = {"ssb_hard": 980, "ninco": 128, "inaturalist": 220, "textures": 172}
     unknown |= {"openimage_o": 54, "openimage_o_validation": 6}

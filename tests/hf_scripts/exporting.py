@@ -72,7 +72,7 @@ def replace_rows(root, key, table, more=()):
     write_index(root / entry["index"]["path"], table, manifest["configs"][config]["label_names"], extra)
     entry["data"] = [entry_of(root, entry["data"][0]["path"])]
     entry["index"] = entry_of(root, entry["index"]["path"])
-    entry |= {"digest": rows_digest(table), "rows": table.num_rows}
+    entry["digest"], entry["parts"][0]["rows"] = rows_digest(table), table.num_rows
     save_manifest(root, manifest)
 
 

@@ -109,7 +109,7 @@ def make_release(
             },
         )
         config["splits"][split] = write_split(layout, name, split, rows, labels, shards, demo)
-        config["splits"][split]["source"] = source
+        config["splits"][split]["parts"][0]["source"] = source
         excluded = Exclusion(key, source, "val", "x", "a name", "", EXCLUDED, "i", "evidence")
         write_excluded(layout.excluded(name), [excluded], [key])
         config["excluded"] = entry_of(layout.root, layout.excluded(name))
@@ -160,7 +160,8 @@ def write_split(layout, config, split, rows, labels, shards, demo=False):
         pq.write_table(part, path, write_page_index=True, compression="none")
         data.append(entry_of(layout.root, path))
     write_index(layout.index(f"{config}/{split}"), table, labels, demo=demo)
-    return {
+    part = {
+        "key": f"{config}/{split}",
         "role": role_of(split),
         "source": "source",
         "partitions": ["val"],
@@ -169,10 +170,15 @@ def write_split(layout, config, split, rows, labels, shards, demo=False):
         "paper": len(rows),
         "why": "",
         "available": len(rows) + EXCLUDED,
-        "excluded": EXCLUDED,
         "excluded_by_rule": {"i": EXCLUDED},
-        "withdrawn": [],
         "adopted": "",
+        "labelled": role_of(split) == "in_distribution",
+        "classes": len({row["class_id"] for row in rows}),
+        "paper_classes": 0,
+    }
+    return {
+        "parts": [part],
+        "withdrawn": [],
         "shortfalls": [],
         "digest": rows_digest(table),
         "data": data,

@@ -68,7 +68,7 @@ def test_the_yaml_leads_datasets_to_the_files_and_counts_of_every_config(built):
         for split, its in entry["splits"].items():
             listed = [its["index"]] if name.endswith("-index") else its["data"]
             assert [Path(path) for path in data_files[split]] == [root / item["path"] for item in listed]
-            assert infos[name].splits[split].num_examples == its["rows"]
+            assert infos[name].splits[split].num_examples == manifests.rows_in(its)
             assert infos[name].splits[split].num_bytes == sum(item["bytes"] for item in listed)
     assert {config["config_name"] for config in front["configs"]} == set(infos)
 
@@ -133,10 +133,10 @@ def test_tables_have_every_split_and_what_each_rule_leaves_out(built):
                     by_rule[line.rule] = by_rule.get(line.rule, 0) + line.images
             rules = ", ".join(f"{rule} {images:,}" for rule, images in sorted(by_rule.items()))
             assert f"| `{name}/{split}` | {rules or 'none'} |" in text
-            counts = " | ".join(f"{entry[k]:,}" for k in ("rows", "expected", "paper"))
-            assert (
-                f"| `{split}` | {entry['role']} | {manifest['sources'][entry['source']]['title']} | {counts} |" in text
-            )
+            (part,) = entry["parts"]
+            counts = " | ".join(f"{part[k]:,}" for k in ("rows", "expected", "paper"))
+            title = manifest["sources"][part["source"]]["title"]
+            assert f"| `{split}` | {part['role']} | {title} | {counts} |" in text
 
 
 def bibtex_entries(text):
@@ -312,7 +312,8 @@ def test_texts_of_a_manifest_are_no_html_in_the_card(tmp_path):
     manifest["benchmarks"]["bench"] |= {"title": html, "paper": html, "citation": "@misc{a, title={```<script>}}"}
     manifest["sources"]["source"] |= {"title": html, "citation": f"@misc{{b, note={{{html}}}}}"}
     manifest["sources"]["source"]["licence"] |= {"statement": html, "name": html}
-    manifest["configs"]["bench"]["splits"]["test"] |= {"why": html, "shortfalls": [html]}
+    split = manifest["configs"]["bench"]["splits"]["test"]
+    split["parts"][0]["why"], split["shortfalls"] = html, [html]
     manifest["configs"]["bench"]["label_names"] = ["`</code><b>", "n02"]
     front, text = front_of(card.card_text(typed(manifest)))
     assert front["size_categories"] == ["n<1K"]  # YAML, which is no Markdown

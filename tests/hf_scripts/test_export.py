@@ -30,6 +30,7 @@ from tests.hf_scripts.exporting import (
     table_of,
     written,
 )
+from tests.manifests import rows_in
 
 __all__ = ["copy", "release"]
 
@@ -269,7 +270,7 @@ def test_a_tar_has_no_more_bytes_than_it_may_and_could_not_have_had_another_samp
 
 def test_a_sample_larger_than_a_tar_gets_its_own(release, tmp_path):
     assert run(release, "webdataset", tmp_path / "out", "--splits", PLACES, "--shard-bytes", "10240") == 0
-    rows = splits_of(release)[PLACES]["rows"]
+    rows = rows_in(splits_of(release)[PLACES])
     assert len(list(tmp_path.glob(f"out/{PLACES}-*.tar"))) > rows / 3
     assert_is_the_release(release, "webdataset", tmp_path / "out", PLACES)
     assert run(release, "webdataset", tmp_path / "least", "--splits", PLACES, "--shard-bytes", "10239") == 2

@@ -31,7 +31,7 @@ from tests.hf_scripts.exporting import (
     written,
 )
 from tests.killing import watched_at_renames
-from tests.manifests import manifest_of, write_json
+from tests.manifests import manifest_of, rows_in, write_json
 from tests.power import Disk
 
 __all__ = ["copy", "release"]
@@ -247,7 +247,7 @@ def test_a_dry_run_says_what_is_written_and_writes_nothing(chosen_format, releas
         key, rows, files, size, state = line.split()
         names = [name for name in written(out) if name.startswith(PREFIXES[chosen_format](key))]
         assert state == "written"
-        assert int(rows.replace(",", "")) == splits_of(release)[key]["rows"]
+        assert int(rows.replace(",", "")) == rows_in(splits_of(release)[key])
         assert int(files.replace(",", "")) == len(names)
         assert int(size.replace(",", "")) == sum((out / name).stat().st_size for name in names)
     before = stamps(out)
@@ -271,8 +271,8 @@ def test_an_export_says_where_it_is_from_and_under_which_licences(release, undis
     manifest = manifest_of(release)
     for key in (TEST, PLACES):
         entry = splits_of(release)[key]
-        assert f"{key}: {entry['rows']:,} rows, digest {entry['digest']}\n" in text
-        source = manifest["sources"][entry["source"]]
+        assert f"{key}: {rows_in(entry):,} rows, digest {entry['digest']}\n" in text
+        source = manifest["sources"][entry["parts"][0]["source"]]
         assert f"{source['title']}, {source['edition']}\nLicence: {source['licence']['name']} (" in text
         assert f"May be published as: {source['licence']['publish']}\n" in text
     assert manifest["sources"]["caltech256"]["title"] not in text

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from builders.errors import BuildError, one_line
+from builders.release.entries import PreparationEntry
 from builders.release.schema import Value
-from builders.release.split_entries import PreparationEntry
 
 _TIMM = "timm:"
 """Prefix of a model that is named as timm names it."""

@@ -13,9 +13,9 @@ from builders.errors import BuildError, one_line
 from builders.executors.base import ONE_CORE
 from builders.generate.contract import EachImage, Generate, Generated, Generator, SourceImage, Weights
 from builders.generate.sealed import Original, open_row, prepare_original
+from builders.release.entries import GeneratorEntry, PreparationEntry
 from builders.release.images import TooNarrowError, UnreadableImageError, decode_or_mend
 from builders.release.schema import PREPARED_SHA256
-from builders.release.split_entries import GeneratorEntry, PreparationEntry
 
 CONTENT = "content_sha256"
 """The value of a companion, besides those of the generator's columns, that an opened image is compared with."""

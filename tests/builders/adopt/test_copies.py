@@ -10,6 +10,7 @@ from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK, main
 from builders.pipeline.from_sources import prepare
 from builders.plan.candidates import Adopted
+from builders.release.manifest import read_manifest
 from builders.sources.base import open_source
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.layouts import food101_parquet, imagenet_archives, imagenet_parquet, link, tree
@@ -148,7 +149,7 @@ def test_the_command_line_adopts_and_says_so(demo, release, published, tmp_path,
         built, expected = ([(r["id"], r["content_sha256"]) for r in rows_of(root, key)] for root in (out, release))
         assert sorted(built) == sorted(expected), key
         assert built != expected, key  # the order is keyed by the seed
-    assert json.loads((out / "manifest.json").read_text())["configs"]["imagenet"]["splits"]["near_ood"]["adopted"]
+    assert read_manifest(out).by_key()["imagenet/near_ood"].parts[0].adopted
     other = tmp_path / "empty"
     other.mkdir()
     assert main([*flags, "--adopt", str(other)]) == 2

@@ -114,7 +114,7 @@ def test_it_verifies_and_its_manifest_says_what_it_is(release, capsys):
     manifest = read_manifest(release)
     assert manifest.benchmarks["broad"].version == "1.1.0+adopt-partial-broad"
     entry = manifest.configs["broad-adversarial"].splits["pgd_vit"]
-    assert (entry.generator.reproducible, entry.source) == ("exact", "imagenet")
+    assert (entry.generator.reproducible, entry.sources) == ("exact", ("imagenet",))
     # Pixels of ImageNet are for nobody's repository, the synthetic ones for everybody's.
     assert {key: source.licence.publish for key, source in manifest.sources.items()} == {
         "imagenet": "ids-only",

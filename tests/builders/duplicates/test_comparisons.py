@@ -10,8 +10,8 @@ import pytest
 
 from builders.cifar_benchmark import BENCHMARK
 from builders.demo.python2_pickle import python2_pickle
-from builders.duplicates.comparisons import are_compared
 from builders.duplicates.search import THRESHOLD, distance
+from builders.duplicates.table import are_compared
 from builders.release import images
 from builders.release.duplicates import comparison, listed_comparisons, read_pairs
 from hf_scripts.verify import main as verify
@@ -45,17 +45,16 @@ def pixels_of(root):
 
 def test_every_distance_is_that_of_the_two_images(complete_release):
     pictures, pairs = pixels_of(complete_release), read_pairs(table(complete_release))
-    assert {pair.kind for pair in pairs} == {"equal", "near"}
     for pair in pairs:
         picture, other_picture = pictures[pair.split, pair.id], pictures[pair.other_split, pair.other_id]
         if np.array_equal(picture, other_picture):
-            assert (pair.kind, pair.distance) == ("equal", 0)
+            assert pair.distance == 0
             continue
-        assert pair.kind == "near"
         # Only one of the two is moved by the measure, a training image never (builders.duplicates.distance).
         least = min(distance(other_picture, picture), distance(picture, other_picture))
         assert pair.distance == pytest.approx(least, abs=1e-6)
-        assert pair.distance <= THRESHOLD
+        assert 0 < pair.distance <= THRESHOLD
+    assert {0, 1} == {bool(pair.distance) for pair in pairs}
 
 
 def test_a_near_pair_inside_test_is_found(demo, complete_release, tmp_path):
@@ -70,7 +69,7 @@ def test_a_near_pair_inside_test_is_found(demo, complete_release, tmp_path):
     rows[int(copy_id.rpartition("/")[2])] = rows[int(row_id.rpartition("/")[2])][:, :, ::-1] // 2 + 60
     path.write_bytes(python2_pickle(batch))
     build_demo({"cifar100": tmp_path / "cifar100"}, tmp_path / "out", benchmark=BENCHMARK, splits=("cifar/test",))
-    near = [pair for pair in read_pairs(table(tmp_path / "out")) if pair.kind == "near"]
+    near = [pair for pair in read_pairs(table(tmp_path / "out")) if pair.distance]
     assert [(pair.splits, {pair.id, pair.other_id}) for pair in near] == [
         (("cifar/test", "cifar/test"), {row_id, copy_id})
     ]

@@ -379,7 +379,7 @@ def test_tools_that_generate_otherwise_refuse(published, photographs, tmp_path, 
         splits[split]["generator"] = before
         assert sentence in refused(published, photographs, tmp_path / "out", capsys)
     # A split that is nothing like the declared ones.
-    splits["nudged_other"] |= {"role": "corruption"}
+    splits["nudged_other"]["parts"][0]["role"] = "corruption"
     save_manifest(published, manifest)
     assert "toy-attacked/nudged_other in" in refused(published, photographs, tmp_path / "out", capsys)
 

@@ -91,9 +91,9 @@ def test_the_manifest_and_the_card_say_how(release):
     rows = [line for line in card.splitlines() if line.startswith(("| adversarial", "| synthetic", "| corruption"))]
     splits = configs["toy"]["splits"]
     assert rows == [
-        f"| adversarial | `toy/attacked` | 10 | {splits['attacked']['expected']:,} | 0 |",
+        f"| adversarial | `toy/attacked` | 10 | {splits['attacked']['parts'][0]['expected']:,} | 0 |",
         "| synthetic | `toy-synthetic/drawn`, `toy-synthetic/redrawn` | 10 | 10 | 0 |",
-        f"| corruption | `toy/corrupted` | 10 | {splits['corrupted']['expected']:,} | 0 |",
+        f"| corruption | `toy/corrupted` | 10 | {splits['corrupted']['parts'][0]['expected']:,} | 0 |",
     ]
 
 

@@ -28,8 +28,8 @@ from builders.generate.exact.resize import FIXED_RESIZE
 from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
+from builders.release.entries import PreparationEntry
 from builders.release.schema import PREPARED_SHA256, Column
-from builders.release.split_entries import PreparationEntry
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.made import NOISE
 from tests.builders.photographs import pieces

@@ -11,6 +11,7 @@ from builders.storage.paths import as_path
 from tests.builders import cifar_layouts, layouts
 from tests.builders.conftest import build_demo, files_of
 from tests.conftest import made_once
+from tests.manifests import rows_in
 from tests.store.fixtures import forget_clients
 from tests.store.proxy import CUT, NO_ANSWER
 from tests.store.server import KEY, SECRET
@@ -91,7 +92,7 @@ def test_a_release_built_from_a_store_is_the_local_one_and_says_nothing_of_the_s
             assert not secrets, f"{path.relative_to(out)} has {secrets}"
     # The headers of the tar and images that lie close together in it are read at once.
     splits = json.loads(expected["manifest.json"])["configs"]["cifar"]["splits"]
-    rows = splits["external_validation"]["rows"]
+    rows = rows_in(splits["external_validation"])
     read = [request for request in proxy.requests if request.path.endswith("_train.tar") and request.method == "GET"]
     assert rows > 100
     assert len(read) < rows / 4

@@ -24,6 +24,7 @@ from tests.builders.layouts import imagenet_archives, imagenet_parquet
 from tests.builders.planning import planning_run
 from tests.builders.trees import linked
 from tests.killing import killed_at_rename, tree, watched_at_renames
+from tests.manifests import rows_in
 from tests.power import Disk
 from unknown_detection.durable import unflushed
 
@@ -57,11 +58,11 @@ def test_every_split_loads_plain_and_streaming_with_the_same_rows(key, release, 
     plain = datasets.load_dataset(str(release), config, split=split, cache_dir=cache)
     streamed = datasets.load_dataset(str(release), config, split=split, streaming=True)
     index = datasets.load_dataset(str(release), f"{config}-index", split=split, cache_dir=cache)
-    assert plain.num_rows == index.num_rows == entry["rows"]
+    assert plain.num_rows == index.num_rows == rows_in(entry)
     assert [row["id"] for row in streamed.remove_columns("image")] == plain["id"][:] == index["id"][:]
     for row in plain:
         assert row["image"].width > 0
-        assert ROLES[row["role"]] == entry["role"]
+        assert ROLES[row["role"]] == entry["parts"][0]["role"]
     assert plain.features["label"].names == BENCHMARK.configs[0].labels.drawn(0)
     assert set(plain.features) - {"image"} == set(index.features)
 
@@ -81,8 +82,9 @@ def test_loading_the_evaluation_config_opens_no_training_file(release, tmp_path)
 def test_the_manifest_counts_what_the_folder_has(release, manifest):
     for entry in manifest["configs"].values():
         for split in entry["splits"].values():
-            assert sum(pq.read_metadata(release / file["path"]).num_rows for file in split["data"]) == split["rows"]
-            assert split["rows"] + split["excluded"] == split["available"]
+            (part,) = split["parts"]
+            assert sum(pq.read_metadata(release / file["path"]).num_rows for file in split["data"]) == part["rows"]
+            assert part["rows"] + sum(part["excluded_by_rule"].values()) == part["available"]
 
 
 def test_no_public_file_names_a_folder_of_this_machine(release, demo):
@@ -385,7 +387,7 @@ def test_a_cut_image_is_left_out_with_its_reason_where_that_is_allowed(damaged, 
     roots, path, _ = damaged
     built = build_demo(roots, tmp_path / "out", splits=SPLITS[2:3])
     entry = built["configs"]["imagenet"]["splits"]["near_ood"]
-    assert entry["rows"] == 399
+    assert rows_in(entry) == 399
     (line,) = [e for e in read_excluded(tmp_path / "out/excluded/imagenet.csv") if e.rule == "unreadable"]
     assert (line.image, line.images) == (f"val/{path.name}", 1)
     assert any(f"val/{path.name} left out as unreadable" in text for text in entry["shortfalls"])

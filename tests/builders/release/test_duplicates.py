@@ -69,7 +69,7 @@ def release_with(root, pairs):
     """A folder with a card that lists the table and nothing else."""
     path = root / "duplicates" / "pairs.parquet"
     write_pairs(path, pairs)
-    entry = entry_of(root, "duplicates/pairs.parquet") | {"rows": len(pairs), "compared": []}
+    entry = entry_of(root, "duplicates/pairs.parquet") | {"rows": len(pairs), "compared": [], "counts": []}
     import yaml
 
     front = front_matter(typed(manifests.manifest({}, duplicates=entry)))

@@ -95,9 +95,9 @@ def test_the_broken_exif_block_here_does_end_a_stream():
 def test_a_broken_exif_block_is_removed_and_nothing_else():
     data = broken_exif()
     mended = images.check_image(data)
-    start, stop = read_jpeg_header(data).metadata
+    start, stop = read_jpeg_header(data).blocks[0]
     assert mended == data[:start] + data[stop:]
-    assert read_jpeg_header(mended).metadata is None
+    assert read_jpeg_header(mended).blocks == []
     assert np.array_equal(np.asarray(decode_with_datasets(mended)), np.asarray(Image.open(io.BytesIO(data))))
 
 
@@ -107,7 +107,7 @@ def test_every_kind_of_broken_tag_beside_an_orientation_is_removed(kind, decode)
     """Also those that only some versions of Pillow fail on, so that a row's bytes do not depend on the version."""
     data = ENCODERS[kind](Image.open(io.BytesIO(jpeg())))
     mended = images.check_image(data, decode=decode)
-    start, stop = read_jpeg_header(data).metadata
+    start, stop = read_jpeg_header(data).blocks[0]
     assert mended == data[:start] + data[stop:]
     assert decode_with_datasets(mended).size == Image.open(io.BytesIO(data)).size  # not turned any more
 

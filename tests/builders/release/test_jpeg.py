@@ -67,7 +67,7 @@ def test_the_header_says_where_things_are(form):
     assert data[header.scan - 3 : header.scan] == (b"\0\0\1" if progressive else b"\0\x3f\0")
     first, last = header.components
     assert (last - first) // 2 == len(FORMS[form][0].getbands())
-    assert header.metadata is None
+    assert header.blocks == []
 
 
 def test_an_exif_block_is_found():
@@ -75,7 +75,7 @@ def test_an_exif_block_is_found():
     exif[0x0110] = "camera"
     buffer = io.BytesIO()
     PIECE.save(buffer, "JPEG", exif=exif.tobytes())
-    start, stop = read_jpeg_header(buffer.getvalue()).metadata
+    start, stop = read_jpeg_header(buffer.getvalue()).blocks[0]
     assert buffer.getvalue()[start : start + 2] == b"\xff\xe1"
     assert buffer.getvalue()[start + 4 : stop] == exif.tobytes()
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from builders.card.card import write_card_and_manifest
 from builders.errors import BuildError
-from builders.release.entries import EMPTY, Manifest, without_outdated_audits
+from builders.release.entries import EMPTY, Manifest, SplitEntry, is_training, without_outdated_audits
 from builders.release.layout import Layout
 from builders.release.manifest import (
     MOST_BYTES,
@@ -23,7 +23,6 @@ from builders.release.manifest import (
     write_manifest,
 )
 from builders.release.schema import OODNESS, Column
-from builders.release.split_entries import PartEntry, is_training, pieces_by_key
 from tests import manifests
 from tests.builders.conftest import files_of
 from tests.hf_scripts.samples import make_release
@@ -35,21 +34,10 @@ def built(request):
     return request.getfixturevalue(request.param)
 
 
-def part(**changes):
-    entry = manifests.split()
-    counts = {name: entry[name] for name in ("rows", "expected", "paper", "available", "excluded", "why")}
-    origin = {name: entry[name] for name in ("role", "source", "partitions", "adopted", "excluded_by_rule")}
-    return counts | origin | {"name": "one", "labelled": False, "classes": 2, "paper_classes": 3} | changes
-
-
-def joined(*parts, **changes):
-    entry = manifests.split(parts=list(parts), **changes)
-    return {name: value for name, value in entry.items() if name not in ("role", "source", "partitions", "adopted")}
-
-
 def small():
     """A manifest with a split, a split that is joined, and a table of duplicates."""
-    splits = {"test": manifests.split(), "mixed": joined(part(rows=2), part(name="two", rows=3), rows=5)}
+    parts = [manifests.part(key=f"bench/mixed.{name}", rows=rows) for name, rows in (("one", 2), ("two", 3))]
+    splits = {"test": manifests.split(), "mixed": manifests.split(*parts)}
     compared = [{"by": "bytes", "splits": ["bench/test"], "with": ["bench/mixed"]}]
     table = file("duplicates/pairs.parquet") | {"rows": 0, "compared": compared, "counts": []}
     return manifests.manifest({"bench": manifests.config(splits)}, duplicates=table)
@@ -115,32 +103,28 @@ def test_a_manifest_of_many_megabytes_is_not_read(tmp_path):
 
 def test_a_reason_is_short_whatever_it_repeats():
     manifest = small()
-    manifest["configs"]["bench"]["splits"]["test"]["role"] = "x" * 200_000
+    manifest["configs"]["bench"]["splits"]["test"]["parts"][0]["role"] = "x" * 200_000
     assert len(refused(manifest)) < 400
 
 
 # Splits
 
 
-def test_a_split_is_its_only_part():
-    split = manifests.typed(small()).configs["bench"].splits["test"]
-    (piece,) = split.pieces()
-    shared = PartEntry.__struct_fields__[: PartEntry.__struct_fields__.index("name")]
-    assert "adopted" in shared
-    assert [getattr(piece, name) for name in shared] == [getattr(split, name) for name in shared]
-    assert (piece.name, piece.labelled, list(pieces_by_key("bench/test", split))) == ("", False, ["bench/test"])
-
-
-def test_a_joined_split_has_the_roles_and_sources_of_its_parts():
-    parts = [part(name="a", role="far_ood"), part(name="b", source="other"), part(name="c", role="far_ood")]
-    split = msgspec.convert(joined(*parts), type(manifests.typed(small()).by_key()["bench/mixed"]))
+def test_a_split_has_the_roles_sources_and_counts_of_its_parts():
+    parts = [
+        manifests.part(key="x/y.a", role="far_ood", rows=2, expected=3, excluded_by_rule={"a": 1, "b": 2}),
+        manifests.part(key="x/y.b", source="other", rows=5, paper=6, excluded_by_rule={"b": 3}),
+        manifests.part(key="x/y.c", role="far_ood", expected=4),
+    ]
+    split = msgspec.convert(manifests.split(*parts), SplitEntry)
     assert (split.roles, split.sources) == (("far_ood", "near_ood"), ("source", "other"))
-    assert list(pieces_by_key("x/y", split)) == ["x/y.a", "x/y.b", "x/y.c"]
+    assert (split.rows, split.expected, split.paper, split.excluded_by_rule) == (7, 7, 6, {"a": 1, "b": 5})
 
 
 def test_only_known_images_alone_are_to_train_on():
     splits = {name: manifests.split(role="in_distribution") for name in ("train", "test")}
-    splits["mixed_train"] = joined(part(role="in_distribution"), part(name="two"))
+    parts = [manifests.part(key=f"a/mixed_train.{role}", role=role) for role in ("in_distribution", "near_ood")]
+    splits["mixed_train"] = manifests.split(*parts)
     listed = manifests.typed(manifests.manifest({"a": manifests.config(splits)})).by_key()
     assert [key for key, split in listed.items() if is_training(key, split)] == ["a/train"]
     assert not is_training("a/train", listed["a/mixed_train"])
@@ -200,12 +184,13 @@ MIXED = "configs.bench.splits.mixed"
 @pytest.mark.parametrize(
     ("place", "value", "reason"),
     [
-        (f"{TEST}.rows", "3", "expected `int`, got `str`"),
-        (f"{TEST}.rows", True, "expected `int`, got `bool`"),
-        (f"{TEST}.rows", float("nan"), "expected `int`, got `float`"),
-        (f"{TEST}.rows", -1, "expected `int` >= 0"),
+        (f"{TEST}.parts[0].rows", "3", "expected `int`, got `str`"),
+        (f"{TEST}.parts[0].rows", True, "expected `int`, got `bool`"),
+        (f"{TEST}.parts[0].rows", float("nan"), "expected `int`, got `float`"),
+        (f"{TEST}.parts[0].rows", -1, "expected `int` >= 0"),
         (f"{TEST}.index.bytes", 10**16, "expected `int` <= 1000000000000000"),
-        (f"{TEST}.excluded_by_rule.i", "1", "expected `int`, got `str`"),
+        (f"{TEST}.parts", [], "expected `array` of length >= 1"),
+        (f"{TEST}.parts[0].excluded_by_rule.i", "1", "expected `int`, got `str`"),
         (f"{MIXED}.parts[1].excluded_by_rule.i", -1, "expected `int` >= 0"),
         (f"{TEST}.digest", "0" * 63, "expected a SHA-256 in lower-case hex"),
         (f"{TEST}.digest", "A" * 64, "expected a SHA-256 in lower-case hex"),
@@ -423,10 +408,6 @@ def with_columns(manifest, *columns):
     manifest["configs"]["bench"]["columns"] = list(columns)
 
 
-def without(manifest, name):
-    return {key: value for key, value in manifest.items() if key != name}
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -467,29 +448,14 @@ def test_what_does_not_fit_together(change, reason):
     assert refused(manifest).find(reason) >= 0, refused(manifest)
 
 
-@pytest.mark.parametrize("count", ["rows", "expected", "paper", "available", "excluded"])
-def test_parts_that_do_not_add_up(count):
-    manifest = small()
-    manifest["configs"]["bench"]["splits"]["mixed"]["parts"][0][count] += 1
-    reason = refused(manifest)
-    assert reason.startswith(f"{count} of bench/mixed is ") and ", but its parts add up to " in reason
-
-
 @pytest.mark.parametrize(
-    ("split", "reason"),
-    [
-        (joined(part(), part()), "the parts of bench/test do not each have a name of their own"),
-        (joined(part(name="")), "the parts of bench/test do not each have a name of their own"),
-        (joined(), "the parts of bench/test do not each have a name of their own"),
-        (manifests.split(parts=[part()]), "bench/test has parts, and a role, source, partitions or adoption of its"),
-        (without(manifests.split(), "role"), "bench/test has neither parts nor a role, source, partitions and"),
-        (without(manifests.split(), "adopted"), "bench/test has neither parts nor a role, source, partitions"),
-    ],
+    "names", [["", ""], [".a", ".a"], [".a", ""], ["."], [".a b"], [".a.b"], ["/a"], [".../x"], ["s", ".a"]]
 )
-def test_splits_that_are_neither_whole_nor_joined(split, reason):
+def test_parts_that_do_not_each_have_a_key_of_their_own(names):
     manifest = small()
-    manifest["configs"]["bench"]["splits"]["test"] = split
-    assert reason in refused(manifest)
+    parts = [manifests.part(key=f"bench/test{name}") for name in names]
+    manifest["configs"]["bench"]["splits"]["test"]["parts"] = parts
+    assert refused(manifest).startswith("the parts of bench/test do not each have a key of their own, bench/test.NAME")
 
 
 def test_the_release_is_named_where_its_folder_says_nothing(tmp_path):

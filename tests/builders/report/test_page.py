@@ -128,10 +128,10 @@ def hostile(root):
         manifest.benchmarks["bench"], title=HOSTILE, paper=HOSTILE, citation=HOSTILE, version=HOSTILE
     )
     config = manifest.configs["bench"]
-    splits = {
-        name: msgspec.structs.replace(split, why=HOSTILE, shortfalls=(HOSTILE,), excluded_by_rule={HOSTILE: 3})
-        for name, split in config.splits.items()
-    }
+    splits = {}
+    for name, split in config.splits.items():
+        part = msgspec.structs.replace(split.parts[0], why=HOSTILE, excluded_by_rule={HOSTILE: 3})
+        splits[name] = msgspec.structs.replace(split, parts=(part,), shortfalls=(HOSTILE,))
     config = msgspec.structs.replace(config, description=HOSTILE, splits=splits)
     return msgspec.structs.replace(
         manifest,

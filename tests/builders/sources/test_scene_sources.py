@@ -15,6 +15,7 @@ from builders.sources.svhn_full import SVHN_FULL
 from tests.builders import facets_layouts
 from tests.builders.conftest import build_demo
 from tests.builders.demo_sources import TROUBLES
+from tests.manifests import rows_in
 
 BENCHMARK = Benchmark(
     name="scenes",
@@ -55,7 +56,7 @@ BENCHMARK = Benchmark(
 
 def digests(root):
     splits = json.loads((root / "manifest.json").read_text())["configs"]["scenes"]["splits"]
-    return {name: (split["rows"], split["digest"]) for name, split in splits.items()}
+    return {name: (rows_in(split), split["digest"]) for name, split in splits.items()}
 
 
 @pytest.fixture(scope="module")

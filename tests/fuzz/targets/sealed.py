@@ -13,8 +13,8 @@ import pyarrow as pa
 from builders.errors import BuildError
 from builders.generate.sealed import Original, open_row, seal
 from builders.release.digests import file_sha256
+from builders.release.entries import FileEntry
 from builders.release.images import rgb_sha256
-from builders.release.split_entries import FileEntry
 from builders.storage.sealed_files import SealedWriter, published_residuals
 from hf_scripts.checks.rows import SealedTask
 from hf_scripts.checks.values import SplitFacts

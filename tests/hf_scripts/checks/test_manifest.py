@@ -39,9 +39,9 @@ def test_a_manifest_that_leads_out_of_the_release(copy, problems):
 
 def test_a_key_of_another_type(copy, problems):
     manifest = manifest_of(copy)
-    manifest["configs"]["imagenet"]["splits"]["test"]["rows"] = "400"
+    manifest["configs"]["imagenet"]["splits"]["test"]["parts"][0]["rows"] = "400"
     write_json(copy, manifest)
-    assert problems() == ["manifest.json: configs[...].splits[...].rows: expected `int`, got `str`"]
+    assert problems() == ["manifest.json: configs[...].splits[...].parts[0].rows: expected `int`, got `str`"]
 
 
 COMMANDS = {
@@ -100,8 +100,9 @@ def test_another_digest_of_a_split(copy, problems):
 
 def test_another_number_of_rows(copy, problems):
     manifest = manifest_of(copy)
-    manifest["configs"]["imagenet"]["splits"]["test"]["rows"] += 1
-    manifest["configs"]["imagenet"]["splits"]["test"]["available"] += 1
+    (part,) = manifest["configs"]["imagenet"]["splits"]["test"]["parts"]
+    part["rows"] += 1
+    part["available"] += 1
     save_manifest(copy, manifest)
     assert problems() == [
         "imagenet/test: its shards have 200 rows, not 201",

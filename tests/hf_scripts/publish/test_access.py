@@ -96,7 +96,7 @@ def test_a_source_by_another_name(push, hub, tmp_path):
     def rename(manifest):
         manifest["sources"]["source"] = manifest["sources"].pop("closed_source")
         manifest["sources"]["source"]["licence"]["publish"] = "open"
-        manifest["configs"]["bench"]["splits"]["test"]["source"] = "source"
+        manifest["configs"]["bench"]["splits"]["test"]["parts"][0]["source"] = "source"
 
     edited(tmp_path / "closed", rename)
     assert "The release in closed is damaged" in push("closed").error

@@ -50,7 +50,7 @@ def test_splits_are_added_and_replaced(manifest):
 def test_what_no_split_uses_any_more_goes(manifest):
     published, built = copy.deepcopy(manifest("published", SPLITS)), manifest("published", SPLITS)
     published["sources"]["old"] = published["sources"]["source"]
-    published["configs"]["bench"]["splits"]["test"]["source"] = "old"
+    published["configs"]["bench"]["splits"]["test"]["parts"][0]["source"] = "old"
     assert set(merge(published, built, "org/name")["sources"]) == {"source"}
 
 

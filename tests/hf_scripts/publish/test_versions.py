@@ -17,7 +17,7 @@ def compare(old, new):
 
 
 def split(digest, *, data=True):
-    return manifests.split(digest=digest * 64, data=[file("data/a.parquet")] if data else [])
+    return manifests.split(key="a/any", digest=digest * 64, data=[file("data/a.parquet")] if data else [])
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def place(manifest, path):
         ("sources.source.licence.url", "there"),
         ("configs.a.splits.test.data", [file("data/b.parquet")]),
         ("configs.a.splits.test.index", file("index/a.parquet", "1")),
-        ("configs.a.splits.train.why", "because"),
+        ("configs.a.splits.train.parts", [manifests.part(key="a/train", why="because")]),
         ("configs.a.excluded", file("excluded/a.csv", "1")),
     ],
 )

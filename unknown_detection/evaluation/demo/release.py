@@ -100,7 +100,8 @@ def make_release(root: Path) -> None:
         written = {}
         for split, parts in sorted(splits.items()):
             rows = pa.concat_tables([_rows(images, role) for role, images in parts])
-            written[split] = _write_split(layout, config, split, rows) | {"role": parts[0][0], "rows": len(rows)}
+            described = [{"role": role, "rows": len(images.ids)} for role, images in parts]
+            written[split] = _write_split(layout, config, split, rows) | {"parts": described}
             for role, images in parts if config != TRAIN else ():
                 pairs += [
                     pair_of(_paired(f"{config}/{split}", role, images, number), train, distance)
@@ -178,7 +179,8 @@ def _card(manifest: Mapping[str, Any]) -> str:
     """
     listed = {
         f"{config}{suffix}": {
-            split: (of["index"] if suffix else of["data"][0], of["rows"]) for split, of in entry["splits"].items()
+            split: (of["index"] if suffix else of["data"][0], sum(part["rows"] for part in of["parts"]))
+            for split, of in entry["splits"].items()
         }
         for suffix in ("", INDEX_SUFFIX)
         for config, entry in manifest["configs"].items()

@@ -76,8 +76,9 @@ def test_pgd_leaves_no_picture_right_and_the_columns_are_about_what_is_stored(wo
 @real.REAL
 def test_the_manifest_records_how_and_the_release_verifies(world, release, tmp_path, capsys):
     entry = manifest_of(release)["configs"]["broad-adversarial"]["splits"]["pgd_tf_efficientnet_lite0"]
-    assert (entry["role"], entry["labelled"]) == ("adversarial", True)
-    assert entry["role"] in broad.KINDS
+    (part,) = entry["parts"]
+    assert (part["role"], part["labelled"]) == ("adversarial", True)
+    assert part["role"] in broad.KINDS
     recorded = entry["generator"]
     assert recorded["reproducible"] == "recorded"
     assert recorded["weights"] == {real.ARCHITECTURE: hashlib.sha256(world[0].read_bytes()).hexdigest()}
