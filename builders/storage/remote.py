@@ -30,7 +30,7 @@ from builders.storage.store import Store
 from builders.storage.stores import listings
 from builders.storage.stores.errors import ChangedMeanwhileError, client_errors, is_change, store_errors
 from builders.storage.stores.path import StorePath
-from builders.storage.stores.prefetch import Read, RemoteRanges, read_starts
+from builders.storage.stores.prefetch import RemoteRanges
 
 _END = 1 << 16
 """Bytes of the end of a Parquet file that pyarrow reads first, which hold the footer of all but wide or long files."""
@@ -108,9 +108,6 @@ class RemoteStore(Store):
     def ranges(self) -> Ranges:
         return RemoteRanges()
 
-    def starts(self, root: Path, places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
-        return read_starts([Read(os.path.join(str(root), file), offset, size) for file, offset, size in places])  # noqa: PTH118
-
     def parquet(self, path: Any, part: str, **options: Any) -> pq.ParquetFile:
         if part == "whole":
             return pq.ParquetFile(pa.BufferReader(path.read_bytes()))
@@ -166,14 +163,10 @@ def current_version(path: StorePath) -> str:
 
 
 def replace(path: StorePath, data: bytes, before: str) -> None:
-    """Write a file if it still has the version that was read, so that no change is lost without a lock.
+    """Write a file if it still has the version that was read, or raise `ChangedMeanwhileError`.
 
     S3 and stores like it check this themselves (`If-Match`, `If-None-Match`). gcsfs can refuse to replace a file.
     Otherwise the version is requested again just before the file is written, which leaves the moment between.
-
-    Raises:
-        ChangedMeanwhileError: it has another.
-        BuildError: the store refuses or fails.
     """
     try:
         if path.protocol in ("s3", "s3a"):

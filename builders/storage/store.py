@@ -181,10 +181,11 @@ class Store:
 
     def starts(self, root: Path, places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
         """Yield byte ranges, given as relative path, offset and size; fewer bytes where a file ends before."""
-        for file, offset, size in places:
-            with open_here(root / file) as opened:
-                opened.seek(offset)
-                yield opened.read(size)
+        with contextlib.closing(self.ranges()) as ranges:
+            reads = [(str(root / file), offset, size) for file, offset, size in places]
+            ranges.expect(reads)
+            for read in reads:
+                yield ranges.read(*read)
 
     def parquet(self, path: Path, part: str, **options: Any) -> pq.ParquetFile:
         """Open a Parquet file with options of `pq.ParquetFile`.

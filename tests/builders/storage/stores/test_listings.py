@@ -57,7 +57,7 @@ def test_no_listing_outlives_its_look(root, store):
     assert (root / "new.txt").is_file()
     with store_of(root).cached_listings(root):
         assert (root / "new.txt").is_file()
-    assert listings.current_cache() is None
+    assert listings.CACHE.get() is None
 
 
 def test_listings_are_given_back_beyond_a_number_of_names(root, monkeypatch, proxy):
