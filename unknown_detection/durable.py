@@ -41,11 +41,7 @@ def unflushed() -> Iterator[None]:
 
 
 def flush(path: Path) -> None:
-    """Return once a file's bytes, or the names in a folder, are on the disk.
-
-    Raises:
-        OSError: the disk is full or failing, or the path does not exist.
-    """
+    """Return once a file's bytes, or the names in a folder, are on the disk."""
     if os.environ.get(NO_SYNC) == "1":
         return
     opened = os.open(path, os.O_RDONLY)
@@ -59,11 +55,7 @@ def flush(path: Path) -> None:
 
 
 def flush_all(paths: Iterable[Path]) -> None:
-    """Return once files' bytes, or the names in folders, are on the disk; several are flushed at a time.
-
-    Raises:
-        OSError: as of `flush`.
-    """
+    """Flush files, or the names in folders, several at a time."""
     with ThreadPoolExecutor(_THREADS) as threads:
         for _ in threads.map(flush, paths):
             pass
@@ -87,8 +79,7 @@ def make_folder(path: Path) -> None:
 def finish(temporary: Path, path: Path) -> None:
     """Give a finished file or folder its final name in the same file system, and return once all of it is on the disk.
 
-    Raises:
-        OSError: the disk is full or failing. A failure before the rename leaves `path` as it was.
+    A failure before the rename leaves `path` as it was.
     """
     flush_tree(temporary)
     make_folder(path.parent)

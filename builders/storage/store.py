@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from io import BytesIO, FileIO
@@ -31,10 +30,9 @@ from unknown_detection.durable import make_folder, replacing
 
 @contextlib.contextmanager
 def file_lock(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file while the block runs. The operating system drops it with the process, also on SIGKILL.
+    """Hold a lock file while the block runs; raises `BuildError` with the message `busy` if another process holds it.
 
-    Raises:
-        BuildError: another process holds it.
+    The operating system drops it with the process, also on SIGKILL.
     """
     try:
         lock = FileLock(path).acquire(timeout=0)
@@ -42,31 +40,6 @@ def file_lock(path: Path, busy: str) -> Iterator[None]:
         raise BuildError(busy) from error
     with lock:
         yield
-
-
-def is_file_locked(path: Path) -> bool:
-    """Whether a process holds a lock file of the package `filelock`.
-
-    On Unix, `filelock` (4.2) locks the whole file with `flock`. A shared lock is granted exactly if nobody holds that
-    one, and given back at once. Where there is no `flock` (Windows), the answer is always False.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        return False
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return False  # there is no such file, or nobody can have locked it
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # the file system has no locks
-    finally:
-        os.close(descriptor)
-    return False
 
 
 _MACHINE = secrets.randbelow(10**9)
@@ -105,7 +78,7 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, path: Path, busy: str) -> Iterator[None]:
-        """Hold a lock file while the block runs, and create its folder; raises `BuildError` with the message `busy`.
+        """Hold a lock file as `file_lock`, and create its folder.
 
         A store has no locks: there, a file that several runs change is only replaced if nobody has changed it since it
         was read (`replace`).
@@ -115,8 +88,26 @@ class Store:
             yield
 
     def is_locked(self, path: Path) -> bool:
-        """Whether a process holds a lock file."""
-        return is_file_locked(path)
+        """Whether a process holds a lock file of the package `filelock`.
+
+        On Unix, `filelock` (4.2) locks the whole file with `flock`. A shared lock is granted exactly if nobody holds
+        that one, and given back at once. Where there is no `flock` (Windows), the answer is always False.
+        """
+        try:
+            import fcntl
+
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except (ImportError, OSError):
+            return False  # there is no such file, or nobody can have locked it
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False  # the file system has no locks
+        finally:
+            os.close(descriptor)
+        return False
 
     def cached_listings(self, root: Path) -> AbstractContextManager[object]:
         """Cache a store's listings of a source's folder while the block runs."""
@@ -151,7 +142,7 @@ class Store:
         """Yield all but folders below a folder, sorted, links included, without the excluded names at its top."""
         for top in sorted(path for path in root.iterdir() if path.name not in excluded):
             for path in (top, *sorted(top.rglob("*"))) if not top.is_symlink() else (top,):
-                if not stat.S_ISDIR(path.lstat().st_mode):
+                if path.is_symlink() or not path.is_dir():
                     yield path
 
     def sizes(self, root: Path, files: Sequence[str]) -> Iterator[int]:
