@@ -76,9 +76,6 @@ def list_images(folder: Path) -> FileListing:
     """List the images below one set's folder; only files without an image's extension are opened.
 
     Links to folders are followed, and each folder is listed once.
-
-    Raises:
-        BuildError: a folder cannot be read.
     """
     folders, classes, names = [], [], []
     empty: list[tuple[str, Path]] = []
@@ -122,11 +119,7 @@ def _is_signed(path: Path) -> bool:
 
 
 def adopt_class_folders(config: Config, split: Split, folder: Path, log: Log) -> Adopted | None:
-    """Adopt the classes that folders are named after; None if there are none, or the split has all classes anyway.
-
-    Raises:
-        BuildError: a folder's name is no class, or one that does not belong in the split.
-    """
+    """Adopt the classes that folders are named after; None if there are none, or the split has all classes anyway."""
     listing = list_images(folder)
     places = dict(listing.empty) | dict(zip(listing.classes, listing.folders, strict=True))
     names = sorted(filter(None, places))
@@ -138,11 +131,7 @@ def adopt_class_folders(config: Config, split: Split, folder: Path, log: Log) ->
 
 
 def adopt_classes(config: Config, split: Split, mentions: Iterable[tuple[str, str]]) -> Adopted:
-    """Adopt classes alone; `mentions` gives the name of each class or of its folder, and where it stands.
-
-    Raises:
-        BuildError: a name means no class, or several, or a class that does not belong in the split.
-    """
+    """Adopt classes alone; `mentions` gives the name of each class or of its folder, and where it stands."""
     classes, where_named = ClassNames(split.source), dict[str, str]()
     for name, where in mentions:
         where_named.setdefault(classes.of_folder(name) or classes.of_name(name, where), where)
@@ -194,11 +183,7 @@ class ClassNames:
         return None
 
     def of_name(self, name: str, where: str) -> str:
-        """Return the id of the one class that a name means; `where` says where the name stands.
-
-        Raises:
-            BuildError: the name means no class, or several.
-        """
+        """Return the id of the one class that a name means; `where` says where the name stands."""
         class_ids, shown = self.candidates(name), one_line(repr(escape_name(name)))
         if len(class_ids) == 1:
             return class_ids[0]
