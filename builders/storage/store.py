@@ -77,15 +77,17 @@ class Store:
         return root, sum(sizes), "Free some, or give another --out"
 
     @contextlib.contextmanager
-    def lock(self, path: Path, busy: str) -> Iterator[None]:
-        """Hold a lock file as `file_lock`, and create its folder.
+    def lock(self, path: Path, busy: str, root: Path, folders: Sequence[str]) -> Iterator[None]:
+        """Hold a lock file as `file_lock`, and sweep temporary files in a folder and below some folders in it.
 
-        A store has no locks: there, a file that several runs change is only replaced if nobody has changed it since it
+        A store has neither: there, a file that several runs change is only replaced if nobody has changed it since it
         was read (`replace`).
         """
         make_folder(path.parent)
         with file_lock(path, busy):
+            _sweep(root, folders)  # of killed runs
             yield
+            _sweep(root, folders)  # Ray workers that outlive a killed driver leave some
 
     def is_locked(self, path: Path) -> bool:
         """Whether a process holds a lock file of the package `filelock`.
@@ -210,19 +212,19 @@ class Store:
         with self.written(path) as temporary:
             temporary.write_bytes(data)
 
-    def remove_temporary(self, root: Path, folders: Iterable[str]) -> None:
-        """Remove the temporary files that killed runs left in a folder and below some of its folders."""
-        leftovers = [*root.glob(f".*{TEMPORARY}")]
-        for folder in folders:
-            leftovers += (root / folder).rglob(f".*{TEMPORARY}")
-        for leftover in sorted(leftovers):
-            leftover.unlink()
-
     def remove_staged(self, folder: Path, suffixes: Iterable[str], own: Iterable[Path]) -> None:
         """Remove all files in a folder with some suffixes; in a store, where other runs may use them, `own` alone."""
         for suffix in suffixes:
             for path in sorted(folder.glob(f"*{suffix}")):
                 path.unlink()
+
+
+def _sweep(root: Path, folders: Sequence[str]) -> None:
+    leftovers = [*root.glob(f".*{TEMPORARY}")]
+    for folder in folders:
+        leftovers += (root / folder).rglob(f".*{TEMPORARY}")
+    for leftover in sorted(leftovers):
+        leftover.unlink()
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

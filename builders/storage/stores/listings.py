@@ -41,25 +41,35 @@ Listing = dict[str, int]
 """The names in a folder, sorted, with their sizes; `FOLDER` for folders."""
 
 
-def list_folder(folder: Any) -> Listing:
-    """List a folder, a `StorePath`; the order in which a store gives names does not matter.
+def list_folder(folder: Any) -> Listing | int:
+    """List a folder, a `StorePath`; where there is none, return the number of the error.
 
-    A name that is both a file's and a folder's stands for the folder. The empty object that consoles put in place of a
-    folder is none of its files. `FileNotFoundError` or `NotADirectoryError` says that there is no such folder.
+    The order in which a store gives names does not matter. A name that is both a file's and a folder's stands for the
+    folder. The empty object that consoles put in place of a folder is none of its files.
     """
-    with store_errors("list", folder):
-        entries = folder.fs.ls(folder.path, detail=True)
+    try:
+        with store_errors("list", folder):
+            entries = folder.fs.ls(folder.path, detail=True)
+    except FileNotFoundError:
+        return errno.ENOENT
     base = folder.path.rstrip("/") + "/"
     sizes: dict[str, int] = {}
     for entry in entries:
         name = entry["name"].removeprefix(base).rstrip("/")
         if entry["name"].rstrip("/") == base[:-1]:
             if entry["type"] == "file" and len(entries) == 1 and not entry["name"].endswith("/"):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+                return errno.ENOTDIR
             continue
         size = entry_size(entry)
         sizes[name] = FOLDER if sizes.get(name) == FOLDER else size
     return dict(sorted(sizes.items()))
+
+
+def names_in(folder: Any, listing: Listing | int) -> list[str]:
+    """Return the names in the listing of a folder; raises `OSError` where it is the number of one."""
+    if isinstance(listing, int):
+        raise OSError(listing, os.strerror(listing), str(folder))  # the subclass of its number
+    return list(listing)
 
 
 def entry_size(entry: Mapping[str, Any]) -> int:
@@ -67,24 +77,12 @@ def entry_size(entry: Mapping[str, Any]) -> int:
     return FOLDER if entry["type"] == "directory" else int(entry["size"] or 0)
 
 
-def list_ahead(folders: Iterable[Any], *, missing: bool = False) -> Iterator[Listing]:
-    """Yield the listings of folders, each a `StorePath` of one store, in order; several are requested at a time.
-
-    With `missing`, a folder that does not exist has no names; otherwise it raises as `list_folder`.
-    """
-
-    def list_or_empty(folder: Any) -> Listing:
-        try:
-            return list_folder(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            if missing:
-                return {}
-            raise
-
+def list_ahead(folders: Iterable[Any]) -> Iterator[Listing | int]:
+    """Yield what `list_folder` returns of folders of one store, in order; several are requested at a time."""
     remaining = iter(folders)
     while batch := list(itertools.islice(remaining, _LISTED_AHEAD)):
         with _threads(batch[0]) as threads:
-            yield from threads.map(list_or_empty, batch)
+            yield from threads.map(list_folder, batch)
 
 
 def _threads(path: Any) -> ThreadPoolExecutor:
@@ -99,10 +97,11 @@ def sizes_of(root: Any, files: Sequence[str]) -> list[int | None]:
         numbers_of.setdefault(file.rpartition("/")[0], []).append(number)
     sizes: list[int | None] = [None] * len(files)
     large = {folder: numbers for folder, numbers in sorted(numbers_of.items()) if len(numbers) > _FEW}
-    listings = list_ahead((root / folder if folder else root for folder in large), missing=True)
+    listings = list_ahead(root / folder if folder else root for folder in large)
     for numbers, listing in zip(large.values(), listings, strict=True):
-        for number in numbers:
-            sizes[number] = listing.get(files[number].rpartition("/")[2])
+        if not isinstance(listing, int):
+            for number in numbers:
+                sizes[number] = listing.get(files[number].rpartition("/")[2])
     few = [number for folder, numbers in numbers_of.items() if folder not in large for number in numbers]
     with _threads(root) as threads:
         for number, size in zip(few, threads.map(lambda number: (root / files[number]).size(), few), strict=True):
@@ -115,34 +114,21 @@ class ListingCache:
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
-        self._listed = functools.lru_cache(_MOST_FOLDERS)(self._list)
-
-    def listing(self, folder: Any) -> Listing:
-        """Return the listing of a folder, cached if possible; raises as `list_folder`, also for a folder outside."""
-        listing = self._listed(folder)
-        if isinstance(listing, int):
-            raise OSError(listing, os.strerror(listing), str(folder))  # the subclass of its number
-        return listing
+        self.listing = functools.lru_cache(_MOST_FOLDERS)(self._listing)
 
     def size(self, path: Any) -> int | None:
         """Return the size of a file, `FOLDER` for a folder; None if nothing is there or it is outside."""
         address = str(path).rstrip("/")
         if address == self.root:
-            return None if isinstance(self._listed(path), int) else FOLDER
-        above = self._listed(path.parent) if address.startswith(f"{self.root}/") else errno.ENOENT
+            return None if isinstance(self.listing(path), int) else FOLDER
+        above = self.listing(path.parent) if address.startswith(f"{self.root}/") else errno.ENOENT
         return None if isinstance(above, int) else above.get(path.name)
 
-    def _list(self, folder: Any) -> Listing | int:
-        """List a folder; where there is none, return the number of the error."""
+    def _listing(self, folder: Any) -> Listing | int:
         # Of a folder that does not exist its own parent knows, which is nearly always listed already.
         if str(folder).rstrip("/") != self.root and (size := self.size(folder)) != FOLDER:
             return errno.ENOENT if size is None else errno.ENOTDIR
-        try:
-            return list_folder(folder)
-        except FileNotFoundError:
-            return errno.ENOENT
-        except NotADirectoryError:
-            return errno.ENOTDIR
+        return list_folder(folder)
 
 
 CACHE: ContextVar[ListingCache | None] = ContextVar("listings", default=None)

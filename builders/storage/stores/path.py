@@ -169,7 +169,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
     def names(self) -> list[str]:
         # Sorted. Raises `FileNotFoundError` or `NotADirectoryError` where there is no such folder.
         cache = listings.CACHE.get()
-        return list(listings.list_folder(self) if cache is None else cache.listing(self))
+        return listings.names_in(self, listings.list_folder(self) if cache is None else cache.listing(self))
 
     def iterdir(self) -> Iterator[StorePath]:
         # Sorted; empty if there is no such folder.
