@@ -39,11 +39,6 @@ class FileState:
     done: bool
 
     @property
-    def remaining(self) -> int:
-        """Bytes that remain to be downloaded, as far as the size is known."""
-        return 0 if self.done else max(0, self.file.size - self.have)
-
-    @property
     def description(self) -> str:
         """The state in words."""
         if self.done:
@@ -71,7 +66,9 @@ def toml_line(source: Source, into: Path) -> str:
 def needed_bytes(files: Sequence[FileState]) -> int:
     """Return the bytes of disk that the downloads take, including those of files unpacked next to their zips."""
     downloads = [state for state in files if not state.done and state.file.url]
-    return sum(state.remaining + (state.file.size if state.file.unpacked else 0) for state in downloads)
+    return sum(
+        max(0, state.file.size - state.have) + (state.file.size if state.file.unpacked else 0) for state in downloads
+    )
 
 
 def free_bytes(folder: Path) -> int:
@@ -107,7 +104,6 @@ def get(sources: Sequence[Source], into: Path, log: Log, *, quiet: bool = False)
             f"The files need {needed:,} bytes, and the disk of {into} has {free:,} left. Choose a folder on a larger "
             "disk with --into, or get fewer sources at a time."
         )
-    make_folder(into)
     instructions = []
     busy = f"Another run is getting files into {into}. Wait for it, or choose another --into."
     with file_lock(into / ".get.lock", busy):

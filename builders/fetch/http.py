@@ -14,7 +14,6 @@ import re
 import time
 from collections.abc import Callable
 from concurrent.futures import wait
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
@@ -46,16 +45,9 @@ Log = Callable[[str], object]
 Advance = Callable[[int], object]
 
 
-@dataclass(frozen=True)
-class Floor:
-    """The lowest accepted speed of a transfer: `size` bytes in every `seconds`."""
-
-    size: int
-    seconds: float
-
-
-FLOOR = Floor(60_000, 60.0)
-"""A kilobyte a second; ours. At that speed the largest file, of 39 GB, would take more than a year."""
+FLOOR_BYTES, FLOOR_SECONDS = 60_000, 60.0
+"""The least bytes of a transfer in every so many seconds (ours): a kilobyte a second, at which the largest file, of
+39 GB, would take more than a year."""
 
 
 class CutError(Exception):
@@ -77,7 +69,7 @@ def part_bytes(part: Path) -> int:
     return status.st_size
 
 
-def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance, floor: Floor = FLOOR) -> Path:
+def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance) -> Path:
     """Download a file to `part_of(path)`, which then is as long as the server says, and return it.
 
     Whether its bytes are the right ones is for the caller to check. `log` prints a line for each wait; `advance` gets
@@ -89,12 +81,12 @@ def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance, floor
     longest = part_bytes(part)
     while not file.exact_size or part_bytes(part) != file.exact_size:
         try:
-            _transfer(file, part, advance, floor)
+            _transfer(file, part, advance)
             break
         except CutError as error:
             size = part_bytes(part)
             # Further than ever: a server may take back again and again what it has sent, or send a byte each time.
-            if size >= longest + floor.size:
+            if size >= longest + FLOOR_BYTES:
                 waits, longest = iter(WAITS), size
             seconds = next(waits, None)
             if seconds is None:
@@ -107,20 +99,20 @@ def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance, floor
     return part
 
 
-def _transfer(file: OwnerFile, part: Path, advance: Advance, floor: Floor) -> None:
+def _transfer(file: OwnerFile, part: Path, advance: Advance) -> None:
     """Request the missing bytes in another thread's event loop, since one may run in this; Ctrl-C cancels it."""
     with start_blocking_portal() as portal:
-        transfer = portal.start_task_soon(_continue, file, part, advance, floor)
+        transfer = portal.start_task_soon(_continue, file, part, advance)
         while not wait([transfer], _LOOK_SECONDS).done:
             pass
         transfer.result()
 
 
-async def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor) -> None:
+async def _continue(file: OwnerFile, part: Path, advance: Advance) -> None:
     """Request the missing bytes once, and append them as they were sent, whatever their `Content-Encoding`."""
     came = 0
     try:
-        async with asyncio.timeout(floor.seconds) as pace, httpx.AsyncClient(timeout=_TIMEOUTS) as client:
+        async with asyncio.timeout(FLOOR_SECONDS) as pace, httpx.AsyncClient(timeout=_TIMEOUTS) as client:
             start = part_bytes(part)
             answer = await _answer(client, file.url, start)
             async with contextlib.aclosing(answer):
@@ -140,11 +132,11 @@ async def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor)
                         opened.write(block)
                         advance(len(block))
                         came += len(block)
-                        if came >= floor.size:
-                            pace.reschedule(asyncio.get_running_loop().time() + floor.seconds)
+                        if came >= FLOOR_BYTES:
+                            pace.reschedule(asyncio.get_running_loop().time() + FLOOR_SECONDS)
                             came = 0
     except TimeoutError as error:
-        raise CutError(f"only {came:,} bytes came in {floor.seconds:g} s") from error
+        raise CutError(f"only {came:,} bytes came in {FLOOR_SECONDS:g} s") from error
     except httpx.TimeoutException as error:
         raise CutError("no answer in time") from error
     except httpx.HTTPError as error:

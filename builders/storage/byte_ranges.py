@@ -6,12 +6,9 @@ In a store, ranges that the caller announces are fetched ahead (`builders.storag
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from typing import TYPE_CHECKING
-
-import numpy as np
-import numpy.typing as npt
 
 from builders.errors import BuildError
 from builders.storage.files import open_here
@@ -89,13 +86,6 @@ class Reader:
         with _named(path):
             count = self._ranges_of(path).read_into(target, path, offset)
         _check_size(path, len(target), count)
-
-    def read_rows(
-        self, target: npt.NDArray[np.uint8], numbers: Sequence[int], path: str, offsets: Sequence[int]
-    ) -> None:
-        """Fill some rows of an array, each of them contiguous, each from its own offset in one file."""
-        for number, offset in zip(numbers, offsets, strict=True):
-            self.read_into(target[number].data, path, offset)
 
     def _ranges_of(self, path: str) -> Ranges:
         store = store_of(path)

@@ -32,8 +32,9 @@ from unknown_detection.durable import make_folder, replacing
 def file_lock(path: Path, busy: str) -> Iterator[None]:
     """Hold a lock file while the block runs; raises `BuildError` with the message `busy` if another process holds it.
 
-    The operating system drops it with the process, also on SIGKILL.
+    Its folder is made. The operating system drops it with the process, also on SIGKILL.
     """
+    make_folder(path.parent)
     try:
         lock = FileLock(path).acquire(timeout=0)
     except Timeout as error:
@@ -78,12 +79,11 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, path: Path, busy: str, root: Path, folders: Sequence[str]) -> Iterator[None]:
-        """Hold a lock file as `file_lock`, and sweep temporary files in a folder and below some folders in it.
+        """Hold a lock file as `file_lock` does, and sweep temporary files in a folder and below some folders in it.
 
         A store has neither: there, a file that several runs change is only replaced if nobody has changed it since it
         was read (`replace`).
         """
-        make_folder(path.parent)
         with file_lock(path, busy):
             _sweep(root, folders)  # of killed runs
             yield
