@@ -8,7 +8,9 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from builders.errors import BuildError, one_line
 from builders.storage.files import TEMPORARY, open_buffered
@@ -35,18 +37,31 @@ _DAMAGED = (
 )
 
 
-_OF_THE_ZIP = (errno.EINVAL, errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG)
-"""Errors of a place before the file's start, and of names that are twice, a file's and a folder's, or too long."""
-
-
-def unzip(archive: Path, selected: str, into: Path) -> None:
-    """Unpack a file or a folder of a zip to the same path below a folder, all of it or nothing.
-
-    What is no whole zip, does not hold it, or holds what cannot be unpacked safely is a `BuildError`.
-    """
-    target, advice = inside(into, selected), "Remove it and download it again."
+def unzip(archive: Path, selected: str, into: Path) -> int:
+    """Unpack a file or a folder of a zip to the same path below a folder, all or nothing; returns how many files."""
+    target = inside(into, selected)
     temporary = target.with_name(f".{target.name}{TEMPORARY}")
     shutil.rmtree(temporary, ignore_errors=True)  # of a killed run
+
+    def create(name: str) -> IO[bytes]:
+        place = inside(temporary, name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place.open("xb")
+
+    try:
+        count = copy_members(archive, selected, create)
+        finish(temporary / selected, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return count
+
+
+def copy_members(archive: Path, selected: str, create: Callable[[str], IO[bytes]]) -> int:
+    """Copy a file or the files of a folder of a zip to what `create` opens for each path; returns how many files.
+
+    What is no whole zip, does not hold `selected`, or holds what cannot be unpacked safely is a `BuildError`.
+    """
+    advice = "Remove it and download it again."
     try:
         with open_buffered(archive) as file, zipfile.ZipFile(file) as opened:
             members = [
@@ -58,17 +73,13 @@ def unzip(archive: Path, selected: str, into: Path) -> None:
                 raise BuildError(f"{archive} does not hold {selected}. {advice}")
             _refuse(archive, members)
             for member in members:
-                place = inside(temporary, member.filename)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with opened.open(member) as source, place.open("xb") as copy:
+                with opened.open(member) as source, create(member.filename) as copy:
                     shutil.copyfileobj(source, copy, 1 << 20)  # which ends with an error where the CRC-32 differs
-        finish(temporary / selected, target)
     except (*_DAMAGED, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in _OF_THE_ZIP:
-            raise
+        if isinstance(error, OSError) and error.errno not in (errno.EINVAL, errno.EEXIST, errno.ENOTDIR):
+            raise  # others than of a place before the start, and of names that are twice, or a file's and a folder's
         raise BuildError(f"{archive} is not a whole zip ({one_line(error, 120)}). {advice}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    return len(members)
 
 
 def _refuse(archive: Path, members: list[zipfile.ZipInfo]) -> None:

@@ -178,7 +178,7 @@ def test_tags(hub, api, repo):
     second = hub.commit(repo, {"a.txt": TEXT})
     api.create_tag(repo, tag="v1", revision=first.id, repo_type="dataset")
     api.create_tag(repo, tag="v2", tag_message="words", repo_type="dataset")
-    refs = api.list_repo_refs(repo, repo_type="dataset", include_pull_requests=True)
+    refs = api.list_repo_refs(repo, repo_type="dataset")
     assert {tag.name: tag.target_commit for tag in refs.tags} == {"v1": first.id, "v2": second.id} == hub.tags(repo)
     assert [(branch.name, branch.target_commit) for branch in refs.branches] == [("main", second.id)]
     with refusal(409):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -174,9 +173,19 @@ def zips() -> list[bytes]:
 
 def unzipped(path: Path) -> object:
     """The names and bytes of the files of a folder in a zip."""
-    with tempfile.TemporaryDirectory() as into:
-        unzip.unzip(path, "set", Path(into))
-        return {file.relative_to(into): file.read_bytes() for file in Path(into).rglob("*") if file.is_file()}
+    files: dict[str, _KeptBytes] = {}
+    count = unzip.copy_members(path, "set", lambda name: files.setdefault(name, _KeptBytes()))
+    return count, {name: buffer.content for name, buffer in files.items()}
+
+
+class _KeptBytes(io.BytesIO):
+    """Bytes that are still there when they are closed."""
+
+    content = b""
+
+    def close(self) -> None:
+        self.content = self.getvalue()
+        super().close()
 
 
 TARGETS = (
