@@ -20,7 +20,9 @@ import pyarrow as pa
 from builders.declare.benchmark import Classes, ClassesOf, Config, Split
 from builders.errors import BuildError, more, one_line
 from builders.plan.candidates import Adopted
+from builders.release.schema import UNKNOWN_ROLES
 from builders.sources.base import Source
+from builders.sources.image_folder import ENDINGS
 from builders.sources.readers.folders import escape_name
 
 Log = Callable[[str], None]
@@ -29,11 +31,8 @@ Log = Callable[[str], None]
 # Between a set and its folders in the authors' archives: those named after classes, and others.
 _LABELLED, _UNLABELLED = "labels", "no-labels"
 
-_SUFFIXES = (".jpeg", ".jpg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8")
 _HIDDEN = (".", "__MACOSX")
-
-_UNKNOWN_ROLES = ("near_ood", "far_ood", "external", "novel_class")
 
 
 @contextlib.contextmanager
@@ -97,7 +96,7 @@ def list_images(folder: Path) -> FileListing:
                 continue
             seen.add((status.st_dev, status.st_ino))
             visible = [name for name in files if not name.startswith(_HIDDEN)]
-            images = [name for name in visible if name.lower().endswith(_SUFFIXES) or _is_signed(current / name)]
+            images = [name for name in visible if name.lower().endswith(ENDINGS) or _is_signed(current / name)]
             ignored += sorted({*hidden, *visible} - {*images})
             named_after = "" if parents[:1] == (_UNLABELLED,) else "/".join(parents[parents[:1] == (_LABELLED,) :])
             if images:
@@ -158,7 +157,7 @@ def ruled_out(config: Config, split: Split) -> frozenset[str]:
     if split.role == "in_distribution":
         return frozenset(split.source.classes()) - labels
     same_table = isinstance(split.classes, Classes) and split.classes.table == config.labels.table
-    return labels if split.role in _UNKNOWN_ROLES and same_table else frozenset()
+    return labels if split.role in UNKNOWN_ROLES and same_table else frozenset()
 
 
 class ClassNames:
