@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,9 @@ NO_SYNC = "UNKNOWN_DETECTION_NO_SYNC"
 _THREADS = 32
 """Files that are flushed at a time. A journal commits waiting files together: on ext4 12,661 small files took 37 s one
 after the other, 1.5 s by 8 and 1.0 s by 32 at a time."""
+
+_MACHINE = secrets.randbelow(10**9)
+"""Separates processes of equal numbers on machines, or in containers, that share a folder."""
 
 _CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP)
 """Errors of `fsync` of a folder on file systems without it, such as some of FUSE and of networks."""
@@ -85,6 +89,11 @@ def finish(temporary: Path, path: Path) -> None:
     make_folder(path.parent)
     temporary.replace(path)
     flush(path.parent)
+
+
+def process_name() -> str:
+    """Return digits for temporary names, which separate two processes that write the same file."""
+    return f"{os.getpid()}{_MACHINE:09d}"
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from io import BytesIO, FileIO
@@ -25,7 +24,7 @@ from filelock import FileLock, Timeout
 from builders.errors import BuildError
 from builders.storage.byte_ranges import Ranges
 from builders.storage.files import TEMPORARY, open_here, refuse_irregular
-from unknown_detection.durable import make_folder, replacing
+from unknown_detection.durable import make_folder, process_name, replacing
 
 
 @contextlib.contextmanager
@@ -41,10 +40,6 @@ def file_lock(path: Path, busy: str) -> Iterator[None]:
         raise BuildError(busy) from error
     with lock:
         yield
-
-
-_MACHINE = secrets.randbelow(10**9)
-"""Separates processes of equal numbers on machines, or in containers, that share a folder."""
 
 
 class Store:
@@ -199,8 +194,7 @@ class Store:
 
     def written(self, path: Path, *, durable: bool = True) -> AbstractContextManager[Path]:
         """Write a file atomically, as `builders.storage.files.atomic_path`."""
-        # The process id separates two processes that write the same file. Files of killed processes are removed later.
-        temporary = path.with_name(f".{path.name}.{os.getpid()}{_MACHINE:09d}{TEMPORARY}")
+        temporary = path.with_name(f".{path.name}.{process_name()}{TEMPORARY}")  # a killed process's is swept later
         return replacing(path, temporary, durable=durable)
 
     def replace(self, path: Path, data: bytes, is_read: Callable[[bytes | None], bool]) -> None:
