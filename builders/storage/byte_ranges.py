@@ -76,14 +76,14 @@ class Reader:
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read some bytes of a file."""
-        with _named(path):
+        with _errors_named(path):
             data = self._ranges_of(path).read(path, offset, size)
         _check_size(path, size, len(data))
         return data
 
     def read_into(self, target: memoryview, path: str, offset: int) -> None:
         """Fill a buffer from a file, from an offset on."""
-        with _named(path):
+        with _errors_named(path):
             count = self._ranges_of(path).read_into(target, path, offset)
         _check_size(path, len(target), count)
 
@@ -95,7 +95,7 @@ class Reader:
 
 
 @contextlib.contextmanager
-def _named(path: str) -> Iterator[None]:
+def _errors_named(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
