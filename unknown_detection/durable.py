@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,9 @@ NO_SYNC = "UNKNOWN_DETECTION_NO_SYNC"
 _THREADS = 32
 """Files that are flushed at a time. A journal commits waiting files together: on ext4 12,661 small files took 37 s one
 after the other, 1.5 s by 8 and 1.0 s by 32 at a time."""
+
+_MACHINE = secrets.randbelow(10**9)
+"""Separates processes of equal numbers on machines, or in containers, that share a folder."""
 
 _CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP)
 """Errors of `fsync` of a folder on file systems without it, such as some of FUSE and of networks."""
@@ -41,11 +45,7 @@ def unflushed() -> Iterator[None]:
 
 
 def flush(path: Path) -> None:
-    """Return once a file's bytes, or the names in a folder, are on the disk.
-
-    Raises:
-        OSError: the disk is full or failing, or the path does not exist.
-    """
+    """Return once a file's bytes, or the names in a folder, are on the disk."""
     if os.environ.get(NO_SYNC) == "1":
         return
     opened = os.open(path, os.O_RDONLY)
@@ -59,11 +59,7 @@ def flush(path: Path) -> None:
 
 
 def flush_all(paths: Iterable[Path]) -> None:
-    """Return once files' bytes, or the names in folders, are on the disk; several are flushed at a time.
-
-    Raises:
-        OSError: as of `flush`.
-    """
+    """Flush files, or the names in folders, several at a time."""
     with ThreadPoolExecutor(_THREADS) as threads:
         for _ in threads.map(flush, paths):
             pass
@@ -87,13 +83,17 @@ def make_folder(path: Path) -> None:
 def finish(temporary: Path, path: Path) -> None:
     """Give a finished file or folder its final name in the same file system, and return once all of it is on the disk.
 
-    Raises:
-        OSError: the disk is full or failing. A failure before the rename leaves `path` as it was.
+    A failure before the rename leaves `path` as it was.
     """
     flush_tree(temporary)
     make_folder(path.parent)
     temporary.replace(path)
     flush(path.parent)
+
+
+def process_name() -> str:
+    """Return digits for temporary names, which separate two processes that write the same file."""
+    return f"{os.getpid()}{_MACHINE:09d}"
 
 
 @contextlib.contextmanager

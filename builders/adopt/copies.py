@@ -18,7 +18,7 @@ from builders.adopt.folders import Log, adopt_class_folders, adopt_classes, read
 from builders.adopt.lists import SUFFIXES, adopt_list, find_lists
 from builders.adopt.matching import adopt_folder
 from builders.declare.benchmark import Benchmark, split_of
-from builders.declare.splits import Classes, Config, Split
+from builders.declare.splits import Classes, Split
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.plan.candidates import Adopted
 from builders.sources.base import SourceIndex
@@ -35,25 +35,17 @@ def adopt(
     with all splits that share the draw. Where a split's images are generated (resized, or arrays stored as PNG), the
     copy's files have other bytes than ours, so only its class folders are adopted.
 
-    Args:
-        benchmark: the declaration; `Split.published` says where the copy has a split.
-        splits: keys of splits or parts.
-        copy: the copy's folder (`imagenet-bench/` or the folder above it), or a CSV file with the columns `split` and
-            `class`, which lists classes by split or by the copy's name for the set; or lists, one or a folder of them.
-        indexes: the sources.
-        log: prints a line for the user.
-        seed: seed of the draws that the copy replaces.
+    `Split.published` says where the copy has a split. The copy is a folder (`imagenet-bench/` or the one above it), or
+    a CSV file with the columns `split` and `class`, which lists classes by split or by the copy's name for the set; or
+    lists, one or a folder of them. `seed` is that of the draws that the copy replaces.
 
-    Returns:
-        The adopted classes and images by key; splits that the copy lacks are missing and are drawn by rule.
-
-    Raises:
-        BuildError: the copy has none of the splits, a class is unknown or does not belong in its split, or a file is
-            not an image of the source.
+    Returns the adopted classes and images by key; splits that the copy lacks are missing and are drawn by rule.
     """
     declared = benchmark.by_key()
     parents = [parent for key in splits for parent in benchmark.drawn_before(key)]
-    keys = list(dict.fromkeys([*splits, *parents, *_sharing_draws(benchmark, splits)]))
+    drawn = {labels.draw.key for key in splits if (labels := declared[key][0].drawn_labels) and labels.draw}
+    sharing = [key for key, (_, split) in declared.items() if _draw_key(split) in drawn]
+    keys = list(dict.fromkeys([*splits, *parents, *sharing]))
     adopted: dict[str, Adopted] = {}
     lists = find_lists(benchmark, {split_of(key) for key in splits}, copy)
     for key, path in lists.items():
@@ -169,14 +161,6 @@ def _summary(key: str, split: Split, adopted: Adopted | None) -> str:
     return f"{text}, {images:,} images" + (f" (the paper: {split.paper.rows:,})" * (images != split.paper.rows))
 
 
-def _sharing_draws(benchmark: Benchmark, splits: Sequence[str]) -> list[str]:
-    """Return the keys of all splits that share the draws of classes from which the given splits have their labels."""
-    declared = benchmark.by_key()
-    drawn = [labels for key in splits if (labels := declared[key][0].drawn_labels) is not None]
-    draws = {labels.draw.key for labels in drawn if labels.draw is not None}
-    return [key for key, (_, split) in declared.items() if _draw_key(split) in draws]
-
-
 def _draw_key(split: Split) -> str:
     draw = split.classes.draw if isinstance(split.classes, Classes) else None
     return draw.key if draw is not None else ""
@@ -186,35 +170,28 @@ def _follow_draws(benchmark: Benchmark, keys: Sequence[str], copy: Path, adopted
     """Apply the copy's choice of in-distribution classes to all splits that share the draw."""
     declared = benchmark.by_key()
     for labels in dict.fromkeys(config.drawn_labels for config in benchmark.configs):
-        if labels is None:
+        if labels is None or labels.draw is None:
             continue
-        draw_keys = [key for key in keys if labels.draw is not None and _draw_key(declared[key][1]) == labels.draw.key]
-        class_ids = {key: set(adopted[key].class_ids) for key in draw_keys if key in adopted}
-        if not class_ids:
+        sharing = [key for key in keys if _draw_key(declared[key][1]) == labels.draw.key]
+        labelled = {key for key in sharing if declared[key][1].classes == declared[key][0].labels}
+        given = {key: set(adopted[key].class_ids) for key in sharing if key in adopted}
+        if not given:
             continue
-        known = [key for key in class_ids if _draws_labels(declared, key)]
-        unknown = [key for key in class_ids if key not in known]
-        first = [*known, *unknown][0]
+        first, *_ = in_order = sorted(given, key=lambda key: key not in labelled)
         candidates = set(labels.ids())
-        label_ids = class_ids[first] if known else candidates - class_ids[first]
-        for key in (*known, *unknown):
-            conflicting = class_ids[key] ^ label_ids if key in known else class_ids[key] & label_ids
+        label_ids = given[first] if first in labelled else candidates - given[first]
+        for key in in_order:
+            conflicting = sorted(given[key] ^ label_ids if key in labelled else given[key] & label_ids)
             if conflicting:
-                equal = key in known or not known
+                equal = key in labelled or first not in labelled
                 rule, extent = ("have the same classes", "in only one") if equal else ("share no class", "in both")
                 raise BuildError(
                     f"{declared[first][1].published} and {declared[key][1].published} of {copy} must {rule}, but "
-                    f"{sorted(conflicting)[0]}{more(sorted(conflicting), 1)} is {extent} of them. Complete the copy."
+                    f"{conflicting[0]}{more(conflicting, 1)} is {extent} of them. Complete the copy."
                 )
-        for key in draw_keys:
+        for key in sharing:
             if key not in adopted:
-                chosen = label_ids if _draws_labels(declared, key) else candidates - label_ids
-                adopted[key] = Adopted(tuple(sorted(chosen)))
-
-
-def _draws_labels(declared: Mapping[str, tuple[Config, Split]], key: str) -> bool:
-    config, split = declared[key]
-    return split.classes == config.labels
+                adopted[key] = Adopted(tuple(sorted(label_ids if key in labelled else candidates - label_ids)))
 
 
 def _follow_parents(

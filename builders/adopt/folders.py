@@ -20,7 +20,9 @@ import pyarrow as pa
 from builders.declare.splits import Classes, ClassesOf, Config, Split
 from builders.errors import BuildError, more, one_line
 from builders.plan.candidates import Adopted
+from builders.release.schema import UNKNOWN_ROLES
 from builders.sources.base import Source
+from builders.sources.image_folder import ENDINGS
 from builders.sources.readers.folders import escape_name
 
 Log = Callable[[str], None]
@@ -29,11 +31,8 @@ Log = Callable[[str], None]
 # Between a set and its folders in the authors' archives: those named after classes, and others.
 _LABELLED, _UNLABELLED = "labels", "no-labels"
 
-_SUFFIXES = (".jpeg", ".jpg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8")
 _HIDDEN = (".", "__MACOSX")
-
-_UNKNOWN_ROLES = ("near_ood", "far_ood", "external", "novel_class")
 
 
 @contextlib.contextmanager
@@ -76,9 +75,6 @@ def list_images(folder: Path) -> FileListing:
     """List the images below one set's folder; only files without an image's extension are opened.
 
     Links to folders are followed, and each folder is listed once.
-
-    Raises:
-        BuildError: a folder cannot be read.
     """
     folders, classes, names = [], [], []
     empty: list[tuple[str, Path]] = []
@@ -100,7 +96,7 @@ def list_images(folder: Path) -> FileListing:
                 continue
             seen.add((status.st_dev, status.st_ino))
             visible = [name for name in files if not name.startswith(_HIDDEN)]
-            images = [name for name in visible if name.lower().endswith(_SUFFIXES) or _is_signed(current / name)]
+            images = [name for name in visible if name.lower().endswith(ENDINGS) or _is_signed(current / name)]
             ignored += sorted({*hidden, *visible} - {*images})
             named_after = "" if parents[:1] == (_UNLABELLED,) else "/".join(parents[parents[:1] == (_LABELLED,) :])
             if images:
@@ -122,11 +118,7 @@ def _is_signed(path: Path) -> bool:
 
 
 def adopt_class_folders(config: Config, split: Split, folder: Path, log: Log) -> Adopted | None:
-    """Adopt the classes that folders are named after; None if there are none, or the split has all classes anyway.
-
-    Raises:
-        BuildError: a folder's name is no class, or one that does not belong in the split.
-    """
+    """Adopt the classes that folders are named after; None if there are none, or the split has all classes anyway."""
     listing = list_images(folder)
     places = dict(listing.empty) | dict(zip(listing.classes, listing.folders, strict=True))
     names = sorted(filter(None, places))
@@ -138,11 +130,7 @@ def adopt_class_folders(config: Config, split: Split, folder: Path, log: Log) ->
 
 
 def adopt_classes(config: Config, split: Split, mentions: Iterable[tuple[str, str]]) -> Adopted:
-    """Adopt classes alone; `mentions` gives the name of each class or of its folder, and where it stands.
-
-    Raises:
-        BuildError: a name means no class, or several, or a class that does not belong in the split.
-    """
+    """Adopt classes alone; `mentions` gives the name of each class or of its folder, and where it stands."""
     classes, where_named = ClassNames(split.source), dict[str, str]()
     for name, where in mentions:
         where_named.setdefault(classes.of_folder(name) or classes.of_name(name, where), where)
@@ -169,7 +157,7 @@ def ruled_out(config: Config, split: Split) -> frozenset[str]:
     if split.role == "in_distribution":
         return frozenset(split.source.classes()) - labels
     same_table = isinstance(split.classes, Classes) and split.classes.table == config.labels.table
-    return labels if split.role in _UNKNOWN_ROLES and same_table else frozenset()
+    return labels if split.role in UNKNOWN_ROLES and same_table else frozenset()
 
 
 class ClassNames:
@@ -194,11 +182,7 @@ class ClassNames:
         return None
 
     def of_name(self, name: str, where: str) -> str:
-        """Return the id of the one class that a name means; `where` says where the name stands.
-
-        Raises:
-            BuildError: the name means no class, or several.
-        """
+        """Return the id of the one class that a name means; `where` says where the name stands."""
         class_ids, shown = self.candidates(name), one_line(repr(escape_name(name)))
         if len(class_ids) == 1:
             return class_ids[0]

@@ -42,11 +42,7 @@ _FORM = "oodness dataset class_index path"
 
 
 def find_lists(benchmark: Benchmark, keys: Collection[str], copy: Path) -> dict[str, Path]:
-    """Return the lists of some splits (`config/split`): the copy itself, or files at any depth below it.
-
-    Raises:
-        BuildError: there are two lists of a split, or lists of some are published and there is none.
-    """
+    """Return the lists of some splits (`config/split`): the copy itself, or files at any depth below it."""
     names = {key: name for key, name in benchmark.published().items() if key in keys and name.endswith(SUFFIXES)}
     if not names or (copy.is_file() and copy.suffix not in SUFFIXES):
         return {}
@@ -69,11 +65,7 @@ def find_lists(benchmark: Benchmark, keys: Collection[str], copy: Path) -> dict[
 
 
 def adopt_list(benchmark: Benchmark, key: str, path: Path, indexes: Mapping[str, SourceIndex]) -> dict[str, Adopted]:
-    """Read the list of a split, and return the images of each of its parts.
-
-    Raises:
-        BuildError: the file is not such a list, names an image twice, or one that the source lacks.
-    """
+    """Read the list of a split, and return the images of each of its parts."""
     parts = {part: benchmark.by_key()[part][1] for part in benchmark.parts()[key]}
     if path.suffix == ".json":
         return {part: _numbered(split, path, indexes[split.source.key]) for part, split in parts.items()}
@@ -119,11 +111,7 @@ class Line:
 
 
 def read_list(path: Path) -> Iterator[Line]:
-    """Yield the parsed lines of a text; blank lines are skipped.
-
-    Raises:
-        BuildError: a line is malformed.
-    """
+    """Yield the parsed lines of a text; blank lines are skipped."""
     form = re.compile(r"([0-9.eE+-]+) (\S+) (\d{1,9}) (\S.*)", re.ASCII)
     for number, text in enumerate(read_text_lines(path, "Give the authors' list, a text in UTF-8."), start=1):
         if not (line := text.strip()):

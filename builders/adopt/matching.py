@@ -43,11 +43,7 @@ _LISTED = 100
 
 
 def adopt_folder(config: Config, split: Split, folder: Path, index: SourceIndex, log: Log) -> Adopted:
-    """Adopt the images of a set, or its classes alone if its folders are empty.
-
-    Raises:
-        BuildError: a file is not an image of the source, or a class does not belong in the split.
-    """
+    """Adopt the images of a set, or its classes alone if its folders are empty."""
     listing = list_images(folder)
     log(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
     if listing.ignored:

@@ -54,8 +54,7 @@ def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> I
             if store_of(root).is_locked(layout.lock):
                 raise BuildError(busy)
         else:
-            stack.enter_context(store_of(layout.lock).lock(layout.lock, busy))
-            store_of(layout.root).remove_temporary(layout.root, (*FOLDERS, STATE))
+            stack.enter_context(store_of(root).lock(layout.lock, busy, root, (*FOLDERS, STATE)))
         yield read_manifest(root)
 
 

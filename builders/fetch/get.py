@@ -39,11 +39,6 @@ class FileState:
     done: bool
 
     @property
-    def remaining(self) -> int:
-        """Bytes that remain to be downloaded, as far as the size is known."""
-        return 0 if self.done else max(0, self.file.size - self.have)
-
-    @property
     def description(self) -> str:
         """The state in words."""
         if self.done:
@@ -55,7 +50,12 @@ class FileState:
 
 def states(source: Source, into: Path) -> list[FileState]:
     """Return the state of each of a source's files in its folder below `into`."""
-    return [_state(source, file, into / source.key) for file in source.obtain.files] if source.obtain else []
+    found = []
+    for file in source.obtain.files if source.obtain else ():
+        path = inside(into / source.key, file.name)
+        done = path.is_file() or (file.unpacked and (path.parent / file.unpacked).exists())
+        found.append(FileState(source, file, path, file.size if done else part_bytes(part_of(path)), bool(done)))
+    return found
 
 
 def toml_line(source: Source, into: Path) -> str:
@@ -66,7 +66,9 @@ def toml_line(source: Source, into: Path) -> str:
 def needed_bytes(files: Sequence[FileState]) -> int:
     """Return the bytes of disk that the downloads take, including those of files unpacked next to their zips."""
     downloads = [state for state in files if not state.done and state.file.url]
-    return sum(state.remaining + (state.file.size if state.file.unpacked else 0) for state in downloads)
+    return sum(
+        max(0, state.file.size - state.have) + (state.file.size if state.file.unpacked else 0) for state in downloads
+    )
 
 
 def free_bytes(folder: Path) -> int:
@@ -90,20 +92,9 @@ def cautions(files: Sequence[FileState]) -> list[str]:
 
 
 def get(sources: Sequence[Source], into: Path, log: Log, *, quiet: bool = False) -> list[str]:
-    """Download and check the files of some sources.
+    """Download and check the files of some sources, each into a folder of its own below `into`.
 
-    Args:
-        sources: the sources.
-        into: the folder that gets a folder for each of them.
-        log: prints progress lines.
-        quiet: draw no bar.
-
-    Returns:
-        Instructions for each source that is incomplete since some of its files have no plain address.
-
-    Raises:
-        BuildError: a file cannot be downloaded or is not the published one, or the disk has no room.
-        OSError: a file cannot be written.
+    Returns instructions for each source that is incomplete since some of its files have no plain address.
     """
     files = {source.key: states(source, into) for source in sources}
     needed = needed_bytes([state for source_files in files.values() for state in source_files])
@@ -113,23 +104,21 @@ def get(sources: Sequence[Source], into: Path, log: Log, *, quiet: bool = False)
             f"The files need {needed:,} bytes, and the disk of {into} has {free:,} left. Choose a folder on a larger "
             "disk with --into, or get fewer sources at a time."
         )
-    make_folder(into)
     instructions = []
-    with file_lock(
-        into / ".get.lock", f"Another run is getting files into {into}. Wait for it, or choose another --into."
-    ):
+    busy = f"Another run is getting files into {into}. Wait for it, or choose another --into."
+    with file_lock(into / ".get.lock", busy):
         for source in sources:
             for state in files[source.key]:
                 _complete(state, log, quiet=quiet)
             missing = [state for state in states(source, into) if not state.done]
             if missing or not files[source.key]:
-                instructions.append(by_hand(source, into, missing))
+                instructions.append(_by_hand(source, into, missing))
             elif not all(state.file.has_digest for state in files[source.key]):
                 _refuse_other_number(source, into / source.key)
     return instructions
 
 
-def by_hand(source: Source, into: Path, missing: Sequence[FileState]) -> str:
+def _by_hand(source: Source, into: Path, missing: Sequence[FileState]) -> str:
     """Return instructions for a source whose files must be downloaded by hand."""
     if source.obtain is None:
         raise ValueError(f"{source.key} is made, not obtained")
@@ -147,13 +136,6 @@ def by_hand(source: Source, into: Path, missing: Sequence[FileState]) -> str:
     return "\n".join(lines)
 
 
-def _state(source: Source, file: OwnerFile, folder: Path) -> FileState:
-    path = inside(folder, file.name)
-    if (file.unpacked and (folder / file.unpacked).exists()) or path.is_file():
-        return FileState(source, file, path, file.size, True)
-    return FileState(source, file, path, part_bytes(part_of(path)), False)
-
-
 def _complete(state: FileState, log: Log, *, quiet: bool) -> None:
     """Download, check and unpack one file; one without an address is only checked."""
     file, path = state.file, state.path
@@ -169,8 +151,13 @@ def _complete(state: FileState, log: Log, *, quiet: bool) -> None:
         log(f"{title}: downloading {file.url}")
         make_folder(path.parent)
         have = state.have
-        while problem := _download(file, path, title, have, log, quiet=quiet):
-            part_of(path).unlink()
+        while True:
+            with bar(file.size, title, quiet=quiet, unit="B", done=have) as shown:
+                part = download_file(file, path, log, shown.update)
+            problem = _checked(file, part, title, quiet=quiet)
+            if not problem:
+                break
+            part.unlink()
             if not have:
                 raise BuildError(
                     f"{file.url} gave another file than the published one: {problem}. It was removed. Run the same "
@@ -178,18 +165,11 @@ def _complete(state: FileState, log: Log, *, quiet: bool) -> None:
                 )
             log(f"{title}: {problem}; what an earlier run left was damaged, so all of it is downloaded again")
             have = 0
-        finish(part_of(path), path)
+        finish(part, path)
     if file.unpacked:
         log(f"{title}: unpacking {file.unpacked}")
         unzip(path, file.unpacked, path.parent)
         path.unlink()
-
-
-def _download(file: OwnerFile, path: Path, title: str, have: int, log: Log, *, quiet: bool) -> str:
-    """Complete a part file, of which there are some bytes; returns its problem, empty if it has none."""
-    with bar(file.size, title, quiet=quiet, unit="B", done=have) as shown:
-        part = download_file(file, path, log, shown.update)
-    return _checked(file, part, title, quiet=quiet)
 
 
 def _checked(file: OwnerFile, path: Path, title: str, *, quiet: bool) -> str:
@@ -201,9 +181,6 @@ def file_problem(file: OwnerFile, path: Path, advance: Callable[[int], object]) 
     """Describe how a file differs from the published one; empty if it does not, or if nothing is published of it.
 
     Its SHA-256 is compared if there is one, otherwise its MD5. `advance` gets the number of bytes that were read.
-
-    Raises:
-        BuildError: there is no regular file.
     """
     size = path.stat().st_size
     if file.exact_size and size != file.exact_size:

@@ -11,14 +11,13 @@ import asyncio
 import contextlib
 import os
 import re
-import threading
 import time
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable
+from concurrent.futures import wait
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
+from anyio.from_thread import start_blocking_portal
 from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
 from builders.errors import BuildError
@@ -46,16 +45,9 @@ Log = Callable[[str], object]
 Advance = Callable[[int], object]
 
 
-@dataclass(frozen=True)
-class Floor:
-    """The lowest accepted speed of a transfer: `size` bytes in every `seconds`."""
-
-    size: int
-    seconds: float
-
-
-FLOOR = Floor(60_000, 60.0)
-"""A kilobyte a second; ours. At that speed the largest file, of 39 GB, would take more than a year."""
+FLOOR_BYTES, FLOOR_SECONDS = 60_000, 60.0
+"""The least bytes of a transfer in every so many seconds (ours): a kilobyte a second, at which the largest file, of
+39 GB, would take more than a year."""
 
 
 class CutError(Exception):
@@ -68,11 +60,7 @@ def part_of(path: Path) -> Path:
 
 
 def part_bytes(part: Path) -> int:
-    """Return the number of bytes of a part file; 0 if there is none.
-
-    Raises:
-        BuildError: it is a link, which could lead to any file, or something else that is no regular file.
-    """
+    """Return the number of bytes of a part file, 0 if there is none; a link, which could lead anywhere, is refused."""
     try:
         status = part.lstat()
     except FileNotFoundError:
@@ -81,86 +69,50 @@ def part_bytes(part: Path) -> int:
     return status.st_size
 
 
-def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance, floor: Floor = FLOOR) -> Path:
+def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance) -> Path:
     """Download a file to `part_of(path)`, which then is as long as the server says, and return it.
 
-    Whether its bytes are the right ones is for the caller to check.
-
-    Args:
-        file: the file, which has an address.
-        path: where the file will be. Its folder exists.
-        log: prints a line for each wait.
-        advance: called with the number of bytes that came; negative where a partial download is discarded.
-        floor: the least speed at which a transfer goes on.
-
-    Raises:
-        BuildError: the server has no such file or one of another size, the transfer keeps failing, or there is no
-            regular file at `part_of(path)`.
-        OSError: the file cannot be written.
+    Whether its bytes are the right ones is for the caller to check. `log` prints a line for each wait; `advance` gets
+    the number of bytes that came, which is negative where a partial download is discarded. Raises `BuildError` where
+    the server has no such file or one of another size, or the transfer keeps failing.
     """
     part = part_of(path)
     waits = iter(WAITS)
     longest = part_bytes(part)
     while not file.exact_size or part_bytes(part) != file.exact_size:
         try:
-            _run(_continue(file, part, advance, floor))
+            _transfer(file, part, advance)
             break
         except CutError as error:
             size = part_bytes(part)
             # Further than ever: a server may take back again and again what it has sent, or send a byte each time.
-            if size >= longest + floor.size:
+            if size >= longest + FLOOR_BYTES:
                 waits, longest = iter(WAITS), size
-            wait = next(waits, None)
-            if wait is None:
+            seconds = next(waits, None)
+            if seconds is None:
                 raise BuildError(
                     f"Cannot download {file.url}: {error}. {size:,} bytes are kept in {part}. Run the same command "
                     "again; it resumes."
                 ) from error
-            log(f"{path.name}: {error}; going on in {wait:g} s")
-            time.sleep(wait)
+            log(f"{path.name}: {error}; going on in {seconds:g} s")
+            time.sleep(seconds)
     return part
 
 
-def _run(transfer: Coroutine[Any, Any, None]) -> None:
-    """Run a transfer in the event loop of a thread, since a notebook's thread has a loop that runs; Ctrl-C cancels it.
-
-    Raises:
-        BaseException: what the transfer raises.
-    """
-    loop, ended = asyncio.new_event_loop(), threading.Event()
-    task = loop.create_task(transfer)
-
-    def work() -> None:
-        try:
-            with contextlib.suppress(BaseException):  # `result` raises it below, in the caller's thread
-                loop.run_until_complete(task)
-            loop.run_until_complete(loop.shutdown_asyncgens())
-        finally:
-            ended.set()
-
-    threading.Thread(target=work, daemon=True).start()
-    try:
-        # Not `Thread.join`, which takes a thread for ended where a signal interrupts it (Python 3.11).
-        while not ended.wait(_LOOK_SECONDS):
+def _transfer(file: OwnerFile, part: Path, advance: Advance) -> None:
+    """Request the missing bytes in another thread's event loop, since one may run in this; Ctrl-C cancels it."""
+    with start_blocking_portal() as portal:
+        transfer = portal.start_task_soon(_continue, file, part, advance)
+        while not wait([transfer], _LOOK_SECONDS).done:
             pass
-    finally:
-        while not ended.is_set():
-            loop.call_soon_threadsafe(task.cancel)
-            ended.wait(_LOOK_SECONDS)
-        loop.close()
-    task.result()
+        transfer.result()
 
 
-async def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor) -> None:
-    """Request the missing bytes once, and append them as they were sent, whatever their `Content-Encoding`.
-
-    Raises:
-        CutError: the transfer ended early, or was too slow.
-        BuildError: the server has no such file.
-    """
+async def _continue(file: OwnerFile, part: Path, advance: Advance) -> None:
+    """Request the missing bytes once, and append them as they were sent, whatever their `Content-Encoding`."""
     came = 0
     try:
-        async with asyncio.timeout(floor.seconds) as pace, httpx.AsyncClient(timeout=_TIMEOUTS) as client:
+        async with asyncio.timeout(FLOOR_SECONDS) as pace, httpx.AsyncClient(timeout=_TIMEOUTS) as client:
             start = part_bytes(part)
             answer = await _answer(client, file.url, start)
             async with contextlib.aclosing(answer):
@@ -180,11 +132,11 @@ async def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor)
                         opened.write(block)
                         advance(len(block))
                         came += len(block)
-                        if came >= floor.size:
-                            pace.reschedule(asyncio.get_running_loop().time() + floor.seconds)
+                        if came >= FLOOR_BYTES:
+                            pace.reschedule(asyncio.get_running_loop().time() + FLOOR_SECONDS)
                             came = 0
     except TimeoutError as error:
-        raise CutError(f"only {came:,} bytes came in {floor.seconds:g} s") from error
+        raise CutError(f"only {came:,} bytes came in {FLOOR_SECONDS:g} s") from error
     except httpx.TimeoutException as error:
         raise CutError("no answer in time") from error
     except httpx.HTTPError as error:
@@ -201,12 +153,7 @@ async def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor)
 
 
 async def _answer(client: httpx.AsyncClient, url: str, start: int) -> httpx.Response:
-    """Request a file from a byte on, and follow redirects without reading their bodies.
-
-    Raises:
-        CutError: the server asks to come again, or redirects without end.
-        BuildError: the server has no such file.
-    """
+    """Request a file from a byte on, and follow redirects without reading their bodies."""
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
     request = client.build_request("GET", url, headers=headers)
     for _ in range(_REDIRECTS):
@@ -235,11 +182,7 @@ def _not_followed(path: str, flags: int) -> int:
 
 
 def _total(answer: httpx.Response, start: int) -> int:
-    """Return the size of the whole file as the server states it; 0 if it does not.
-
-    Raises:
-        CutError: the server sent another range than was asked for.
-    """
+    """Return the size of the whole file as the server states it; 0 if it does not."""
     if answer.status_code == HTTPStatus.PARTIAL_CONTENT:
         match = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         if match is None or int(match[1]) != start:
@@ -250,11 +193,7 @@ def _total(answer: httpx.Response, start: int) -> int:
 
 
 def _most(file: OwnerFile, total: int) -> int:
-    """Return the greatest number of bytes that is written.
-
-    Raises:
-        BuildError: the server says that there are more, or nobody says how many there are.
-    """
+    """Return the greatest number of bytes that is written; a larger file or one of unknown size is refused."""
     most = file.max_size or total
     if not most:
         raise BuildError(

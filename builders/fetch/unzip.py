@@ -38,15 +38,7 @@ _DAMAGED = (
 
 
 def unzip(archive: Path, selected: str, into: Path) -> int:
-    """Unpack a file or a folder of a zip to the same path below a folder, all of it or nothing.
-
-    Returns:
-        The number of files.
-
-    Raises:
-        BuildError: as `copy_members`.
-        OSError: the disk is full or read-only.
-    """
+    """Unpack a file or a folder of a zip to the same path below a folder, all or nothing; returns how many files."""
     target = inside(into, selected)
     temporary = target.with_name(f".{target.name}{TEMPORARY}")
     shutil.rmtree(temporary, ignore_errors=True)  # of a killed run
@@ -65,13 +57,9 @@ def unzip(archive: Path, selected: str, into: Path) -> int:
 
 
 def copy_members(archive: Path, selected: str, create: Callable[[str], IO[bytes]]) -> int:
-    """Copy a file or the files of a folder of a zip to files that `create` opens, given the path in the zip.
+    """Copy a file or the files of a folder of a zip to what `create` opens for each path; returns how many files.
 
-    Returns:
-        The number of files.
-
-    Raises:
-        BuildError: the file is no whole zip, does not hold `selected`, or holds what cannot be unpacked safely.
+    What is no whole zip, does not hold `selected`, or holds what cannot be unpacked safely is a `BuildError`.
     """
     advice = "Remove it and download it again."
     try:

@@ -292,7 +292,8 @@ class _Inputs:
             self._reader.expect((path, offset, flat.shape[1]) for offset in offsets[numbers].tolist())
             for first in range(0, len(numbers), _READ_TOGETHER):
                 batch = numbers[first : first + _READ_TOGETHER]
-                self._reader.read_rows(flat, batch, path, offsets[batch].tolist())
+                for number in batch:
+                    self._reader.read_into(flat[number].data, path, int(offsets[number]))
                 progress(len(batch), flat[batch].nbytes)
         return pixels
 

@@ -9,7 +9,7 @@ file in flight again (huggingface_hub 2 keeps no part of it), and files that are
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -26,16 +26,12 @@ from builders.storage.store import file_lock
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.terminal.progress import bar
 
-_STAGING = "staging"
-
 
 @dataclass(frozen=True)
 class MirrorFiles:
     """The files of a mirror that a build needs.
 
-    Args:
-        commit: the commit that the place named when it was looked up.
-        home: the repository's folder in the cache.
+    `commit` is what the place named when it was looked up, and `home` the repository's folder in the cache.
     """
 
     place: HubPlace
@@ -60,11 +56,7 @@ class MirrorFiles:
 
 
 def mirror_files(source: Source, place: HubPlace, partitions: Sequence[str], cache: Path, log: Log) -> MirrorFiles:
-    """Return the files of a mirror that hold some partitions of a source.
-
-    Raises:
-        BuildError: the source has no reader of Parquet files, there is no such place, or it lacks a partition.
-    """
+    """Return the files of a mirror that hold some partitions of a source."""
     mirror = source.obtain.mirror if source.obtain else None
     if mirror is None:
         page = f" Get it from {source.obtain.page}, and" if source.obtain else ""
@@ -77,66 +69,40 @@ def mirror_files(source: Source, place: HubPlace, partitions: Sequence[str], cac
     repository = Repository(place.repo, log)
     commit = repository.commit_at(place.revision)
     tree = repository.tree(commit)
-    paths = {}
-    for partition in partitions:
-        paths.update(dict.fromkeys(_partition(source, place, tree, mirror.splits[partition], partition)))
-    home = cache / f"datasets--{place.repo.replace('/', '--')}"
+    paths = {path for name in partitions for path in _partition(source, place, tree, mirror.splits[name], name)}
     files = tuple(tree[path] for path in sorted(paths))
-    snapshot = home / "snapshots" / commit
-    for file in files:
-        inside(snapshot, file.path)
-    sizes = {path: path.stat().st_size for path in (snapshot / file.path for file in files) if path.is_file()}
-    missing = tuple(file for file in files if sizes.get(snapshot / file.path) != file.size)
-    return MirrorFiles(place, commit, home, files, missing)
-
-
-def download_mirror(source: Source, files: MirrorFiles, log: Log, *, quiet: bool = False) -> Path:
-    """Download what the cache lacks, and return the folder for the source's reader.
-
-    Raises:
-        BuildError: the Hub refuses, the connection fails for good, or the disk is full.
-    """
-    if not files.missing:
-        return files.root
-    log(f"{source.title}: downloading {files.describe()}")
-    with os_errors_as_build_errors("write the files from the Hub"):
-        make_folder(files.home)
-        _refuse_full_disk(files)
-        busy = f"Another run is downloading into {files.home}. Wait for it, or choose another --cache."
-        with file_lock(files.home / ".lock", busy):
-            _download(files, log, quiet=quiet)
-    return files.root
+    home = cache / f"datasets--{place.repo.replace('/', '--')}"
+    local = {file: inside(home / "snapshots" / commit, file.path) for file in files}
+    missing = (file for file, path in local.items() if not path.is_file() or path.stat().st_size != file.size)
+    return MirrorFiles(place, commit, home, files, tuple(missing))
 
 
 def _partition(
     source: Source,
     place: HubPlace,
-    tree: dict[str, RemoteFile],
+    tree: Mapping[str, RemoteFile],
     alternatives: Sequence[Sequence[str]],
     partition: str,
 ) -> list[str]:
     """Return the paths of a partition's files in a repository, from the highest folder that has them."""
     prefix = f"{place.folder}/" if place.folder else ""
     names = [path.removeprefix(prefix) for path in tree if path.startswith(prefix) and path.endswith(".parquet")]
-    folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
+    folders = sorted({parent for name in names for parent in PurePosixPath(name).parents})
     for depth in range(DEPTH + 1):
-        matches = {}
-        for folder in sorted(folders):
-            parts = () if folder == "." else PurePosixPath(folder).parts
-            if len(parts) == depth:
-                inner = "".join(f"{part}/" for part in parts)
-                files = _first(alternatives, [name.removeprefix(inner) for name in names if name.startswith(inner)])
-                if files:
-                    matches[folder] = [f"{prefix}{inner}{name}" for name in files]
+        matches = {
+            folder: files
+            for folder in folders
+            if len(folder.parts) == depth and (files := _files(folder, names, alternatives))
+        }
         if len(matches) > 1:
-            several = list(matches)
+            several = [str(folder) for folder in matches]
             raise BuildError(
                 f"{source.title}: {place} has the partition {partition} in several folders, "
                 f"{', '.join(several[:NAMED])}{more(several)}. Name one of them, for instance "
                 f"{place}/{several[0]}."
             )
-        if matches:
-            return next(iter(matches.values()))
+        for files in matches.values():
+            return [f"{prefix}{file}" for file in files]
     expected = " or ".join(f"{' and '.join(splits)}" for splits in alternatives)
     raise BuildError(
         f"{source.title}: {place} has no Parquet files of the partition {partition}, which mirrors name {expected}. "
@@ -144,34 +110,43 @@ def _partition(
     )
 
 
-def _first(alternatives: Sequence[Sequence[str]], names: Sequence[str]) -> list[str]:
-    """Return the files of the first alternative that has any."""
-    choices = ([name for split in splits for name in split_names(names, split)] for splits in alternatives)
-    return next(filter(None, choices), [])
+def _files(folder: PurePosixPath, names: Sequence[str], alternatives: Sequence[Sequence[str]]) -> list[str]:
+    """Return the files in a folder of the first alternative that has any."""
+    start = f"{folder}/" if folder.parts else ""
+    inner = [name.removeprefix(start) for name in names if name.startswith(start)]
+    files = ([f"{start}{name}" for split in splits for name in split_names(inner, split)] for splits in alternatives)
+    return next(filter(None, files), [])
 
 
-def _refuse_full_disk(files: MirrorFiles) -> None:
-    free = shutil.disk_usage(files.home).free
-    if files.size > free:
-        raise BuildError(
-            f"{files.place} needs {files.size:,} bytes more, and the disk of {files.home} has {free:,} left. "
-            "Choose a folder on a larger disk with --cache."
-        )
+def download_mirror(source: Source, files: MirrorFiles, log: Log, *, quiet: bool = False) -> Path:
+    """Download what the cache lacks, one file after the other, and return the folder for the source's reader."""
+    if not files.missing:
+        return files.root
+    log(f"{source.title}: downloading {files.describe()}")
+    with os_errors_as_build_errors("write the files from the Hub"):
+        make_folder(files.home)
+        free = shutil.disk_usage(files.home).free
+        if files.size > free:
+            raise BuildError(
+                f"{files.place} needs {files.size:,} bytes more, and the disk of {files.home} has {free:,} left. "
+                "Choose a folder on a larger disk with --cache."
+            )
+        busy = f"Another run is downloading into {files.home}. Wait for it, or choose another --cache."
+        with file_lock(files.home / ".lock", busy), hub_settings():
+            _download(files, log, quiet=quiet)
+    return files.root
 
 
 def _download(files: MirrorFiles, log: Log, *, quiet: bool) -> None:
-    """Download one file after the other, so that Ctrl-C ends the run at once."""
-    staging = files.home / _STAGING
+    staging = files.home / "staging"
     shutil.rmtree(staging, ignore_errors=True)  # of a killed run
-    snapshot = files.home / "snapshots" / files.commit
-    with hub_settings(), bar(files.size, "downloading", quiet=quiet, unit="B") as shown:
-        repository = Repository(files.place.repo, log)
-        try:
+    repository = Repository(files.place.repo, log)
+    try:
+        with bar(files.size, "downloading", quiet=quiet, unit="B") as shown:
             for file in files.missing:
                 shown.set_description(file.path.rpartition("/")[2])
                 local = repository.fetch(file, files.commit, staging)
-                target = inside(snapshot, file.path)
-                finish(local, target)
+                finish(local, inside(files.home / "snapshots" / files.commit, file.path))
                 shown.update(file.size)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)

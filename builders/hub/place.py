@@ -44,11 +44,7 @@ class HubPlace:
 
 
 def parse_place(text: str) -> HubPlace:
-    """Parse a place such as `hf://datasets/ORG/NAME@REVISION/FOLDER`.
-
-    Raises:
-        BuildError: it is not of this form.
-    """
+    """Parse a place such as `hf://datasets/ORG/NAME@REVISION/FOLDER`; another form is a `BuildError`."""
     match = _PLACE.fullmatch(text)
     folder = (match["folder"] or "").strip("/") if match else ""
     if match is None or not is_repository(match["repo"]) or {"", ".", ".."} & set(folder.split("/")) - {folder}:
@@ -64,8 +60,7 @@ def parse_place(text: str) -> HubPlace:
 def folder_or_repository(text: str, revision: str | None) -> Path | str:
     """Return the path of a folder that exists, or of an address, or else the name of a repository.
 
-    Raises:
-        BuildError: there is no such folder, and the text is, or looks like, a path; or a store cannot be used.
+    `BuildError` says that there is no such folder, and that the text is, or looks like, a path.
     """
     path = as_path(text)
     store_of(path).require_access(path)

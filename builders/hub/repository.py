@@ -86,9 +86,7 @@ def git_oid(path: Path) -> str:
     """Return the git blob id of a file: SHA-1 of `blob`, its length, a zero byte and the content."""
     digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     with path.open("rb") as opened:
-        while block := opened.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(opened, lambda: digest).hexdigest()
 
 
 def addition(path: str, local: Path, sha256: str = "") -> CommitOperationAdd:
@@ -100,11 +98,7 @@ def addition(path: str, local: Path, sha256: str = "") -> CommitOperationAdd:
 
 
 class Repository:
-    """A dataset repository.
-
-    Raises:
-        BuildError: the client's token is malformed.
-    """
+    """A dataset repository."""
 
     def __init__(self, name: str, log: Log) -> None:
         self.name = name
@@ -122,6 +116,19 @@ class Repository:
     def _ask(self, doing: str, call: Callable[[], T], *, unreached: str = "") -> T:
         return with_retries(doing, call, self.log, unreached=unreached)
 
+    def _ask_if_there(self, doing: str, call: Callable[[], T], *, unreached: str = "") -> T | None:
+        """Return what a call returns; None if there is no such repository or revision, or the token may not see it."""
+
+        def ask() -> T | None:
+            try:
+                return call()
+            except GatedRepoError:
+                raise  # a subclass of the next
+            except (RepositoryNotFoundError, RevisionNotFoundError):
+                return None
+
+        return self._ask(doing, ask, unreached=unreached)
+
     # Account and repository
 
     def has_token(self) -> bool:
@@ -131,8 +138,7 @@ class Repository:
     def check_account(self) -> None:
         """Check that there is a valid token with write access, of a member of ORG.
 
-        Raises:
-            BuildError: there is none. The permissions of a fine-grained token are unknown until it is used.
+        The permissions of a fine-grained token are unknown until it is used.
         """
         if not self.has_token():
             raise BuildError(
@@ -161,16 +167,11 @@ class Repository:
     def info(self, revision: str | None = None, *, unreached: str = "") -> Info | None:
         """Return the state of the repository at a revision; None if there is none, or the token may not see it."""
 
-        def ask() -> Info | None:
-            try:
-                info = self.api.dataset_info(self.name, revision=revision)
-            except GatedRepoError:
-                raise  # a subclass of the next
-            except (RepositoryNotFoundError, RevisionNotFoundError):
-                return None
+        def ask() -> Info:
+            info = self.api.dataset_info(self.name, revision=revision)
             return Info(str(info.sha), bool(info.private), bool(info.gated))
 
-        return self._ask(f"read {self.name} on {self.host}", ask, unreached=unreached)
+        return self._ask_if_there(f"read {self.name} on {self.host}", ask, unreached=unreached)
 
     def create(self, *, private: bool) -> None:
         """Create the repository. An existing one stays as it is, including who may read it."""
@@ -182,11 +183,7 @@ class Repository:
     # Reading
 
     def commit_at(self, revision: str) -> str:
-        """Return the commit of a branch, tag or commit.
-
-        Raises:
-            BuildError: there is no such repository, or no such revision of it.
-        """
+        """Return the commit of a branch, tag or commit."""
         unreached = f"Check the connection; if a folder is meant, there is no {self.name} here."
         info = self.info(revision, unreached=unreached)
         if info is not None:
@@ -203,44 +200,34 @@ class Repository:
         """Return the commit of every tag; empty if there is no repository."""
 
         def ask() -> dict[str, str]:
-            try:
-                refs = self.api.list_repo_refs(self.name, repo_type="dataset")
-            except RepositoryNotFoundError:
-                return {}
+            refs = self.api.list_repo_refs(self.name, repo_type="dataset")
             return {_text(tag.name): _text(tag.target_commit) for tag in refs.tags}
 
-        return self._ask(f"list the tags of {self.name}", ask)
+        return self._ask_if_there(f"list the tags of {self.name}", ask) or {}
 
     def history(self) -> list[tuple[str, str]]:
         """Return the commits of the branch main with their titles, newest first; empty if there is no repository."""
 
         def ask() -> list[tuple[str, str]]:
-            try:
-                commits = self.api.list_repo_commits(self.name, repo_type="dataset")
-            except RepositoryNotFoundError:
-                return []
+            commits = self.api.list_repo_commits(self.name, repo_type="dataset")
             return [(_text(commit.commit_id), _text(commit.title)) for commit in commits]
 
-        return self._ask(f"list the commits of {self.name}", ask)
+        return self._ask_if_there(f"list the commits of {self.name}", ask) or []
 
     def tree(self, commit: str, *, recursive: bool = True) -> dict[str, RemoteFile]:
         """Return the files of a commit by path, without the one that the Hub adds; `recursive` includes folders."""
 
-        def ask() -> list[RemoteFile]:
+        def ask() -> dict[str, RemoteFile]:
             entries = self.api.list_repo_tree(self.name, recursive=recursive, revision=commit, repo_type="dataset")
-            return [
-                RemoteFile(
-                    _text(entry.path),
-                    int(entry.size),
-                    _text(entry.blob_id),
-                    _text(entry.lfs.sha256 if entry.lfs else ""),
+            files = [entry for entry in entries if isinstance(entry, RepoFile) and entry.path != GITATTRIBUTES]
+            return {
+                _text(file.path): RemoteFile(
+                    file.path, int(file.size), _text(file.blob_id), _text(file.lfs.sha256 if file.lfs else "")
                 )
-                for entry in entries
-                if isinstance(entry, RepoFile)
-            ]
+                for file in files
+            }
 
-        files = self._ask(f"list the files of {self.name}", ask)
-        return {file.path: file for file in files if file.path != GITATTRIBUTES}
+        return self._ask(f"list the files of {self.name}", ask)
 
     def fetch(self, file: RemoteFile, commit: str, into: Path) -> Path:
         """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from time import sleep
 from typing import TypeVar
@@ -53,14 +53,11 @@ class ChecksumError(Exception):
 
 
 def with_retries(doing: str, call: Callable[[], T], log: Log, *, unreached: str = "") -> T:
-    """Call until it succeeds, fails permanently, or has failed too often.
+    """Call until it succeeds, fails permanently, or has failed too often, which is a `BuildError`.
 
     `doing`: the attempted action, to follow "Cannot".
     `unreached`: advice for a first request, after which nobody waits if no connection can be opened: the name may
     be a mistyped path.
-
-    Raises:
-        BuildError: the error is permanent, or there were too many, or the answer is malformed.
     """
     for wait in (*WAITS, None):
         try:
@@ -71,11 +68,16 @@ def with_retries(doing: str, call: Callable[[], T], log: Log, *, unreached: str 
                 "huggingface_hub, and run the same command again."
             ) from error
         except (HfHubHTTPError, httpx.HTTPError, OSError, RuntimeError, ValueError, ChecksumError) as error:
-            lost = unreached and any(isinstance(link, httpx.ConnectError) for link in _chain(error))
-            pause = None if wait is None or lost else _delay(error, wait)
-            if pause is None:
-                raise BuildError(_message(doing, error, unreached if lost else "")) from error
-            log(f"{_reason(error)}; trying again in {pause:g} s to {doing}")
+            chain = list(_chain(error))
+            lost = unreached and any(isinstance(link, httpx.ConnectError) for link in chain)
+            reason, least = _cause(chain)
+            token = get_token()
+            reason = one_line(reason.replace(token, "[token]") if token else reason)  # the client quotes answers
+            if wait is None or least is None or lost:
+                advice = unreached if lost else _advice(chain)
+                raise BuildError(f"Cannot {doing}: {reason.rstrip('.')}. {advice}") from error
+            pause = max(wait, least)
+            log(f"{reason}; trying again in {pause:g} s to {doing}")
             sleep(pause)
     raise AssertionError("the last try returns or raises")
 
@@ -87,21 +89,45 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _delay(error: BaseException, wait: float) -> float | None:
-    """Return the seconds until the next attempt; None if it would fail as well."""
-    for link in _chain(error):
-        if isinstance(link, OfflineModeIsEnabled | LocalTokenNotFoundError):
-            return None
+_CAUSES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str, float | None], ...] = (
+    (OfflineModeIsEnabled, "the client is set to stay offline", None),
+    (LocalTokenNotFoundError, "no token", None),
+    (httpx.TimeoutException, "no answer in time", 0),
+    # Python's own errors: uploads over Xet raise them.
+    ((httpx.TransportError, ConnectionError, TimeoutError), "no connection to the Hub ({})", 0),
+    (UnicodeError, "text that cannot be encoded or decoded", None),  # its message quotes the text
+    (json.JSONDecodeError, "the answer is not JSON", 0),  # a load balancer answers with HTML
+)
+"""Errors with the words for them, and the least seconds to wait before the next attempt; None where it would fail."""
+
+
+def _cause(chain: Sequence[BaseException]) -> tuple[str, float | None]:
+    """Return the words for an error, without signed URLs and paths, and the least seconds to wait as in `_CAUSES`."""
+    for link in chain:
         if isinstance(link, HfHubHTTPError):
-            if link.response.status_code not in TRANSIENT_STATUSES:
-                return None
-            requested = _requested_delay(link)
-            return None if requested > MAX_WAIT else max(wait, requested)
-        # JSON errors: a load balancer answers with HTML. Python's own errors: uploads over Xet raise them.
-        transient = (httpx.TransportError, json.JSONDecodeError, ConnectionError, TimeoutError, ChecksumError)
-        if isinstance(link, transient):
-            return wait
-    return None
+            return _answer(link)
+        for kinds, words, least in _CAUSES:
+            if isinstance(link, kinds):
+                return words.format(type(link).__name__), least
+        if isinstance(link, ChecksumError):
+            return str(link), 0
+        if isinstance(link, OSError) and link.strerror:
+            return link.strerror, None
+    return " ".join(str(chain[0]).split()) or type(chain[0]).__name__, None
+
+
+def _answer(error: HfHubHTTPError) -> tuple[str, float | None]:
+    status, requested = error.response.status_code, _requested_delay(error)
+    phrases = {entry.value: entry.phrase for entry in HTTPStatus}
+    words = f"the Hub answered {status} {phrases.get(status, '')}".rstrip()
+    transient = status in TRANSIENT_STATUSES
+    if transient and requested > MAX_WAIT:
+        words += f" and asks to wait {requested:,} s"
+    explanation = " ".join((error.server_message or "").split())[:_MAX_EXPLANATION]
+    # Not HTML of a load balancer, or XML of the storage, which would repeat a signed URL.
+    if explanation and not explanation.startswith("<"):
+        words += f" ({explanation.rstrip('.')})"
+    return words, requested if transient and requested <= MAX_WAIT else None
 
 
 def _requested_delay(error: HfHubHTTPError) -> int:
@@ -113,55 +139,17 @@ def _requested_delay(error: HfHubHTTPError) -> int:
     return int(requested[:9]) if requested.isdecimal() else 0  # 9 digits are decades; Python reads no number of 5,000
 
 
-def _message(doing: str, error: BaseException, advice: str) -> str:
-    chain = list(_chain(error))
-    status = next((link.response.status_code for link in chain if isinstance(link, HfHubHTTPError)), 0)
-    if gated := next((link for link in chain if isinstance(link, GatedRepoError)), None):
-        match = re.match("(https?://[^/]+)/(?:api/)?(datasets/[^/]+/[^/]+)/", str(gated.response.url))
-        advice = (
-            f"Accept its terms at {'/'.join(match.groups()) if match else 'its page on the Hub'} with your account, "
-            "log in with `hf auth login` or set HF_TOKEN to a token of that account, and run the same command again."
-        )
-    offline = any(isinstance(link, OfflineModeIsEnabled) for link in chain)
-    advice = advice or ("Unset HF_HUB_OFFLINE." if offline else _ADVICE.get(status, _RESUME))
-    return f"Cannot {doing}: {_reason(error).rstrip('.')}. {advice}"
-
-
-def _reason(error: BaseException) -> str:
-    """Return the cause of an error, without signed URLs, tokens and paths."""
-    token = get_token()
-    reason = _cause(error)
-    return one_line(reason.replace(token, "[token]") if token else reason)  # the client's messages quote the answer
-
-
-def _cause(error: BaseException) -> str:
-    for link in _chain(error):
+def _advice(chain: Sequence[BaseException]) -> str:
+    for link in chain:
+        if isinstance(link, GatedRepoError):
+            match = re.match("(https?://[^/]+)/(?:api/)?(datasets/[^/]+/[^/]+)/", str(link.response.url))
+            return (
+                f"Accept its terms at {'/'.join(match.groups()) if match else 'its page on the Hub'} with your "
+                "account, log in with `hf auth login` or set HF_TOKEN to a token of that account, and run the same "
+                "command again."
+            )
         if isinstance(link, HfHubHTTPError):
-            return _response_reason(link)
+            return _ADVICE.get(link.response.status_code, _RESUME)
         if isinstance(link, OfflineModeIsEnabled):
-            return "the client is set to stay offline"
-        if isinstance(link, LocalTokenNotFoundError):
-            return "no token"
-        if isinstance(link, httpx.TimeoutException):
-            return "no answer in time"
-        if isinstance(link, httpx.TransportError | ConnectionError | TimeoutError):
-            return f"no connection to the Hub ({type(link).__name__})"
-        if isinstance(link, UnicodeError):
-            return "text that cannot be encoded or decoded"  # its message quotes the text
-        if isinstance(link, json.JSONDecodeError):
-            return "the answer is not JSON"
-        if isinstance(link, OSError) and link.strerror:
-            return link.strerror
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _response_reason(error: HfHubHTTPError) -> str:
-    status = error.response.status_code
-    phrases = {entry.value: entry.phrase for entry in HTTPStatus}
-    explanation = " ".join((error.server_message or "").split())[:_MAX_EXPLANATION]
-    # HTML of a load balancer, or XML of the storage, which would repeat a signed URL.
-    explanation = "" if explanation.startswith("<") else explanation
-    answer = f"the Hub answered {status} {phrases.get(status, '')}".rstrip()
-    requested = _requested_delay(error)
-    wait = f" and asks to wait {requested:,} s" if status in TRANSIENT_STATUSES and requested > MAX_WAIT else ""
-    return f"{answer}{wait}" + (f" ({explanation.rstrip('.')})" if explanation else "")
+            return "Unset HF_HUB_OFFLINE."
+    return _RESUME

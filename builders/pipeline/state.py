@@ -35,11 +35,8 @@ def locked(layout: Layout) -> Iterator[None]:
     """Hold the output folder for this run, and sweep what a killed run left half-written; neither in a store."""
     refuse_foreign(layout.root)
     busy = f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
-    with store_of(layout.lock).lock(layout.lock, busy):
-        store_of(layout.root).remove_temporary(layout.root, (*FOLDERS, STATE))
+    with store_of(layout.root).lock(layout.lock, busy, layout.root, (*FOLDERS, STATE)):
         yield
-        # Ray workers that outlive a killed driver leave some.
-        store_of(layout.root).remove_temporary(layout.root, (*FOLDERS, STATE))
 
 
 _CHOICES = {"version": "version", "seed": "seed", "limit_per_class": "limit per class", "demo": "demo sources"}

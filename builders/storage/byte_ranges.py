@@ -5,12 +5,10 @@ In a store, ranges that the caller announces are fetched ahead (`builders.storag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from io import FileIO
+import contextlib
+from collections.abc import Iterable, Iterator
+from io import BufferedReader
 from typing import TYPE_CHECKING
-
-import numpy as np
-import numpy.typing as npt
 
 from builders.errors import BuildError
 from builders.storage.files import open_here
@@ -28,59 +26,35 @@ class Ranges:
 
     def __init__(self) -> None:
         self._path = ""
-        self._raw: FileIO | None = None
+        self._file: BufferedReader | None = None
 
     def expect(self, reads: Iterable[tuple[str, int, int]]) -> None:
         """Announce all reads in their order, as path, offset and size: what is in a store is fetched ahead."""
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        """Read some bytes of a file.
+        """Read some bytes of a file; fewer where it ends before."""
+        return self._at(path, offset).read(size)
 
-        Raises:
-            BuildError: the file cannot be read or has too few bytes.
-        """
-        try:
-            raw = self._open(path)
-            raw.seek(offset)
-            data = raw.read(size)
-        except OSError as error:
-            raise read_error(error, path) from error
-        if data is None or len(data) != size:  # a read may stop early
-            whole = bytearray(size)
-            self.read_into(memoryview(whole), path, offset)
-            return bytes(whole)
-        return data
-
-    def read_into(self, target: memoryview, path: str, offset: int) -> None:
-        """Fill a buffer from a file, from an offset on; raises as `read`."""
-        size = len(target)
-        try:
-            raw = self._open(path)
-            raw.seek(offset)
-            filled = raw.readinto(target)
-            while filled < size and (count := raw.readinto(target[filled:])):
-                filled += count
-        except OSError as error:
-            raise read_error(error, path) from error
-        if filled != size:
-            raise size_error(path, size, filled)
+    def read_into(self, target: memoryview, path: str, offset: int) -> int:
+        """Fill a buffer from a file, and return the number of bytes; fewer where the file ends before."""
+        return self._at(path, offset).readinto(target)
 
     def close(self) -> None:
         """Close the file that is open."""
-        if self._raw is not None:
-            self._raw.close()
-            self._raw = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
-    def _open(self, path: str) -> FileIO:
-        if self._raw is None or path != self._path:
+    def _at(self, path: str, offset: int) -> BufferedReader:
+        if self._file is None or path != self._path:
             self.close()
-            self._raw = open_here(path)
-            self._path = path
-        return self._raw
+            self._file, self._path = BufferedReader(open_here(path)), path
+        self._file.seek(offset)
+        return self._file
 
 
 class Reader:
-    """Reads byte ranges of files, wherever each lies; its methods are those of `Ranges`."""
+    """Reads byte ranges of files, wherever each lies; raises `BuildError` for one that is missing or too short."""
 
     def __init__(self) -> None:
         self._ranges: dict[Store, Ranges] = {}
@@ -102,23 +76,16 @@ class Reader:
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read some bytes of a file."""
-        return self._ranges_of(path).read(path, offset, size)
+        with _errors_named(path):
+            data = self._ranges_of(path).read(path, offset, size)
+        _check_size(path, size, len(data))
+        return data
 
     def read_into(self, target: memoryview, path: str, offset: int) -> None:
         """Fill a buffer from a file, from an offset on."""
-        self._ranges_of(path).read_into(target, path, offset)
-
-    def read_rows(
-        self, target: npt.NDArray[np.uint8], numbers: Sequence[int], path: str, offsets: Sequence[int]
-    ) -> None:
-        """Fill rows of an array, each from its own offset in one file.
-
-        `target`: shape (n, bytes of a row), each row contiguous.
-        `offsets`: byte offset of each of these rows.
-        """
-        ranges = self._ranges_of(path)
-        for number, offset in zip(numbers, offsets, strict=True):
-            ranges.read_into(target[number].data, path, offset)
+        with _errors_named(path):
+            count = self._ranges_of(path).read_into(target, path, offset)
+        _check_size(path, len(target), count)
 
     def _ranges_of(self, path: str) -> Ranges:
         store = store_of(path)
@@ -127,17 +94,20 @@ class Reader:
         return self._ranges[store]
 
 
-def size_error(path: str, expected: int, actual: int) -> BuildError:
-    """Return the error for a file that has fewer bytes than when it was listed."""
-    return BuildError(
-        f"{path} changed during the build: expected {expected:,} bytes, found {actual:,}. Run the same command again; "
-        "it resumes."
-    )
+@contextlib.contextmanager
+def _errors_named(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BuildError(
+            f"Cannot read {path}: {error.strerror}. Restore it in the source folder and run the same command again; "
+            "it resumes."
+        ) from error
 
 
-def read_error(error: OSError, path: str) -> BuildError:
-    """Return the error for a file of a source that cannot be read."""
-    return BuildError(
-        f"Cannot read {path}: {error.strerror}. Restore it in the source folder and run the same command again; it "
-        "resumes."
-    )
+def _check_size(path: str, expected: int, actual: int) -> None:
+    if actual != expected:
+        raise BuildError(
+            f"{path} changed during the build: expected {expected:,} bytes, found {actual:,}. Run the same command "
+            "again; it resumes."
+        )

@@ -26,22 +26,13 @@ def file_hash(original: bytes) -> str:
 
 
 def deciphered(samples: Samples, original: bytes) -> Samples:
-    """Decipher the samples of an image, or encipher them: the cipher is its own inverse.
-
-    Args:
-        samples: uint8 of any shape, taken in C order.
-        original: the original file's bytes, at least one.
-    """
+    """Decipher the samples of an image, of any shape and taken in C order; the cipher is its own inverse."""
     stream = np.frombuffer(key_stream(original, samples.size), np.uint8)
     return samples ^ stream.reshape(samples.shape)
 
 
 def key_stream(original: bytes, count: int) -> bytes:
-    """Return the first bytes of an original file's key stream.
-
-    Raises:
-        ValueError: the file is empty.
-    """
+    """Return the first bytes of an original file's key stream; raises `ValueError` if the file is empty."""
     if not original:
         raise ValueError("an empty file has no key stream")
     # The end of the file is followed by its start, so that each part can be taken by one slice.

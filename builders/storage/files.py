@@ -27,10 +27,8 @@ TEMPORARY = ".tmp"
 def atomic_path(path: Path, *, durable: bool = True) -> AbstractContextManager[Path]:
     """Yield a temporary path on this machine; its file becomes `path` if the block succeeds, and else is removed.
 
-    The temporary path is beside `path`, or for a file in a store in the folder for temporary files.
-
-    `durable`: whether the file is on the disk when the block has ended. Otherwise the caller flushes it, with its
-    folder. A file in a store is durable in any case.
+    The temporary path is beside `path`, or for a file in a store in the folder for temporary files. If it is not
+    `durable`, the caller flushes the file and its folder. A file in a store is durable in any case.
     """
     return store_of(path).written(path, durable=durable)
 
@@ -55,12 +53,7 @@ _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
-    """Open a regular file, or a link to one, to read it without a buffer.
-
-    Raises:
-        BuildError: there is something else at the path, or a store refuses or fails.
-        OSError: the file cannot be opened.
-    """
+    """Open a regular file, or a link to one, to read it without a buffer; anything else there is a `BuildError`."""
     return store_of(path).open(path)
 
 
@@ -75,12 +68,7 @@ def open_buffered(path: str | os.PathLike[str]) -> io.BufferedReader:
 
 
 def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """Read a regular file, or a file in a store.
-
-    Raises:
-        BuildError: as `open_regular`.
-        OSError: as `open_regular`, or the file is larger than `most`.
-    """
+    """Read a regular file as `open_regular` opens it; raises `OSError` if it is larger than `most`."""
     with open_buffered(path) as file:
         data = file.read(-1 if most is None else most + 1)
     if most is not None and len(data) > most:
@@ -102,22 +90,14 @@ def byte_count(file: IO[bytes] | io.RawIOBase) -> int:
 
 
 def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:
-    """Check that a mode of `os.stat` is that of a regular file.
-
-    Raises:
-        BuildError: it is not.
-    """
+    """Raise `BuildError` if a mode of `os.stat` is not that of a regular file."""
     if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
         raise BuildError(f"{one_line(path)} is {kind}, not a regular file. Remove it, or put the file in its place.")
 
 
 def require_regular(path: Path) -> None:
-    """Check that a path is a regular file, for libraries that open a path themselves.
-
-    Raises:
-        BuildError: it does not exist, is not a regular file, or its folder cannot be read.
-    """
+    """Raise `BuildError` if a path is not a regular file, before a library opens it by itself."""
     try:
         mode = path.stat().st_mode
     except OSError as error:

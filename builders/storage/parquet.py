@@ -26,16 +26,11 @@ _BATCH_ROWS = 1 << 14
 
 
 def open_parquet(path: Path, part: str = "ranges", **options: Any) -> pq.ParquetFile:
-    """Open a Parquet file whose columns have different names; a context manager.
+    """Open a Parquet file, a context manager; raises `OSError` or `pa.ArrowException` if that cannot be done.
 
-    pyarrow raises a `KeyError` where one of several columns of a name is requested.
-
-    `part`: what is read of it: `schema`, `whole` or some `ranges`. From a store the first two take one request.
-    `options`: of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers.
-
-    Raises:
-        OSError, pa.ArrowException: the file is not there, is no Parquet file, or has two columns of one name.
-        BuildError: there is no regular file, or the store refuses or fails.
+    Two columns of one name are refused, since pyarrow raises a `KeyError` where one of them is requested. `part` is
+    what is read: `schema`, `whole` or some `ranges`. From a store the first two take one request. `options` are those
+    of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers.
     """
     try:
         opened = store_of(path).parquet(path, part, **options)
@@ -96,9 +91,8 @@ def row_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an open file, or of some of its row groups, at most `size` at a time.
 
-    Raises:
-        OSError, pa.ArrowException: the rows cannot be read, or are fewer than the file claims. `iter_batches` of
-            pyarrow 26 just ends where the pages of a column, or its own count, have fewer values than there are rows.
+    Fewer rows than the file claims are an error: `iter_batches` of pyarrow 26 just ends where the pages of a column,
+    or its own count, have fewer values than there are rows.
     """
     selected = list(range(parquet.num_row_groups) if groups is None else groups)
     missing = sum(parquet.metadata.row_group(group).num_rows for group in selected)
@@ -113,10 +107,7 @@ def row_group(parquet: pq.ParquetFile, group: int) -> pq.RowGroupMetaData:
     """Return the metadata of a row group whose columns can be asked for.
 
     `RowGroupMetaData.column` of pyarrow 26 ends the process with SIGABRT where a column's metadata contradict the
-    schema. Reading a row runs into the same contradiction, and raises.
-
-    Raises:
-        OSError, pa.ArrowException: a column's metadata are wrong, or its first page cannot be read.
+    schema. Reading a row runs into the same contradiction, and raises `OSError` or `pa.ArrowException`.
     """
     next(parquet.iter_batches(batch_size=1, row_groups=[group]), None)
     return parquet.metadata.row_group(group)
@@ -132,11 +123,9 @@ BLOCK = 1 << 20
 def spilled(blocks: Iterable[pa.Table], large: int = LARGE) -> pa.Table:
     """Concatenate tables; large ones are mapped from a temporary file that has no name.
 
-    Pages of the file take memory only while they are read, and the system drops them when it needs the space.
-
-    Args:
-        blocks: at least one table; all have one schema, and equal dictionaries.
-        large: bytes from which on they are spilled.
+    Pages of the file take memory only while they are read, and the system drops them when it needs the space. There is
+    at least one table; all have one schema, and equal dictionaries. `large` are the bytes from which on they are
+    spilled.
     """
     remaining, tables, size = iter(blocks), [], 0
     for block in remaining:

@@ -50,12 +50,7 @@ def _store(is_local: bool) -> Store:
 
 
 def as_path(text: str | Path) -> Path:
-    """Return the path that a text names, on this machine or in a store.
-
-    Raises:
-        BuildError: an address is of no store, has credentials in it, has a part that is empty, `.` or `..`, or takes
-            a package that is not installed.
-    """
+    """Return the path that a text names, on this machine or in a store; an unusable address is a `BuildError`."""
     match = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         return Path(text) if isinstance(text, str) else text
@@ -104,11 +99,7 @@ class PathType(click.ParamType[Any]):
         self.remote = remote
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path.
-
-        Raises:
-            BuildError: it is no address that can be used, or an address where none may be given.
-        """
+        """Return the path; raises `BuildError` for an address that cannot be used, or where none may be given."""
         if not isinstance(value, str):
             return value
         if not self.remote and not store_of(value).is_local:
@@ -125,12 +116,9 @@ LOCAL = PathType(remote=False)
 
 
 def inside(root: Path, path: str | Path) -> Path:
-    """Return `root / path`, checked to lie inside `root` with symbolic links resolved.
+    """Return `root / path`; raises `BuildError` if it leads out of `root` with symbolic links resolved.
 
     The names in `path` may come from a file that somebody else wrote. A file that is itself a symbolic link may stay:
     `builders.storage.files.atomic_path` replaces the link and not the file that it names.
-
-    Raises:
-        BuildError: the path leads out of `root`.
     """
     return store_of(root).inside(root, path)

@@ -30,7 +30,7 @@ from builders.storage.store import Store
 from builders.storage.stores import listings
 from builders.storage.stores.errors import ChangedMeanwhileError, client_errors, is_change, store_errors
 from builders.storage.stores.path import StorePath
-from builders.storage.stores.prefetch import Read, RemoteRanges, read_starts
+from builders.storage.stores.prefetch import RemoteRanges
 
 _END = 1 << 16
 """Bytes of the end of a Parquet file that pyarrow reads first, which hold the footer of all but wide or long files."""
@@ -60,7 +60,7 @@ class RemoteStore(Store):
         return Path(tempfile.gettempdir()), max(sizes, default=0), remedy
 
     @contextlib.contextmanager
-    def lock(self, path: Path, busy: str) -> Iterator[None]:
+    def lock(self, path: Path, busy: str, root: Path, folders: Sequence[str]) -> Iterator[None]:
         yield
 
     def is_locked(self, path: Path) -> bool:
@@ -73,7 +73,7 @@ class RemoteStore(Store):
         return list(folder.names())
 
     def names_in_each(self, folders: Sequence[Path]) -> Iterator[list[str]]:
-        return map(list, listings.list_ahead(folders))
+        return map(listings.names_in, folders, listings.list_ahead(folders))
 
     def folders(self, folder: Path) -> list[str]:
         return [name for name in self.names(folder) if (folder / name).is_dir()]
@@ -108,9 +108,6 @@ class RemoteStore(Store):
     def ranges(self) -> Ranges:
         return RemoteRanges()
 
-    def starts(self, root: Path, places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
-        return read_starts([Read(os.path.join(str(root), file), offset, size) for file, offset, size in places])  # noqa: PTH118
-
     def parquet(self, path: Any, part: str, **options: Any) -> pq.ParquetFile:
         if part == "whole":
             return pq.ParquetFile(pa.BufferReader(path.read_bytes()))
@@ -136,58 +133,39 @@ class RemoteStore(Store):
             path.put(temporary)
 
     def replace(self, path: Any, data: bytes, is_read: Callable[[bytes | None], bool]) -> None:
-        before = current_version(path)
+        # S3 and stores like it check the condition themselves (`If-Match`, `If-None-Match`). gcsfs can refuse to
+        # replace a file. Otherwise the version is requested again just before, which leaves the moment between.
+        before = _version(path)
         try:
-            content = None if before == ABSENT else path.read_bytes()
+            content = path.read_bytes() if before else None
         except FileNotFoundError:
             content = None
         if not is_read(content):
             raise ChangedMeanwhileError(path)
-        replace(path, data, before)  # which also refuses a file that changed after its version was requested
-
-    def remove_temporary(self, root: Path, folders: Iterable[str]) -> None:
-        pass  # stores have none
+        try:
+            if path.protocol in ("s3", "s3a"):
+                path.write(data, **({"IfMatch": before} if before else {"IfNoneMatch": "*"}))
+            else:
+                if _version(path) != before:
+                    raise ChangedMeanwhileError(path)
+                creates = not before and path.protocol in ("gs", "gcs")
+                path.write(data, **({"mode": "create"} if creates else {}))
+        except client_errors() as error:
+            if not is_change(error):
+                with store_errors("write", path):
+                    raise
+            # A request that came through is sent again where its answer was cut, and then finds what it wrote itself.
+            if path.info() is None or path.read_bytes() != data:
+                raise ChangedMeanwhileError(path) from error
 
     def remove_staged(self, folder: Path, suffixes: Iterable[str], own: Iterable[Path]) -> None:
         for path in own:
             path.unlink(missing_ok=True)
 
 
-ABSENT = ""
-"""The version of a file that does not exist."""
-
-
-def current_version(path: StorePath) -> str:
-    """Return the version of a file: the ETag, or all that fsspec says of it; `ABSENT` if there is no file."""
+def _version(path: StorePath) -> str:
+    """Return the version of a file: the ETag, or all that fsspec says of it; empty if there is no file."""
     info = path.info()
     if info is None or info["type"] != "file":
-        return ABSENT
+        return ""
     return str(info.get("ETag") or sorted((name, str(value)) for name, value in info.items()))
-
-
-def replace(path: StorePath, data: bytes, before: str) -> None:
-    """Write a file if it still has the version that was read, so that no change is lost without a lock.
-
-    S3 and stores like it check this themselves (`If-Match`, `If-None-Match`). gcsfs can refuse to replace a file.
-    Otherwise the version is requested again just before the file is written, which leaves the moment between.
-
-    Raises:
-        ChangedMeanwhileError: it has another.
-        BuildError: the store refuses or fails.
-    """
-    try:
-        if path.protocol in ("s3", "s3a"):
-            condition = {"IfNoneMatch": "*"} if before == ABSENT else {"IfMatch": before}
-            path.write(data, **condition)
-        else:
-            if current_version(path) != before:
-                raise ChangedMeanwhileError(path)
-            creates = before == ABSENT and path.protocol in ("gs", "gcs")
-            path.write(data, **({"mode": "create"} if creates else {}))
-    except client_errors() as error:
-        if not is_change(error):
-            with store_errors("write", path):
-                raise
-        # A request that came through is sent again where its answer was cut, and then finds what it wrote itself.
-        if path.info() is None or path.read_bytes() != data:
-            raise ChangedMeanwhileError(path) from error

@@ -19,16 +19,11 @@ _LOCK = ".lock"
 
 @contextlib.contextmanager
 def scratch_folder(purpose: str) -> Iterator[Path]:
-    """Yield a new temporary folder, which is deleted when the block ends.
+    """Yield a new temporary folder, which is deleted when the block ends; raises `BuildError` if none can be made.
 
     A killed process leaves its folder behind, with what it had downloaded. The process holds a lock in the folder, and
     the operating system releases it even after SIGKILL, so the next run can tell such a folder from one in use.
-
-    Args:
-        purpose: a word for the folder's name. Only leftovers of the same purpose are removed.
-
-    Raises:
-        BuildError: no folder can be made.
+    `purpose` is a word for the folder's name: only leftovers of the same purpose are removed.
     """
     with os_errors_as_build_errors("make a temporary folder"):
         remove_stale_folders(purpose)
@@ -48,7 +43,8 @@ def remove_stale_folders(purpose: str) -> None:
     """Remove the folders that killed processes of this user have left of a purpose."""
     for root in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}{purpose}-*")):
         # Without a lock file it is not ours, or was made a moment ago and is about to be locked.
-        if root.is_symlink() or not _is_own(root) or (root / _LOCK).is_symlink() or not (root / _LOCK).is_file():
+        lock_file = root / _LOCK
+        if root.is_symlink() or lock_file.is_symlink() or not lock_file.is_file() or not _is_own(root):
             continue
         if (lock := _acquire(root)) is not None:
             lock.release()
@@ -70,11 +66,10 @@ def _new(prefix: str) -> tuple[Path, FileLock]:
 
 def _acquire(root: Path) -> FileLock | None:
     lock = FileLock(root / _LOCK)
-    try:
+    with contextlib.suppress(Timeout, FileNotFoundError):
         lock.acquire(timeout=0)
-    except (Timeout, FileNotFoundError):
-        return None
-    return lock
+        return lock
+    return None
 
 
 def _remove(root: Path) -> None:
@@ -85,7 +80,6 @@ def _remove(root: Path) -> None:
 
 
 def _is_own(root: Path) -> bool:
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return not hasattr(os, "getuid") or root.stat().st_uid == os.getuid()
-    except FileNotFoundError:
-        return False
+    return False

@@ -55,11 +55,7 @@ class SealedHeader(NamedTuple):
 
 
 def read_sealed_header(sealed: bytes, name: str) -> SealedHeader:
-    """Read the header of a sealed residual.
-
-    Raises:
-        BuildError: it is none, of another version, or not whole.
-    """
+    """Read the header of a sealed residual; raises `BuildError` if it is none, of another version, or not whole."""
     name = one_line(name)
     if len(sealed) < HEADER_BYTES or sealed[:4] != _MAGIC:
         raise BuildError(f"The residual of {name} is not sealed as these tools seal. {_FETCH}")
@@ -92,8 +88,7 @@ class SealedWriter:
             write_page_index=True,
             write_batch_size=_ROWS_BETWEEN_PAGE_CHECKS,
         )
-        self._ids: list[str] = []
-        self._sealed: list[bytes] = []
+        self._rows: list[tuple[str, bytes]] = []
         self._pending = 0
 
     def __enter__(self) -> SealedWriter:
@@ -108,16 +103,15 @@ class SealedWriter:
 
     def add(self, row_id: str, sealed: bytes) -> None:
         """Add the next residual."""
-        self._ids.append(row_id)
-        self._sealed.append(sealed)
+        self._rows.append((row_id, sealed))
         self._pending += len(sealed)
         if self._pending >= _GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
-        if self._ids:
-            self._writer.write_table(pa.table([self._ids, self._sealed], schema=self._schema))
-        self._ids, self._sealed, self._pending = [], [], 0
+        if self._rows:
+            self._writer.write_table(pa.table(list(zip(*self._rows, strict=True)), schema=self._schema))
+        self._rows, self._pending = [], 0
 
 
 def read_residuals(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -128,11 +122,7 @@ def read_residuals(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def published_residuals(paths: Sequence[Path], ids: pa.ChunkedArray, side: int) -> Iterator[list[bytes]]:
-    """Read the published sealed residuals of a split, some rows at a time.
-
-    Raises:
-        BuildError: a file has no sealed residuals, or those of other rows, or one of them cannot be opened.
-    """
+    """Read the published sealed residuals of a split, some rows at a time; raises `BuildError` for any others."""
     first = 0
     for path in paths:
         require_regular(path)
@@ -161,11 +151,7 @@ def _checked(batch: pa.RecordBatch, ids: pa.ChunkedArray, side: int, path: Path)
 
 
 def check_size(header: SealedHeader, name: str, side: int) -> None:
-    """Check that a residual is of a square image of a given size.
-
-    Raises:
-        BuildError: it is of another.
-    """
+    """Raise `BuildError` if a residual is not of a square image of a given size."""
     if (header.height, header.width) != (side, side):
         raise BuildError(
             f"The residual of {one_line(name)} is of {header.width:,} x {header.height:,} pixels, and its split has "

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from io import BytesIO, FileIO
@@ -26,51 +24,22 @@ from filelock import FileLock, Timeout
 from builders.errors import BuildError
 from builders.storage.byte_ranges import Ranges
 from builders.storage.files import TEMPORARY, open_here, refuse_irregular
-from unknown_detection.durable import make_folder, replacing
+from unknown_detection.durable import make_folder, process_name, replacing
 
 
 @contextlib.contextmanager
 def file_lock(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file while the block runs. The operating system drops it with the process, also on SIGKILL.
+    """Hold a lock file while the block runs; raises `BuildError` with the message `busy` if another process holds it.
 
-    Raises:
-        BuildError: another process holds it.
+    Its folder is made. The operating system drops it with the process, also on SIGKILL.
     """
+    make_folder(path.parent)
     try:
         lock = FileLock(path).acquire(timeout=0)
     except Timeout as error:
         raise BuildError(busy) from error
     with lock:
         yield
-
-
-def is_file_locked(path: Path) -> bool:
-    """Whether a process holds a lock file of the package `filelock`.
-
-    On Unix, `filelock` (4.2) locks the whole file with `flock`. A shared lock is granted exactly if nobody holds that
-    one, and given back at once. Where there is no `flock` (Windows), the answer is always False.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        return False
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return False  # there is no such file, or nobody can have locked it
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # the file system has no locks
-    finally:
-        os.close(descriptor)
-    return False
-
-
-_MACHINE = secrets.randbelow(10**9)
-"""Separates processes of equal numbers on machines, or in containers, that share a folder."""
 
 
 class Store:
@@ -104,19 +73,38 @@ class Store:
         return root, sum(sizes), "Free some, or give another --out"
 
     @contextlib.contextmanager
-    def lock(self, path: Path, busy: str) -> Iterator[None]:
-        """Hold a lock file while the block runs, and create its folder; raises `BuildError` with the message `busy`.
+    def lock(self, path: Path, busy: str, root: Path, folders: Sequence[str]) -> Iterator[None]:
+        """Hold a lock file as `file_lock` does, and sweep temporary files in a folder and below some folders in it.
 
-        A store has no locks: there, a file that several runs change is only replaced if nobody has changed it since it
+        A store has neither: there, a file that several runs change is only replaced if nobody has changed it since it
         was read (`replace`).
         """
-        make_folder(path.parent)
         with file_lock(path, busy):
+            _sweep(root, folders)  # of killed runs
             yield
+            _sweep(root, folders)  # Ray workers that outlive a killed driver leave some
 
     def is_locked(self, path: Path) -> bool:
-        """Whether a process holds a lock file."""
-        return is_file_locked(path)
+        """Whether a process holds a lock file of the package `filelock`.
+
+        On Unix, `filelock` (4.2) locks the whole file with `flock`. A shared lock is granted exactly if nobody holds
+        that one, and given back at once. Where there is no `flock` (Windows), the answer is always False.
+        """
+        try:
+            import fcntl
+
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except (ImportError, OSError):
+            return False  # there is no such file, or nobody can have locked it
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False  # the file system has no locks
+        finally:
+            os.close(descriptor)
+        return False
 
     def cached_listings(self, root: Path) -> AbstractContextManager[object]:
         """Cache a store's listings of a source's folder while the block runs."""
@@ -151,7 +139,7 @@ class Store:
         """Yield all but folders below a folder, sorted, links included, without the excluded names at its top."""
         for top in sorted(path for path in root.iterdir() if path.name not in excluded):
             for path in (top, *sorted(top.rglob("*"))) if not top.is_symlink() else (top,):
-                if not stat.S_ISDIR(path.lstat().st_mode):
+                if path.is_symlink() or not path.is_dir():
                     yield path
 
     def sizes(self, root: Path, files: Sequence[str]) -> Iterator[int]:
@@ -181,10 +169,11 @@ class Store:
 
     def starts(self, root: Path, places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
         """Yield byte ranges, given as relative path, offset and size; fewer bytes where a file ends before."""
-        for file, offset, size in places:
-            with open_here(root / file) as opened:
-                opened.seek(offset)
-                yield opened.read(size)
+        with contextlib.closing(self.ranges()) as ranges:
+            reads = [(str(root / file), offset, size) for file, offset, size in places]
+            ranges.expect(reads)
+            for read in reads:
+                yield ranges.read(*read)
 
     def parquet(self, path: Path, part: str, **options: Any) -> pq.ParquetFile:
         """Open a Parquet file with options of `pq.ParquetFile`.
@@ -205,8 +194,7 @@ class Store:
 
     def written(self, path: Path, *, durable: bool = True) -> AbstractContextManager[Path]:
         """Write a file atomically, as `builders.storage.files.atomic_path`."""
-        # The process id separates two processes that write the same file. Files of killed processes are removed later.
-        temporary = path.with_name(f".{path.name}.{os.getpid()}{_MACHINE:09d}{TEMPORARY}")
+        temporary = path.with_name(f".{path.name}.{process_name()}{TEMPORARY}")  # a killed process's is swept later
         return replacing(path, temporary, durable=durable)
 
     def replace(self, path: Path, data: bytes, is_read: Callable[[bytes | None], bool]) -> None:
@@ -218,19 +206,19 @@ class Store:
         with self.written(path) as temporary:
             temporary.write_bytes(data)
 
-    def remove_temporary(self, root: Path, folders: Iterable[str]) -> None:
-        """Remove the temporary files that killed runs left in a folder and below some of its folders."""
-        leftovers = [*root.glob(f".*{TEMPORARY}")]
-        for folder in folders:
-            leftovers += (root / folder).rglob(f".*{TEMPORARY}")
-        for leftover in sorted(leftovers):
-            leftover.unlink()
-
     def remove_staged(self, folder: Path, suffixes: Iterable[str], own: Iterable[Path]) -> None:
         """Remove all files in a folder with some suffixes; in a store, where other runs may use them, `own` alone."""
         for suffix in suffixes:
             for path in sorted(folder.glob(f"*{suffix}")):
                 path.unlink()
+
+
+def _sweep(root: Path, folders: Sequence[str]) -> None:
+    leftovers = [*root.glob(f".*{TEMPORARY}")]
+    for folder in folders:
+        leftovers += (root / folder).rglob(f".*{TEMPORARY}")
+    for leftover in sorted(leftovers):
+        leftover.unlink()
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -21,11 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def read_text_lines(path: Path, advice: str) -> list[str]:
-    """Read the lines of a text, without their ends.
-
-    Raises:
-        BuildError: it is not a regular file, too large, not UTF-8, or has control characters or a very long line.
-    """
+    """Read the lines of a text, without their ends; what is no text is a `BuildError` that ends with `advice`."""
     require_regular(path)
     with open_buffered(path) as opened:
         data = opened.read(_LARGEST + 1)
@@ -48,8 +44,7 @@ def read_text_lines(path: Path, advice: str) -> list[str]:
 def read_csv(path: Path, columns: Sequence[str], advice: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the line number and the cells of each row of a CSV, by column; a cell that is missing is empty.
 
-    Raises:
-        BuildError: as for `read_text_lines`, or it is not a CSV, lacks a column, or has a cell with a line break.
+    Raises `BuildError` as `read_text_lines`, and for what is no CSV, lacks a column, or has a cell with a line break.
     """
     reader = csv.DictReader(io.StringIO("\n".join(read_text_lines(path, advice))), strict=True)
     try:

@@ -16,7 +16,6 @@ from builders.errors import BuildError
 from builders.storage.files import write_text
 from builders.storage.paths import inside
 from builders.storage.store import file_lock
-from unknown_detection.durable import make_folder
 
 FOLDER = ".export"
 
@@ -98,6 +97,5 @@ class ExportState:
 def export_lock(out: Path) -> Iterator[None]:
     """Lock an export's folder, or raise `BuildError` if another run has locked it."""
     path = inside(out, f"{FOLDER}/lock")
-    make_folder(path.parent)
     with file_lock(path, f"Another export is writing to {out}. Wait for it, or give another --out."):
         yield

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as the stand-in speaks it: persistent connections, bodies by length or in chunks, ranges, hanging up."""
+"""HTTP/1.1 as the stand-in speaks it: persistent connections, bodies by length, ranges, hanging up."""
 
 import contextlib
 import io
@@ -39,7 +39,6 @@ class Body:
     """A request's body, read once and never held whole unless asked for."""
 
     def __init__(self, stream: BinaryIO, headers: Message, request: Request):
-        self._chunked = headers.get("Transfer-Encoding", "").lower() == "chunked"
         self._left = int(headers.get("Content-Length", 0))
         self._stream = stream
         self._request = request
@@ -50,17 +49,13 @@ class Body:
         Raises:
             HangUpError: the client went away in the middle.
         """
-        if not self._chunked:
-            yield from self._take()
-            return
-        while self._chunked:
-            size = self._stream.readline()
-            if not size:
+        while self._left:
+            block = self._stream.read1(min(self._left, BLOCK))
+            if not block:
                 raise HangUpError
-            self._left = int(size.split(b";")[0], 16)
-            self._chunked = self._left > 0
-            yield from self._take()
-            self._stream.readline()
+            self._left -= len(block)
+            self._request.bytes_in += len(block)
+            yield block
 
     def read(self) -> bytes:
         return b"".join(self.blocks())
@@ -76,15 +71,6 @@ class Body:
         for _ in self.blocks():
             if most is not None and self._request.bytes_in >= most:
                 return
-
-    def _take(self) -> Iterator[bytes]:
-        while self._left:
-            block = self._stream.read1(min(self._left, BLOCK))
-            if not block:
-                raise HangUpError
-            self._left -= len(block)
-            self._request.bytes_in += len(block)
-            yield block
 
 
 @dataclass

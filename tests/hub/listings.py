@@ -29,23 +29,18 @@ def tree(hub, call: Call, repo: str, rev: str, path: str = "") -> Answer:
     below = [name for name in (*commit.trees, *commit.files) if name.startswith(prefix) and name not in ("", path)]
     if not call.flag("recursive"):
         below = [name for name in below if "/" not in name[len(prefix) :]]
-    expand = call.flag("expand")
-    # The Hub lists 1,000 entries a page, 50 where commits are asked for too (HfApi.list_repo_tree).
-    return page(hub, call, [_entry(commit, name, expand=expand) for name in sorted(below)], 50 if expand else 1000)
+    # The Hub lists 1,000 entries a page (HfApi.list_repo_tree).
+    return page(hub, call, [_entry(commit, name) for name in sorted(below)], 1000)
 
 
 @route("POST /api/datasets/{repo}/paths-info/{rev}")
 def paths_info(hub, call: Call, repo: str, rev: str) -> Answer:
     commit = readable(hub, call, repo).at(rev)
-    form = call.body.form()
-    expand = form.get("expand", ["false"])[0].lower() == "true"
-    known = [path.strip("/") for path in form["paths"]]
-    return json_answer(
-        [_entry(commit, path, expand=expand) for path in known if path in commit.files or path in commit.trees]
-    )
+    known = [path.strip("/") for path in call.body.form()["paths"]]
+    return json_answer([_entry(commit, path) for path in known if path in commit.files or path in commit.trees])
 
 
-def _entry(commit: Commit, path: str, *, expand: bool) -> dict[str, object]:
+def _entry(commit: Commit, path: str) -> dict[str, object]:
     file = commit.files.get(path)
     entry: dict[str, object] = {"type": "directory", "oid": commit.trees.get(path), "size": 0, "path": path}
     if file:
@@ -53,7 +48,4 @@ def _entry(commit: Commit, path: str, *, expand: bool) -> dict[str, object]:
         if file.lfs:
             pointed = len(pointer(file.sha256, file.size))
             entry["lfs"] = {"oid": file.sha256, "size": file.size, "pointerSize": pointed}
-    if expand:
-        change = commit.last_change(path)
-        entry["lastCommit"] = {"id": change.id, "title": change.title, "date": change.date}
     return entry

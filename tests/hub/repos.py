@@ -63,10 +63,7 @@ def refs(hub, call: Call, repo: str) -> Answer:
         ]
 
     branches, tags = listed(repository.branches, "heads"), listed(repository.tags, "tags")
-    answer = {"branches": branches, "tags": tags, "converts": []}
-    if call.flag("include_prs"):
-        answer["pullRequests"] = []
-    return json_answer(answer)
+    return json_answer({"branches": branches, "tags": tags, "converts": []})
 
 
 @route("POST /api/datasets/{repo}/tag/{rev}")

@@ -1,7 +1,6 @@
 """What the Hub decides about files it is offered: stored in git or apart in LFS, ignored, fit as a dataset card."""
 
 import re
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 import yaml
@@ -25,11 +24,8 @@ GITATTRIBUTES = "".join(f"*.{extension} filter=lfs diff=lfs merge=lfs -text\n" f
 
 def upload_mode(path: str, size: int, sample: bytes, attributes: str) -> str:
     """Whether a file's content goes to LFS: by name, by size, or because its first 512 bytes are not text."""
-    by_name = any(
-        _matches(path, line.split()[0])
-        for line in attributes.splitlines()
-        if "filter=lfs" in line.split()[1:] and not line.startswith("#")
-    )
+    name = path.rpartition("/")[2]
+    by_name = any(fnmatchcase(name, line.split()[0]) for line in attributes.splitlines() if "filter=lfs" in line)
     return "lfs" if by_name or size > MOST_IN_GIT or b"\0" in sample else "regular"
 
 
@@ -44,34 +40,9 @@ def card_data(card: bytes) -> object:
 
 
 def card_problems(card: bytes) -> list[str]:
-    """What is wrong with a dataset card's YAML block, as far as `load_dataset` depends on it."""
+    """What is wrong with a dataset card's YAML block."""
     try:
         data = card_data(card)
     except yaml.YAMLError as error:
         return [f"the metadata block is not YAML: {error}"]
-    if data is None:
-        return []
-    if not isinstance(data, dict):
-        return ["the metadata block is not a mapping"]
-    return list(_config_problems(data.get("configs", [])))
-
-
-def _config_problems(configs: object) -> Iterator[str]:
-    if not isinstance(configs, list):
-        yield '"configs" must be a list'
-        return
-    for number, config in enumerate(configs):
-        if not isinstance(config, dict) or not isinstance(config.get("config_name"), str):
-            yield f'"configs[{number}].config_name" must be a string'
-            continue
-        files = config.get("data_files", [])
-        for entry in files if isinstance(files, list) else []:
-            if isinstance(entry, dict) and not {"split", "path"} <= set(entry):
-                yield f'"configs[{number}].data_files" needs split and path'
-
-
-def _matches(path: str, rule: str) -> bool:
-    # A rule without a slash is for names at any depth, one with a slash for the path from the root (gitignore(5)).
-    if "/" in rule.strip("/") or rule.startswith("/"):
-        return fnmatchcase(path, rule.strip("/"))
-    return fnmatchcase(path.rpartition("/")[2], rule)
+    return [] if data is None or isinstance(data, dict) else ["the metadata block is not a mapping"]

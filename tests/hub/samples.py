@@ -15,13 +15,8 @@ TEXT = b"plain words\n"
 CARD = b"---\nlicense: mit\n---\n# Card\n"
 BINARY = bytes(range(256)) * 20
 SHA256 = hashlib.sha256(BINARY).hexdigest()
-LARGE = bytes(range(256)) * 20_000
-LARGE_SHA256 = hashlib.sha256(LARGE).hexdigest()
 
 SPLITS = {"alpha": ("train", "test"), "beta": ("test",)}
-
-# What http_backoff of huggingface_hub waits, in seconds, where no header says otherwise; it tries once more than that.
-BACKOFF = [1, 2, 4, 8, 8]
 
 
 def publish(api, files, *, message="publish", **kwargs):
@@ -42,9 +37,9 @@ def rows(config, split):
     return [{"id": f"{config}-{split}-{number}", "label": number % 3} for number in range(10)]
 
 
-def parquet(rows, **options):
+def parquet(rows):
     buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows), buffer, **options)
+    pq.write_table(pa.Table.from_pylist(rows), buffer)
     return buffer.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""What the stand-in keeps: repositories as chains of whole snapshots, with the identifiers that git gives them."""
+"""What the stand-in keeps: repositories as chains of whole snapshots; files have the names that git gives them."""
 
 import hashlib
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tests.hub.answers import revision_not_found
 
@@ -47,36 +47,19 @@ class Commit:
 
     @cached_property
     def trees(self) -> dict[str, str]:
-        """Git's name of every folder by its path, the root as ''."""
-        entries: dict[str, dict[str, tuple[bytes, str]]] = {"": {}}
+        """A name of every folder by its path, the root as ''; not git's, which no client looks at."""
+        oids: dict[str, list[str]] = {"": []}
         for path, file in self.files.items():
-            folder, _, name = path.rpartition("/")
-            entries.setdefault(folder, {})[name] = (b"100644", file.oid)
-            while folder:
-                folder = folder.rpartition("/")[0]
-                entries.setdefault(folder, {})
-        oids = {}
-        for folder in sorted(entries, key=lambda path: (path.count("/"), path != ""), reverse=True):
-            # Git sorts a folder's entries by bytes, a subfolder as if its name ended in a slash.
-            ordered = sorted(
-                entries[folder].items(),
-                key=lambda entry: entry[0].encode() + (b"/" if entry[1][0] == b"40000" else b""),
-            )
-            content = b"".join(
-                mode + b" " + name.encode() + b"\0" + bytes.fromhex(oid) for name, (mode, oid) in ordered
-            )
-            oids[folder] = git_id("tree", content)
-            if folder:
-                parent, _, name = folder.rpartition("/")
-                entries[parent][name] = (b"40000", oids[folder])
-        return oids
+            folders = [str(folder) for folder in PurePosixPath(path).parents if folder.parts]
+            for folder in ("", *folders):
+                oids.setdefault(folder, []).append(f"{path} {file.oid}")
+        return {folder: git_id("tree", "\n".join(lines).encode()) for folder, lines in oids.items()}
 
     @cached_property
     def id(self) -> str:
-        parent = f"parent {self.parent.id}\n" if self.parent else ""
-        who = f"{self.author} <{self.author}@localhost> {self.seconds} +0000"
-        text = f"{self.title}\n\n{self.message}" if self.message else self.title
-        return git_id("commit", f"tree {self.trees['']}\n{parent}author {who}\ncommitter {who}\n\n{text}\n".encode())
+        parent = self.parent.id if self.parent else ""
+        words = (self.trees[""], parent, self.author, str(self.seconds), self.title, self.message)
+        return git_id("commit", "\n".join(words).encode())
 
     @property
     def date(self) -> str:
@@ -88,20 +71,6 @@ class Commit:
         while commit:
             yield commit
             commit = commit.parent
-
-    def last_change(self, path: str) -> "Commit":
-        """The commit that gave a file or folder what it has here."""
-        current = self._name(path)
-        latest = self
-        for commit in self.history():
-            if commit._name(path) != current:
-                break
-            latest = commit
-        return latest
-
-    def _name(self, path: str) -> str | None:
-        file = self.files.get(path)
-        return file.oid if file else self.trees.get(path)
 
 
 class Repo:

@@ -36,8 +36,10 @@ def store(store_server, monkeypatch):
 
 @pytest.fixture
 def proxy(store, monkeypatch):
-    """A proxy before the store, which the environment names: it counts requests, and makes faults."""
+    """A proxy before the store, which the environment names: it counts requests, and makes faults; nobody waits."""
     from tests.store.proxy import proxied
+
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda self, context: 0)
 
     with proxied(store.port) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)

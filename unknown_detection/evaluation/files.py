@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
-import secrets
 import stat
 import struct
 import sys
@@ -22,7 +20,7 @@ import pyarrow.parquet as pq
 from msgspec import Meta
 
 from builders.errors import NAMED, more
-from unknown_detection.durable import replacing
+from unknown_detection.durable import process_name, replacing
 from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, unknown_name
 from unknown_detection.words import UNPRINTABLE
 
@@ -37,9 +35,6 @@ _LONGEST_TEXT = 1 << 16
 
 _ROWS = 1024
 
-_MACHINE = secrets.randbelow(10**9)
-"""Separates processes of equal numbers on machines, or in containers, that share a folder."""
-
 DAMAGED = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError),
     *(SyntaxError, TypeError, ValueError, struct.error, zlib.error),
@@ -52,8 +47,7 @@ def atomic_path(path: Path) -> contextlib.AbstractContextManager[Path]:
 
     It keeps the file's ending, because some writers choose the format by it.
     """
-    # Two processes that write the same file do not collide, also where they have one number on two machines.
-    return replacing(path, path.with_name(f".{os.getpid()}{_MACHINE:09d}.{path.name}"))
+    return replacing(path, path.with_name(f".{process_name()}.{path.name}"))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -61,19 +61,14 @@ class ChangedMeanwhileError(BuildError):
 
 @contextlib.contextmanager
 def store_errors(doing: str, address: object) -> Iterator[None]:
-    """Turn what a store's client raises into a `BuildError`, but for a file that is not there.
-
-    Raises:
-        FileNotFoundError: there is no such file, though there is its bucket.
-        BuildError: anything else.
-    """
+    """Turn what a store's client raises into a `BuildError`, but for a file that its bucket does not have."""
     try:
         yield
     except client_errors() as error:
         absent = isinstance(error, FileNotFoundError | NotADirectoryError) and code_of(error) != "NoSuchBucket"
         if absent and doing != "write":  # a write fails so only where there is no bucket
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(address)) from error
-        raise BuildError(f"Cannot {doing} {address}: {reason(error)}") from error
+        raise BuildError(f"Cannot {doing} {address}: {_reason(error)}") from error
 
 
 def client_errors() -> tuple[type[BaseException], ...]:
@@ -92,7 +87,7 @@ def is_change(error: BaseException) -> bool:
     return code_of(error) in _CHANGED or isinstance(error, FileExistsError | FileNotFoundError)
 
 
-def reason(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     """Return why a request failed and what to do, without a capital: `the store refused ... Check that ... .`."""
     code, names = code_of(error), {kind.__name__ for cause in _chain(error) for kind in type(cause).__mro__}
     if names & _NO_CREDENTIALS:

@@ -4,7 +4,7 @@ A tar's headers lie between its images: after each, a reader skips as many bytes
 long as reading two megabytes, so what is skipped is read, too, and one request serves dozens of headers. fsspec's own
 caches either read no further than was asked after a skip (`adaptive`), or as far wherever they are (`readahead`).
 
-Tested by `tests/builders/storage/stores/test_errors.py`.
+Tested by `tests/builders/storage/stores/test_errors.py` and `test_read_ahead.py`.
 """
 
 from __future__ import annotations
@@ -27,45 +27,29 @@ class RangedFile(io.RawIOBase):
         self._opened, self.name = opened, address
 
     def readable(self) -> bool:
-        """Whether it can be read: always."""
         return True
 
     def seekable(self) -> bool:
-        """Whether it can be read from anywhere: always."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a byte; nothing is requested before something is read."""
         return int(self._opened.seek(offset, whence))
 
-    def readinto(self, buffer: Any) -> int:
-        """Fill a buffer; less is read at the end of the file alone.
-
-        Raises:
-            BuildError: the store refuses or fails.
-            FileNotFoundError: the file was removed.
-        """
-        target = memoryview(buffer).cast("B")
-        with store_errors("read", self.name):
-            data = self._opened.read(len(target))
-        target[: len(data)] = data
-        return len(data)
-
     def read(self, size: int | None = -1) -> bytes:
-        """Read bytes, all that are left if no size is given, in one request or from what was read ahead.
-
-        Raises:
-            BuildError, FileNotFoundError: as `readinto`.
-        """
+        # In one request, or from what was read ahead.
         with store_errors("read", self.name):
             return bytes(self._opened.read(-1 if size is None else size))
 
+    def readinto(self, buffer: Any) -> int:
+        target = memoryview(buffer).cast("B")
+        data = self.read(len(target))
+        target[: len(data)] = data
+        return len(data)
+
     def readall(self) -> bytes:
-        """Read all that is left."""
-        return self.read(-1)
+        return self.read()
 
     def close(self) -> None:
-        """Close the file, and free what was read ahead."""
         if not self.closed:
             self._opened.close()
         super().close()
@@ -86,20 +70,19 @@ _PART = 4 << 20
 TOGETHER = 8
 """Requests at the same time."""
 
-Fetch = Callable[[int, int], bytes]
-
 
 class GrowingReadAhead(BaseCache):  # type: ignore[misc]  # fsspec has no types
     """The bytes around the last read, for `fsspec.open(cache_type="growing")`.
 
-    Args:
-        fetcher: reads the bytes from one place up to another; called by several threads.
-        concurrency: requests at the same time; 1 where a filesystem answers one at a time.
+    `fetcher` reads the bytes from one place up to another, called by `concurrency` threads: 1 where a filesystem
+    answers one request at a time.
     """
 
     name: ClassVar[str] = "growing"
 
-    def __init__(self, blocksize: int, fetcher: Fetch, size: int, concurrency: int = TOGETHER) -> None:
+    def __init__(
+        self, blocksize: int, fetcher: Callable[[int, int], bytes], size: int, concurrency: int = TOGETHER
+    ) -> None:
         super().__init__(blocksize, fetcher, size)
         self._concurrency = concurrency
         self._first, self._data, self._ahead = 0, b"", _LEAST

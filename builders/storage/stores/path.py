@@ -1,7 +1,11 @@
-"""Paths in a store, with the methods of `pathlib.Path` that these tools use."""
+"""Paths in a store, with the methods of `pathlib.Path` that these tools use.
+
+Tested by `tests/builders/storage/stores/test_path.py` and `test_errors.py`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fnmatch
 import io
@@ -50,11 +54,8 @@ UPLOADED_TOGETHER = 4
 
 
 def options(protocol: str, attempts: int | None = None) -> dict[str, Any]:
-    """Return keyword arguments of a protocol's filesystem; its client takes credentials from the environment.
-
-    Listings are not cached: other processes write to the same folder.
-    """
-    keywords: dict[str, Any] = {"use_listings_cache": False}
+    """Return keyword arguments of a protocol's filesystem; its client takes credentials from the environment."""
+    keywords: dict[str, Any] = {"use_listings_cache": False}  # other processes write to the same folder
     if protocol in ("s3", "s3a"):
         keywords["max_concurrency"] = UPLOADED_TOGETHER
         keywords["config_kwargs"] = {
@@ -76,12 +77,7 @@ its file, a wrapper that names no filesystem to wrap; and `data:` where a path i
 
 
 def store_path(address: str) -> StorePath:
-    """Return the path of an address, which `builders.storage.paths.as_path` has checked.
-
-    Raises:
-        ImportError: the package of the address's protocol is not installed.
-        BuildError: its client cannot be set up, or takes more than an address.
-    """
+    """Return the path of an address, which `as_path` has checked; `ImportError` says that a package is missing."""
     protocol = address.partition("://")[0]
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs tracebacks of what it then raises
     warnings.filterwarnings("ignore", "UPath .* filesystem not explicitly implemented")
@@ -109,7 +105,6 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     It differs from a universal-pathlib path in this: a request that a store refuses or fails is an error, where
     `UPath.is_file` and `exists` answer False; listings are sorted; a question about a file takes one or two requests.
-
     Its methods raise `FileNotFoundError` where there is no such file, and `BuildError` for other errors of a store.
     """
 
@@ -117,15 +112,10 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         return store_path, (str(self),)  # another process makes a client of its own
 
     def resolve(self, strict: bool = False) -> StorePath:
-        """Return the path itself: a store has no links."""
         return self
 
     def require_access(self, *, writing: bool = False) -> None:
-        """Request the bucket, so that a wrong address or wrong credentials are reported before any work is done.
-
-        Raises:
-            BuildError: there is no such bucket, the store refuses the credentials, or it cannot be reached.
-        """
+        # Ask for the bucket, so that a wrong address or wrong credentials are reported before any work is done.
         bucket = self.path.strip("/").partition("/")[0]
         if self.protocol in _OBJECTS:
             # With few attempts, so that errors are reported at once.
@@ -143,63 +133,51 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             file.unlink(missing_ok=True)
 
     def info(self) -> dict[str, Any] | None:
-        """Return what the store says of a file or folder: `type`, `size`, and more by its kind; None if there is none.
-
-        While listings are cached, they answer (`builders.storage.stores.listings`).
-        """
-        if (cache := listings.current_cache()) is not None:
-            return cache.info(self)
+        # What the store says of a file or folder: `type`, `size`, and more by its kind; None if there is none.
         try:
             with store_errors("look at", str(self)):
                 return dict(self.fs.info(self.path))
         except FileNotFoundError:
             return None
 
+    def size(self) -> int | None:
+        # `listings.FOLDER` for a folder; None if there is none. While listings are cached, they answer.
+        if (cache := listings.CACHE.get()) is not None:
+            return cache.size(self)
+        info = self.info()
+        return None if info is None else listings.entry_size(info)
+
     def exists(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether there is a file, or a folder that has one."""
-        return self.info() is not None
+        return self.size() is not None
 
     def is_file(self) -> bool:
-        """Whether there is a file."""
-        info = self.info()
-        return info is not None and info["type"] == "file"
+        return self.size() not in (None, listings.FOLDER)
 
     def is_dir(self) -> bool:
-        """Whether there is a folder that has a file."""
-        info = self.info()
-        return info is not None and info["type"] == "directory"
+        return self.size() == listings.FOLDER
 
     def is_symlink(self) -> bool:
-        """Whether it is a symbolic link, which stores do not have."""
         return False
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """Kind and size of what is there; raises `FileNotFoundError` if nothing is."""
-        info = self.info()
-        if info is None:
+        size = self.size()
+        if size is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
-        kind = stat.S_IFDIR if info["type"] == "directory" else stat.S_IFREG
-        return os.stat_result((kind, 0, 0, 0, 0, 0, info["size"] or 0, 0, 0, 0))
+        kind = stat.S_IFDIR if size == listings.FOLDER else stat.S_IFREG
+        return os.stat_result((kind, 0, 0, 0, 0, 0, max(size, 0), 0, 0, 0))
 
     def names(self) -> list[str]:
-        """Return the sorted names in a folder.
-
-        Raises:
-            FileNotFoundError, NotADirectoryError: there is no such folder, or it is a file.
-        """
-        cache = listings.current_cache()
-        return list(listings.list_folder(self) if cache is None else cache.listing(self))
+        # Sorted. Raises `FileNotFoundError` or `NotADirectoryError` where there is no such folder.
+        cache = listings.CACHE.get()
+        return listings.names_in(self, listings.list_folder(self) if cache is None else cache.listing(self))
 
     def iterdir(self) -> Iterator[StorePath]:
-        """Yield the files and folders in a folder, sorted; none if there is no such folder."""
-        try:
-            names = self.names()
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        yield from (self / name for name in names)
+        # Sorted; empty if there is no such folder.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            yield from (self / name for name in self.names())
 
     def files(self) -> list[tuple[StorePath, int]]:
-        """Return all files below a folder with their sizes, sorted by path; one request for each thousand."""
+        # All files below a folder with their sizes, sorted by path; one request for each thousand.
         try:
             with store_errors("list", str(self)):
                 entries = self.fs.find(self.path, detail=True)
@@ -213,11 +191,10 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         ]
 
     def glob(self, pattern: str, **_: Any) -> Iterator[StorePath]:
-        """Yield the files and folders in a folder whose names match, sorted; the pattern has no slash."""
+        # Of one folder: the pattern has no slash.
         yield from (path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove a file."""
         try:
             with store_errors("remove", str(self)):
                 self.fs.rm_file(self.path)
@@ -226,11 +203,10 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
                 raise
 
     def read_bytes(self) -> bytes:
-        """Read a whole file, in one request."""
         return self._read(0)  # without a start, s3fs first asks for the size
 
     def read_end(self, size: int) -> bytes:
-        """Read the last bytes of a file, or all that it has, in one request."""
+        # The last bytes, or all that the file has, in one request.
         return self._read(-size)[-size:]  # a store may send more than it was asked for (RFC 9110, 14.2)
 
     def _read(self, start: int) -> bytes:
@@ -243,15 +219,14 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             raise
 
     def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:
-        """Read a whole text."""
         return io.TextIOWrapper(io.BytesIO(self.read_bytes()), encoding or "utf-8", errors, newline).read()
 
     def open_ranges(self, read_ahead: int = READ_AHEAD) -> RangedFile:
-        """Open a file to read it by ranges; bytes behind a range are kept for the next."""
+        # Bytes behind a range are kept for the next.
         return self._open(block_size=read_ahead or 1, cache_type="readahead" if read_ahead else "none")
 
     def open_growing(self) -> RangedFile:
-        """Open a file to read it forward, with or without gaps: the more is read in a row, the more is read ahead."""
+        # To read forward, with or without gaps: the more is read in a row, the more is read ahead.
         one_at_a_time = {} if self.fs.async_impl else {"concurrency": 1}
         return self._open(cache_type=GrowingReadAhead.name, cache_options=one_at_a_time)
 
@@ -260,23 +235,25 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             return RangedFile(self.fs.open(self.path, "rb", **options), str(self))
 
     def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
-        """Open a file to read it from start to end; `builders.storage.files.atomic_path` writes files."""
+        # To read from start to end.
         if mode != "rb":
             raise ValueError(f"{self} is opened as {mode!r}: files in a store are read as rb, or written as a whole")
         return io.BufferedReader(self.open_ranges(read_ahead=0), READ_WHOLE)
 
     def write(self, data: bytes, **condition: Any) -> None:
-        """Write a file in one request, which may have 5 GB."""
-        if self.protocol not in _OBJECTS:
-            self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
-        elif self.protocol in ("s3", "s3a"):
+        # In one request, which may have 5 GB.
+        if self.protocol in ("s3", "s3a"):
             condition["chunksize"] = len(data) + 1  # or s3fs sends it in parts, and drops the condition
+        self._make_parent()
         self.fs.pipe_file(self.path, data, **condition)
 
     def put(self, local: Path) -> None:
-        """Write a file from a local one, in one request or in parts; it has all of its new bytes, or is unchanged."""
-        has_parts = self.protocol in _OBJECTS
+        # Write it from a local file, in one request or in parts; it has all of its new bytes, or is unchanged.
         with store_errors("write", str(self)):
-            if not has_parts:
-                self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
-            self.fs.put_file(str(local), self.path, **({"chunksize": UPLOAD_PART} if has_parts else {}))
+            self._make_parent()
+            parts = {"chunksize": UPLOAD_PART} if self.protocol in _OBJECTS else {}
+            self.fs.put_file(str(local), self.path, **parts)
+
+    def _make_parent(self) -> None:
+        if self.protocol not in _OBJECTS:
+            self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
-from builders.storage.byte_ranges import Ranges, read_error, size_error
+from builders.storage.byte_ranges import Ranges
 from builders.storage.stores.errors import EMPTY, code_of, store_errors
 from builders.storage.stores.path import TOGETHER, filesystem_of
 
@@ -74,25 +74,21 @@ class RemoteRanges(Ranges):
         self._begin()
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        """Read some bytes of a file; raises as `Ranges.read`."""
+        """Read some bytes of a file; fewer where it ends before."""
         read = Read(path, offset, size)
         if not size:
             return b""
-        try:
-            while read not in self._contents and read in self._left and self._next is not None:
-                self._contents = self._next.result()
-                self._left -= self._contents.keys()
-                self._begin()
-            data = self._contents[read] if read in self._contents else _fetch([read])[read]
-        except OSError as error:
-            raise read_error(error, path) from error
-        if len(data) != size:
-            raise size_error(path, size, len(data))
-        return data
+        while read not in self._contents and read in self._left and self._next is not None:
+            self._contents = self._next.result()
+            self._left -= self._contents.keys()
+            self._begin()
+        return self._contents[read] if read in self._contents else _fetch([read])[read]
 
-    def read_into(self, target: memoryview, path: str, offset: int) -> None:
-        """Fill a buffer from a file, from an offset on."""
-        target[:] = self.read(path, offset, len(target))
+    def read_into(self, target: memoryview, path: str, offset: int) -> int:
+        """Fill a buffer from a file, and return the number of bytes; fewer where the file ends before."""
+        data = self.read(path, offset, len(target))
+        target[: len(data)] = data
+        return len(data)
 
     def close(self) -> None:
         """Free what was fetched, without waiting for requests in flight."""
@@ -104,22 +100,10 @@ class RemoteRanges(Ranges):
         self._next = None if batch is None else self._thread.submit(_fetch, batch)
 
 
-def read_starts(reads: Sequence[Read]) -> Iterator[bytes]:
-    """Yield the bytes of each read, many at the same time; fewer where a file ends before.
-
-    Raises:
-        BuildError: the store refuses or fails.
-        FileNotFoundError: a file is no longer there.
-    """
-    alone = (_Block(read.path, read.offset, read.offset + read.size, [read]) for read in reads)
-    for blocks in _grouped(alone, _BLOCKS):
-        yield from _fetch_blocks(blocks)
-
-
 def _fetch(reads: Sequence[Read]) -> dict[Read, bytes]:
     contents: dict[Read, bytes] = {}
     for blocks in _grouped(_blocks(reads), _BLOCKS):
-        for block, data in zip(blocks, _fetch_blocks(blocks), strict=True):
+        for block, data in _fetch_blocks(blocks):
             for read in block.reads:
                 first = read.offset - block.start
                 contents[read] = data[first : first + read.size]
@@ -157,7 +141,7 @@ def _grouped(items: Iterable[_Sized], most: int) -> Iterator[list[_Sized]]:
         yield group
 
 
-def _fetch_blocks(blocks: Sequence[_Block]) -> Iterator[bytes]:
+def _fetch_blocks(blocks: Sequence[_Block]) -> Iterator[tuple[_Block, bytes]]:
     """Send the requests of some blocks at the same time, and yield their bytes; fewer where a file ends before."""
     for _, group in itertools.groupby(blocks, lambda block: block.path.partition("://")[0]):
         of_store = list(group)
@@ -171,7 +155,7 @@ def _fetch_blocks(blocks: Sequence[_Block]) -> Iterator[bytes]:
                 **({"batch_size": TOGETHER} if fs.async_impl else {}),
             )
         for block, answer in zip(of_store, answers, strict=True):
-            yield _bytes(answer, block.path)
+            yield block, _bytes(answer, block.path)
 
 
 def _bytes(answer: Any, path: str) -> bytes:

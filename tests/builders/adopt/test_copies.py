@@ -141,11 +141,11 @@ def test_an_adopted_release_has_its_digests_under_its_seed(demo, release, publis
 
 def test_the_command_line_adopts_and_says_so(demo, release, published, tmp_path, capsys):
     out = tmp_path / "out"
-    flags = [text for source in BENCHMARK.sources() for text in (f"--{source.key}", str(demo[source.key]))]
-    flags += ["--out", str(out), "--allow-partial", "--index-only", "--workers", "1", "--seed", "7"]
+    flags = ["--imagenet", str(demo["imagenet"]), "--splits", ",".join(EVALUATION), "--out", str(out)]
+    flags += ["--allow-partial", "--index-only", "--workers", "1", "--seed", "7"]
     assert main([*flags, "--adopt", str(published.parent)]) == 0
     assert "imagenet/near_ood: adopted 200 classes, 400 images (the paper: 10,000)" in capsys.readouterr().err
-    for key in SPLITS:
+    for key in EVALUATION:
         built, expected = ([(r["id"], r["content_sha256"]) for r in rows_of(root, key)] for root in (out, release))
         assert sorted(built) == sorted(expected), key
         assert built != expected, key  # the order is keyed by the seed

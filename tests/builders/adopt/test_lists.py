@@ -3,9 +3,11 @@
 import pyarrow.parquet as pq
 import pytest
 
+from builders.adopt.copies import adopt
 from builders.adopt.lists import read_list
 from builders.errors import BuildError
 from builders.facets_benchmark import BENCHMARK, main
+from builders.sources.base import open_source
 from taxonomy import tables
 from taxonomy.rules import facets
 from tests.builders.conftest import build_demo
@@ -91,15 +93,18 @@ def test_a_list_of_grades_is_divided_at_the_configs_limit(drawn, demo, tmp_path)
         assert (row["role"] == 0) == (grades[row["class_id"]] <= 1)
 
 
-def refused(demo, copy, tmp_path, capsys, splits="facets-t1/validation"):
-    """The sentence with which the command refuses a list."""
-    flags = [f"--{key}={demo[key]}" for key in ("places365", "imagenet", "sun397", "svhn_full")]
-    out = tmp_path / "out"
-    code = main([f"--adopt={copy}", f"--out={out}", f"--splits={splits}", "--allow-partial", "--quiet", *flags])
-    error = capsys.readouterr().err.strip()
-    assert code == 2
-    assert not (out / "manifest.json").exists()
-    (sentence,) = [line for line in error.splitlines() if line.startswith("error:")]
+@pytest.fixture(scope="module")
+def refused(demo):
+    """Gives the sentence with which a list is refused."""
+    sources = {source.key: source for source in BENCHMARK.sources() if source.key in CLASSES}
+    indexes = {key: open_source(source, demo[key], tuple(source.expected())) for key, source in sources.items()}
+
+    def sentence(copy, *splits):
+        parts = [part for key in splits or ("facets-t1/validation",) for part in BENCHMARK.parts()[key]]
+        with pytest.raises(BuildError) as caught:
+            adopt(BENCHMARK, parts, copy, indexes, lambda _: None, seed=0)
+        return str(caught.value)
+
     return sentence
 
 
@@ -134,42 +139,42 @@ def refused(demo, copy, tmp_path, capsys, splits="facets-t1/validation"):
         ),
     ],
 )
-def test_a_wrong_line_gets_one_sentence_with_its_number(drawn, demo, tmp_path, capsys, line, expected):
+def test_a_wrong_line_gets_one_sentence_with_its_number(drawn, refused, tmp_path, line, expected):
     good = [binary(row) for row in drawn["facets-t1/validation"][:2]]
     copy = write(tmp_path / "facets_ood_val_t1.txt", [*good, line])
-    sentence = refused(demo, copy, tmp_path, capsys)
+    sentence = refused(copy)
     assert expected in sentence
     assert f"Line 3 of {copy}" in sentence
     assert "orrect " in sentence.rpartition(". ")[2]  # the next step: "Correct it.", "Correct the list, or ..."
 
 
-def test_an_image_of_another_class_is_named(drawn, demo, tmp_path, capsys):
+def test_an_image_of_another_class_is_named(drawn, refused, tmp_path):
     row = next(row for row in drawn["facets-t1/validation"] if row["source"] == "places365")
     other = (CLASSES["places365"].index(row["class_id"]) + 1) % 365
     name = row["source_id"].removeprefix("val/")
     copy = write(tmp_path / "facets_ood_val_t1.txt", [f"0 places_val {other} {name}"])
-    assert f"it is of class {row['class_id']} in" in refused(demo, copy, tmp_path, capsys)
+    assert f"it is of class {row['class_id']} in" in refused(copy)
 
 
-def test_an_image_twice_and_a_class_with_two_values_are_refused(drawn, demo, tmp_path, capsys):
+def test_an_image_twice_and_a_class_with_two_values_are_refused(drawn, refused, tmp_path):
     sun = [row for row in drawn["facets-t1/validation"] if row["source"] == "sun397"]
     row = next(row for row in sun if row["role"] == 1)
     copy = write(tmp_path / "facets_ood_val_t1.txt", [line_of(row, 2), line_of(row, 2)])
-    sentence = refused(demo, copy, tmp_path, capsys)
+    sentence = refused(copy)
     assert f"Line 2 of {copy}" in sentence and "is already in line 1. Correct the list" in sentence
     same_class = [other for other in sun if other["class_id"] == row["class_id"]]
     write(copy, [line_of(same_class[0], 2), line_of(same_class[1], 3)])
-    sentence = refused(demo, copy, tmp_path, capsys)
+    sentence = refused(copy)
     assert f"Line 2 of {copy}: oodness 3 of a class that has 2 in line 1. Correct the list" in sentence
 
 
-def test_lists_of_one_config_share_no_image(drawn, demo, tmp_path, capsys):
+def test_lists_of_one_config_share_no_image(drawn, refused, tmp_path):
     lines = [binary(row) for row in drawn["facets-t1/validation"][:9]]
     write(tmp_path / "copy" / "facets_ood_test_t1.txt", lines[:1])
-    sentence = refused(demo, tmp_path / "copy", tmp_path, capsys, "facets-t1")
+    sentence = refused(tmp_path / "copy", *T1)
     assert "has facets-t1/test.places365 but not facets-t1/validation.places365, and" in sentence
     write(tmp_path / "copy" / "facets_ood_val_t1.txt", lines)
-    sentence = refused(demo, tmp_path / "copy", tmp_path, capsys, "facets-t1")
+    sentence = refused(tmp_path / "copy", *T1)
     assert "facets-t1/validation.places365 and facets-t1/test.places365 must not share images, but " in sentence
     assert sentence.endswith("Give lists or sets that belong together.")
 
@@ -182,9 +187,9 @@ def test_a_split_without_a_list_takes_what_the_list_of_the_other_leaves(drawn, d
 
 
 @pytest.mark.parametrize(("name", "text"), [("list.txt", "0 sun 0 x\n"), ("facets_ood_val_t1.txt", "\n")])
-def test_a_file_of_another_name_and_an_empty_list_are_refused(demo, tmp_path, capsys, name, text):
+def test_a_file_of_another_name_and_an_empty_list_are_refused(refused, tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    sentence = refused(demo, tmp_path / name, tmp_path, capsys)
+    sentence = refused(tmp_path / name)
     assert ("facets_ood_val_t1.txt for facets-t1/validation" in sentence) == (name == "list.txt")
     assert ("has no lines of `oodness" in sentence) == (name != "list.txt")
 
@@ -206,10 +211,10 @@ def test_a_list_that_is_no_text_is_refused(tmp_path, content, words):
     assert str(caught.value).startswith(words.format(path=path))
 
 
-def test_two_lists_of_one_split_are_refused(drawn, demo, tmp_path, capsys):
+def test_two_lists_of_one_split_are_refused(drawn, refused, tmp_path):
     for folder in ("a", "b"):
         write(tmp_path / "copy" / folder / "facets_ood_val_t1.txt", [binary(drawn["facets-t1/validation"][0])])
-    assert "There are two lists of facets-t1/validation: " in refused(demo, tmp_path / "copy", tmp_path, capsys)
+    assert "There are two lists of facets-t1/validation: " in refused(tmp_path / "copy")
 
 
 def test_another_list_in_the_same_folder_is_refused(drawn, demo, tmp_path, capsys):

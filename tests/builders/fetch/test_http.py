@@ -11,7 +11,7 @@ import time
 import pytest
 
 from builders.errors import BuildError
-from builders.fetch.http import WAITS, Floor, download_file, part_of
+from builders.fetch.http import WAITS, download_file, part_of
 from builders.sources.obtain import OwnerFile
 
 DATA = random.Random(0).randbytes(3_000_000)
@@ -34,6 +34,15 @@ def fetch(site, waits, tmp_path):
     return run
 
 
+@pytest.fixture
+def floor(monkeypatch):
+    def at(size, seconds):
+        monkeypatch.setattr("builders.fetch.http.FLOOR_BYTES", size)
+        monkeypatch.setattr("builders.fetch.http.FLOOR_SECONDS", seconds)
+
+    return at
+
+
 def test_a_whole_file_is_asked_for_once(fetch, site, waits):
     assert fetch() == (DATA, len(DATA), [])
     assert (waits, site.asked()) == ([], [None])
@@ -48,7 +57,7 @@ def test_a_notebook_downloads_too(fetch):
 
 
 @pytest.mark.timeout(30)
-def test_ctrl_c_ends_a_transfer_and_its_thread(speaker, tmp_path):
+def test_ctrl_c_ends_a_transfer_and_its_thread(speaker, floor, tmp_path):
     """A real signal, sent once bytes have come; they come without an end, and fast enough for the floor."""
     file = OwnerFile("x.bin", 200_000, url=speaker(HEAD, b"x", every=0.01))
     threads, came = threading.active_count(), []
@@ -58,8 +67,9 @@ def test_ctrl_c_ends_a_transfer_and_its_thread(speaker, tmp_path):
         if len(came) == 20:
             os.kill(os.getpid(), signal.SIGINT)
 
+    floor(1, 20)
     with pytest.raises(KeyboardInterrupt):
-        download_file(file, tmp_path / "x.bin", print, advance, Floor(1, 20))
+        download_file(file, tmp_path / "x.bin", print, advance)
     after = len(came)
     time.sleep(0.2)
     assert len(came) == after >= 20
@@ -213,11 +223,12 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 @pytest.mark.parametrize(
     "first", [HEAD, b"HTTP/1.1 200 OK\r\nX: ", CHUNKED + b"5;"], ids=["body", "header", "line of a chunk"]
 )
-def test_a_byte_within_each_timeout_keeps_no_transfer_alive(first, speaker, waits, tmp_path):
+def test_a_byte_within_each_timeout_keeps_no_transfer_alive(first, speaker, floor, waits, tmp_path):
     file = OwnerFile("x.bin", 200_000, url=speaker(first, b"x", every=0.02))
+    floor(10_000, 0.1)
     began = time.monotonic()
-    with pytest.raises(BuildError, match=r"only \d+ bytes came in 0\.3 s\. \d+ bytes are kept") as caught:
-        download_file(file, tmp_path / "x.bin", print, print, Floor(10_000, 0.3))
+    with pytest.raises(BuildError, match=r"only \d+ bytes came in 0\.1 s\. \d+ bytes are kept") as caught:
+        download_file(file, tmp_path / "x.bin", print, print)
     assert "it resumes" in str(caught.value)
     assert waits == list(WAITS)
     assert time.monotonic() - began < 15

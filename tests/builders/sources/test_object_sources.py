@@ -29,9 +29,9 @@ LAYOUTS = (
     ("partial_broad", None),
     ("svhn", None),
     ("cifar100", cifar_layouts.cifar100_archive),
-    ("food101", layouts.food101_archive),
     ("imagenet", layouts.imagenet_archives),
     ("lsun", cifar_layouts.lsun_exported),
+    ("svhn", cifar_layouts.svhn_parquet),
 )
 LONG = (
     ("food101", None),
@@ -40,10 +40,10 @@ LONG = (
     ("places365", None),
     ("svhn_full", None),
     ("caltech256", layouts.caltech256_archive),
+    ("food101", layouts.food101_archive),
     ("imagenet", layouts.imagenet_parquet),
     ("imagenet_o", broad_layouts.imagenet_o_archive),
     ("sun397", facets_layouts.sun397_archive),
-    ("svhn", cifar_layouts.svhn_parquet),
 )
 
 

@@ -57,7 +57,7 @@ def test_no_listing_outlives_its_look(root, store):
     assert (root / "new.txt").is_file()
     with store_of(root).cached_listings(root):
         assert (root / "new.txt").is_file()
-    assert listings.current_cache() is None
+    assert listings.CACHE.get() is None
 
 
 def test_listings_are_given_back_beyond_a_number_of_names(root, monkeypatch, proxy):
@@ -97,12 +97,12 @@ def test_a_name_that_is_a_file_and_a_folder_is_a_folder(root, store):
     assert listings.list_folder(root) == {"a.txt": 3, "b": listings.FOLDER, "empty": listings.FOLDER}
 
 
-def test_folders_are_listed_ahead_in_their_order(root, proxy):
-    folders = [root, root / "b", root / "no", root / "b/c", root / "a.txt"]
-    names = [list(listing) for listing in listings.list_ahead(folders, missing=True)]
-    assert names == [["a.txt", "b", "empty"], ["1.jpg", "2.jpg", "c"], [], ["3.jpg"], []]
-    with pytest.raises(FileNotFoundError):
-        list(listings.list_ahead(folders))
+def test_folders_are_listed_ahead_in_their_order(root):
+    folders = [root, root / "b", root / "b/c"]
+    assert list(store_of(root).names_in_each(folders)) == [["a.txt", "b", "empty"], ["1.jpg", "2.jpg", "c"], ["3.jpg"]]
+    for folder, error in ((root / "no", FileNotFoundError), (root / "a.txt", NotADirectoryError)):
+        with pytest.raises(error):
+            list(store_of(root).names_in_each([root, folder]))
 
 
 def test_a_store_that_refuses_is_no_empty_folder(root, proxy):

@@ -96,7 +96,8 @@ def test_rows_of_arrays_are_read_from_a_store(images):
     joined = np.frombuffer(b"".join(images.values()), np.uint8)
     rows = np.zeros((3, 50), np.uint8)
     with Reader() as reader:
-        reader.read_rows(rows, [2, 0, 1], address, [0, 500, 70])
+        for number, offset in ((2, 0), (0, 500), (1, 70)):
+            reader.read_into(rows[number].data, address, offset)
     assert (rows == [joined[500:550], joined[70:120], joined[:50]]).all()
 
 
