@@ -18,10 +18,8 @@ from typing import Any
 
 import click
 
-from builders.generate.adversarial.autoattack import AutoAttack
-from builders.generate.adversarial.models import RESNET50, VIT, AttackedModel
-from builders.generate.adversarial.network import Network
-from builders.generate.adversarial.pgd import PGD
+from builders.generate.adversarial.attacks import PGD, AutoAttack
+from builders.generate.adversarial.network import RESNET50, VIT, AttackedModel, Network
 from builders.generate.synthetic import stable_diffusion
 from builders.generate.synthetic.biggan import TRUNCATION
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from builders.broad.originals import LABELS, originals
 from builders.declare.benchmark import Config, DemoModels, FirstClasses, PaperCount, Settings, Split
-from builders.generate.adversarial import demo, flags
+from builders.generate.adversarial import flags
 from builders.generate.contract import Generator
 
 _NAME = "broad-adversarial"
@@ -43,5 +43,5 @@ ATTACKS = Settings(
     flags=flags.FLAGS,
     splits=_asked_for,
     # One image each, as in the demo's reference: 20 s on a core, with all steps.
-    demo=DemoModels(("model", "weights"), demo.MAKES, demo.write_classifiers, FirstClasses(6)),
+    demo=DemoModels(("model", "weights"), flags.DEMO_MAKES, flags.write_classifiers, FirstClasses(6)),
 )

@@ -31,7 +31,7 @@ from builders.declare.benchmark import Benchmark, Listed, Settings, Split
 from builders.demo.files import FILES
 from builders.demo.write import is_demo, keep_demo
 from builders.errors import NAMED, BuildError, more
-from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
+from builders.generate.contract import INSTALL, check_installed, not_installed, without_packages
 from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release

@@ -17,7 +17,7 @@ import pyarrow as pa
 from builders.declare.benchmark import Benchmark, Config, Split
 from builders.errors import BuildError, one_line
 from builders.generate.contract import Generator, identity_differences
-from builders.generate.exact.residuals import residual_opener
+from builders.generate.sealed import residual_opener
 from builders.release.digests import rows_digest
 from builders.release.entries import ConfigEntry, Manifest
 from builders.release.manifest import read_manifest

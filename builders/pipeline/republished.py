@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from builders.duplicates.table import origin
 from builders.errors import BuildError
 from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE
-from builders.generate.exact.residuals import CONTENT
+from builders.generate.sealed import CONTENT
 from builders.pipeline.build_plan import Run
 from builders.pipeline.finish import Contents, data_entries
 from builders.pipeline.published import Published

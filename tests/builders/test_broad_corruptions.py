@@ -11,9 +11,8 @@ from PIL import Image
 from builders.broad_benchmark import BENCHMARK, PAPERS_CORRUPTIONS, main
 from builders.errors import BuildError
 from builders.generate import batches
-from builders.generate.contract import SourceImage
+from builders.generate.contract import SourceImage, _installed
 from builders.generate.exact.corruptions import corruption
-from builders.generate.extra import _installed
 from builders.plan.candidates import Draws
 from builders.plan.planner import plan
 from builders.release.manifest import read_manifest
@@ -177,7 +176,7 @@ def test_with_the_authors_images_their_originals_are_corrupted(demo, tmp_path):
 @pytest.fixture
 def no_library(monkeypatch):
     monkeypatch.setattr(
-        "builders.generate.extra._installed",
+        "builders.generate.contract._installed",
         lambda requirement: "imagecorruptions" not in requirement and _installed(requirement),
     )
 

@@ -54,27 +54,19 @@ class Sizes:
             return cls()
         return cls(noise, embedding, width) if min(noise, embedding, width) > 0 else cls()
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every tensor of the weights by its name.
 
-        Convolutions and linear layers are stored under spectral normalisation, with their first singular vectors.
-        """
-        with torch.device("meta"):
-            network = _Network(self, 0)
-        normalised = {
-            f"{name}.weight"
-            for name, layer in network.named_modules()
-            if isinstance(layer, nn.Linear | nn.Conv2d) and name != "embeddings"
-        }
-        shapes: dict[str, tuple[int, ...]] = {}
-        for name, tensor in network.state_dict().items():
-            shape = tuple(tensor.shape)
-            if name in normalised:
-                sides = {"orig": shape, "u": shape[:1], "v": (tensor.numel() // shape[0],)}
-                shapes |= {f"{name}_{part}": side for part, side in sides.items()}
-            else:
-                shapes[name] = shape
-        return shapes
+def make_network(sizes: Sizes, statistics: int = 0) -> nn.Module:
+    """Return a network whose tensors have the names and shapes of the published weights, and no values yet.
+
+    Convolutions and linear layers are under spectral normalisation, with their first singular vectors. `statistics` is
+    the row of means and variances of activations that it uses.
+    """
+    with torch.device("meta"):
+        network = _Network(sizes, statistics)
+        for name, layer in network.named_modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d) and name != "embeddings":
+                nn.utils.spectral_norm(layer)
+    return network
 
 
 class BigGANNetwork:
@@ -82,7 +74,7 @@ class BigGANNetwork:
 
     Args:
         sizes: its sizes.
-        tensors: the weights, float32, by the names of `Sizes.shapes`.
+        tensors: the weights, by their names.
         truncation: of the noise, a multiple of 0.02; chooses the means and variances of activations. The package that
             published the weights interpolates between them, with the two weights exchanged.
         device: where it computes.
@@ -90,18 +82,13 @@ class BigGANNetwork:
 
     def __init__(self, sizes: Sizes, tensors: Mapping[str, Tensor], truncation: float, device: str) -> None:
         self.sizes, self.device = sizes, device
-        with torch.device("meta"):
-            self._network = _Network(sizes, round(truncation * (_STATISTICS - 1)))
-        weights = {}
-        for name, tensor in tensors.items():
-            if name.endswith(".weight_orig"):
-                base = name.removesuffix("_orig")
-                tensor = tensor / (tensors[f"{base}_u"] @ (tensor.flatten(1) @ tensors[f"{base}_v"]))
-                weights[base] = tensor
-            elif not name.endswith((".weight_u", ".weight_v")):
-                weights[name] = tensor
-        self._network.load_state_dict(weights, assign=True)
-        self._network.eval().requires_grad_(False).to(device)
+        self._network = make_network(sizes, round(truncation * (_STATISTICS - 1)))
+        self._network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
+        self._network.eval().requires_grad_(False)
+        for name, layer in self._network.named_modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d) and name != "embeddings":
+                nn.utils.remove_spectral_norm(layer)
+        self._network.to(device)
 
     def __call__(self, noise: Tensor, classes: Tensor) -> Tensor:
         """Generate images, float32 (n, 3, side, side) in [-1, 1].

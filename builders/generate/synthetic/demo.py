@@ -47,12 +47,12 @@ def biggan_tensors(seed: int = 2) -> dict[str, Any]:
     """Draw weights of the network with a 32nd of the channels, each of which changes its 256 x 256 pixels."""
     import torch
 
-    from builders.generate.synthetic.biggan_network import Sizes
+    from builders.generate.synthetic.biggan_network import Sizes, make_network
 
     generator = torch.Generator().manual_seed(seed)
     tensors: dict[str, Any] = {}
-    for name, shape in Sizes(noise=6, embedding=6, width=4).shapes().items():
-        drawn = torch.randn(shape, generator=generator)
+    for name, tensor in make_network(Sizes(noise=6, embedding=6, width=4)).state_dict().items():
+        drawn = torch.randn(tensor.shape, generator=generator)
         if name.endswith("running_vars"):
             drawn = drawn.abs() + 0.5
         if name.endswith(("weight_u", "weight_v")):

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from builders.generate import sealed as sealing
 from builders.generate.contract import SourceImage
-from builders.generate.exact import residuals
 from builders.generate.sealed import Original, unseal
 from builders.release.digests import rows_digest
 from builders.writing import read_plan
@@ -250,9 +250,9 @@ def test_another_original_is_named_and_what_was_finished_stays(release, publishe
     after = files_of(out)
     assert {name: after[name] for name in before} == before
     # The right file, and the batch that was opened is not opened again.
-    opened, open_row = [], residuals.open_row
+    opened, open_row = [], sealing.open_row
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(residuals, "open_row", lambda *row, **is_: opened.append(row[1].row_id) or open_row(*row, **is_))
+        patch.setattr(sealing, "open_row", lambda *row, **is_: opened.append(row[1].row_id) or open_row(*row, **is_))
         assert materialized(published, photographs, out) == 0
     assert files_of(out) == files_of(release)
     assert row in opened
@@ -265,8 +265,8 @@ def test_another_decoder_is_named_with_its_digest(release, published, photograph
         pixels[0, 0, 0] ^= 1
         return pixels
 
-    prepared = residuals.prepare_original
-    monkeypatch.setattr(residuals, "prepare_original", other)
+    prepared = sealing.prepare_original
+    monkeypatch.setattr(sealing, "prepare_original", other)
     message = refused(published, photographs, tmp_path / "out", capsys)
     row = rows_of(release, "data", "nudged")[0]
     assert f"The original of {row['id']} has other pixels here than where it was sealed" in message
@@ -386,7 +386,7 @@ def test_tools_that_generate_otherwise_refuse(published, photographs, tmp_path, 
 
 def test_what_opens_has_the_identity_of_what_generated_and_needs_nothing():
     own = dataclasses.replace(toy.NUDGED, requires=("torch",), needs="--weights FILE")
-    generator = residuals.residual_opener(own, toy.NUDGED.entry())
+    generator = sealing.residual_opener(own, toy.NUDGED.entry())
     assert generator.identity() == toy.NUDGED.identity()
     assert (generator.sealed, generator.requires, generator.needs, generator.resources.gpus) == (None, (), "", 0)
     with pytest.raises(ValueError, match="x has no sealed residual"):

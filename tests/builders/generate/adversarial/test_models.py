@@ -3,7 +3,7 @@
 import pytest
 
 from builders.errors import BuildError
-from builders.generate.adversarial.models import RESNET50, VIT, model_named
+from builders.generate.adversarial.network import RESNET50, VIT, model_named
 from tests.builders.generate.adversarial.real import TORCH, needed
 
 

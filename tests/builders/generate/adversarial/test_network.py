@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from builders.errors import BuildError
-from builders.generate.adversarial.models import RESNET50, AttackedModel
-from builders.generate.adversarial.network import load_network
+from builders.generate.adversarial.network import RESNET50, AttackedModel, load_network
 from tests.builders.generate.adversarial import small
 from tests.builders.generate.adversarial.real import TORCH, needed
 
