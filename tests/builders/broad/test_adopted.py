@@ -16,8 +16,8 @@ from PIL import Image
 from builders import broad_benchmark
 from builders.broad.adopted import ORIGINALS, _of
 from builders.broad_benchmark import BENCHMARK
+from builders.demo.containers import attacked, originals
 from builders.demo.images import encode_image, encode_jpeg
-from builders.demo.partial_broad import attacked, originals
 from builders.generate.contract import Companion, SourceImage
 from builders.generate.exact.deciphered import decipher, partial_broad
 from builders.plan.originals import missing_originals, shared_originals
