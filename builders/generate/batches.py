@@ -96,11 +96,7 @@ class PackWriter:
         self._rows: list[dict[str, object]] = []
 
     def add(self, generated: Generated, input_sha256: str) -> None:
-        """Add the next image, or the reason why there is none.
-
-        Raises:
-            ValueError: the values are not those of the generator's columns.
-        """
+        """Add the next image, or the reason why there is none."""
         row = {"size": 0, "content_sha256": "", "unreadable": generated.reason, "input_sha256": input_sha256}
         if generated.pixels is not None:
             if set(generated.values) != self._names:

@@ -81,10 +81,8 @@ class BatchTask:
         """Generate the images and write the pack, their sealed residuals if they are sealed, and then the record.
 
         Raises:
-            BuildError: an image is missing or unreadable (unless `drop_unreadable` or it is known to be broken in the
-                owner's archive), an image changed since the batch was first generated, or the generator cannot be set
-                up.
-            OSError: the pack or the record cannot be written.
+            BuildError: an image is unreadable (unless `drop_unreadable` or it is known to be broken in the owner's
+                archive), or changed since the batch was first generated, or the generator cannot be set up.
         """
         batch = self.batch
         sealed: SealedWriter | None = None
@@ -206,11 +204,7 @@ class _Inputs:
         )
 
     def read(self, number: int) -> tuple[SourceImage, str]:
-        """Read an image that is not decoded yet, with its companion, and compute its digest.
-
-        Raises:
-            BuildError: the file cannot be read or has too few bytes.
-        """
+        """Read an image that is not decoded yet, with its companion, and compute its digest."""
         place, companion = self._places[number], None
         data, digest = b"", ""
         if place["form"] != "none":

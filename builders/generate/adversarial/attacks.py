@@ -31,11 +31,8 @@ Run = Callable[[Any, Any, int], Any]
 class PGD:
     """Projected gradient descent and its settings.
 
-    Args:
-        epsilon: radius of the ball, of pixels in [0, 1]; 0.05 in BROAD (section 2.2).
-        steps: steps of gradient ascent; 40 in BROAD.
-        step_size: length of a step. BROAD does not name it; 2/255 is the default of torchattacks.
-        random_start: begin at a random point of the ball instead of at the original; torchattacks' default, too.
+    `epsilon` is the radius of the ball, of pixels in [0, 1]; 0.05 in BROAD (section 2.2), which makes 40 steps. It
+    does not name their length; 2/255 is the default of torchattacks, as is the start at a random point of the ball.
     """
 
     epsilon: float = 0.05
@@ -77,11 +74,8 @@ class PGD:
 class AutoAttack:
     """AutoAttack's parts and their settings, whose defaults are the authors' for the L-infinity norm.
 
-    Args:
-        epsilon: radius of the ball, of pixels in [0, 1].
-        steps: steps of APGD-CE, and of APGD and FAB for each target class.
-        targets: target classes of APGD and FAB, the most probable ones but for the right one.
-        queries: queries of Square.
+    APGD-CE makes `steps`, and APGD and FAB so many for each of their `targets`, the most probable classes but for the
+    right one; Square makes `queries`.
     """
 
     epsilon: float = 0.05

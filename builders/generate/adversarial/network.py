@@ -123,11 +123,7 @@ _TOLERANCE = 1e-4
 
 
 def model_named(name: str) -> AttackedModel:
-    """Return a model by the value of `--model`; one of timm's is described by its pretrained configuration.
-
-    Raises:
-        BuildError: there is no such model, or timm describes it in a way that cannot be used.
-    """
+    """Return a model by the value of `--model`; one of timm's is described by its pretrained configuration."""
     if name in MODELS:
         return MODELS[name]
     if not name.startswith(_TIMM):
@@ -210,11 +206,7 @@ class Network:
 
 
 def load_network(model: AttackedModel, weights: Path, device: str, classes: Sequence[str]) -> Network:
-    """Load a model's weights onto a device; `classes` are the ids of the images' classes in the logits' order.
-
-    Raises:
-        BuildError: the weights do not fit, or have another number of classes.
-    """
+    """Load a model's weights onto a device; `classes` are the ids of the images' classes in the logits' order."""
     import timm
 
     module = timm.create_model(model.architecture, pretrained=False)

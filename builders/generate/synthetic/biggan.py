@@ -62,15 +62,15 @@ def as_pixels(images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
 
 
 def _start(generator: Generator) -> Generate:
-    from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes, make_network
+    from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes
 
     device = set_up_device(generator)
     path = generator.weights[0].path
     tensors = read_state_dict(path, "Download the weights again.")
-    sizes = Sizes.of(tensors)
-    require_tensors(path, tensors, make_network(sizes).state_dict(), "biggan-deep-256", _ADVICE)
+    expected = BigGANNetwork(Sizes.of(tensors)).state_dict()
+    require_tensors(path, tensors, expected, "biggan-deep-256", _ADVICE)
     with memory_errors_as_build_errors():
-        return functools.partial(_generate, BigGANNetwork(sizes, tensors, TRUNCATION, device))
+        return functools.partial(_generate, BigGANNetwork.of(tensors, TRUNCATION, device))
 
 
 def _generate(network: BigGANNetwork, images: Sequence[SourceImage]) -> list[Generated]:
@@ -78,9 +78,10 @@ def _generate(network: BigGANNetwork, images: Sequence[SourceImage]) -> list[Gen
 
     seeds = [image.seed for image in images]
     noise = np.stack([truncated_noise(seed, network.sizes.noise, TRUNCATION) for seed in seeds])
-    classes = torch.tensor([class_indices()[image.class_id] for image in images], device=network.device)
+    device = network.embeddings.weight.device
+    classes = torch.tensor([class_indices()[image.class_id] for image in images], device=device)
     with torch.inference_mode(), memory_errors_as_build_errors():
-        outputs = network(torch.from_numpy(noise).to(network.device), classes)
+        outputs = network(torch.from_numpy(noise).to(device), classes)
     pixels = as_pixels(outputs.cpu().numpy())
     return [Generated(image, {SEED.name: seed}) for image, seed in zip(pixels, seeds, strict=True)]
 

@@ -25,7 +25,7 @@ from builders.errors import BuildError, one_line
 from builders.generate.contract import Generate, Generated, Generator, SourceImage, check_installed
 from builders.generate.flags import SEED, memory_errors_as_build_errors, set_up_device, with_files
 from builders.generate.torch_files import refuse_problems
-from builders.release.schema import Column, Value
+from builders.release.schema import Column
 from builders.storage.files import read_regular
 from taxonomy.wordnet import nouns
 
@@ -128,14 +128,11 @@ def _generate(pipeline: Any, generator: Generator, images: Sequence[SourceImage]
             latents=latents,
             output_type="np",
         ).images
-    values: list[dict[str, Value]] = [
-        {PROMPT.name: prompt, SEED.name: seed} for prompt, seed in zip(prompts, seeds, strict=True)
-    ]
     return [
-        Generated(np.ascontiguousarray(np.rint(255 * pixels), np.uint8), row)
+        Generated(np.ascontiguousarray(np.rint(255 * pixels), np.uint8), {PROMPT.name: prompt, SEED.name: seed})
         if np.isfinite(pixels).all()
         else Generated(None, reason="the pipeline gave numbers that are not finite")
-        for pixels, row in zip(outputs, values, strict=True)
+        for pixels, prompt, seed in zip(outputs, prompts, seeds, strict=True)
     ]
 
 
@@ -163,11 +160,7 @@ STABLE_DIFFUSION = Generator(
 
 
 def with_weights(location: str, device: str) -> Generator:
-    """Return the generator with the pipeline of a folder in the format of diffusers, or of a repository on the Hub.
-
-    Raises:
-        BuildError: a package is not installed, there is no such device, or the folder is no Stable Diffusion 2.
-    """
+    """Return the generator with the pipeline of a folder in the format of diffusers, or of a repository on the Hub."""
     check_installed({STABLE_DIFFUSION.name: STABLE_DIFFUSION})
     folder = _folder_of(location)
     _require_settings(folder / _INDEX, {"_class_name": "StableDiffusionPipeline"})
@@ -208,11 +201,7 @@ def _folder_of(location: str) -> Path:
 
 
 def load_pipeline(folder: Path) -> Any:
-    """Load a pipeline in float32 onto the CPU, without a safety checker.
-
-    Raises:
-        BuildError: a part does not load, or its file has other tensors than its configuration asks for.
-    """
+    """Load a pipeline in float32 onto the CPU, without a safety checker, and check that its parts are whole."""
     import diffusers
     import torch
     import transformers

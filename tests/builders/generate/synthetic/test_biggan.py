@@ -22,7 +22,7 @@ from builders.generate.contract import SourceImage  # noqa: E402
 from builders.generate.synthetic import biggan  # noqa: E402
 from builders.generate.synthetic import demo as tiny  # noqa: E402
 from builders.generate.synthetic import stable_diffusion as sd  # noqa: E402
-from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes, make_network  # noqa: E402
+from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes  # noqa: E402
 from taxonomy import tables  # noqa: E402
 
 CONFIG = {
@@ -54,7 +54,7 @@ def wheel(monkeypatch):
 
 
 def test_the_published_network_has_the_published_tensors():
-    shapes = {name: tuple(tensor.shape) for name, tensor in make_network(Sizes()).state_dict().items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in BigGANNetwork(Sizes()).state_dict().items()}
     assert biggan.SIDE == 256
     # By hand: 12 blocks of 4 convolutions (weight, u, v, bias) and 4 normalisations (2 statistics, 2 x 3), the
     # attention's 4 convolutions (weight, u, v) and gamma, the embedding, gen_z, the last normalisation, RGB.
@@ -87,7 +87,7 @@ def test_images_are_those_of_the_old_package(monkeypatch, truncation):
     classes = torch.tensor([3, 997])
     with torch.inference_mode():
         expected = theirs(noise, torch.nn.functional.one_hot(classes, 1000).float(), truncation)
-        images = BigGANNetwork(sizes, tensors, truncation, "cpu")(noise, classes)
+        images = BigGANNetwork.of(tensors, truncation, "cpu")(noise, classes)
     assert images.shape == (2, 3, 256, 256)
     assert expected.std() > 0.1, "flat images would agree anyway"
     assert torch.allclose(images, expected, atol=1e-4)
@@ -224,11 +224,10 @@ def test_weights_that_changed_since_the_start_are_refused(tmp_path):
 
 def test_too_little_memory_is_said_in_a_sentence(folder):
     class Full(BigGANNetwork):
-        def __call__(self, noise, classes):
+        def forward(self, noise, classes):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
-    tensors = tiny.biggan_tensors()
-    network = Full(Sizes.of(tensors), tensors, 0.4, "cpu")
+    network = Full.of(tiny.biggan_tensors(), 0.4, "cpu")
     with pytest.raises(BuildError, match=r"^The GPU has too little free memory .* --device cpu"):
         biggan._generate(network, rows("n01440764/00"))
 
