@@ -68,9 +68,8 @@ def write_demo(
             if stray.endswith("/"):
                 (root / key / stray).mkdir(parents=True, exist_ok=True)
             else:
-                is_image = stray.endswith(".jpg")
-                image = encode_jpeg(draw_image(drawn_from, drawn_from)) if is_image else b"Not an image.\n"
-                _write(root / key / stray, image)
+                drawn = encode_jpeg(draw_image(drawn_from, drawn_from))
+                _write(root / key / stray, drawn if stray.endswith(".jpg") else b"Not an image.\n")
     return {key: root / key for key in demos}
 
 

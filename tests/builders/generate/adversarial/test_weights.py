@@ -1,13 +1,13 @@
-"""Weights: mmcls's vision transformer on timm's network, and files that do not fit."""
+"""Weights: mmcls's vision transformer on timm's network, and files that do not fit.
 
-import re
+Files that are none are in `tests/evaluation/models/test_weights.py`.
+"""
 
 import pytest
 
 from builders.errors import BuildError
 from builders.generate.adversarial.network import load_strictly, timm_name
 from builders.generate.contract import Weights
-from builders.generate.torch_files import read_state_dict
 from tests.builders.generate.adversarial.real import TORCH, needed, one_thread
 
 pytestmark = needed(*TORCH)
@@ -155,31 +155,6 @@ def test_a_resnet_of_torchvision_is_timms_also_without_counted_batches(tmp_path)
     images = torch.rand(2, 3, 64, 64)
     with torch.inference_mode():
         assert torch.allclose(ours(images), theirs(images), atol=1e-5)
-
-
-@pytest.mark.parametrize("content", [b"", b"no weights", b"PK\x03\x04 a cut archive"])
-def test_a_file_that_is_no_state_dict_is_refused(content, tmp_path):
-    path = tmp_path / "w.pt"
-    path.write_bytes(content)
-    with pytest.raises(BuildError, match=re.escape(f"can read {path}")):
-        read_state_dict(path)
-
-
-def test_code_in_a_file_is_not_executed_and_other_objects_are_refused(tmp_path):
-    import torch
-
-    class Touch:
-        def __reduce__(self):
-            return (open, (str(tmp_path / "touched"), "w"))
-
-    path = tmp_path / "w.pt"
-    torch.save({"a": Touch()}, path)
-    with pytest.raises(BuildError, match=r"weights_only=True\) can read"):
-        read_state_dict(path)
-    assert not (tmp_path / "touched").exists()
-    torch.save({"state_dict": {"a": 3}}, path)
-    with pytest.raises(BuildError, match="is not a state dict of tensors"):
-        read_state_dict(path)
 
 
 def test_weights_that_are_not_there_are_not_downloaded(tmp_path):
