@@ -62,7 +62,7 @@ def write_split(layout: Layout, split: str, images: Images) -> SplitEntry:
     ids = [f"cifar100/{split}/{number:05d}" for number in range(count)]
     encoded = encode(images)
     rows = {
-        "image": [{"bytes": data.tobytes(), "path": None} for data in encoded],
+        "image": [{"bytes": data, "path": None} for data in encoded],
         "label": np.zeros(count, np.int64),
         "role": np.zeros(count, np.int64),
         "class_id": ["x"] * count,

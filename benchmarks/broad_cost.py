@@ -18,10 +18,8 @@ from typing import Any
 
 import click
 
-from builders.generate.adversarial.autoattack import AutoAttack
-from builders.generate.adversarial.models import RESNET50, VIT, AttackedModel
-from builders.generate.adversarial.network import Network
-from builders.generate.adversarial.pgd import PGD
+from builders.generate.adversarial.attacks import PGD, AutoAttack
+from builders.generate.adversarial.network import RESNET50, VIT, AttackedModel, Network
 from builders.generate.synthetic import stable_diffusion
 from builders.generate.synthetic.biggan import TRUNCATION
 
@@ -139,8 +137,8 @@ def biggan(device: str, _: bool, batch: int) -> Callable[[], Any]:
 
     sizes = Sizes()
     # Uniform numbers: variances and norms, which these are of, are not negative.
-    tensors = {name: torch.rand(shape, device=device) for name, shape in sizes.shapes().items()}
-    network = BigGANNetwork(sizes, tensors, TRUNCATION, device)
+    tensors = {name: torch.rand(meta.shape) for name, meta in BigGANNetwork(sizes).state_dict().items()}
+    network = BigGANNetwork.of(tensors, TRUNCATION, device)
     noise, classes = (
         torch.zeros(batch, sizes.noise, device=device),
         torch.zeros(batch, dtype=torch.int64, device=device),

@@ -26,9 +26,8 @@ def main(name: str, device: str, images: int, steps: int, repeats: int) -> None:
     import torch
     import torchattacks
 
-    from builders.generate.adversarial.models import model_named
-    from builders.generate.adversarial.network import Network
-    from builders.generate.adversarial.pgd import PGD
+    from builders.generate.adversarial.attacks import PGD
+    from builders.generate.adversarial.network import Network, model_named
 
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -39,7 +39,7 @@ from builders.declare.splits import (
     PaperCount,
     Split,
 )
-from builders.generate.adversarial import demo, flags
+from builders.generate.adversarial import flags
 from builders.generate.contract import Generator
 from builders.generate.exact.corruptions import DESCRIPTIONS, SEVERITIES, corruption
 from builders.generate.exact.deciphered import partial_broad
@@ -223,7 +223,7 @@ ATTACKS = Settings(
     flags=flags.FLAGS,
     splits=lambda values: _attacked(flags.generators(values)),
     # One image each, as in the demo's reference: 20 s on a core, with all steps.
-    demo=DemoModels(("model", "weights"), demo.MAKES, demo.write_classifiers, FirstClasses(6)),
+    demo=DemoModels(("model", "weights"), flags.DEMO_MAKES, flags.write_classifiers, FirstClasses(6)),
 )
 
 # Synthetic images, made with a person's own copies of the models

@@ -57,8 +57,7 @@ def attacked(release):
 
 @real.REAL
 def test_an_attack_on_a_gpu_holds_on_the_cpu_and_has_the_same_bytes_again(world, tmp_path):
-    from builders.generate.adversarial.models import model_named
-    from builders.generate.adversarial.network import load_network
+    from builders.generate.adversarial.network import load_network, model_named
     from builders.sources.imagenet import IMAGENET
     from hf_scripts import verify
 
@@ -96,8 +95,7 @@ def test_autoattack_on_a_gpu(world, tmp_path):
 @real.REAL
 @pytest.mark.usefixtures("tf32")
 def test_images_are_judged_in_full_float32(world):
-    from builders.generate.adversarial.models import model_named
-    from builders.generate.adversarial.network import load_network
+    from builders.generate.adversarial.network import load_network, model_named
     from builders.sources.imagenet import IMAGENET
 
     drawn = np.random.default_rng(0).integers(0, 256, (16, 224, 224, 3), dtype=np.uint8)
@@ -111,10 +109,9 @@ def test_images_are_judged_in_full_float32(world):
 def test_an_attack_halves_its_batches_where_memory_runs_out(little_memory, capsys):
     import timm
 
+    from builders.generate.adversarial.attacks import PGD
     from builders.generate.adversarial.generator import Halving
-    from builders.generate.adversarial.models import RESNET50
-    from builders.generate.adversarial.network import Network
-    from builders.generate.adversarial.pgd import PGD
+    from builders.generate.adversarial.network import RESNET50, Network
 
     torch.manual_seed(0)
     network = Network(RESNET50, timm.create_model("resnet50"), CUDA)

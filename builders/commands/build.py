@@ -37,7 +37,7 @@ from builders.declare.benchmark import Benchmark
 from builders.declare.splits import Split
 from builders.demo.write import is_demo
 from builders.errors import NAMED, BuildError, more, one_line
-from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
+from builders.generate.contract import INSTALL, check_installed, not_installed, without_packages
 from builders.generate.flags import DEVICE
 from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare

@@ -42,14 +42,10 @@ _LIT = ("012345", "12", "01346", "01236", "1256", "02356", "023456", "012", "012
 
 
 def draw_scenes(of_classes: Sequence[bytes], of_images: Sequence[bytes]) -> Pixels:
-    """Draw images whose classes have nothing in common but a mark.
+    """Draw images whose classes have nothing in common but a mark; n x 32 x 32 x 3.
 
-    Args:
-        of_classes: at least 4 bytes an image, the same for all images of a class: the mark's colour and shape.
-        of_images: some bytes an image, the seed of its areas of colour, three discs (one is the mark) and details.
-
-    Returns:
-        n x 32 x 32 x 3.
+    `of_classes` has at least 4 bytes an image, the same for all images of a class: the mark's colour and shape.
+    `of_images` are the seeds of each image's areas of colour, three discs (one is the mark) and details.
     """
     bits = _bytes(of_images, _SCENE_BYTES)
     marks = np.array([tuple(of_class[:4]) for of_class in of_classes], dtype=np.int64).reshape(-1, 4)
@@ -106,24 +102,16 @@ def _inside(disc: Ints, shape: Ints) -> npt.NDArray[np.bool_]:
     return np.select([shape[:, None, None] == number for number in range(3)], choices)
 
 
-def _shifted(image: Pixels) -> Pixels:
-    """Move one pixel down and two to the right; the edges repeat."""
-    return np.pad(image, ((1, 0), (2, 0), (0, 0)), mode="edge")[:SIZE, :SIZE]
-
-
-def _brighter(image: Pixels) -> Pixels:
-    """Reduce contrast by a fifth and add a tenth of the range."""
-    return (image.astype(np.int64) * 4 // 5 + 26).clip(0, 255).astype(np.uint8)
-
-
 def _recompressed(image: Pixels) -> Pixels:
     encoded = encode_image(Image.fromarray(image), "JPEG", quality=75)
     return np.asarray(Image.open(io.BytesIO(encoded)))
 
 
 CHANGES: Mapping[str, Callable[[Pixels], Pixels]] = {
-    "shifted": _shifted,
-    "brighter": _brighter,
+    # One pixel down and two to the right; the edges repeat.
+    "shifted": lambda image: np.pad(image, ((1, 0), (2, 0), (0, 0)), mode="edge")[:SIZE, :SIZE],
+    # A fifth less contrast, and a tenth of the range more.
+    "brighter": lambda image: (image.astype(np.int64) * 4 // 5 + 26).clip(0, 255).astype(np.uint8),
     "mirrored": lambda image: image[:, ::-1],
     "jpeg": _recompressed,
 }

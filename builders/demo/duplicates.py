@@ -104,18 +104,10 @@ EQUAL_PIXELS = (
 """Pairs of equal images in CIFAR-100; `image` is overwritten with `other`."""
 
 
-def _with_comment(content: bytes) -> bytes:
-    """Insert a comment segment after a JPEG's first marker, which changes no pixel."""
-    return content[:2] + b"\xff\xfe\x00\x06copy" + content[2:]
-
-
-def _encoded_again(content: bytes) -> bytes:
-    return encode_image(Image.open(io.BytesIO(content)), "JPEG", quality=40)
-
-
 COPIES: Mapping[str, Callable[[bytes], bytes]] = {
     "bytes": bytes,
-    "pixels": _with_comment,
-    "encoded again": _encoded_again,
+    # With a comment segment after the first marker, which changes no pixel.
+    "pixels": lambda content: content[:2] + b"\xff\xfe\x00\x06copy" + content[2:],
+    "encoded again": lambda content: encode_image(Image.open(io.BytesIO(content)), "JPEG", quality=40),
 }
 """Ways to copy a JPEG: with equal bytes; with other bytes and equal pixels; with nearly equal pixels."""

@@ -5,6 +5,7 @@ Tested by `tests/builders/demo/test_write.py`.
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,8 +14,7 @@ from PIL import Image
 
 from builders.demo import coco2017
 from builders.demo.arrays import draw_digits
-from builders.demo.base import DemoFiles, Drawing, lines, numbers
-from builders.demo.images import digest, draw_image, ranked
+from builders.demo.images import DemoSource, Drawing, digest, draw_image, lines, mixed, numbers
 from taxonomy import lists, tables
 
 
@@ -51,8 +51,8 @@ def _imagenet() -> Iterator[Drawing]:
     other_wnids = [wnid for wnid in wnids for _ in range(2)]
     for wnid in troubled:
         other_wnids.remove(wnid)
-    shuffled = ranked([f"{wnid}|{position}" for position, wnid in enumerate(other_wnids)], "val")
-    for number, wnid in enumerate([*troubled, *(item.partition("|")[0] for item in shuffled)], start=1):
+    shuffled = mixed(((wnid, position) for position, wnid in enumerate(other_wnids)), "val")
+    for number, wnid in enumerate([*troubled, *shuffled], start=1):
         name = f"ILSVRC2012_val_{number:08d}.JPEG"
         yield Drawing(f"val/{wnid}/{name}", f"val/{name}", wnid)
 
@@ -64,8 +64,8 @@ def _imagenet_v2() -> Iterator[Drawing]:
 
 
 def _imagenet_r() -> Iterator[Drawing]:
-    for wnid in lists.imagenet_r():
-        yield from (_inside("imagenet-r", f"{wnid}/{kind}_0.jpg", wnid) for kind in ("art", "sketch"))
+    for wnid, kind in itertools.product(lists.imagenet_r(), ("art", "sketch")):
+        yield _inside("imagenet-r", f"{wnid}/{kind}_0.jpg", wnid)
 
 
 def _imagenet_c() -> Iterator[Drawing]:
@@ -122,9 +122,8 @@ def _food101_lists(images: Sequence[Drawing]) -> dict[str, str]:
 
 
 def _caltech256() -> Iterator[Drawing]:
-    for row in tables.caltech256():
-        for number in range(1, 5):
-            yield _inside("256_ObjectCategories", f"{row.folder}/{row.number:03d}_{number:04d}.jpg", row.folder)
+    for row, number in itertools.product(tables.caltech256(), range(1, 5)):
+        yield _inside("256_ObjectCategories", f"{row.folder}/{row.number:03d}_{number:04d}.jpg", row.folder)
 
 
 _PLACES_VAL_LABELS = (165, 358, 93, 164, 289)
@@ -133,12 +132,10 @@ _PLACES_VAL_LABELS = (165, 358, 93, 164, 289)
 
 def _places365() -> Iterator[Drawing]:
     categories = [row.category for row in tables.places365()]
-    for category in categories:
-        for number in range(1, 4):
-            name = f"{category}/{number:08d}.jpg"
-            yield Drawing(f"data_256{name}", f"train{name}", category)
-    numbered = [f"{category}|{position}" for category in categories for position in range(3)]
-    shuffled = [item.partition("|")[0] for item in ranked(numbered, "places")]
+    for category, number in itertools.product(categories, range(1, 4)):
+        name = f"{category}/{number:08d}.jpg"
+        yield Drawing(f"data_256{name}", f"train{name}", category)
+    shuffled = mixed(itertools.product(categories, range(3)), "places")
     for position, label in enumerate(_PLACES_VAL_LABELS):
         other = shuffled.index(categories[label], position)
         shuffled[position], shuffled[other] = shuffled[other], shuffled[position]
@@ -231,13 +228,11 @@ def _svhn_full_lists(_: Sequence[Drawing]) -> dict[str, str]:
 def _inaturalist() -> Iterator[Drawing]:
     """Two images of each species: those examined for objects of ImageNet-1k first, before them those that show one."""
     examined = {image.source_id: image.decision != "i" for image in tables.examined_images()}
-    names = sorted(tables.inaturalist(), key=lambda name: (examined.get(name, 2), name))
-    counts: dict[str, int] = {}
-    for name in names:
-        species = tables.inaturalist()[name]
-        counts[species] = counts.get(species, 0) + 1
-        if counts[species] <= 2:
-            yield _inside("iNaturalist/images", name, species)
+    species, counts = tables.inaturalist(), collections.Counter[str]()
+    for name in sorted(species, key=lambda name: (examined.get(name, 2), name)):
+        counts[species[name]] += 1
+        if counts[species[name]] <= 2:
+            yield _inside("iNaturalist/images", name, species[name])
 
 
 _OPENIMAGE_O = "images_largescale/openimage_o/images"
@@ -293,15 +288,15 @@ def _mos_sun() -> Iterator[Drawing]:
         yield _inside("SUN/images", name, name)  # no two show one thing, as the set has no classes
 
 
-FILES: Mapping[str, DemoFiles] = {
-    "imagenet": DemoFiles(_imagenet, troubles=_IMAGENET_TROUBLES, strays=("train/n01440764/README.txt",)),
-    "food101": DemoFiles(
+FILES: Mapping[str, DemoSource] = {
+    "imagenet": DemoSource(_imagenet, troubles=_IMAGENET_TROUBLES, strays=("train/n01440764/README.txt",)),
+    "food101": DemoSource(
         _food101,
         _food101_lists,
         {f"images/{path}.jpg": "grayscale" for path in _FOOD_TROUBLES},
         strays=("images/apple_pie/notes.txt", "images/creme_brulee/crème brûlée.jpg"),
     ),
-    "caltech256": DemoFiles(
+    "caltech256": DemoSource(
         _caltech256,
         troubles={
             "256_ObjectCategories/133.lightning/133_0001.jpg": "grayscale",
@@ -315,14 +310,14 @@ FILES: Mapping[str, DemoFiles] = {
             "256_ObjectCategories/133.lightning/relámpago 雷.jpg",
         ),
     ),
-    "places365": DemoFiles(
+    "places365": DemoSource(
         _places365,
         _places365_lists,
         {"val_256/Places365_val_00000001.jpg": "grayscale"},
         strays=("val_256/.DS_Store",),
     ),
-    "lsun_fix": DemoFiles(_lsun_fix, strays=("LSUN_fix/Thumbs.db",)),
-    "dtd": DemoFiles(
+    "lsun_fix": DemoSource(_lsun_fix, strays=("LSUN_fix/Thumbs.db",)),
+    "dtd": DemoSource(
         _dtd,
         _dtd_lists,
         {
@@ -335,7 +330,7 @@ FILES: Mapping[str, DemoFiles] = {
         },
         strays=("images/waffled/.directory",),  # which a file manager left in the real archive
     ),
-    "sun397": DemoFiles(
+    "sun397": DemoSource(
         _sun397,
         lambda _: {"SUN397/ClassName.txt": lines(row.category for row in tables.sun397())},
         _SUN_TROUBLES,
@@ -347,8 +342,8 @@ FILES: Mapping[str, DemoFiles] = {
             "SUN397/w/wine_cellar/Thumbs.db",
         ),
     ),
-    "svhn_full": DemoFiles(_svhn_full, _svhn_full_lists, strays=("train/.DS_Store",)),
-    "inaturalist": DemoFiles(
+    "svhn_full": DemoSource(_svhn_full, _svhn_full_lists, strays=("train/.DS_Store",)),
+    "inaturalist": DemoSource(
         _inaturalist,
         troubles={  # at places of ours: which of the real images have any is not known
             "iNaturalist/images/1d6895c461e58f4924d45fb25fe6cea9.jpg": "orientation",
@@ -356,8 +351,8 @@ FILES: Mapping[str, DemoFiles] = {
         },
         strays=("iNaturalist/images/.DS_Store",),
     ),
-    "imagenet_o": DemoFiles(_imagenet_o, strays=("imagenet-o/README.txt",)),  # as in the real archive
-    "openimage_o": DemoFiles(
+    "imagenet_o": DemoSource(_imagenet_o, strays=("imagenet-o/README.txt",)),  # as in the real archive
+    "openimage_o": DemoSource(
         _openimage_o,
         _openimage_o_lists,
         {
@@ -366,16 +361,16 @@ FILES: Mapping[str, DemoFiles] = {
         },
         strays=(f"{_OPENIMAGE_O}/._11e9b2ed1207bae6.jpg",),
     ),
-    "coco2017": DemoFiles(coco2017.images, coco2017.lists, strays=("train2017/.DS_Store",)),
-    "ninco": DemoFiles(
+    "coco2017": DemoSource(coco2017.images, coco2017.lists, strays=("train2017/.DS_Store",)),
+    "ninco": DemoSource(
         _ninco,
         troubles={f"{_NINCO}/pseudorca_crassidens/{_NINCO_GIF}": "gif"},
         strays=(f"{_NINCO}/.DS_Store",),
     ),
-    "imagenet_v2": DemoFiles(_imagenet_v2, strays=("imagenetv2-matched-frequency-format-val/0/.DS_Store",)),
-    "imagenet_r": DemoFiles(_imagenet_r, strays=("imagenet-r/README.txt",)),  # as in the real archive
-    "imagenet21k": DemoFiles(_imagenet21k),
-    "imagenet_c": DemoFiles(_imagenet_c),
-    "mos_sun": DemoFiles(_mos_sun, strays=("SUN/images/.DS_Store",)),
+    "imagenet_v2": DemoSource(_imagenet_v2, strays=("imagenetv2-matched-frequency-format-val/0/.DS_Store",)),
+    "imagenet_r": DemoSource(_imagenet_r, strays=("imagenet-r/README.txt",)),  # as in the real archive
+    "imagenet21k": DemoSource(_imagenet21k),
+    "imagenet_c": DemoSource(_imagenet_c),
+    "mos_sun": DemoSource(_mos_sun, strays=("SUN/images/.DS_Store",)),
 }
 """The demo of each such source by its key."""

@@ -1,4 +1,6 @@
-"""Draws the demo's images and encodes them, in plain and in troubled ways.
+"""Draws the demo's images, encodes them in plain and in troubled ways, and describes a source's made-up copy.
+
+Class names are the real ones, file names are fixed, and only the pixels depend on the seed.
 
 Tested by `tests/builders/demo/test_write.py`.
 """
@@ -8,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -19,9 +23,10 @@ def digest(*parts: object) -> bytes:
     return hashlib.sha256("|".join(map(str, parts)).encode()).digest()
 
 
-def ranked(items: Sequence[str], tag: str) -> list[str]:
-    """Shuffle deterministically, by a hash of tag and item."""
-    return sorted(items, key=lambda item: digest(tag, item))
+def mixed(classes: Iterable[tuple[str, int]], tag: str) -> list[str]:
+    """Return the classes of some images, given with a number each, in an order by a hash of the tag."""
+    numbered = [f"{name}|{number}" for name, number in classes]
+    return [item.partition("|")[0] for item in sorted(numbered, key=lambda item: digest(tag, item))]
 
 
 _COUNT = np.arange(64, dtype=np.float32)
@@ -30,9 +35,7 @@ _COUNT = np.arange(64, dtype=np.float32)
 def draw_image(of_class: bytes, of_image: bytes) -> Image.Image:
     """Draw a gradient between the class's colours, the class's shape at the image's place and the image's bars.
 
-    Args:
-        of_class: at least 11 bytes, the same for all images of a class.
-        of_image: at least 8 bytes.
+    `of_class` has at least 11 bytes, the same for all images of a class; `of_image` at least 8.
     """
     width, height = 40 + of_image[0] % 24, 32 + of_image[1] % 24
     start, stop = (np.frombuffer(of_class[at : at + 3], np.uint8).astype(np.float32) for at in (0, 3))
@@ -119,3 +122,53 @@ fails on all `exif-...` kinds but the last: `struct.error` where a tag for a who
 Copyright) holds a fraction or a floating point number. `exif-no-denominator` (XResolution 72/0) fails in Pillow 11.0
 (`ZeroDivisionError`) and `xmp-not-utf8` in 11.2 (`UnicodeDecodeError`), neither in 13.
 """
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """An image to draw: its path in the source's folder, its stable id, its class, and how it is drawn and stored.
+
+    `draw` takes digests of the class and of the image. `kind` is a key of `ENCODERS`.
+    """
+
+    path: str
+    source_id: str
+    class_id: str
+    draw: Callable[[bytes, bytes], Image.Image] = draw_image
+    kind: str = "jpeg"
+
+
+@dataclass(frozen=True)
+class DemoSource:
+    """The demo of a source: images in files of their own, or what `write` writes into a folder, given a seed.
+
+    `lists` gives the source's lists as {path: text}, from its images. `troubles` are images that are stored otherwise
+    than the rest, as some of the real ones are: the key of `ENCODERS`, by path. `strays` are files that are no images
+    of the source, and empty folders (with a slash at the end).
+    """
+
+    images: Callable[[], Iterable[Drawing]] = tuple
+    lists: Callable[[Sequence[Drawing]], dict[str, str]] = lambda _: {}
+    troubles: Mapping[str, str] = field(default_factory=dict, hash=False)
+    strays: tuple[str, ...] = ()
+    write: Callable[[Path, int], None] = lambda _folder, _seed: None
+
+    def encoded(self, key: str, image: Drawing, seed: int) -> bytes:
+        """Return the bytes of an image's file, given the source's key."""
+        pixels = image.draw(digest(seed, key, image.class_id), digest(seed, key, image.source_id))
+        return ENCODERS[self.troubles.get(image.path, image.kind)](pixels)
+
+
+def numbers(class_id: str, count: int, limit: int, fixed: Sequence[int] = ()) -> list[int]:
+    """Return distinct numbers below a limit for a class's file names, as irregular as real ones; `fixed` included."""
+    distinct = dict.fromkeys(fixed)
+    counter = 0
+    while len(distinct) < count:
+        distinct[int.from_bytes(digest("number", class_id, counter)[:4], "big") % limit] = None
+        counter += 1
+    return sorted(distinct)
+
+
+def lines(items: Iterable[str]) -> str:
+    """Return the text of a list, one item a line."""
+    return "".join(f"{item}\n" for item in items)

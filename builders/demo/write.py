@@ -11,18 +11,17 @@ from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
 
-from builders.demo.base import DemoContainers, DemoFiles, lines
 from builders.demo.containers import CONTAINERS
 from builders.demo.duplicates import COPIES, DUPLICATES, Duplicate
 from builders.demo.files import FILES
-from builders.demo.images import digest, draw_image, encode_jpeg
+from builders.demo.images import DemoSource, digest, draw_image, encode_jpeg, lines
 from builders.errors import BuildError
 from builders.sources.titles import TITLES
 from builders.storage.files import write_text
 from unknown_detection.durable import flush_tree, make_folder
 from unknown_detection.terminal.progress import bar
 
-DEMOS: dict[str, DemoFiles | DemoContainers] = {key: FILES.get(key) or CONTAINERS[key] for key in TITLES}
+DEMOS: dict[str, DemoSource] = {key: FILES.get(key) or CONTAINERS[key] for key in TITLES}
 """Every source's demo by its key."""
 
 MARKER = "DEMO.txt"
@@ -40,19 +39,10 @@ results computed from them mean nothing. Remove the folder whenever you like.
 def write_demo(
     root: Path, keys: Collection[str] | None = None, *, seed: int = 0, progress: bool = False
 ) -> dict[str, Path]:
-    """Write a demo copy of every source, or of some.
+    """Write a demo copy of every source, or of some; returns the folder of each by its key.
 
-    Args:
-        root: a new or empty folder, or a demo to which these sources are added, or in which they are written again.
-        keys: the sources' keys; None for all. A source has the same bytes whichever others are written.
-        seed: seed of the pixels.
-        progress: show a bar on stderr if that is a terminal.
-
-    Returns:
-        The folder of each written source by its key.
-
-    Raises:
-        BuildError: `root` holds other files.
+    A source has the same bytes whichever others are written. `root` is a new or empty folder, or a demo to which these
+    sources are added, or in which they are written again; if it holds other files, `BuildError` is raised.
     """
     if root.exists() and not is_demo(root) and (not root.is_dir() or any(root.iterdir())):
         raise BuildError(f"{root} holds other files than a demo. Name a new or empty folder.")
@@ -60,37 +50,31 @@ def write_demo(
     _write(root / MARKER, _MARKER_TEXT.encode())
     for key in demos:
         _write(root / key / MARKER, _MARKER_TEXT.encode())
-    drawings = {key: list(FILES[key].images()) for key in demos if key in FILES}
+    drawings = {key: list(demo.images()) for key, demo in demos.items()}
     with bar(sum(map(len, drawings.values())), "drawing demo sources", quiet=not progress) as shown:
         for key, images in drawings.items():
             for image in images:
-                _write(root / key / image.path, FILES[key].encoded(key, image, seed))
+                _write(root / key / image.path, demos[key].encoded(key, image, seed))
                 shown.update()
     for copy in DUPLICATES:
         if copy.source in drawings:
             _write(root / copy.source / copy.path, COPIES[copy.kind](_original(copy, seed)))
     for key, demo in demos.items():
-        if isinstance(demo, DemoContainers):
-            demo.write(root / key, seed)
-        else:
-            for name, text in demo.lists(drawings[key]).items():
-                _write(root / key / name, text.encode())
+        demo.write(root / key, seed)
+        for name, text in demo.lists(drawings[key]).items():
+            _write(root / key / name, text.encode())
         for stray in demo.strays:
-            _write_stray(root / key / stray, stray, digest(seed, key, stray))
+            drawn_from = digest(seed, key, stray)
+            if stray.endswith("/"):
+                (root / key / stray).mkdir(parents=True, exist_ok=True)
+            else:
+                drawn = encode_jpeg(draw_image(drawn_from, drawn_from))
+                _write(root / key / stray, drawn if stray.endswith(".jpg") else b"Not an image.\n")
     return {key: root / key for key in demos}
 
 
 def keep_demo(root: Path, keys: Collection[str], *, progress: bool = False) -> dict[str, Path]:
-    """Write the demo copies of some sources that are not yet in a folder, so that later runs find them there.
-
-    Args:
-        root: a folder for demos alone.
-        keys: the sources' keys.
-        progress: show a bar on stderr if that is a terminal.
-
-    Returns:
-        The folder of each source by its key.
-    """
+    """Write the demo copies of some sources that are not yet in a folder for demos; returns their folders by key."""
     record, edition = root / _FINISHED, _edition()
     recorded = record.read_text(encoding="utf-8").splitlines() if record.is_file() else []
     finished = set(recorded[1:]) if recorded[:1] == [edition] else set()
@@ -121,15 +105,6 @@ def _original(copy: Duplicate, seed: int) -> bytes:
     demo = FILES[copy.of_source]
     image = next(image for image in demo.images() if image.path == copy.of_path)
     return demo.encoded(copy.of_source, image, seed)
-
-
-def _write_stray(path: Path, name: str, drawn_from: bytes) -> None:
-    if name.endswith("/"):
-        path.mkdir(parents=True, exist_ok=True)
-    elif name.endswith(".jpg"):
-        _write(path, encode_jpeg(draw_image(drawn_from, drawn_from)))
-    else:
-        _write(path, b"Not an image.\n")
 
 
 def _write(path: Path, content: bytes) -> None:

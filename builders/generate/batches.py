@@ -21,7 +21,7 @@ import pyarrow as pa
 from builders.generate import png
 from builders.generate.contract import SIDE, Generated, Generator
 from builders.release import images
-from builders.release.schema import Column, Value
+from builders.release.schema import Column
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.parquet import read_parquet
 
@@ -34,9 +34,6 @@ _BATCH_BYTES = 64 * 1024 * 1024
 
 _IMAGE_COST = 32 * 1024
 """Cost added for each image, so that a batch of tiny images has fewer than 2,048 of them."""
-
-_ENCODED_TOGETHER = 8 * 1024 * 1024
-"""Bytes of pixels of images of equal size that are encoded at once; encoding takes four times as much memory."""
 
 
 @dataclass(frozen=True)
@@ -91,62 +88,44 @@ def record_schema(columns: Iterable[Column]) -> pa.Schema:
 
 
 class PackWriter:
-    """Writes the images of a batch in order, and builds their record; images of equal size are encoded together."""
+    """Writes the images of a batch in order, and builds their record."""
 
-    def __init__(self, sink: RawIOBase, rows: int, columns: Sequence[Column]) -> None:
-        self._sink, self._columns = sink, columns
-        self._pending: list[tuple[int, Pixels]] = []
-        self._next = 0
-        self._sizes, self.digests, self._reasons = [0] * rows, [""] * rows, [""] * rows
-        self._values: dict[str, list[Value | None]] = {column.name: [None] * rows for column in columns}
+    def __init__(self, sink: RawIOBase, columns: Sequence[Column]) -> None:
+        self._sink, self._schema = sink, record_schema(columns)
+        self._names = {column.name for column in columns}
+        self._rows: list[dict[str, object]] = []
 
-    def add(self, generated: Generated) -> None:
-        """Add the next image, or the reason why there is none.
+    def add(self, generated: Generated, input_sha256: str) -> None:
+        """Add the next image, or the reason why there is none."""
+        row = {"size": 0, "content_sha256": "", "unreadable": generated.reason, "input_sha256": input_sha256}
+        if generated.pixels is not None:
+            if set(generated.values) != self._names:
+                raise ValueError(f"the values {list(generated.values)} are not those of the columns {self._names}")
+            (digest,) = images.rgb_sha256(generated.pixels[np.newaxis])
+            size = self._write(generated.pixels[np.newaxis])
+            row |= {**generated.values, "size": size, "content_sha256": digest}
+        self._rows.append(row)
 
-        Raises:
-            ValueError: the values are not those of the generator's columns.
-        """
-        number = self._next
-        self._next += 1
-        if generated.pixels is None:
-            self._reasons[number] = generated.reason
-            return
-        if set(generated.values) != set(self._values):
-            raise ValueError(f"the values {list(generated.values)} are not those of the columns {list(self._values)}")
-        for name, value in generated.values.items():
-            self._values[name][number] = value
-        if self._pending:
-            first = self._pending[0][1]
-            if first.shape != generated.pixels.shape or len(self._pending) * first.nbytes >= _ENCODED_TOGETHER:
-                self._flush()
-        self._pending.append((number, generated.pixels))
+    def add_arrays(self, pixels: Pixels) -> None:
+        """Add the pixels of arrays, all of one size and without values; shape (n, height, width, 3)."""
+        size = self._write(pixels)
+        self._rows += [
+            {"size": size, "content_sha256": digest, "unreadable": "", "input_sha256": digest}
+            for digest in images.rgb_sha256(pixels)
+        ]
 
-    def add_all(self, pixels: Pixels) -> None:
-        """Add all images, of one size and without values; shape (n, height, width, 3)."""
-        self._write(range(len(pixels)), pixels)
+    def record(self) -> pa.Table:
+        """Return the record of all images."""
+        return pa.Table.from_pylist(self._rows, self._schema)
 
-    def record(self, inputs: Sequence[str]) -> pa.Table:
-        """Write the last images and return the record of all; `inputs` are the digests of their inputs."""
-        self._flush()
-        columns = [self._sizes, self.digests, self._reasons, inputs, *self._values.values()]
-        schema = record_schema(self._columns)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=schema)
-
-    def _flush(self) -> None:
-        if self._pending:
-            numbers, pixels = zip(*self._pending, strict=True)
-            self._pending = []
-            self._write(numbers, np.stack(pixels))
-
-    def _write(self, numbers: Sequence[int], pixels: Pixels) -> None:
+    def _write(self, pixels: Pixels) -> int:
+        """Write images of one size; returns the bytes of each."""
         encoded = png.encode(pixels)
-        for number, digest in zip(numbers, images.rgb_sha256(pixels), strict=True):
-            self._sizes[number], self.digests[number] = encoded.shape[1], digest
-        data = encoded.reshape(-1).data
+        data = memoryview(b"".join(encoded))
         # One call on an unbuffered file may write a part only: on Linux at most 2 GB, or as much as fits on the disk.
         while len(data):
             data = data[self._sink.write(data) or 0 :]
+        return len(encoded[0])
 
 
 def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns: Iterable[Column] = ()) -> pa.Table:
@@ -168,8 +147,7 @@ def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns
 def read_pixels(table: pa.Table, staging: Path) -> Pixels:
     """Decode generated images of one size by their `file`, `offset` and `size`; their packs must be there.
 
-    Returns:
-        Shape (n, height, width, 3); (0, 32, 32, 3) for no images.
+    Shape (n, height, width, 3); (0, 32, 32, 3) for no images.
     """
     pixels = np.zeros((0, SIDE, SIDE, 3), dtype=np.uint8)
     pack_name, pack = "", b""

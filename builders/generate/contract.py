@@ -1,4 +1,4 @@
-"""The interface of image generators: declaration, input and output.
+"""The interface of image generators: declaration, input and output, and the packages that they need.
 
 All generated images go through it: resizes, noise, corruptions, attacks, diffusion models. A `Generator` is a value.
 A build cuts its images into batches (`builders.generate.batches`), which run on any executor. How a row stores an
@@ -8,8 +8,9 @@ image is up to the release.
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,39 +29,35 @@ if TYPE_CHECKING:  # declarations have generators, and a command's `--help` read
     from builders.release.images import Stored
 
 
+INSTALL = "pip install 'unknown-detection[generate]' (in a checkout: pip install -e '.[generate]')"
+
+
 @dataclass(frozen=True)
 class Weights:
-    """A file of weights that a generator reads: its name in messages, and its SHA-256 in lower-case hex."""
+    """A file of weights: its name in messages and manifests, its SHA-256 in lower-case hex, and its place here."""
 
     name: str
     sha256: str
+    path: Path = field(default=Path(), compare=False)
 
     @classmethod
     def of(cls, name: str, path: Path, advice: str) -> Weights:
-        """Return a file's digest under a name.
-
-        Raises:
-            BuildError: it is no regular file, or cannot be read; ends with `advice`.
-        """
+        """Return a file's digest under a name; if it cannot be read, the `BuildError` ends with `advice`."""
         try:
             with open_buffered(path) as opened:
-                return cls(name, hashlib.file_digest(opened, "sha256").hexdigest())
+                return cls(name, hashlib.file_digest(opened, "sha256").hexdigest(), path.absolute())
         except OSError as error:
             raise BuildError(f"Cannot read the weights {path}: {error.strerror}. {advice}") from error
 
-    def verified(self, path: Path) -> Path:
-        """Return the path if the file there has this digest.
-
-        Raises:
-            BuildError: the file cannot be read, or has another digest.
-        """
-        digest = Weights.of(self.name, path, "Put them there again.").sha256
+    def verified(self) -> Path:
+        """Return the path, or raise `BuildError` if the file there has another digest by now."""
+        digest = Weights.of(self.name, self.path, "Put them there again.").sha256
         if digest != self.sha256:
             raise BuildError(
-                f"{path} does not hold the weights {self.name}: its SHA-256 is {digest}, not {self.sha256}. Download "
-                "it again."
+                f"{self.path} does not hold the weights {self.name}: its SHA-256 is {digest}, not {self.sha256}. "
+                "Download it again."
             )
-        return path
+        return self.path
 
 
 COMPANION_COLUMNS = ("companion_root", "companion_file", "companion_offset", "companion_size")
@@ -102,11 +99,7 @@ class SourceImage:
 
     @property
     def rgb(self) -> Image.Image:
-        """The image in mode RGB.
-
-        Raises:
-            ValueError: the source has no images.
-        """
+        """The image in mode RGB; `ValueError` if the source has no images."""
         if self.image is None:
             raise ValueError(f"{self.id} has no source image to be generated from")
         # `convert` copies an image that is RGB already, which for a photograph takes as long as a resize.
@@ -137,18 +130,16 @@ Generate = Callable[[Sequence[SourceImage]], Sequence[Generated]]
 
 @dataclass(frozen=True)
 class EachImage:
-    """The `start` of a generator that makes each image by itself, by a function that can be pickled.
-
-    Where that raises `TooNarrowError` there is no image.
-    """
+    """The `start` of a generator that makes each image by itself; where that raises `TooNarrowError` there is none."""
 
     make: Callable[[SourceImage], Generated]
 
     def __call__(self, _: Generator) -> Generate:
         """Return the function that makes images one after the other."""
-        return self._make_all
+        return self.make_all
 
-    def _make_all(self, images: Sequence[SourceImage]) -> list[Generated]:
+    def make_all(self, images: Sequence[SourceImage]) -> list[Generated]:
+        """Make some images, in their order."""
         from builders.release.images import TooNarrowError
 
         generated = []
@@ -227,6 +218,10 @@ class Generator:
         """Bytes that one image counts for when batches and shards are cut: those of its pixels, before encoding."""
         return self.size[0] * self.size[1] * 3
 
+    def __call__(self) -> Generate:
+        """Set the generator up, for `once_per_worker`."""
+        return self.start(self)
+
     def entry(self) -> GeneratorEntry:
         """Return the manifest's entry: what the images depend on besides the sources, and are prepared for."""
         return GeneratorEntry(
@@ -240,7 +235,7 @@ class Generator:
         )
 
     def identity(self) -> dict[str, object]:
-        """Return the settings that determine the images as a dictionary, which the state records."""
+        """Return the settings that determine the images, which the state records."""
         return self.entry().identity()
 
 
@@ -259,6 +254,35 @@ def identity_differences(expected: Mapping[str, object], actual: Mapping[str, ob
         for name in sorted({*before, *after})
         if after.get(name) != before.get(name)
     ]
+
+
+def without_packages(generators: Mapping[str, Generator]) -> dict[str, Generator]:
+    """Return those generators, by the keys of their splits, that lack a package in the required version."""
+    return {key: generator for key, generator in generators.items() if not all(map(_installed, generator.requires))}
+
+
+def not_installed(generators: Collection[Generator]) -> str:
+    """Name the packages that generators lack, such as "imagecorruptions-imaug 1.1.5 is not installed"."""
+    needed = {package for generator in generators for package in generator.requires}
+    missing = sorted(package.replace("==", " ") for package in needed if not _installed(package))
+    return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
+
+
+def check_installed(generators: Mapping[str, Generator]) -> None:
+    """Raise `BuildError` where a package of some generators, given by the keys of their splits, is not installed."""
+    if lacking := without_packages(generators):
+        raise BuildError(
+            f"{not_installed(lacking.values())}, but needed to generate {', '.join(lacking)}. Run {INSTALL}, or "
+            "choose other splits."
+        )
+
+
+def _installed(requirement: str) -> bool:
+    name, _, version = requirement.partition("==")
+    try:
+        return importlib.metadata.version(name) == version or not version
+    except importlib.metadata.PackageNotFoundError:
+        return False
 
 
 SIDE = 32

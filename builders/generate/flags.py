@@ -1,13 +1,20 @@
-"""Command-line flags whose values make generators, and the devices that `--device` selects.
+"""What generators with models share: flags, the device, weights, the column of seeds, and errors of memory.
 
-Tested by `tests/builders/generate/adversarial/test_flags.py`.
+Tested by `tests/builders/generate/adversarial/test_flags.py` and `tests/builders/generate/synthetic/test_biggan.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import importlib.metadata
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from builders.errors import BuildError
+from builders.executors.base import ONE_CORE, Resources
+from builders.generate.contract import Generator, Weights
+from builders.release.schema import Column
 
 
 @dataclass(frozen=True)
@@ -30,16 +37,65 @@ class Flag:
 
 DEVICE = Flag("device", "Where models compute; auto takes the GPU if there is one.", ("auto", "cpu", "cuda"), "auto")
 
+SEED = Column("seed", "int64", "seed of the image's random numbers: the first 63 bits of the SHA-256 of the row's id")
+
 
 def chosen_device(device: str) -> str:
-    """Return `cpu` or `cuda`; `auto` is the GPU where torch finds one.
-
-    Raises:
-        BuildError: the device is `cuda`, and torch finds no GPU.
-    """
+    """Return `cpu` or `cuda`; `auto` is the GPU where torch finds one. `BuildError` if `cuda` is not there."""
     import torch
 
     has_gpu = torch.cuda.is_available()
     if device == "cuda" and not has_gpu:
         raise BuildError("torch finds no CUDA device on this machine. Leave --device out, or give --device cpu.")
     return "cuda" if device != "cpu" and has_gpu else "cpu"
+
+
+def resources_on(device: str) -> Resources:
+    """Return what a batch on `cpu` or `cuda` occupies."""
+    return Resources(cpus=1, gpus=1) if device == "cuda" else ONE_CORE
+
+
+def with_files(declared: Generator, files: Mapping[str, Path], *, device: str, advice: str) -> Generator:
+    """Return a generator with the weights in some files, given by their names, on `auto`, `cpu` or `cuda`.
+
+    Raises:
+        BuildError: there is no such device, or a file cannot be read; ends with `advice`.
+    """
+    import torch
+
+    chosen = chosen_device(device)
+    versions = {name: importlib.metadata.version(name) for name in declared.requires}
+    device_name = str(torch.cuda.get_device_name()) if chosen == "cuda" else chosen
+    return replace(
+        declared,
+        needs="",
+        parameters={**declared.parameters, "dtype": "float32", "device": device_name, **versions},
+        weights=tuple(Weights.of(name, file, advice) for name, file in files.items()),
+        resources=resources_on(chosen),
+    )
+
+
+def set_up_device(generator: Generator) -> str:
+    """Verify a generator's weights and set torch up in a worker; returns where its model computes, `cpu` or `cuda`."""
+    import torch
+
+    for weights in generator.weights:
+        weights.verified()
+    if generator.resources.gpus:
+        return "cuda"
+    torch.set_num_threads(1)  # a worker has one core, and sums do not depend on their number
+    return "cpu"
+
+
+@contextmanager
+def memory_errors_as_build_errors() -> Iterator[None]:
+    """Turn a GPU's lack of memory into a `BuildError`."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise BuildError(
+            "The GPU has too little free memory for the model and its images. End other programs that use it, or give "
+            "--device cpu in another --out; on this GPU the same command goes on where it stopped."
+        ) from error

@@ -24,11 +24,14 @@ half as slow again, and not every OpenSSL that `cryptography` is built with has 
 
 Equal inputs give equal bytes, but another version of zstd may compress to others; what identifies a row is the digest
 over its pixels.
+
+Tested by `tests/builders/generate/test_sealed.py` and `test_sealed_release.py`.
 """
 
 from __future__ import annotations
 
 import hmac
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,9 +40,18 @@ import pyarrow as pa
 from PIL import Image
 
 from builders.errors import BuildError, one_line
+from builders.executors.base import ONE_CORE
+from builders.generate.contract import EachImage, Generated, Generator, SourceImage, Weights
 from builders.generate.exact.resize import centre_crop
-from builders.release.entries import PreparationEntry
-from builders.release.images import resized_size, rgb_sha256
+from builders.release.entries import GeneratorEntry, PreparationEntry
+from builders.release.images import (
+    TooNarrowError,
+    UnreadableImageError,
+    decode_or_mend,
+    resized_size,
+    rgb_sha256,
+)
+from builders.release.schema import PREPARED_SHA256
 from builders.storage.sealed_files import HEADER_BYTES, TAG_BYTES, SealedHeader, read_sealed_header
 
 Pixels = npt.NDArray[np.uint8]
@@ -51,6 +63,10 @@ _NONCE = bytes(12)
 _LEVEL = 1
 """zstd's level. A residual of noise has nothing to be matched, so that higher levels cost time and often bytes; the
 entropy coder, which all levels share, does the work (`python -m benchmarks.sealing`)."""
+
+
+CONTENT = "content_sha256"
+"""The value of a companion, besides those of the generator's columns, that an opened image is compared with."""
 
 
 class Original(NamedTuple):
@@ -74,13 +90,8 @@ def prepare_original(image: Image.Image, preparation: PreparationEntry) -> Pixel
     """Prepare an RGB original: resize its shorter side to `preparation.resize` pixels, and crop the centre.
 
     The arithmetic is that of torchvision's `Resize` and `CenterCrop` on a Pillow image: the longer side is cut to a
-    whole number of pixels, the crop's corner is rounded half to even. A smaller image is enlarged.
-
-    Returns:
-        Shape (size, size, 3).
-
-    Raises:
-        TooNarrowError: the resized image would not fit into memory.
+    whole number of pixels, the crop's corner is rounded half to even. A smaller image is enlarged; `TooNarrowError` if
+    it would not fit into memory. Shape (size, size, 3).
     """
     resized = image.resize(resized_size(image.size, preparation.resize), _FILTERS[preparation.interpolation])
     return np.asarray(centre_crop(resized, preparation.size))
@@ -90,11 +101,11 @@ def seal(pixels: Pixels, original: Original) -> bytes:
     """Seal generated pixels, uint8 of the shape of the prepared original."""
     # Unsigned bytes wrap around, and so does the sum that undoes this: no pixel is lost, whatever the difference.
     plain = _codec().compress(np.ascontiguousarray(pixels - original.prepared), asbytes=True)
-    secrets = _Secrets.of(original)
-    digest = hmac.digest(secrets.digest_key, plain, "sha256")
+    check, digest_key, cipher_secret = _keys(original)
+    digest = hmac.digest(digest_key, plain, "sha256")
     height, width, _ = pixels.shape
-    header = SealedHeader(height, width, len(plain) + TAG_BYTES, secrets.check, digest).encode()
-    return header + bytes(secrets.cipher(header).encrypt(_NONCE, plain, header))
+    header = SealedHeader(height, width, len(plain) + TAG_BYTES, check, digest).encode()
+    return header + bytes(_cipher(cipher_secret, header).encrypt(_NONCE, plain, header))
 
 
 def unseal(sealed: bytes, original: Original) -> Pixels:
@@ -108,16 +119,16 @@ def unseal(sealed: bytes, original: Original) -> Pixels:
 
     name, prepared = one_line(original.row_id), original.prepared
     header = read_sealed_header(sealed, name)
-    secrets = _Secrets.of(original)
-    if not hmac.compare_digest(header.check, secrets.check):
+    check, digest_key, cipher_secret = _keys(original)
+    if not hmac.compare_digest(header.check, check):
         raise BuildError(
             f"The file given as the original of {name} is not the one that its residual was sealed with. {_EDITION}"
         )
     start = sealed[:HEADER_BYTES]
     # Nothing is unpacked before this: what the publisher did not write never reaches the decompressor.
     try:
-        plain = bytes(secrets.cipher(start).decrypt(_NONCE, memoryview(sealed)[HEADER_BYTES:], start))
-        damaged = not hmac.compare_digest(header.digest, hmac.digest(secrets.digest_key, plain, "sha256"))
+        plain = bytes(_cipher(cipher_secret, start).decrypt(_NONCE, memoryview(sealed)[HEADER_BYTES:], start))
+        damaged = not hmac.compare_digest(header.digest, hmac.digest(digest_key, plain, "sha256"))
     except InvalidTag:
         damaged = True
     if damaged:
@@ -139,9 +150,6 @@ def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content
     """Restore the pixels of a published row, and compare them with its digests (`images.rgb_sha256`).
 
     `prepared_sha256` is the publisher's digest of the prepared original, `content_sha256` that of the pixels.
-
-    Raises:
-        BuildError: as `unseal`, or the pixels are not the published ones.
     """
     pixels, name = unseal(sealed, original), one_line(original.row_id)
     if rgb_sha256(pixels[np.newaxis])[0] == content_sha256:
@@ -155,29 +163,78 @@ def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content
     raise BuildError(f"The residual of {name} does not give the pixels that its row names. {_FETCH}")
 
 
-class _Secrets(NamedTuple):
-    """Keys derived from an original's bytes: the key check, which is published, and two secrets."""
+def residual_opener(declared: Generator, published: GeneratorEntry) -> Generator:
+    """Return a generator that opens the published sealed residuals of a split instead of generating its images.
 
-    check: bytes
-    digest_key: bytes
-    cipher_secret: bytes
+    It needs no more than the core install, and has the name, parameters and weights of the publisher's generator
+    (`published`), because its images are those; all else is that of the generator of such images here (`declared`).
+    It takes the sealed residuals and the rows' values as companions. `BuildError` if the publisher's generator has a
+    name that none can have.
+    """
+    if published.sealed is None:
+        raise AssertionError(f"{published.name} has no sealed residuals")
+    side = published.sealed.size
+    try:
+        return replace(
+            declared,
+            name=published.name,
+            version=published.version,
+            size=(side, side),
+            start=EachImage(_Opener(published.sealed)),
+            parameters=published.parameters,
+            resources=ONE_CORE,
+            weights=tuple(Weights(name, sha256) for name, sha256 in published.weights.items()),
+            reproducible=published.reproducible,
+            together=1,
+            prepared=side,
+            sealed=None,
+            requires=(),
+            needs="",
+        )
+    except ValueError as error:
+        raise BuildError(
+            f"The release names a generator that cannot be one: {one_line(error)} Fetch it again."
+        ) from error
 
-    @classmethod
-    def of(cls, original: Original) -> _Secrets:
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-        length = _CHECK_BYTES + 2 * _KEY_BYTES
-        derived = HKDF(SHA256(), length, _SALT, original.row_id.encode()).derive(original.data)
-        keys = derived[_CHECK_BYTES:]
-        return cls(derived[:_CHECK_BYTES], keys[:_KEY_BYTES], keys[_KEY_BYTES:])
+@dataclass(frozen=True)
+class _Opener:
+    """Opens the sealed residual that accompanies an original's file, with the values of the published row."""
 
-    def cipher(self, header: bytes) -> Any:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+    preparation: PreparationEntry
 
-        return AESGCM(HKDFExpand(SHA256(), _KEY_BYTES, header).derive(self.cipher_secret))
+    def __call__(self, image: SourceImage) -> Generated:
+        if image.companion is None:
+            raise ValueError(f"{image.id} has no sealed residual")
+        try:
+            decoded, _ = decode_or_mend(image.data)
+            prepared = prepare_original(replace(image, image=decoded).rgb, self.preparation)
+        except (UnreadableImageError, TooNarrowError) as error:
+            raise BuildError(
+                f"The file given as the original of {one_line(image.id)} cannot be prepared ({error}). {_EDITION}"
+            ) from error
+        original = Original(image.id, image.data, prepared)
+        values = dict(image.companion.values)
+        digests = {CONTENT: str(values.pop(CONTENT)), PREPARED_SHA256.name: str(values[PREPARED_SHA256.name])}
+        return Generated(open_row(image.companion.data, original, **digests), values)
+
+
+def _keys(original: Original) -> tuple[bytes, bytes, bytes]:
+    """Derive the key check, which is published, the key of the digest and the secret of the cipher."""
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    length = _CHECK_BYTES + 2 * _KEY_BYTES
+    derived = HKDF(SHA256(), length, _SALT, original.row_id.encode()).derive(original.data)
+    return derived[:_CHECK_BYTES], derived[_CHECK_BYTES:-_KEY_BYTES], derived[-_KEY_BYTES:]
+
+
+def _cipher(secret: bytes, header: bytes) -> Any:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+    return AESGCM(HKDFExpand(SHA256(), _KEY_BYTES, header).derive(secret))
 
 
 def _codec() -> pa.Codec:

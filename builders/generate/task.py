@@ -11,7 +11,7 @@ import contextlib
 import functools
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ from builders.generate.contract import (
     COMPANION_VALUE,
     SIDE,
     Companion,
-    Generate,
     Generated,
     Generator,
     SourceImage,
@@ -51,18 +50,8 @@ Pixels = npt.NDArray[np.uint8]
 
 _ARRAY = "rgb32"
 
-_READ_TOGETHER = 64
-"""Arrays that are read before they are converted to rows of pixels: 200 KB, which stay in a core's cache."""
-
-
-@dataclass(frozen=True)
-class _SetUp:
-    """The setup of a generator, as `once_per_worker` calls it."""
-
-    generator: Generator
-
-    def __call__(self) -> Generate:
-        return self.generator.start(self.generator)
+_COLUMNS = ("root", "file", "offset", "size")
+"""Columns of a plan: where an image's bytes lie."""
 
 
 @dataclass(frozen=True)
@@ -92,55 +81,40 @@ class BatchTask:
         """Generate the images and write the pack, their sealed residuals if they are sealed, and then the record.
 
         Raises:
-            BuildError: an image is missing or unreadable (unless `drop_unreadable` or it is known to be broken in the
-                owner's archive), an image changed since the batch was first generated, or the generator cannot be set
-                up.
-            OSError: the pack or the record cannot be written.
+            BuildError: an image is unreadable (unless `drop_unreadable` or it is known to be broken in the owner's
+                archive), or changed since the batch was first generated, or the generator cannot be set up.
         """
         batch = self.batch
+        sealed: SealedWriter | None = None
         earlier = read_parquet(batch.record) if batch.record.exists() else None
-        with (
-            arrow_rows(self.plan, batch.start, batch.stop) as rows,
-            Reader() as reader,
-            self._sealed_writer() as sealed,
-            atomic_path(batch.pack) as temporary,
-            temporary.open("wb", buffering=0) as sink,
-        ):
-            pack, inputs = PackWriter(sink, rows.num_rows, self.generator.columns), _Inputs(rows, self.roots, reader)
+        with contextlib.ExitStack() as opened:
+            rows = opened.enter_context(arrow_rows(self.plan, batch.start, batch.stop))
+            inputs = _Inputs(rows, self.roots, opened.enter_context(Reader()))
+            if self.generator.sealed is not None:
+                sealed = opened.enter_context(SealedWriter(opened.enter_context(atomic_path(batch.sealed))))
+            temporary = opened.enter_context(atomic_path(batch.pack))
+            pack = PackWriter(opened.enter_context(temporary.open("wb", buffering=0)), self.generator.columns)
             if self.generator == AS_PNG and inputs.are_arrays():
-                pack.add_all(inputs.arrays(progress))
-                record = pack.record(pack.digests)  # over the pixels, as those of the inputs
+                pack.add_arrays(inputs.arrays(progress))
             else:
-                record = pack.record(self._generate(inputs, pack, sealed, progress))
+                self._generate(inputs, pack, sealed, progress)
+            record = pack.record()
             if earlier is not None:
                 _refuse_other_images(inputs, earlier, record)
         if earlier is None:
             with atomic_path(batch.record) as temporary:
                 pq.write_table(record, temporary, compression="zstd")
 
-    @contextlib.contextmanager
-    def _sealed_writer(self) -> Iterator[SealedWriter | None]:
-        if self.generator.sealed is None:
-            yield None
-            return
-        with atomic_path(self.batch.sealed) as temporary, SealedWriter(temporary) as writer:
-            yield writer
-
-    def _generate(
-        self, inputs: _Inputs, pack: PackWriter, sealed: SealedWriter | None, progress: Progress
-    ) -> list[str]:
-        """Generate images and write them into a pack; returns the digests of their inputs."""
+    def _generate(self, inputs: _Inputs, pack: PackWriter, sealed: SealedWriter | None, progress: Progress) -> None:
         inputs.announce()
-        generate, broken = once_per_worker(_SetUp(self.generator)), known_broken(inputs.rows)
-        count, digests = ProgressCounter(len(inputs), progress), list[str]()
-        together = self.generator.together
+        generate, broken = once_per_worker(self.generator), known_broken(inputs.rows)
+        count, together = ProgressCounter(len(inputs), progress), self.generator.together
         for first in range(0, len(inputs), together):
             numbers = range(first, min(first + together, len(inputs)))
+            read = {number: inputs.read(number) for number in numbers}
             generated: dict[int, Generated] = {}
             sources: dict[int, SourceImage] = {}
-            for number in numbers:
-                source, digest = inputs.read(number)
-                digests.append(digest)
+            for number, (source, _) in read.items():
                 try:
                     sources[number] = inputs.decode(number, source)
                 except images.UnreadableImageError as error:
@@ -149,7 +123,7 @@ class BatchTask:
                     generated[number] = Generated(None, reason=str(error))
             if sources:
                 generated |= zip(sources, generate(list(sources.values())), strict=True)
-            for number in numbers:
+            for number, (_, digest) in read.items():
                 image = generated[number]
                 if image.reason and not self.drop_unreadable:
                     raise BuildError(
@@ -158,11 +132,10 @@ class BatchTask:
                     )
                 if sealed is not None and image.pixels is not None:
                     image = self._sealed(sources[number], image, sealed)
-                pack.add(image)
+                pack.add(image, digest)
                 count.add(inputs.size(number))
             # Freed before the next images are decoded, or every photograph would get fresh memory (5 % of a resize).
-            del generated, sources, source, image
-        return digests
+            del read, generated, sources, source, image
 
     def _sealed(self, source: SourceImage, generated: Generated, writer: SealedWriter) -> Generated:
         """Write the sealed residual of an image, and add the digest of its prepared original to its values."""
@@ -198,6 +171,7 @@ class _Inputs:
 
     def __init__(self, rows: pa.Table, roots: Mapping[str, str], reader: Reader) -> None:
         self.rows, self._roots, self._reader = rows, roots, reader
+        self._companions = COMPANION_COLUMNS[0] in rows.column_names
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -211,46 +185,37 @@ class _Inputs:
 
     def path(self, number: int) -> str:
         """Return the path of an image's file."""
-        return self._path(self._places[number]["root"], self._places[number]["file"])
+        return self._range(self._places[number])[0]
 
     def size(self, number: int) -> int:
         """Return the number of bytes of an image."""
         return int(self._places[number]["size"])
 
-    def _path(self, root: str, file: str) -> str:
-        return os.path.join(self._roots[root], file)  # noqa: PTH118 - called for every image
-
-    def _companion_range(self, place: Mapping[str, Any]) -> tuple[str, int, int]:
-        root, file, offset, size = (place[name] for name in COMPANION_COLUMNS)
-        return self._path(root, file), offset, size
+    def _range(self, place: Mapping[str, Any], columns: Sequence[str] = _COLUMNS) -> tuple[str, int, int]:
+        """Return where bytes lie: a path, an offset and their number."""
+        root, file, offset, size = (place[name] for name in columns)
+        return os.path.join(self._roots[root], file), offset, size  # noqa: PTH118 - called for every image
 
     def announce(self) -> None:
         """Announce to the reader that all images will be read in their order, each with its companion."""
-        reads = []
-        for place in self._places:
-            if place["form"] != "none":
-                reads.append((self._path(place["root"], place["file"]), place["offset"], place["size"]))
-            if COMPANION_COLUMNS[0] in place:
-                reads.append(self._companion_range(place))
-        self._reader.expect(reads)
+        columns = (_COLUMNS, COMPANION_COLUMNS) if self._companions else (_COLUMNS,)
+        self._reader.expect(
+            [self._range(place, of) for place in self._places if place["form"] != "none" for of in columns]
+        )
 
     def read(self, number: int) -> tuple[SourceImage, str]:
-        """Read an image that is not decoded yet, with its companion, and compute its digest.
-
-        Raises:
-            BuildError: the file cannot be read or has too few bytes.
-        """
+        """Read an image that is not decoded yet, with its companion, and compute its digest."""
         place, companion = self._places[number], None
         data, digest = b"", ""
         if place["form"] != "none":
-            data = self._reader.read(self.path(number), place["offset"], place["size"])
-            if COMPANION_COLUMNS[0] in place:
+            data = self._reader.read(*self._range(place))
+            if self._companions:
                 values = {
                     name.removeprefix(COMPANION_VALUE): value
                     for name, value in place.items()
                     if name.startswith(COMPANION_VALUE)
                 }
-                companion = Companion(self._reader.read(*self._companion_range(place)), values)
+                companion = Companion(self._reader.read(*self._range(place, COMPANION_COLUMNS)), values)
                 digest = hashlib.sha256(data + companion.data).hexdigest()
             elif place["form"] == _ARRAY:
                 (digest,) = images.rgb_sha256(_pixels(data))
@@ -259,11 +224,7 @@ class _Inputs:
         return SourceImage(place["id"], place["class_id"], place["class_name"], None, data, companion), digest
 
     def decode(self, number: int, source: SourceImage) -> SourceImage:
-        """Decode an image, unless it has a companion.
-
-        Raises:
-            UnreadableImageError: it does not decode.
-        """
+        """Decode an image, unless it has a companion; `UnreadableImageError` if it does not decode."""
         form = self._places[number]["form"]
         if source.companion is not None or form == "none":
             return source
@@ -276,25 +237,10 @@ class _Inputs:
         return bool(pc.all(pc.equal(self.rows["form"], _ARRAY)).as_py())
 
     def arrays(self, progress: Progress) -> Pixels:
-        """Read images that are arrays, a container at a time; shape (n, 32, 32, 3).
-
-        Raises:
-            BuildError: a file cannot be read or has too few bytes.
-        """
-        pixels = np.empty((len(self), SIDE, SIDE, 3), np.uint8)
-        flat = pixels.reshape(len(self), -1)
-        offsets = self.rows["offset"].to_numpy()
-        numbered = self.rows.select(["root", "file"]).append_column("number", pa.array(np.arange(len(self))))
-        grouped = numbered.group_by(["root", "file"], use_threads=False)
-        for container in grouped.aggregate([("number", "list")]).to_pylist():
-            numbers = container["number_list"]
-            path = self._path(container["root"], container["file"])
-            self._reader.expect((path, offset, flat.shape[1]) for offset in offsets[numbers].tolist())
-            for first in range(0, len(numbers), _READ_TOGETHER):
-                batch = numbers[first : first + _READ_TOGETHER]
-                for number in batch:
-                    self._reader.read_into(flat[number].data, path, int(offsets[number]))
-                progress(len(batch), flat[batch].nbytes)
+        """Read images that are arrays; shape (n, 32, 32, 3)."""
+        self.announce()
+        pixels = np.concatenate([_pixels(self._reader.read(*self._range(place))) for place in self._places])
+        progress(len(self), pixels.nbytes)
         return pixels
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.generate.batches import Batch, cut_batches, generated_table, read_pixels
-from builders.generate.extra import check_installed
+from builders.generate.contract import check_installed
 from builders.generate.task import BatchTask
 from builders.pipeline.build_plan import Run
 from builders.pipeline.read_plan import STAGING, ReadPlan

@@ -22,7 +22,7 @@ from builders.declare.benchmark import Benchmark
 from builders.declare.splits import Config, Split
 from builders.errors import BuildError, one_line
 from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE, Generator, identity_differences
-from builders.generate.exact.residuals import CONTENT, residual_opener
+from builders.generate.sealed import CONTENT, residual_opener
 from builders.pipeline.build_plan import Run
 from builders.pipeline.finish import data_entries
 from builders.pipeline.read_plan import STAGING, Pack, ReadPlan

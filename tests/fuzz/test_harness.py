@@ -21,7 +21,9 @@ def outcomes():
     """What came of every reader with a fault, by its name."""
     elsewhere = Path(tempfile.gettempdir(), "unknown-detection-fuzz")
     try:
-        return harness.run_cases(FAULTY)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(harness, "_PATIENCE", 2.5)
+            return harness.run_cases(FAULTY)
     finally:
         elsewhere.unlink(missing_ok=True)
 

@@ -1,20 +1,22 @@
-"""The flags of adversarial images, and the generators that are made from their values."""
+"""The flags of adversarial images, the generators that are made from their values, and the demo's tiny models.
+
+Tested by `tests/builders/generate/adversarial/test_flags.py` and `tests/builders/broad/test_demo.py`.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from builders.errors import BuildError
-from builders.generate.adversarial.autoattack import AutoAttack
+from builders.generate.adversarial.attacks import PGD, AutoAttack
 from builders.generate.adversarial.generator import BATCH, Attack, AttackSettings, adversarial
-from builders.generate.adversarial.models import MODELS, RESNET50, model_named
-from builders.generate.adversarial.pgd import PGD
-from builders.generate.contract import Generator, Weights
-from builders.generate.extra import check_installed
+from builders.generate.adversarial.network import MODELS, RESNET50, model_named
+from builders.generate.contract import Generator, Weights, check_installed
 from builders.generate.flags import DEVICE, Flag, chosen_device
+from builders.storage.files import atomic_path
 
 FLAGS = (
     Flag("model", "Attack this model; as often as --weights.", metavar="resnet50|vit|timm:NAME", multiple=True),
@@ -41,11 +43,7 @@ def declared_generators() -> dict[str, Generator]:
 
 
 def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
-    """Make the generators for the values of the flags, given by the flags' names, by the name of their split.
-
-    Raises:
-        BuildError: models and weights are not as many, the extra or a device is missing, or a value is out of range.
-    """
+    """Make the generators for the values of the flags, given by the flags' names, by the name of their split."""
     models, files = values["model"], values["weights"]
     if len(models) != len(files):
         raise BuildError(
@@ -60,8 +58,8 @@ def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
     device, check = chosen_device(values["device"]), not values["no-accuracy-check"]
     attack_generators = {}
     for name, file in zip(models, files, strict=True):
-        model, path = model_named(name), Path(file)
-        weights = (Weights.of(model.name, path, "Weights are never downloaded: give the file with --weights."),)
+        model = model_named(name)
+        weights = Weights.of(model.name, Path(file), "Weights are never downloaded: give the file with --weights.")
         if check and not model.accuracy:
             raise BuildError(
                 f"The accuracy of {name} is not known here, so its weights cannot be checked. Add --no-accuracy-check."
@@ -71,7 +69,7 @@ def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
             packages = [package.partition("==")[0] for package in attack.packages]
             versions = {package: importlib.metadata.version(package) for package in packages}
             attack_generators[f"{attack.name}_{model.split_name}"] = adversarial(
-                settings, path=path, weights=weights, versions=versions
+                settings, weights=(weights,), versions=versions
             )
     return attack_generators
 
@@ -82,3 +80,42 @@ def _attacks(values: Mapping[str, Any]) -> list[Attack]:
         raise BuildError(f"--pgd-step-size {step_size:g} is out of range. Give a number above 0 and up to 1.")
     attacks: tuple[Attack, ...] = (PGD(epsilon, values["pgd-steps"], step_size), AutoAttack(epsilon))
     return [attack for attack in attacks if not values["attack"] or attack.name in values["attack"]]
+
+
+_NETWORKS = ("test_resnet", "test_vit")
+"""The demo's models with random weights, which timm has for its own tests: a convolutional network and a vision
+transformer, as in BROAD, of 0.5 and 0.4 million parameters for 160 x 160 pixels. They guess, so hardly an image is
+right before its attack, and an attack hardly ever counts as a success."""
+
+DEMO_MAKES: Mapping[str, Generator] = {
+    # The model of these is another one, whose description only timm has; the packages are the same.
+    f"{attack.name}_{network}": adversarial(AttackSettings(RESNET50, attack))
+    for network in _NETWORKS
+    for attack in (PGD(), AutoAttack())
+}
+"""Generators that take the models' packages, by the names of the splits that the models make."""
+
+
+def write_classifiers(folder: Path, splits: Collection[str]) -> dict[str, Any]:
+    """Write the weights of both networks into a folder; what an earlier run wrote there stays.
+
+    Returns the values of the flags that give them, by the flags' names, for the attacks of some splits.
+    """
+    import timm
+    import torch
+
+    files = [folder / f"{network}.pth" for network in _NETWORKS]
+    for network, file in zip(_NETWORKS, files, strict=True):
+        if file.is_file():
+            continue
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            module = timm.create_model(network, pretrained=False)
+        with atomic_path(file) as temporary:
+            torch.save(module.state_dict(), temporary)
+    return {
+        "model": tuple(f"timm:{network}" for network in _NETWORKS),
+        "weights": tuple(map(str, files)),
+        "attack": tuple(dict.fromkeys(DEMO_MAKES[split].parameters["attack"] for split in splits)),
+        "no-accuracy-check": True,
+    }

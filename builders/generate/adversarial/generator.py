@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -17,15 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
-from builders.executors.base import ONE_CORE, Resources
-from builders.generate.adversarial.autoattack import AutoAttack
-from builders.generate.adversarial.models import AttackedModel
-from builders.generate.adversarial.network import Network, Predictions, load_network
-from builders.generate.adversarial.pgd import PGD
+from builders.generate.adversarial.attacks import PGD, AutoAttack
+from builders.generate.adversarial.network import AttackedModel, Network, Predictions, load_network
 from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
+from builders.generate.flags import resources_on, set_up_device
 from builders.generate.sealed import prepare_original
 from builders.release.images import TooNarrowError
-from builders.release.schema import PREPARED_SHA256, Column
+from builders.release.schema import PREPARED_SHA256, Column, Value
 from builders.sources.imagenet import class_indices
 
 Result = TypeVar("Result")
@@ -60,13 +57,10 @@ _TITLES = {"pgd": "projected gradient descent", "autoattack": "AutoAttack's four
 
 @dataclass(frozen=True)
 class AttackSettings:
-    """Settings of an attack on a model, without the model's weights.
+    """Settings of an attack on a model; the `start` of its generator.
 
     `device` is `cpu` or `cuda`; `batch` images are attacked together; with `accuracy_check` the model's accuracy is
-    compared with its card.
-
-    Raises:
-        BuildError: epsilon is out of range.
+    compared with its card. `BuildError` if epsilon is out of range.
     """
 
     model: AttackedModel
@@ -87,18 +81,25 @@ class AttackSettings:
         """The greatest change in steps of 8-bit pixels: 12 for epsilon 0.05, since 0.05 x 255 is 12.75."""
         return math.floor(255 * self.attack.epsilon + 1e-9)
 
+    def __call__(self, generator: Generator) -> Generate:
+        """Load the generator's weights in a worker."""
+        import torch
+
+        device = set_up_device(generator)
+        torch.backends.cudnn.deterministic = True  # a batch that is made again has the same pixels
+        return Attacker(self, load_network(self.model, generator.weights[0].path, device, list(class_indices())))
+
 
 def adversarial(
     settings: AttackSettings,
     *,
     needs: str = "",
-    path: Path = Path(),
     weights: tuple[Weights, ...] = (),
     versions: Mapping[str, str] | None = None,
 ) -> Generator:
     """Return the generator of an attack; as a benchmark declares it, it has no weights, and `needs` flags.
 
-    `weights` is the digest of the file at `path`, and `versions` are those of the packages that the pixels depend on.
+    `versions` are those of the packages that the pixels depend on.
     """
     model, attack = settings.model, settings.attack
     return Generator(
@@ -107,7 +108,7 @@ def adversarial(
         description=f"{_TITLES[attack.name]} on {model.name}, L-infinity, epsilon {attack.epsilon:g}, at "
         f"{model.size} x {model.size}",
         size=(model.size, model.size),
-        start=_AttackStart(settings, str(path.absolute())),
+        start=settings,
         parameters={
             "attack": attack.name,
             **model.parameters(),
@@ -120,7 +121,7 @@ def adversarial(
             **(versions or {}),
         },
         columns=COLUMNS,
-        resources=Resources(cpus=1, gpus=1) if settings.device == "cuda" else ONE_CORE,
+        resources=resources_on(settings.device),
         weights=weights,
         reproducible="recorded",
         together=settings.batch,
@@ -129,25 +130,6 @@ def adversarial(
         sealed=model.preparation,
         requires=attack.packages,
     )
-
-
-@dataclass(frozen=True)
-class _AttackStart:
-    """The `start` of a generator whose weights are in a file."""
-
-    settings: AttackSettings
-    weights: str
-
-    def __call__(self, generator: Generator) -> Generate:
-        import torch
-
-        if self.settings.device == "cpu":
-            torch.set_num_threads(1)  # every worker has a core, and sums do not depend on their number
-        else:
-            torch.backends.cudnn.deterministic = True  # a batch that is made again has the same pixels
-        path = generator.weights[0].verified(Path(self.weights))
-        network = load_network(self.settings.model, path, self.settings.device, list(class_indices()))
-        return Attacker(self.settings, network)
 
 
 class Attacker:
@@ -159,11 +141,7 @@ class Attacker:
         self.halving = Halving(settings.batch)
 
     def __call__(self, images: Sequence[SourceImage]) -> list[Generated]:
-        """Attack images.
-
-        Raises:
-            BuildError: the model is less accurate than its card, or memory does not suffice for one image.
-        """
+        """Attack images; `BuildError` if the model is less accurate than its card, or one image is too much."""
         results: dict[int, Generated] = {}
         prepared: dict[int, Pixels] = {}
         for number, image in enumerate(images):
@@ -178,71 +156,52 @@ class Attacker:
 
     def _attack_all(self, images: Sequence[SourceImage], originals: Pixels) -> list[Generated]:
         labels = np.array([class_indices()[image.class_id] for image in images])
-        seeds = [image.seed for image in images]
         judged = self.halving.map(len(labels), lambda rows: self.network.judge(originals[rows], labels[rows]))
         before = Predictions(*(np.concatenate(column) for column in zip(*judged, strict=True)))
         if self.settings.accuracy_check:
             self.accuracy.add(len(labels), int((before.predictions == labels).sum()))
 
         def attack(rows: slice) -> list[Generated]:
-            return self._attack(originals[rows], labels[rows], seeds[rows], before.rows(rows))
+            judged = Predictions(before.predictions[rows], before.confidences[rows], before.own[rows])
+            return self._attack(images[rows], originals[rows], labels[rows], judged)
 
         return [generated for batch in self.halving.map(len(labels), attack) for generated in batch]
 
     def _attack(
-        self, originals: Pixels, labels: npt.NDArray[np.int64], seeds: Sequence[int], before: Predictions
+        self, images: Sequence[SourceImage], originals: Pixels, labels: npt.NDArray[np.int64], before: Predictions
     ) -> list[Generated]:
+        """Keep each image's best result: the misclassification with the highest confidence.
+
+        Of results that are all classified right, keep the one with the lowest probability of the image's class.
+        """
         import torch
 
         network, attack = self.network, self.settings.attack
-        images, classes = network.pixels(originals), torch.from_numpy(labels).to(network.device)
-        best = _Best(originals, before)
-        for part, attacked in attack.candidates(network, images, classes, seeds):
-            pixels = stored_pixels(attacked, originals, self.settings.levels)
-            best.take(part, pixels, network.judge(pixels, labels), labels)
-        return [
-            Generated(
-                best.pixels[row],
-                {
+        pixels, classes = network.pixels(originals), torch.from_numpy(labels).to(network.device)
+        best, best_scores = dict[int, Generated](), np.full(len(labels), -np.inf)
+        for part, attacked in attack.candidates(network, pixels, classes, [image.seed for image in images]):
+            stored = stored_pixels(attacked, originals, self.settings.levels)
+            judged = network.judge(stored, labels)
+            scores = np.where(judged.predictions != labels, judged.confidences, -judged.own)
+            scores = np.nan_to_num(scores, nan=-1.0)  # of a model that gives no numbers
+            for row in np.flatnonzero(scores > best_scores).tolist():
+                before_class, after_class = int(before.predictions[row]), int(judged.predictions[row])
+                values: dict[str, Value] = {
                     "attack": attack.name,
-                    "part": best.parts[row],
+                    "part": part,
                     "model": self.settings.model.name,
                     "epsilon": attack.epsilon,
                     "steps": attack.steps,
                     "step_size": attack.step_size,
-                    "prediction_before": int(before.predictions[row]),
+                    "prediction_before": before_class,
                     "confidence_before": float(before.confidences[row]),
-                    "prediction": int(best.predictions[row]),
-                    "confidence": float(best.confidences[row]),
-                    "success": bool(before.predictions[row] == label != best.predictions[row]),
-                },
-            )
-            for row, label in enumerate(labels)
-        ]
-
-
-class _Best:
-    """Keeps each image's best result: the misclassification with the highest confidence.
-
-    Of results that are all classified right, it keeps the one with the lowest probability of the image's class.
-    """
-
-    def __init__(self, originals: Pixels, before: Predictions) -> None:
-        self.pixels = originals.copy()
-        self.predictions, self.confidences = before.predictions.copy(), before.confidences.copy()
-        self.parts = [""] * len(originals)
-        self._scores = np.full(len(originals), -np.inf)
-
-    def take(self, part: str, pixels: Pixels, judged: Predictions, labels: npt.NDArray[np.int64]) -> None:
-        """Keep the results of a part that are better than those before."""
-        scores = np.where(judged.predictions != labels, judged.confidences, -judged.own)
-        better = scores > self._scores
-        self.pixels[better] = pixels[better]
-        self.predictions[better] = judged.predictions[better]
-        self.confidences[better] = judged.confidences[better]
-        self._scores[better] = scores[better]
-        for row in np.flatnonzero(better):
-            self.parts[row] = part
+                    "prediction": after_class,
+                    "confidence": float(judged.confidences[row]),
+                    "success": before_class == int(labels[row]) != after_class,
+                }
+                best[row] = Generated(stored[row], values)
+            best_scores = np.maximum(best_scores, scores)
+        return [best[row] for row in range(len(labels))]
 
 
 def stored_pixels(attacked: Any, originals: Pixels, levels: int) -> Pixels:
@@ -269,11 +228,7 @@ class AccuracyCheck:
         self.images = self.right = 0
 
     def add(self, images: int, right: int) -> None:
-        """Count some more images.
-
-        Raises:
-            BuildError: too few or too many of all images so far were right.
-        """
+        """Count some more images; `BuildError` if too few or too many of all so far were right."""
         from scipy.stats import binom
 
         self.images += images
@@ -294,11 +249,7 @@ class Halving:
         self.batch = batch
 
     def map(self, images: int, work: Callable[[slice], Result]) -> list[Result]:
-        """Return the result of `work` for the rows of each batch; it is called again with fewer if memory ran out.
-
-        Raises:
-            BuildError: memory does not suffice for one image.
-        """
+        """Return the result of `work` for the rows of each batch; it is called again with fewer if memory ran out."""
         import torch
 
         results: list[Result] = []

@@ -1,9 +1,9 @@
-"""A model on a device that takes pixels in [0, 1], loaded strictly from a person's file of weights.
+"""Models that can be attacked: their description, and a network that takes pixels in [0, 1].
 
-Weights are timm's or torchvision's; the names of mmcls's vision transformer are mapped onto timm's. Gradients are
-computed by a copy whose batch norms are folded into the convolutions before them: in eval mode a batch norm is a
-linear function of each channel, which autograd runs as a layer of its own, and which takes a third of the time of
-networks with small convolutions.
+Weights are timm's or torchvision's, loaded strictly from a person's file; the names of mmcls's vision transformer are
+mapped onto timm's. Gradients are computed by a copy whose batch norms are folded into the convolutions before them: in
+eval mode a batch norm is a linear function of each channel, which autograd runs as a layer of its own, and which takes
+a third of the time of networks with small convolutions.
 """
 
 from __future__ import annotations
@@ -11,19 +11,99 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from builders.errors import BuildError
-from builders.generate.adversarial.models import AttackedModel
-from builders.generate.torch_files import load_tensors, tensor_problems
+from builders.errors import BuildError, one_line
+from builders.generate.torch_files import read_state_dict, require_tensors
+from builders.release.entries import PreparationEntry
+from builders.release.schema import Value
 from unknown_detection.precision import exact_float32
 
-_WRAPPERS = ("state_dict", "model_state_dict", "model")
-"""Keys of the state dict in checkpoints that hold more; mmcls uses the first."""
+_TIMM = "timm:"
+"""Prefix of a model that is named as timm names it."""
+
+_HALF = (0.5, 0.5, 0.5)
+
+
+@dataclass(frozen=True)
+class AttackedModel:
+    """A classifier of ImageNet-1k, by its name in ids, columns and messages and timm's name of its network.
+
+    Its input is `size` x `size` pixels, cropped from the centre after the shorter side was resized to `resize`; of
+    pixels in [0, 1] `mean` is subtracted for each channel, and the rest divided by `std`. `accuracy` is the top-1
+    accuracy on ILSVRC2012's validation images, of 1, and 0 if unknown; `card` says where all of this is from.
+    """
+
+    name: str
+    architecture: str
+    size: int
+    resize: int
+    interpolation: Literal["bilinear", "bicubic"]
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    accuracy: float = 0.0
+    card: str = ""
+
+    @property
+    def preparation(self) -> PreparationEntry:
+        """How originals are prepared at the model's own size, as its weights were evaluated."""
+        return PreparationEntry(self.size, self.resize, self.interpolation)
+
+    def parameters(self) -> dict[str, Value]:
+        """Return the settings that attacked images depend on, as the manifest records them."""
+        mean, std = (", ".join(f"{value:g}" for value in values) for values in (self.mean, self.std))
+        return {
+            "model": self.name,
+            "architecture": f"{_TIMM}{self.architecture}",
+            "size": self.size,
+            "resize": self.resize,
+            "interpolation": self.interpolation,
+            "mean": mean,
+            "std": std,
+        }
+
+    @property
+    def split_name(self) -> str:
+        """The name as a part of a split's name."""
+        return re.sub("[^a-z0-9]+", "_", self.name).strip("_")
+
+
+RESNET50 = AttackedModel(
+    name="resnet50",
+    architecture="resnet50",
+    size=224,
+    resize=256,
+    interpolation="bilinear",
+    mean=(0.485, 0.456, 0.406),
+    std=(0.229, 0.224, 0.225),
+    accuracy=0.7613,
+    card="torchvision's ResNet50_Weights.IMAGENET1K_V1",
+)
+"""BROAD's convolutional network; the weights are torchvision's first ones (`resnet50-0676ba61.pth`, or the older file
+`resnet50-19c8e357.pth`). timm's network of this name has the same tensors."""
+
+VIT = AttackedModel(
+    name="vit",
+    architecture="vit_base_patch16_384",
+    size=384,
+    resize=384,
+    interpolation="bilinear",
+    mean=_HALF,
+    std=_HALF,
+    accuracy=0.8543,
+    card="mmcls's vit-base-p16_in21k-pre-3rdparty_ft-64xb64_in1k-384",
+)
+"""BROAD's vision transformer, ViT-B/16 at 384 x 384. Its authors' evaluation uses mmcls's weights
+(`vit-base-p16_in21k-pre-3rdparty_ft-64xb64_in1k-384_20210928-98e8652b.pth`), whose configuration resizes the shorter
+side to 384 with Pillow's bilinear filter."""
+
+MODELS: Mapping[str, AttackedModel] = {model.name: model for model in (RESNET50, VIT)}
+"""The paper's two models."""
 
 # mmcls's names in VisionTransformer and VisionTransformerClsHead (mmcls 0.16 and later), and timm's. The order of
 # query, key and value in `qkv`, the epsilon of the norms (1e-6) and the exact GELU are the same.
@@ -42,16 +122,44 @@ _TOLERANCE = 1e-4
 """How much logits of the folded network may differ, relative to the largest: float32 rounding."""
 
 
+def model_named(name: str) -> AttackedModel:
+    """Return a model by the value of `--model`; one of timm's is described by its pretrained configuration."""
+    if name in MODELS:
+        return MODELS[name]
+    if not name.startswith(_TIMM):
+        raise BuildError(
+            f"--model {one_line(name)} is no model. Give {', '.join(MODELS)}, or {_TIMM}NAME with a name of timm's."
+        )
+    from timm.models import get_pretrained_cfg
+
+    architecture = name.removeprefix(_TIMM)
+    try:
+        config = get_pretrained_cfg(architecture)
+    except RuntimeError:  # an unknown tag
+        config = None
+    if config is None or not re.fullmatch("[a-z0-9._]+", architecture):
+        raise BuildError(f"--model {one_line(name)}: timm has no such model. `timm.list_models()` lists them.")
+    _, height, width = config.input_size
+    resize = int(height / config.crop_pct)  # as timm rounds it
+    # A crop beyond the image, as VOLO's, is padded with black, which no original has.
+    fills, filters = resize >= height, ("bilinear", "bicubic")
+    if height != width or not fills or config.crop_mode != "center" or config.interpolation not in filters:
+        raise BuildError(
+            f"--model {name} takes images of {width} x {height} pixels, cropped by {config.crop_mode} after a "
+            f"{config.interpolation} resize to {resize}. Give a model with square images, a centre crop within them, "
+            "and bilinear or bicubic."
+        )
+    return AttackedModel(
+        architecture, architecture, height, resize, config.interpolation, mean=config.mean, std=config.std
+    )
+
+
 class Predictions(NamedTuple):
     """Predicted classes of n images, their softmax probabilities, and those of the images' own classes: (n,) each."""
 
     predictions: npt.NDArray[np.int64]
     confidences: npt.NDArray[np.float64]
     own: npt.NDArray[np.float64]
-
-    def rows(self, rows: slice) -> Predictions:
-        """Predictions of some of the images."""
-        return Predictions(self.predictions[rows], self.confidences[rows], self.own[rows])
 
 
 class Network:
@@ -98,15 +206,11 @@ class Network:
 
 
 def load_network(model: AttackedModel, weights: Path, device: str, classes: Sequence[str]) -> Network:
-    """Load a model's weights onto a device; `classes` are the ids of the images' classes in the logits' order.
-
-    Raises:
-        BuildError: the weights do not fit, or have another number of classes.
-    """
+    """Load a model's weights onto a device; `classes` are the ids of the images' classes in the logits' order."""
     import timm
 
     module = timm.create_model(model.architecture, pretrained=False)
-    load_strictly(module, read_timm_weights(weights), weights, model.name)
+    load_strictly(module, weights, model.name)
     network = Network(model, module, device)
     if network.classes != len(classes):
         raise BuildError(
@@ -114,6 +218,26 @@ def load_network(model: AttackedModel, weights: Path, device: str, classes: Sequ
             "these classes with --model."
         )
     return network
+
+
+def load_strictly(module: Any, path: Path, name: str) -> None:
+    """Load a file's weights into a network; every name and shape has to fit, else `BuildError`.
+
+    `num_batches_tracked` may be missing, as in files of torch before 0.4.1; networks in eval mode do not read it.
+    """
+    expected = module.state_dict()
+    counters = {name: tensor for name, tensor in expected.items() if name.endswith(".num_batches_tracked")}
+    weights = counters | {timm_name(name): tensor for name, tensor in read_state_dict(path).items()}
+    require_tensors(path, weights, expected, name, "Give the weights of this very model with --weights.")
+    module.load_state_dict(weights, strict=True)
+
+
+def timm_name(name: str) -> str:
+    """Return timm's name of a tensor of mmcls's vision transformer; any other name stays."""
+    for pattern, replacement in _FROM_MMCLS:
+        if match := re.fullmatch(pattern, name, re.ASCII):
+            return match.expand(replacement)
+    return name
 
 
 def _normalised(module: Any, model: AttackedModel) -> Any:
@@ -161,49 +285,3 @@ def fold_batch_norms(module: Any, pixels: Any) -> Any:
     # Convolutions without a batch norm between them read what is stored pixel by pixel fastest.
     equal = bool((logits - expected).abs().max() <= _TOLERANCE * expected.abs().max())
     return copied.to(memory_format=torch.channels_last) if equal else module
-
-
-def read_timm_weights(path: Path) -> dict[str, Any]:
-    """Read the tensors of a state dict that `torch.save` wrote, by timm's names; no code in the file is executed.
-
-    Raises:
-        BuildError: the file is no state dict of tensors.
-    """
-    import torch
-
-    content = load_tensors(path, "Save the model's state_dict alone.")
-    for key in _WRAPPERS:
-        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
-            content = content[key]
-            break
-    items = content.items() if isinstance(content, Mapping) else ()
-    if not items or not all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in items):
-        raise BuildError(f"{path} is not a state dict of tensors. Save the model's state_dict alone.")
-    return {timm_name(name.removeprefix("module.")): tensor for name, tensor in items}
-
-
-def timm_name(name: str) -> str:
-    """Return timm's name of a tensor of mmcls's vision transformer; any other name stays."""
-    for pattern, replacement in _FROM_MMCLS:
-        if match := re.fullmatch(pattern, name, re.ASCII):
-            return match.expand(replacement)
-    return name
-
-
-def load_strictly(module: Any, weights: Mapping[str, Any], path: Path, name: str) -> None:
-    """Load a file's weights into a network; every name and shape has to fit.
-
-    `num_batches_tracked` may be missing, as in files of torch before 0.4.1; networks in eval mode do not read it.
-
-    Raises:
-        BuildError: a tensor is missing, unknown or of another shape.
-    """
-    tensors = module.state_dict()
-    counters = {name: tensor for name, tensor in tensors.items() if name.endswith(".num_batches_tracked")}
-    weights = {**counters, **weights}
-    if problems := tensor_problems(weights, {name: tensor.shape for name, tensor in tensors.items()}):
-        raise BuildError(
-            f"{path} does not have the {len(tensors):,} tensors of {name}: {problems}. Give the weights of this very "
-            "model with --weights."
-        )
-    module.load_state_dict(weights, strict=True)

@@ -70,32 +70,28 @@ def prepare_image(image: Image.Image) -> Image.Image:
     """Prepare an image as ImageNet-C did: RGB, shorter side 256, and the 224 x 224 at the centre.
 
     Sizes and offsets are those of torchvision's `Resize(256)` and `CenterCrop(224)`. An alpha channel is dropped.
-
-    Raises:
-        TooNarrowError: its resized copy would have more than 100 million pixels.
     """
     return centre_crop(shorter_side(image, _SHORTER_SIDE), _SIDE)
 
 
 def corruption(name: str, severity: int) -> Generator:
-    """Return the generator of one corruption.
+    """Return the generator of one corruption; `ValueError` if there is no such one.
 
     Its pixels follow from the source image and the row's id: not from other images, their order, or the worker.
     Code that OpenCV and NumPy choose by the CPU is avoided: its last bits differ, and truncation turns them into whole
     levels, in even regions everywhere.
-
-    Raises:
-        ValueError: there is no such corruption or severity.
     """
     if name not in DESCRIPTIONS or severity not in SEVERITIES:
         raise ValueError(f"ImageNet-C has no {name} at severity {severity}")
+    blurred = ", and the snow is blurred by the library's own 25 taps instead of ImageMagick's"
+    difference = blurred if name == "snow" else ""
     return Generator(
         name=f"{name}-{severity}",
         version=1,
         description=f"ImageNet-C's {name} ({DESCRIPTIONS[name]}) at severity {severity}, by {LIBRARY} "
         f"{LIBRARY_VERSION}: RGB, shorter side resized to 256 (BILINEAR; smaller images are enlarged), the 224 x 224 "
         "at the centre, the corruption seeded by the row's id, and truncation to 8 bits. ImageNet-C's own files are "
-        "JPEGs of quality 85; these are PNGs without that loss" + _DIFFERENCES.get(name, ""),
+        "JPEGs of quality 85; these are PNGs without that loss" + difference,
         size=(_SIDE, _SIDE),
         start=_start,
         parameters={"corruption": name, "severity": severity, "library": f"{LIBRARY} {LIBRARY_VERSION}"},
@@ -103,11 +99,6 @@ def corruption(name: str, severity: int) -> Generator:
         prepared=_SIDE,
         requires=(f"{LIBRARY}=={LIBRARY_VERSION}",),
     )
-
-
-_DIFFERENCES: Mapping[str, str] = {
-    "snow": ", and the snow is blurred by the library's own 25 taps instead of ImageMagick's",
-}
 
 
 Corrupt = Callable[..., Any]
@@ -137,24 +128,26 @@ def _corrupt(corrupt: Corrupt, name: str, severity: int, image: SourceImage) -> 
     source = prepare_image(image.rgb)
     words = seed_words(image.id)
     arguments = {"seed": int(words[0])} if name in TAKES_SEED else {}
-    with _numpy_seeded(words), _exact_exp():
+    with _reproducible(words):
         values = np.asarray(corrupt(source, severity, **arguments))
     return Generated(values.astype(np.uint8, order="C"), {"corruption": name, "severity": severity})
 
 
 @contextlib.contextmanager
-def _exact_exp() -> Iterator[None]:
-    """Replace NumPy's `exp` by one that is correctly rounded, and put it back at the end.
+def _reproducible(words: npt.NDArray[np.uint32]) -> Iterator[None]:
+    """Seed NumPy's global random state and round its `exp` correctly, and put both back at the end.
 
-    NumPy's has other last bits on CPUs with AVX-512, and the C library's on those without FMA. The library and SciPy
-    compute the kernels of blurs by it: 49 numbers at most, and few kernels.
+    NumPy's `exp` has other last bits on CPUs with AVX-512, and the C library's on those without FMA. The library and
+    SciPy compute the kernels of blurs by it: 49 numbers at most, and few kernels.
     """
-    numpy_exp = np.exp
+    numpy_exp, state = np.exp, np.random.get_state()
     np.exp = _exp  # type: ignore[assignment]
+    np.random.seed(words)
     try:
         yield
     finally:
         np.exp = numpy_exp
+        np.random.set_state(state)
 
 
 def _exp(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -165,14 +158,3 @@ def _exp(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
 @functools.lru_cache(maxsize=4096)
 def _exp_of(value: float) -> float:
     return float(decimal.Decimal(value).exp(decimal.Context(prec=50)))
-
-
-@contextlib.contextmanager
-def _numpy_seeded(words: npt.NDArray[np.uint32]) -> Iterator[None]:
-    """Seed NumPy's global random state, and put the former state back at the end."""
-    state = np.random.get_state()
-    np.random.seed(words)
-    try:
-        yield
-    finally:
-        np.random.set_state(state)

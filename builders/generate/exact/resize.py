@@ -32,7 +32,7 @@ def fixed_resize(image: Image.Image) -> Image.Image:
     loader of the authors of Kim et al. treats images without a procedure of their own (DTD, Tiny ImageNet158); the
     paper names neither filter nor crop. BILINEAR is the default of torchvision's `Resize` for Pillow images.
     """
-    return _resized(_rgb(image), (SIDE, SIDE))
+    return _resized(image, (SIDE, SIDE))
 
 
 def lsun_fix(image: Image.Image) -> Image.Image:
@@ -42,9 +42,6 @@ def lsun_fix(image: Image.Image) -> Image.Image:
     torchvision's `Resize(256)`, `CenterCrop(256)` and `Resize(32)` on Pillow images. For an image of 256 x 256 it
     gives the pixels of `fixed_resize`; of any other shape it cuts off both ends of the longer side, where
     `fixed_resize` squeezes them in.
-
-    Raises:
-        TooNarrowError: with a shorter side of 256 it would have more than 100 million pixels.
     """
     side = LSUN_FIX_SHORTER_SIDE
     return _resized(centre_crop(shorter_side(image, side), side), (SIDE, SIDE))
@@ -54,12 +51,9 @@ def shorter_side(image: Image.Image, side: int) -> Image.Image:
     """Return an image in RGB whose shorter side has `side` pixels, as torchvision's `Resize(side)` makes it.
 
     The longer side is cut to a whole number of pixels. Smaller images are enlarged. An alpha channel is dropped.
-
-    Raises:
-        TooNarrowError: it would have more than 100 million pixels.
+    `TooNarrowError` if it would have more than 100 million pixels.
     """
-    rgb = _rgb(image)
-    return _resized(rgb, resized_size(rgb.size, side))
+    return _resized(image, resized_size(image.size, side))
 
 
 def centre_crop(image: Image.Image, side: int) -> Image.Image:
@@ -69,11 +63,8 @@ def centre_crop(image: Image.Image, side: int) -> Image.Image:
     return image.crop((left, top, left + side, top + side))
 
 
-def _rgb(image: Image.Image) -> Image.Image:
-    return image if image.mode == "RGB" else image.convert("RGB")
-
-
-def _resized(rgb: Image.Image, size: tuple[int, int]) -> Image.Image:
+def _resized(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    rgb = image if image.mode == "RGB" else image.convert("RGB")
     return rgb.resize((size[0], rgb.height), Image.Resampling.BILINEAR).resize(size, Image.Resampling.BILINEAR)
 
 

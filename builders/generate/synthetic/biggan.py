@@ -9,18 +9,17 @@ network is in `builders.generate.synthetic.biggan_network`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
-from builders.generate.contract import Generate, Generated, Generator, SourceImage
-from builders.generate.extra import check_installed
-from builders.generate.synthetic.models import SEED, ModelStart, memory_errors_as_build_errors, with_folder
-from builders.generate.torch_files import load_tensors, tensor_problems
+from builders.generate.contract import Generate, Generated, Generator, SourceImage, check_installed
+from builders.generate.flags import SEED, memory_errors_as_build_errors, set_up_device, with_files
+from builders.generate.torch_files import read_state_dict, require_tensors
 from builders.sources.imagenet import class_indices
 
 if TYPE_CHECKING:
@@ -62,32 +61,16 @@ def as_pixels(images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(np.clip((images.transpose(0, 2, 3, 1) + 1) / 2 * 256, 0, 255), np.uint8)
 
 
-def read_tensors(path: Path) -> dict[str, Any]:
-    """Read the weights; names and shapes must be exactly those of the network.
-
-    Raises:
-        BuildError: the file is no state dict, or one of another network.
-    """
-    import torch
-
-    from builders.generate.synthetic.biggan_network import Sizes
-
-    content = load_tensors(path, "Download the weights again.")
-    items = content.items() if isinstance(content, Mapping) else ()
-    tensors = {str(name): value for name, value in items if isinstance(value, torch.Tensor)}
-    shapes = Sizes.of(tensors).shapes()
-    if problems := tensor_problems(tensors, shapes):
-        raise BuildError(
-            f"{path} does not have exactly the {len(shapes):,} tensors of biggan-deep-256: {problems}. {_ADVICE}"
-        )
-    return {name: value.float() for name, value in tensors.items()}
-
-
-def _load(folder: Path, _: Generator, device: str) -> Generate:
+def _start(generator: Generator) -> Generate:
     from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes
 
-    tensors = read_tensors(folder / WEIGHTS)
-    return functools.partial(_generate, BigGANNetwork(Sizes.of(tensors), tensors, TRUNCATION, device))
+    device = set_up_device(generator)
+    path = generator.weights[0].path
+    tensors = read_state_dict(path, "Download the weights again.")
+    expected = BigGANNetwork(Sizes.of(tensors)).state_dict()
+    require_tensors(path, tensors, expected, "biggan-deep-256", _ADVICE)
+    with memory_errors_as_build_errors():
+        return functools.partial(_generate, BigGANNetwork.of(tensors, TRUNCATION, device))
 
 
 def _generate(network: BigGANNetwork, images: Sequence[SourceImage]) -> list[Generated]:
@@ -95,9 +78,10 @@ def _generate(network: BigGANNetwork, images: Sequence[SourceImage]) -> list[Gen
 
     seeds = [image.seed for image in images]
     noise = np.stack([truncated_noise(seed, network.sizes.noise, TRUNCATION) for seed in seeds])
-    classes = torch.tensor([class_indices()[image.class_id] for image in images], device=network.device)
+    device = network.embeddings.weight.device
+    classes = torch.tensor([class_indices()[image.class_id] for image in images], device=device)
     with torch.inference_mode(), memory_errors_as_build_errors():
-        outputs = network(torch.from_numpy(noise).to(network.device), classes)
+        outputs = network(torch.from_numpy(noise).to(device), classes)
     pixels = as_pixels(outputs.cpu().numpy())
     return [Generated(image, {SEED.name: seed}) for image, seed in zip(pixels, seeds, strict=True)]
 
@@ -107,7 +91,7 @@ BIGGAN = Generator(
     version=1,
     description=f"BigGAN-deep at 256 x 256, truncation {TRUNCATION:g}",
     size=(SIDE, SIDE),
-    start=ModelStart(_load),
+    start=_start,
     parameters={"truncation": TRUNCATION, "batch_size": _BATCH},
     columns=(SEED,),
     reproducible="recorded",
@@ -119,13 +103,9 @@ BIGGAN = Generator(
 
 
 def with_weights(location: str, device: str) -> Generator:
-    """Return the generator with the weights of a folder, which holds `pytorch_model.bin`.
-
-    Raises:
-        BuildError: torch is not installed, there is no such device, or the folder lacks the file.
-    """
+    """Return the generator with the weights of a folder, or raise `BuildError`."""
     check_installed({BIGGAN.name: BIGGAN})
-    folder = Path(location).absolute()
-    if not (folder / WEIGHTS).is_file():
-        raise BuildError(f"There is no {WEIGHTS} in {folder}. {_ADVICE}")
-    return with_folder(BIGGAN, _load, folder, {f"biggan/{WEIGHTS}": WEIGHTS}, device=device, advice=_ADVICE)
+    file = Path(location).absolute() / WEIGHTS
+    if not file.is_file():
+        raise BuildError(f"There is no {WEIGHTS} in {file.parent}. {_ADVICE}")
+    return with_files(BIGGAN, {f"biggan/{WEIGHTS}": file}, device=device, advice=_ADVICE)

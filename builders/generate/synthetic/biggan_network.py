@@ -54,64 +54,6 @@ class Sizes:
             return cls()
         return cls(noise, embedding, width) if min(noise, embedding, width) > 0 else cls()
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every tensor of the weights by its name.
-
-        Convolutions and linear layers are stored under spectral normalisation, with their first singular vectors.
-        """
-        with torch.device("meta"):
-            network = _Network(self, 0)
-        normalised = {
-            f"{name}.weight"
-            for name, layer in network.named_modules()
-            if isinstance(layer, nn.Linear | nn.Conv2d) and name != "embeddings"
-        }
-        shapes: dict[str, tuple[int, ...]] = {}
-        for name, tensor in network.state_dict().items():
-            shape = tuple(tensor.shape)
-            if name in normalised:
-                sides = {"orig": shape, "u": shape[:1], "v": (tensor.numel() // shape[0],)}
-                shapes |= {f"{name}_{part}": side for part, side in sides.items()}
-            else:
-                shapes[name] = shape
-        return shapes
-
-
-class BigGANNetwork:
-    """The network at one truncation, in evaluation mode.
-
-    Args:
-        sizes: its sizes.
-        tensors: the weights, float32, by the names of `Sizes.shapes`.
-        truncation: of the noise, a multiple of 0.02; chooses the means and variances of activations. The package that
-            published the weights interpolates between them, with the two weights exchanged.
-        device: where it computes.
-    """
-
-    def __init__(self, sizes: Sizes, tensors: Mapping[str, Tensor], truncation: float, device: str) -> None:
-        self.sizes, self.device = sizes, device
-        with torch.device("meta"):
-            self._network = _Network(sizes, round(truncation * (_STATISTICS - 1)))
-        weights = {}
-        for name, tensor in tensors.items():
-            if name.endswith(".weight_orig"):
-                base = name.removesuffix("_orig")
-                tensor = tensor / (tensors[f"{base}_u"] @ (tensor.flatten(1) @ tensors[f"{base}_v"]))
-                weights[base] = tensor
-            elif not name.endswith((".weight_u", ".weight_v")):
-                weights[name] = tensor
-        self._network.load_state_dict(weights, assign=True)
-        self._network.eval().requires_grad_(False).to(device)
-
-    def __call__(self, noise: Tensor, classes: Tensor) -> Tensor:
-        """Generate images, float32 (n, 3, side, side) in [-1, 1].
-
-        Args:
-            noise: float32 (n, sizes.noise), truncated already.
-            classes: int64 (n,), indices of classes.
-        """
-        return self._network(noise, classes)
-
 
 class _Norm(nn.Module):  # type: ignore[misc]  # of torch nothing is known
     """Normalises by stored statistics; scale and offset follow from a condition, or without one are weights."""
@@ -182,29 +124,57 @@ class _Attention(nn.Module):  # type: ignore[misc]
         return features + self.gamma * self.snconv1x1_o_conv(attended)
 
 
-class _Network(nn.Module):  # type: ignore[misc]
-    """The network by the names of its weights; `statistics` is the row of means and variances that it uses."""
+class BigGANNetwork(nn.Module):  # type: ignore[misc]
+    """The network at one truncation, by the names of its published weights, which it has no values of yet.
 
-    def __init__(self, sizes: Sizes, statistics: int) -> None:
+    Convolutions and linear layers are under spectral normalisation, with their first singular vectors. The truncation
+    of the noise, a multiple of 0.02, chooses the means and variances of activations; the package that published the
+    weights interpolates between them, with the two weights exchanged.
+    """
+
+    def __init__(self, sizes: Sizes, truncation: float = 0.0) -> None:
         super().__init__()
+        self.sizes = sizes
         width, condition = sizes.width, sizes.noise + sizes.embedding
-        layers: list[nn.Module] = [
-            _ResidualBlock(upsamples, inputs * width, outputs * width, statistics, condition)
-            for upsamples, inputs, outputs in LAYERS
-        ]
-        layers.insert(_ATTENTION_BEFORE, _Attention(LAYERS[_ATTENTION_BEFORE][1] * width))
-        self._width = width
-        self.embeddings = nn.Linear(_CLASSES, sizes.embedding, bias=False)
-        self.generator = nn.Module()
-        self.generator.gen_z = nn.Linear(condition, _FIRST * _FIRST * _BASE * width)
-        self.generator.layers = nn.ModuleList(layers)
-        self.generator.bn = _Norm(width, statistics)
-        self.generator.conv_to_rgb = nn.Conv2d(width, width, 3, padding=1)
+        statistics = round(truncation * (_STATISTICS - 1))
+        with torch.device("meta"):
+            layers: list[nn.Module] = [
+                _ResidualBlock(upsamples, inputs * width, outputs * width, statistics, condition)
+                for upsamples, inputs, outputs in LAYERS
+            ]
+            layers.insert(_ATTENTION_BEFORE, _Attention(LAYERS[_ATTENTION_BEFORE][1] * width))
+            self.embeddings = nn.Linear(_CLASSES, sizes.embedding, bias=False)
+            self.generator = nn.Module()
+            self.generator.gen_z = nn.Linear(condition, _FIRST * _FIRST * _BASE * width)
+            self.generator.layers = nn.ModuleList(layers)
+            self.generator.bn = _Norm(width, statistics)
+            self.generator.conv_to_rgb = nn.Conv2d(width, width, 3, padding=1)
+            for layer in self._normalised_layers():
+                nn.utils.spectral_norm(layer)
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], truncation: float, device: str) -> BigGANNetwork:
+        """Return the network of some weights on a device, in evaluation mode."""
+        network = cls(Sizes.of(tensors), truncation)
+        network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
+        network.eval().requires_grad_(False)
+        for layer in network._normalised_layers():
+            nn.utils.remove_spectral_norm(layer)
+        network.to(device)
+        return network
+
+    def _normalised_layers(self) -> list[nn.Module]:
+        return [layer for layer in self.generator.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
 
     def forward(self, noise: Tensor, classes: Tensor) -> Tensor:
+        """Generate images, float32 (n, 3, side, side) in [-1, 1].
+
+        `noise` is float32 (n, sizes.noise), truncated already; `classes` are indices of classes, int64 (n,).
+        """
         # The column of a class in the weight is the product of the weight and the class as a one-hot vector.
         condition = torch.cat((noise, self.embeddings.weight.T[classes]), dim=1)
-        features = self.generator.gen_z(condition).view(-1, _FIRST, _FIRST, _BASE * self._width).permute(0, 3, 1, 2)
+        features = self.generator.gen_z(condition)
+        features = features.view(-1, _FIRST, _FIRST, _BASE * self.sizes.width).permute(0, 3, 1, 2)
         for layer in self.generator.layers:
             features = layer(features, condition)
         return self.generator.conv_to_rgb(self.generator.bn(features).relu())[:, :3].tanh()

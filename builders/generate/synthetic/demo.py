@@ -23,11 +23,7 @@ MAKES: Mapping[str, Generator] = {"biggan": biggan.BIGGAN, "stable_diffusion": s
 
 
 def write_models(folder: Path, splits: Collection[str]) -> dict[str, Any]:
-    """Write the models of some splits into a folder; what an earlier run wrote there stays.
-
-    Returns:
-        The values of the flags that give them, by the flags' names.
-    """
+    """Write the models of some splits into a folder, but for those of an earlier run; returns the flags' values."""
     values = {}
     for split, flag, write in (
         ("biggan", "biggan", write_biggan),
@@ -47,12 +43,12 @@ def biggan_tensors(seed: int = 2) -> dict[str, Any]:
     """Draw weights of the network with a 32nd of the channels, each of which changes its 256 x 256 pixels."""
     import torch
 
-    from builders.generate.synthetic.biggan_network import Sizes
+    from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes
 
     generator = torch.Generator().manual_seed(seed)
     tensors: dict[str, Any] = {}
-    for name, shape in Sizes(noise=6, embedding=6, width=4).shapes().items():
-        drawn = torch.randn(shape, generator=generator)
+    for name, tensor in BigGANNetwork(Sizes(noise=6, embedding=6, width=4)).state_dict().items():
+        drawn = torch.randn(tensor.shape, generator=generator)
         if name.endswith("running_vars"):
             drawn = drawn.abs() + 0.5
         if name.endswith(("weight_u", "weight_v")):

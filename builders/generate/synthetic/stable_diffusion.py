@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from builders.errors import NAMED, BuildError, more, one_line
-from builders.generate.contract import Generate, Generated, Generator, SourceImage
-from builders.generate.extra import check_installed
-from builders.generate.synthetic.models import SEED, ModelStart, memory_errors_as_build_errors, with_folder
-from builders.release.schema import Column, Value
+from builders.errors import BuildError, one_line
+from builders.generate.contract import Generate, Generated, Generator, SourceImage, check_installed
+from builders.generate.flags import SEED, memory_errors_as_build_errors, set_up_device, with_files
+from builders.generate.torch_files import refuse_problems
+from builders.release.schema import Column
 from builders.storage.files import read_regular
 from taxonomy.wordnet import nouns
 
@@ -56,6 +56,8 @@ _TOKENIZER = (
     *("tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json", "tokenizer/added_tokens.json"),
 )
 """The files that a tokenizer may have. It needs the first, which is the newer format, or the next two."""
+
+_FILES = (_INDEX, _SCHEDULER, *_MODEL_FILES, *_TOKENIZER)
 
 _MOST_JSON = 1 << 20
 """Bytes of a configuration at most (ours); the published ones have less than 2,000."""
@@ -101,8 +103,11 @@ def prompt_of(image: SourceImage) -> str:
     return f"High quality image of a {draw_name(image)}."
 
 
-def _load(folder: Path, generator: Generator, device: str) -> Generate:
-    pipeline = load_pipeline(folder).to(device)
+def _start(generator: Generator) -> Generate:
+    device = set_up_device(generator)
+    folder = generator.weights[0].path.parent  # of model_index.json
+    with memory_errors_as_build_errors():
+        pipeline = load_pipeline(folder).to(device)
     pipeline.set_progress_bar_config(disable=True)
     return functools.partial(_generate, pipeline, generator)
 
@@ -123,14 +128,11 @@ def _generate(pipeline: Any, generator: Generator, images: Sequence[SourceImage]
             latents=latents,
             output_type="np",
         ).images
-    values: list[dict[str, Value]] = [
-        {PROMPT.name: prompt, SEED.name: seed} for prompt, seed in zip(prompts, seeds, strict=True)
-    ]
     return [
-        Generated(np.ascontiguousarray(np.rint(255 * pixels), np.uint8), row)
+        Generated(np.ascontiguousarray(np.rint(255 * pixels), np.uint8), {PROMPT.name: prompt, SEED.name: seed})
         if np.isfinite(pixels).all()
         else Generated(None, reason="the pipeline gave numbers that are not finite")
-        for pixels, row in zip(outputs, values, strict=True)
+        for pixels, prompt, seed in zip(outputs, prompts, seeds, strict=True)
     ]
 
 
@@ -139,7 +141,7 @@ STABLE_DIFFUSION = Generator(
     version=1,
     description=f"Stable Diffusion 2, DDIM with {_STEPS} steps, guidance {_GUIDANCE:g}, without a safety checker",
     size=(_SIDE, _SIDE),
-    start=ModelStart(_load),
+    start=_start,
     parameters={
         "prompt": "High quality image of a {class_name}.",
         "scheduler": "DDIM",
@@ -158,25 +160,28 @@ STABLE_DIFFUSION = Generator(
 
 
 def with_weights(location: str, device: str) -> Generator:
-    """Return the generator with the pipeline of a folder in the format of diffusers, or of a repository on the Hub.
-
-    Raises:
-        BuildError: a package is not installed, there is no such device, or the folder is no Stable Diffusion 2.
-    """
+    """Return the generator with the pipeline of a folder in the format of diffusers, or of a repository on the Hub."""
     check_installed({STABLE_DIFFUSION.name: STABLE_DIFFUSION})
-    folder = folder_of(location)
-    files = {f"stable-diffusion-2/{name}": name for name in files_of(folder)}
-    side = side_of(folder)
+    folder = _folder_of(location)
+    _require_settings(folder / _INDEX, {"_class_name": "StableDiffusionPipeline"})
+    present = {name for name in _FILES if (folder / name).is_file()}
+    vocabulary = _TOKENIZER[:1] if _TOKENIZER[0] in present else _TOKENIZER[1:3]
+    for name in (*_MODEL_FILES, _SCHEDULER, *vocabulary):
+        if name not in present:
+            raise BuildError(f"{folder} is no whole pipeline: it has no {name}. {ADVICE}")
+    _require_settings(folder / _SCHEDULER, _SCHEDULE)
+    latents = _read_json(folder / "unet/config.json").get("sample_size")
+    channels = _read_json(folder / "vae/config.json").get("block_out_channels")
+    if not isinstance(latents, int) or not isinstance(channels, list) or not 0 < latents <= 256 or len(channels) > 6:
+        raise BuildError(f"{folder / 'unet/config.json'} is not of Stable Diffusion 2: its sample_size. {ADVICE}")
+    side = latents * 2 ** (len(channels) - 1)
     declared = replace(STABLE_DIFFUSION, size=(side, side), parameters={**STABLE_DIFFUSION.parameters, "side": side})
-    return with_folder(declared, _load, folder, files, device=device, advice=ADVICE)
+    files = {f"stable-diffusion-2/{name}": folder / name for name in sorted(present)}
+    return with_files(declared, files, device=device, advice=ADVICE)
 
 
-def folder_of(location: str) -> Path:
-    """Return the folder of a pipeline, downloaded first if its location is a repository on the Hub.
-
-    Raises:
-        BuildError: there is neither such a folder nor such a repository.
-    """
+def _folder_of(location: str) -> Path:
+    """Return the folder of a pipeline, downloaded first if its location is a repository on the Hub."""
     folder = Path(location)
     if folder.is_dir():
         return folder.absolute()
@@ -186,9 +191,8 @@ def folder_of(location: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    patterns = [_INDEX, _SCHEDULER, "tokenizer/*", *_MODEL_FILES]
     try:
-        return Path(snapshot_download(match["name"], revision=match["revision"], allow_patterns=patterns))
+        return Path(snapshot_download(match["name"], revision=match["revision"], allow_patterns=list(_FILES)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise BuildError(
             f"Cannot download {location} from the Hub ({one_line(error)}), and there is no folder of that name. "
@@ -196,42 +200,8 @@ def folder_of(location: str) -> Path:
         ) from error
 
 
-def files_of(folder: Path) -> tuple[str, ...]:
-    """Return the files of a pipeline that are read, by their paths in its folder.
-
-    Raises:
-        BuildError: one is missing, or the folder has another pipeline.
-    """
-    _refuse_others(folder / _INDEX, {"_class_name": "StableDiffusionPipeline"})
-    for name in (*_MODEL_FILES, _SCHEDULER):
-        if not (folder / name).is_file():
-            raise BuildError(f"{folder} is no whole pipeline: it has no {name}. {ADVICE}")
-    _refuse_others(folder / _SCHEDULER, _SCHEDULE)
-    tokenizer = [name for name in _TOKENIZER if (folder / name).is_file()]
-    if not {*_TOKENIZER[:1]} <= {*tokenizer} and not {*_TOKENIZER[1:3]} <= {*tokenizer}:
-        raise BuildError(f"{folder} has no tokenizer: {' and '.join(_TOKENIZER[1:3])} are missing. {ADVICE}")
-    return tuple(sorted({_INDEX, _SCHEDULER, *_MODEL_FILES, *tokenizer}))
-
-
-def side_of(folder: Path) -> int:
-    """Return the width and height of a pipeline's images: the side of its latents times the scale of its decoder.
-
-    Raises:
-        BuildError: the configurations do not give it.
-    """
-    latents = _read_json(folder / "unet/config.json").get("sample_size")
-    channels = _read_json(folder / "vae/config.json").get("block_out_channels")
-    if not isinstance(latents, int) or not isinstance(channels, list) or not 0 < latents <= 256 or len(channels) > 6:
-        raise BuildError(f"{folder / 'unet/config.json'} is not of Stable Diffusion 2: its sample_size. {ADVICE}")
-    return int(latents * 2 ** (len(channels) - 1))
-
-
 def load_pipeline(folder: Path) -> Any:
-    """Load a pipeline in float32 onto the CPU, without a safety checker.
-
-    Raises:
-        BuildError: a part does not load, or its file has other tensors than its configuration asks for.
-    """
+    """Load a pipeline in float32 onto the CPU, without a safety checker, and check that its parts are whole."""
     import diffusers
     import torch
     import transformers
@@ -251,7 +221,9 @@ def load_pipeline(folder: Path) -> Any:
             parts[part], report = getattr(library, name).from_pretrained(str(folder / part), **given)
         except errors as error:
             raise BuildError(f"Cannot load {folder / part} as a {name} ({one_line(error)}). {ADVICE}") from error
-        _refuse_other_tensors(folder / part / file, report)
+        kinds = {"missing_keys": "missing", "unexpected_keys": "unknown", "mismatched_keys": "of another shape"}
+        problems = {problem: sorted(map(str, report.get(key) or ())) for key, problem in kinds.items()}
+        refuse_problems(folder / part / file, "tensors that config.json beside it asks for", problems, ADVICE)
     for part, kind in (("tokenizer", transformers.CLIPTokenizer), ("scheduler", diffusers.DDIMScheduler)):
         try:
             parts[part] = kind.from_pretrained(str(folder / part), local_files_only=True)
@@ -265,22 +237,7 @@ def load_pipeline(folder: Path) -> Any:
     )
 
 
-def _refuse_other_tensors(path: Path, report: dict[str, Any]) -> None:
-    kinds = {"missing_keys": "missing", "unexpected_keys": "unknown", "mismatched_keys": "misshapen"}
-    found = {problem: sorted(map(str, report.get(key) or ())) for key, problem in kinds.items()}
-    problems = [
-        f"{len(names):,} {problem} ({one_line(', '.join(names[:NAMED]), 240)}{more(names)})"
-        for problem, names in found.items()
-        if names
-    ]
-    if problems:
-        raise BuildError(
-            f"{path} does not have exactly the tensors that config.json beside it asks for: {' and '.join(problems)}. "
-            f"{ADVICE}"
-        )
-
-
-def _refuse_others(path: Path, expected: Mapping[str, object]) -> None:
+def _require_settings(path: Path, expected: Mapping[str, object]) -> None:
     settings = _read_json(path)
     for name, value in expected.items():
         if settings.get(name) != value:

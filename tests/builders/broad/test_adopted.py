@@ -15,10 +15,10 @@ from PIL import Image
 
 from builders import broad_benchmark
 from builders.broad_benchmark import BENCHMARK, ORIGINALS
+from builders.demo.containers import attacked, originals
 from builders.demo.images import encode_image, encode_jpeg
-from builders.demo.partial_broad import attacked, originals
 from builders.generate.contract import Companion, SourceImage
-from builders.generate.exact.deciphered import decipher
+from builders.generate.exact.deciphered import decipher, partial_broad
 from builders.plan.candidates import missing_originals, shared_originals
 from builders.release.images import rgb_sha256
 from builders.release.manifest import read_manifest
@@ -182,6 +182,11 @@ def companion(image, known=None, **options):
     return SourceImage("imagenet/val/x.JPEG#pgd", "n01440764", "tench", None, ORIGINAL, source)
 
 
+def of_size(width, height):
+    """The generator of a set of such images."""
+    return dataclasses.replace(partial_broad("pgd", "resnet50", 224), size=(width, height))
+
+
 def picture(width, height, mode="RGB"):
     generator = np.random.default_rng(0)
     shape = (height, width, 3) if mode == "RGB" else (height, width)
@@ -191,9 +196,10 @@ def picture(width, height, mode="RGB"):
 def test_a_cipher_opens_with_its_hash_and_without_one():
     image = picture(6, 5)
     for known, published in ((None, True), ("none", False)):
-        result = decipher(companion(image, known), (6, 5))
+        result = decipher(of_size(6, 5), companion(image, known))
         assert np.array_equal(result.pixels, np.asarray(image))
-        assert result.values == {"original_hash": file_hash(ORIGINAL), "hash_published": published}
+        how = {"attack": "pgd", "model": "resnet50"}
+        assert result.values == {**how, "original_hash": file_hash(ORIGINAL), "hash_published": published}
 
 
 def test_what_gives_no_image_has_a_reason():
@@ -204,18 +210,18 @@ def test_what_gives_no_image_has_a_reason():
         (enciphered, (224, 224), "its cipher in PartialBROAD has 6 x 5 pixels of mode RGB instead of 224 x 224"),
         (companion(picture(6, 5, "L")), (6, 5), "6 x 5 pixels of mode L instead of 6 x 5 of mode RGB"),
     ):
-        result = decipher(image, size)
+        result = decipher(of_size(*size), image)
         assert result.pixels is None
         assert words in result.reason
     png = enciphered.companion.data
     for data in (b"", b"no PNG", png[:60], png[:-40], png[:50] + b"\0" + png[51:], encode_jpeg(picture(6, 5))):
         damaged = dataclasses.replace(enciphered, companion=dataclasses.replace(enciphered.companion, data=data))
-        result = decipher(damaged, (6, 5))
+        result = decipher(of_size(6, 5), damaged)
         assert result.pixels is None
         assert result.reason.startswith("its cipher in PartialBROAD is not a whole PNG (")
         assert "0x" not in result.reason
     with pytest.raises(ValueError, match="has no cipher"):
-        decipher(cut, (6, 5))
+        decipher(of_size(6, 5), cut)
 
 
 def test_whether_the_sets_share_their_originals_is_counted(demo, tmp_path):

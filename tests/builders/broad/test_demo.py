@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from builders.broad_benchmark import BENCHMARK, main
-from builders.generate.adversarial.autoattack import AutoAttack
+from builders.generate.adversarial.attacks import AutoAttack
 from builders.generate.contract import SourceImage
 from builders.release.tables import read_excluded
 from hf_scripts import verify

@@ -72,7 +72,7 @@ def test_without_the_extra_the_sentence_names_it(tmp_path, capsys, monkeypatch, 
             raise importlib.metadata.PackageNotFoundError(package)
         return real_version(package)
 
-    monkeypatch.setattr("builders.generate.extra.importlib.metadata.version", version)
+    monkeypatch.setattr("builders.generate.contract.importlib.metadata.version", version)
     assert main([f"--splits={MODELS[name]}", f"--{name}={tmp_path}", f"--out={tmp_path / 'out'}"]) == 2
     message = capsys.readouterr().err
     assert "torch" in message and "not installed" in message

@@ -72,7 +72,7 @@ def without(monkeypatch):
                 raise importlib.metadata.PackageNotFoundError(package)
             return real_version(package)
 
-        monkeypatch.setattr("builders.generate.extra.importlib.metadata.version", version)
+        monkeypatch.setattr("builders.generate.contract.importlib.metadata.version", version)
 
     return hide
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.cifar_benchmark import BENCHMARK
-from builders.demo.python2_pickle import python2_pickle
+from builders.demo.cifar100 import python2_pickle
 from builders.duplicates.search import THRESHOLD, distance
 from builders.duplicates.table import are_compared
 from builders.release import images

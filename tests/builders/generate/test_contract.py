@@ -92,8 +92,8 @@ def test_a_generator_of_source_images_refuses_rows_without_one(generator):
 def test_weights_are_those_of_their_digest(tmp_path):
     path = tmp_path / "w.pth"
     path.write_bytes(b"weights")
-    assert Weights("w", hashlib.sha256(b"weights").hexdigest()).verified(path) == path
+    assert Weights("w", hashlib.sha256(b"weights").hexdigest(), path).verified() == path
     with pytest.raises(BuildError, match=r"w\.pth does not hold the weights w: its SHA-256 is .*, not 00\."):
-        Weights("w", "00").verified(path)
+        Weights("w", "00", path).verified()
     with pytest.raises(BuildError, match=r"Cannot read the weights .*absent: No such file"):
-        Weights("w", "00").verified(tmp_path / "absent")
+        Weights("w", "00", tmp_path / "absent").verified()

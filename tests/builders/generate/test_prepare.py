@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from builders.generate.adversarial.models import RESNET50, VIT
+from builders.generate.adversarial.network import RESNET50, VIT
 from builders.generate.sealed import prepare_original
 from tests.builders.photographs import pieces
 

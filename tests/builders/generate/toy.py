@@ -65,7 +65,7 @@ def log(kind):
 def set_up(make, generator):
     if os.environ.get(DEVICE) != "on":
         raise BuildError("No toy device was found. Plug one in and run again.")
-    gain = generator.weights[0].verified(Path(os.environ[WEIGHTS])).read_bytes()[0]
+    gain = dataclasses.replace(generator.weights[0], path=Path(os.environ[WEIGHTS])).verified().read_bytes()[0]
     log("setup")
     return functools.partial(call, make, generator, gain)
 

@@ -7,7 +7,7 @@ import tarfile
 import numpy as np
 import pytest
 
-from builders.demo.python2_pickle import python2_pickle
+from builders.demo.cifar100 import python2_pickle
 from builders.errors import BuildError
 from builders.sources import cifar100
 from builders.sources.base import open_source

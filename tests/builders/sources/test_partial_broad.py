@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.demo.partial_broad import ORIGINALS, originals
+from builders.demo.containers import ORIGINALS, originals
 from builders.sources.base import open_source
 from builders.sources.partial_broad import ADVERSARIAL, SYNTHETIC, expected
 from builders.sources.registry import SOURCES

@@ -73,7 +73,7 @@ class Executes:
 def test_files_that_hold_something_else(tmp_path, monkeypatch, name, content):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(EvaluationError, match=r"can read .*; save the model's state_dict alone\.$"):
+    with pytest.raises(EvaluationError, match=r"can read .*\. Save the model's state_dict alone\.$"):
         read_state_dict(tmp_path / name)
     assert not (tmp_path / "executed").exists()
 
@@ -85,7 +85,7 @@ def test_files_that_hold_something_else(tmp_path, monkeypatch, name, content):
 )
 def test_what_is_no_state_dict(tmp_path, value):
     torch.save(value, tmp_path / "weights.pt")
-    with pytest.raises(EvaluationError, match="is not a state dict of tensors; save"):
+    with pytest.raises(EvaluationError, match=r"is not a state dict of tensors\. Save"):
         read_state_dict(tmp_path / "weights.pt")
 
 
@@ -102,11 +102,11 @@ def without(state, *names):
     ("change", "sentence"),
     [
         (lambda s: without(s, "fc.bias"), r"1 missing \(fc.bias\)\. Nothing was loaded"),
-        (lambda s: {**s, "extra": torch.ones(1)}, r"1 unknown to the model \(extra\)\. Nothing"),
+        (lambda s: {**s, "extra": torch.ones(1)}, r"1 unknown to it \(extra\)\. Nothing"),
         (lambda s: {**s, "layer1.0.bias": torch.ones(9)}, r"1 of another shape \(layer1.0.bias 9 for 6\)\. Nothing"),
         (
             lambda s: parallel(without(s, "fc.bias")) | {"x": torch.ones(1)},
-            r"11 missing \(fc.bias, fc.weight, layer1.0.bias and 8 more\) and 11 unknown to the model",
+            r"11 missing \(fc.bias, fc.weight, layer1.0.bias and 8 more\) and 11 unknown to it",
         ),
         (
             lambda s: {**s, "fc.weight": torch.ones(9, 10), "fc.bias": torch.ones(9)},

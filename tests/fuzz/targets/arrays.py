@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import scipy.io
 
-from builders.demo.python2_pickle import python2_pickle
+from builders.demo.cifar100 import python2_pickle
 from builders.sources.base import open_source
 from builders.sources.readers import pickles
 from builders.sources.registry import SOURCES

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
 import sys
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from builders.errors import NAMED, more
+from builders.errors import BuildError
+from builders.generate import torch_files
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.files import DAMAGED
-
-_WRAPPERS = ("state_dict", "model_state_dict", "model")
-"""Keys of the state dict in checkpoints that also hold the optimizer's state."""
-
-_PARALLEL = "module."
-"""Prefix that `DataParallel` adds to every name."""
 
 
 def read_state_dict(path: Path) -> dict[str, Any]:
@@ -31,39 +23,14 @@ def read_state_dict(path: Path) -> dict[str, Any]:
     Raises:
         EvaluationError: the file does not exist, or is not a state dict.
     """
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     if not path.is_file():
         raise EvaluationError(
             f"There is no weights file {path}. Check the path, or take published weights with --pretrained."
         )
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # before it refuses a damaged file, torch warns of what it finds there
-            tensors: Any = (
-                load_file(path)
-                if path.suffix == ".safetensors"
-                else torch.load(path, map_location="cpu", weights_only=True)
-            )
-    except (*DAMAGED, pickle.UnpicklingError, SafetensorError) as error:
-        # The message of torch explains how to disable the safety check, which is not advice to pass on.
-        raise EvaluationError(
-            f"Neither safetensors nor torch.load(weights_only=True) can read {path}; save the model's state_dict "
-            "alone."
-        ) from error
-    if isinstance(tensors, Mapping):
-        tensors = next((tensors[key] for key in _WRAPPERS if isinstance(tensors.get(key), Mapping)), tensors)
-    if (
-        not isinstance(tensors, Mapping)
-        or not tensors
-        or not all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in tensors.items())
-    ):
-        raise EvaluationError(f"{path} is not a state dict of tensors; save the model's state_dict alone.")
-    if all(name.startswith(_PARALLEL) for name in tensors):
-        tensors = {name.removeprefix(_PARALLEL): value for name, value in tensors.items()}
-    return dict(tensors)
+        return torch_files.read_state_dict(path)
+    except BuildError as error:
+        raise EvaluationError(str(error)) from error
 
 
 def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: str, path: Path) -> None:
@@ -80,24 +47,12 @@ def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: st
             f"{path} has weights for {theirs:,} classes, but {name} needs {ours:,}. Use weights trained on the "
             "classes of this config, or say which of theirs these are with --classes."
         )
-    shapes = [
-        " for ".join(" x ".join(map(str, of[key].shape)) or "a number" for of in (weights, expected)) for key in shaped
-    ]
-    differing = {
-        "missing": sorted(expected.keys() - weights.keys()),
-        "unknown to the model": sorted(weights.keys() - expected.keys()),
-        "of another shape": list(map(" ".join, zip(shaped, shapes, strict=True))),
-    }
-    problems = [
-        f"{len(names):,} {problem} ({', '.join(names[:NAMED])}{more(names)})"
-        for problem, names in differing.items()
-        if names
-    ]
-    if problems:
-        raise EvaluationError(
-            f"{path} does not have exactly the {len(expected):,} tensors of {name}: {' and '.join(problems)}. Nothing "
-            "was loaded; give the weights of this very model."
+    try:
+        torch_files.require_tensors(
+            path, weights, expected, name, "Nothing was loaded. Give the weights of this very model."
         )
+    except BuildError as error:
+        raise EvaluationError(str(error)) from error
     module.load_state_dict(weights, strict=True)
 
 

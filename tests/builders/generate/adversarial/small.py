@@ -5,8 +5,7 @@ import functools
 
 import numpy as np
 
-from builders.generate.adversarial.models import AttackedModel
-from builders.generate.adversarial.network import Network
+from builders.generate.adversarial.network import AttackedModel, Network
 from tests.builders.generate.adversarial.real import one_thread
 
 CLASSES, SIDE, IMAGES = 10, 32, 24

@@ -7,7 +7,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.generate.adversarial.generator import RARE, AccuracyCheck
-from builders.generate.adversarial.models import RESNET50, VIT
+from builders.generate.adversarial.network import RESNET50, VIT
 
 
 def probability_of_at_most(right, images, accuracy):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.generate.adversarial.autoattack import PARTS, AutoAttack
+from builders.generate.adversarial.attacks import PARTS, AutoAttack
 from tests.builders.generate.adversarial import small
 from tests.builders.generate.adversarial.real import TORCH, needed, one_thread
 

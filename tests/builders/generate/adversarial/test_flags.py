@@ -94,7 +94,7 @@ def test_without_the_extra_one_sentence_names_it(weights, monkeypatch):
     def version(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr("builders.generate.extra.importlib.metadata.version", version)
+    monkeypatch.setattr("builders.generate.contract.importlib.metadata.version", version)
     with pytest.raises(BuildError) as caught:
         asked(model=("vit",), weights=(weights,))
     assert "timm, torch, torchattacks 3.3.0 are not installed" in str(caught.value)

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib.metadata
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,11 +13,9 @@ from PIL import Image
 
 from builders.broad_benchmark import main
 from builders.errors import BuildError
-from builders.generate.adversarial.autoattack import PARTS, AutoAttack
-from builders.generate.adversarial.generator import Attacker, AttackSettings, _Best, stored_pixels
-from builders.generate.adversarial.models import RESNET50, model_named
-from builders.generate.adversarial.network import Predictions, load_network
-from builders.generate.adversarial.pgd import PGD
+from builders.generate.adversarial.attacks import PARTS, PGD, AutoAttack
+from builders.generate.adversarial.generator import Attacker, AttackSettings, stored_pixels
+from builders.generate.adversarial.network import RESNET50, Predictions, load_network, model_named
 from builders.generate.contract import SourceImage
 from builders.generate.sealed import prepare_original
 from builders.release.images import decode
@@ -200,22 +199,30 @@ def test_an_epsilon_out_of_range_is_refused(epsilon):
         AttackSettings(RESNET50, PGD(epsilon=epsilon))
 
 
-def test_the_best_of_some_results_is_the_most_confident_misclassification():
-    labels = np.array([0, 0, 0])
-    originals = np.zeros((3, 1, 1, 3), np.uint8)
-    best = _Best(originals, Predictions(np.zeros(3, int), np.ones(3), np.ones(3)))
+def test_the_best_of_some_results_is_the_most_confident_misclassification(monkeypatch):
+    torch = pytest.importorskip("torch")
     results = {
         # of each image: the class, its probability, that of class 0
         "a": ([1, 0, 0], [0.6, 0.9, 0.5], [0.3, 0.9, 0.5]),
         "b": ([2, 0, 0], [0.8, 0.7, 0.6], [0.1, 0.7, 0.6]),
         "c": ([0, 3, 0], [0.9, 0.2, 0.8], [0.9, 0.1, 0.8]),
     }
-    for value, (part, judged) in enumerate(results.items(), start=1):
-        best.take(part, originals + np.uint8(value), Predictions(*map(np.array, judged)), labels)
-    assert best.parts == ["b", "c", "a"]  # the last was never fooled: the result that is least sure of class 0
-    assert best.pixels[:, 0, 0, 0].tolist() == [2, 3, 1]
-    assert best.predictions.tolist() == [2, 3, 0]
-    assert best.confidences.tolist() == [0.8, 0.2, 0.5]
+    scripted = iter([Predictions(*map(np.array, judged)) for judged in results.values()])
+    network = SimpleNamespace(
+        device="cpu", pixels=lambda images: torch.zeros(3, 3, 1, 1), judge=lambda pixels, labels: next(scripted)
+    )
+    settings = AttackSettings(small.MODEL, PGD())
+    steps = [(part, torch.full((3, 3, 1, 1), value / 255)) for value, part in enumerate(results, start=1)]
+    monkeypatch.setattr(PGD, "candidates", lambda *_: iter(steps))
+    rows, originals = [SourceImage(str(number), "", "", None, b"") for number in range(3)], np.zeros((3, 1, 1, 3))
+    before = Predictions(np.zeros(3, int), np.ones(3), np.ones(3))
+    best = Attacker(settings, network)._attack(rows, originals.astype(np.uint8), np.zeros(3, int), before)
+    # The last was never fooled: the result that is least sure of class 0.
+    assert [image.values["part"] for image in best] == ["b", "c", "a"]
+    assert [image.pixels[0, 0, 0] for image in best] == [2, 3, 1]
+    assert [image.values["prediction"] for image in best] == [2, 3, 0]
+    assert [image.values["confidence"] for image in best] == [0.8, 0.2, 0.5]
+    assert [image.values["success"] for image in best] == [True, True, False]
 
 
 def test_seeds_are_of_the_row():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from builders.generate.adversarial.pgd import PGD
+from builders.generate.adversarial.attacks import PGD
 from tests.builders.generate.adversarial import small
 from tests.builders.generate.adversarial.real import TORCH, needed
 

@@ -1,11 +1,12 @@
-"""Weights: mmcls's vision transformer on timm's network, and files that do not fit."""
+"""Weights: mmcls's vision transformer on timm's network, and files that do not fit.
 
-import re
+Files that are none are in `tests/evaluation/models/test_weights.py`.
+"""
 
 import pytest
 
 from builders.errors import BuildError
-from builders.generate.adversarial.network import load_strictly, read_timm_weights, timm_name
+from builders.generate.adversarial.network import load_strictly, timm_name
 from builders.generate.contract import Weights
 from tests.builders.generate.adversarial.real import TORCH, needed, one_thread
 
@@ -96,7 +97,7 @@ def test_weights_of_mmcls_give_the_same_logits_in_timms_network(tmp_path):
     stored = random_weights()
     torch.save({"meta": {"epoch": 3, "CLASSES": ["tench"]}, "state_dict": stored}, path)
     network = small_vit()
-    load_strictly(network, read_timm_weights(path), path, "vit")
+    load_strictly(network, path, "vit")
     images = torch.rand(3, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         assert torch.allclose(network(images), mmcls_forward(stored, images), atol=1e-4)
@@ -122,7 +123,7 @@ def test_timms_own_weights_load_and_wrong_ones_are_refused_by_name(tmp_path):
     path = tmp_path / "w.pt"
     network, other = small_vit(), small_vit()
     torch.save({f"module.{name}": value for name, value in other.state_dict().items()}, path)
-    load_strictly(network, read_timm_weights(path), path, "vit")
+    load_strictly(network, path, "vit")
     assert torch.equal(network.head.weight, other.head.weight)
     weights = other.state_dict()
     del weights["norm.weight"]
@@ -130,7 +131,7 @@ def test_timms_own_weights_load_and_wrong_ones_are_refused_by_name(tmp_path):
     weights["head.weight"] = torch.zeros(CLASSES + 1, WIDTH)
     torch.save(weights, path)
     with pytest.raises(BuildError) as caught:
-        load_strictly(network, read_timm_weights(path), path, "vit")
+        load_strictly(network, path, "vit")
     message = str(caught.value)
     assert str(path) in message
     for fact in ("1 missing (norm.weight)", "1 unknown to it (extra)", "head.weight 11 x 24 for 10 x 24", "--weights"):
@@ -150,35 +151,10 @@ def test_a_resnet_of_torchvision_is_timms_also_without_counted_batches(tmp_path)
         {name: value for name, value in theirs.state_dict().items() if not name.endswith("num_batches_tracked")}, path
     )
     ours = timm.create_model("resnet18", pretrained=False, num_classes=CLASSES).eval()
-    load_strictly(ours, read_timm_weights(path), path, "resnet18")
+    load_strictly(ours, path, "resnet18")
     images = torch.rand(2, 3, 64, 64)
     with torch.inference_mode():
         assert torch.allclose(ours(images), theirs(images), atol=1e-5)
-
-
-@pytest.mark.parametrize("content", [b"", b"no weights", b"PK\x03\x04 a cut archive"])
-def test_a_file_that_is_no_state_dict_is_refused(content, tmp_path):
-    path = tmp_path / "w.pt"
-    path.write_bytes(content)
-    with pytest.raises(BuildError, match=re.escape(f"cannot read {path}")):
-        read_timm_weights(path)
-
-
-def test_code_in_a_file_is_not_executed_and_other_objects_are_refused(tmp_path):
-    import torch
-
-    class Touch:
-        def __reduce__(self):
-            return (open, (str(tmp_path / "touched"), "w"))
-
-    path = tmp_path / "w.pt"
-    torch.save({"a": Touch()}, path)
-    with pytest.raises(BuildError, match=r"weights_only=True\) cannot read"):
-        read_timm_weights(path)
-    assert not (tmp_path / "touched").exists()
-    torch.save({"state_dict": {"a": 3}}, path)
-    with pytest.raises(BuildError, match="is not a state dict of tensors"):
-        read_timm_weights(path)
 
 
 def test_weights_that_are_not_there_are_not_downloaded(tmp_path):

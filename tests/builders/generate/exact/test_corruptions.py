@@ -17,10 +17,9 @@ from PIL import Image
 from scipy import ndimage
 
 from builders.errors import BuildError
-from builders.generate.contract import SourceImage
+from builders.generate.contract import SourceImage, check_installed, not_installed, without_packages
 from builders.generate.exact import corruptions
 from builders.generate.exact.corruptions import DESCRIPTIONS, corruption, prepare_image
-from builders.generate.extra import check_installed, not_installed, without_packages
 from builders.release.images import pixel_sha256
 from tests.builders.generate.exact.test_resize import scene
 from tests.builders.photographs import photographs
@@ -268,7 +267,7 @@ def test_the_published_pixels(name):
 @pytest.mark.parametrize("name", DESCRIPTIONS)
 def test_order_batch_and_what_came_before_change_nothing(name):
     generate = started(name, 3)
-    images = [source(scene(number), f"imagenet/val/{number}.JPEG#{name}-3") for number in range(3)]
+    images = [source(scene(number), f"imagenet/val/{number}.JPEG#{name}-3") for number in range(2)]
     np.random.seed(1)
     before = np.random.get_state()[1].copy()
     expected = [generated.pixels for generated in generate(images)]
@@ -334,7 +333,7 @@ def test_without_the_extra_one_sentence_names_it(monkeypatch, installed):
             raise importlib.metadata.PackageNotFoundError(name)
         return installed
 
-    monkeypatch.setattr("builders.generate.extra.importlib.metadata.version", version)
+    monkeypatch.setattr("builders.generate.contract.importlib.metadata.version", version)
     generators = {
         "broad-corruptions/snow": corruption("snow", 5),
         "toy": dataclasses.replace(TOY, requires=("numpy",)),

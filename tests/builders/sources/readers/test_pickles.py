@@ -10,7 +10,7 @@ import struct
 import numpy as np
 import pytest
 
-from builders.demo.python2_pickle import python2_pickle
+from builders.demo.cifar100 import python2_pickle
 from builders.errors import BuildError
 from builders.sources.readers import pickles
 from tests.fuzz.harness import run_cases

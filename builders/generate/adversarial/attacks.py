@@ -1,9 +1,12 @@
-"""AutoAttack's four attacks in the L-infinity ball, each run on its own.
+"""The attacks in the L-infinity ball: projected gradient descent, and AutoAttack's four, each run on its own.
 
-Croce and Hein, "Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks"
-(ICML 2020). The attacks are torchattacks', with the settings of the authors' `standard` version. The class
-`AutoAttack` and the methods `perturb` of torchattacks are not used: the first has other settings, and the latter seed
-torch's global generator and draw the starts of a whole batch from it.
+Madry et al., "Towards Deep Learning Models Resistant to Adversarial Attacks" (ICLR 2018); Croce and Hein, "Reliable
+evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks" (ICML 2020). AutoAttack's are
+torchattacks', with the settings of the authors' `standard` version. The class `AutoAttack` and the methods `perturb`
+of torchattacks are not used: the first has other settings, and the latter seed torch's global generator and draw the
+starts of a whole batch from it.
+
+Tested by `tests/builders/generate/adversarial/test_pgd.py` and `test_autoattack.py`.
 """
 
 from __future__ import annotations
@@ -25,14 +28,54 @@ Run = Callable[[Any, Any, int], Any]
 
 
 @dataclass(frozen=True)
-class AutoAttack:
-    """The attack and its settings, whose defaults are the authors' for the L-infinity norm.
+class PGD:
+    """Projected gradient descent and its settings.
 
-    Args:
-        epsilon: radius of the ball, of pixels in [0, 1].
-        steps: steps of APGD-CE, and of APGD and FAB for each target class.
-        targets: target classes of APGD and FAB, the most probable ones but for the right one.
-        queries: queries of Square.
+    `epsilon` is the radius of the ball, of pixels in [0, 1]; 0.05 in BROAD (section 2.2), which makes 40 steps. It
+    does not name their length; 2/255 is the default of torchattacks, as is the start at a random point of the ball.
+    """
+
+    epsilon: float = 0.05
+    steps: int = 40
+    step_size: float = 2 / 255
+    random_start: bool = True
+
+    name = "pgd"
+    packages = ("torch", "timm")
+
+    def parameters(self) -> dict[str, Value]:
+        """Return the settings, as the manifest records them."""
+        return {"steps": self.steps, "step_size": self.step_size, "random_start": self.random_start}
+
+    def candidates(
+        self, network: Network, images: Any, labels: Any, seeds: Sequence[int]
+    ) -> Iterator[tuple[str, Any]]:
+        """Attack images, float32 in [0, 1], (n, 3, size, size); yields one result, whose part has no name.
+
+        An image's result does not depend on the others of its batch, but for the rounding of floating-point sums: its
+        start is drawn from its own seed, and the loss is a sum and no mean.
+        """
+        import torch
+
+        attacked = images
+        if self.random_start:
+            attacked = (images + self.epsilon * (2 * _uniform(seeds, images) - 1)).clamp_(0, 1)
+        for _ in range(self.steps):
+            attacked = attacked.detach().requires_grad_()
+            loss = torch.nn.functional.cross_entropy(network.fast(attacked), labels, reduction="sum")
+            (gradient,) = torch.autograd.grad(loss, attacked)
+            with torch.no_grad():
+                moved = gradient.sign_().mul_(self.step_size).add_(attacked).sub_(images)
+                attacked = moved.clamp_(-self.epsilon, self.epsilon).add_(images).clamp_(0, 1)
+        yield "", attacked.detach()
+
+
+@dataclass(frozen=True)
+class AutoAttack:
+    """AutoAttack's parts and their settings, whose defaults are the authors' for the L-infinity norm.
+
+    APGD-CE makes `steps`, and APGD and FAB so many for each of their `targets`, the most probable classes but for the
+    right one; Square makes `queries`.
     """
 
     epsilon: float = 0.05
@@ -62,7 +105,7 @@ class AutoAttack:
 
         As in the authors' code, a part no longer attacks an image once the model gets it wrong. Images that the model
         got wrong from the start are attacked by APGD-CE alone (in the authors' code by no part, which would leave the
-        originals). The arguments are those of `builders.generate.adversarial.pgd.PGD.candidates`.
+        originals). The arguments are those of `PGD.candidates`.
         """
         import torch
 
@@ -115,6 +158,14 @@ class AutoAttack:
             return targeted.attack_single_run_targeted(x, y)
 
         return run, ranks
+
+
+def _uniform(seeds: Sequence[int], like: Any) -> Any:
+    """Draw numbers in [0, 1) in the shape of some images, each image from its own seed, equal on every device."""
+    import torch
+
+    drawn = [torch.rand(like.shape[1:], generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+    return torch.stack(drawn).to(like.device)
 
 
 def _best(highest: Any, right: Any, _: Any, wrong: Any) -> Any:
