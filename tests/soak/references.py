@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.soak import moments
-from benchmarks.soak.commands import Job, Launcher
-from benchmarks.soak.faults import ENOUGH, Reference
-from benchmarks.soak.judge import differences
-from benchmarks.soak.operations import Operation
-from benchmarks.soak.places import Place, World, new_place, own_disk
+from tests.soak import moments
+from tests.soak.commands import Job, Launcher
+from tests.soak.faults import ENOUGH, Reference
+from tests.soak.judge import differences
+from tests.soak.operations import Operation
+from tests.soak.places import Place, World, new_place, own_disk
 
 _POLL_SECONDS = 0.005
 """Seconds between two measurements of the space that a run takes."""

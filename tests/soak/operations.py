@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from benchmarks.soak.commands import Ran
-from benchmarks.soak.places import REPO, USER, Place, sources
 from tests.hub.server import Hub
+from tests.soak.commands import Ran
+from tests.soak.places import REPO, USER, Place, sources
 
 Outcome = dict[str, str]
 """Digests, by name, of all files and other results of a command that faults may not change."""

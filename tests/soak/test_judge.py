@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.soak import judge
-from benchmarks.soak.commands import Ran
-from benchmarks.soak.operations import Operation, left_in
+from tests.soak import judge
+from tests.soak.commands import Ran
+from tests.soak.operations import Operation, left_in
 
 BEFORE = {"out/manifest.json": "old", "out/.state/lock": "x"}
 AFTER = {

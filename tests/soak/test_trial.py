@@ -9,18 +9,18 @@ from random import Random
 
 import pytest
 
-from benchmarks.soak.commands import Launcher
-from benchmarks.soak.faults import AtMoment, Kind, local_kinds
-from benchmarks.soak.hub_faults import hub_kinds
-from benchmarks.soak.moments import Strike
-from benchmarks.soak.operations import Operation, operations, store_operations
-from benchmarks.soak.places import World
-from benchmarks.soak.references import References
-from benchmarks.soak.store_faults import store_kinds
-from benchmarks.soak.stores import has_stores, running_store
-from benchmarks.soak.table import last_line, table
-from benchmarks.soak.trial import Bench
 from tests.hf_scripts.samples import SPLITS, make_release
+from tests.soak.commands import Launcher
+from tests.soak.faults import AtMoment, Kind, local_kinds
+from tests.soak.hub_faults import hub_kinds
+from tests.soak.moments import Strike
+from tests.soak.operations import Operation, operations, store_operations
+from tests.soak.places import World
+from tests.soak.references import References
+from tests.soak.store_faults import store_kinds
+from tests.soak.stores import has_stores, running_store
+from tests.soak.table import last_line, table
+from tests.soak.trial import Bench
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in Linux's /proc")
 
@@ -84,7 +84,7 @@ def test_every_fault_of_object_storage_is_survived(world, launcher, tmp_path):
 
 
 def test_a_command_that_leaves_half_a_file_fails_and_its_folder_is_kept(bench, launcher, tmp_path):
-    careless = Operation("careless", "", "tests.benchmarks.soak.careless", lambda world: (), workers=False)
+    careless = Operation("careless", "", "tests.soak.careless", lambda world: (), workers=False)
     killed = Kind(
         "SIGKILL", lambda operation: True, lambda *_: AtMoment(Strike(3, signal=signal.SIGKILL), "open notes.txt")
     )
@@ -95,7 +95,7 @@ def test_a_command_that_leaves_half_a_file_fails_and_its_folder_is_kept(bench, l
     assert (folder / "disk" / "out" / "rows.csv").read_text() == "id,label\n"
     record = json.loads((folder / "trial.json").read_text())
     assert record["seed"] == 0
-    assert record["lines"][0] == "python -m tests.benchmarks.soak.careless"
+    assert record["lines"][0] == "python -m tests.soak.careless"
     assert last_line([verdict], 1.0).startswith("FAILED: 1 of 1 trials")
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from benchmarks.soak import moments, places
-from benchmarks.soak.commands import Job, Running, command_line, descendants
-from benchmarks.soak.operations import Operation, Outcome
-from benchmarks.soak.places import Place
+from tests.soak import moments, places
+from tests.soak.commands import Job, Running, command_line, descendants
+from tests.soak.operations import Operation, Outcome
+from tests.soak.places import Place
 
 ENOUGH = 64 << 20
 """Bytes of a disk that is not full."""

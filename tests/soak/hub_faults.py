@@ -6,12 +6,12 @@ import signal
 from collections.abc import Callable
 from random import Random
 
-from benchmarks.soak.commands import Running
-from benchmarks.soak.faults import Kind, Plan, Reference
-from benchmarks.soak.operations import Operation
-from benchmarks.soak.places import REPO, USER, Place
 from tests.hub.faults import Faults
 from tests.hub.server import Hub
+from tests.soak.commands import Running
+from tests.soak.faults import Kind, Plan, Reference
+from tests.soak.operations import Operation
+from tests.soak.places import REPO, USER, Place
 
 STATUSES = (500, 502, 503, 504, 429)
 """Statuses after which a client may ask again."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from benchmarks.soak.faults import Kind, Plan, Reference
-from benchmarks.soak.hub_faults import drawn, often, times_drawn
-from benchmarks.soak.operations import Operation
-from benchmarks.soak.places import Place
+from tests.soak.faults import Kind, Plan, Reference
+from tests.soak.hub_faults import drawn, often, times_drawn
+from tests.soak.operations import Operation
+from tests.soak.places import Place
 
 BUSY = 503
 """The status by which S3 slows down a client, at times without a reason."""

@@ -1,11 +1,11 @@
-"""Disturb commands at random for some minutes, and check that nothing is lost: `python -m benchmarks.soak`.
+"""Disturb commands at random for some minutes, and check that nothing is lost: `python -m tests.soak`.
 
 Builds, pushes, materializations, exports and checks of the demo sources meet signals, killed workers, full disks and
 faults of a Hub, each at a random moment or a random operation. Then the same command runs again without a fault, and
 its output is compared with that of an undisturbed run, byte for byte. A trial follows from the seed and its number:
 
-    python -m benchmarks.soak --minutes 10
-    python -m benchmarks.soak --trial 17    # one again; its folder and commands are kept if it fails
+    python -m tests.soak --minutes 10
+    python -m tests.soak --trial 17    # one again; its folder and commands are kept if it fails
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from benchmarks.soak.commands import Launcher
-from benchmarks.soak.faults import local_kinds
-from benchmarks.soak.hub_faults import hub_kinds
-from benchmarks.soak.operations import operations, store_operations
-from benchmarks.soak.places import make_world
-from benchmarks.soak.references import References, fitting
-from benchmarks.soak.store_faults import store_kinds
-from benchmarks.soak.stores import running_store
-from benchmarks.soak.table import last_line, table
-from benchmarks.soak.trial import Bench, Verdict
+from tests.soak.commands import Launcher
+from tests.soak.faults import local_kinds
+from tests.soak.hub_faults import hub_kinds
+from tests.soak.operations import operations, store_operations
+from tests.soak.places import make_world
+from tests.soak.references import References, fitting
+from tests.soak.store_faults import store_kinds
+from tests.soak.stores import running_store
+from tests.soak.table import last_line, table
+from tests.soak.trial import Bench, Verdict
 
 _OWN_MOUNTS = "SOAK_OWN_MOUNTS"
 """Environment variable of a soak that runs in a mount namespace of its own, whose disks vanish with it."""
@@ -203,7 +203,7 @@ def _enter_own_mounts() -> None:
         with contextlib.suppress(FileNotFoundError):
             if subprocess.run([*enter, "sh", "-c", probe], capture_output=True, check=False).returncode == 0:
                 os.environ[_OWN_MOUNTS] = "1"
-                os.execvp("unshare", [*enter, sys.executable, "-m", "benchmarks.soak", *sys.argv[1:]])
+                os.execvp("unshare", [*enter, sys.executable, "-m", "tests.soak", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

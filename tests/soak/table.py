@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchmarks.soak.trial import Verdict
 from builders.cli.console import aligned_lines
+from tests.soak.trial import Verdict
 
 HEAD = ["operation", "fault", "tried", "struck", "survived", "failed"]
 

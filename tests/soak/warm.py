@@ -22,8 +22,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.soak.moments import Strike, watch
 from builders.executors.processes import without_pandas
+from tests.soak.moments import Strike, watch
 
 HASTE = 20
 """Divides the waits between attempts to reach the Hub (ours)."""

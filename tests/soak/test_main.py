@@ -3,7 +3,7 @@
 import collections
 import itertools
 
-from benchmarks.soak.__main__ import chosen_trials
+from tests.soak.__main__ import chosen_trials
 
 KINDS = ("SIGKILL", "disk full", "S3: refuses")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from benchmarks.soak.commands import Ran
-from benchmarks.soak.operations import Operation, Outcome
+from tests.soak.commands import Ran
+from tests.soak.operations import Operation, Outcome
 
 SHOWN = 5
 """Names of differing files that a problem lists."""

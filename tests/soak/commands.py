@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.soak.moments import Strike
+from tests.soak.moments import Strike
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,7 +59,7 @@ class Job:
         return " ".join(["python -m", self.module, *self.arguments])
 
     def request(self) -> str:
-        """Return the request to `benchmarks.soak.warm`."""
+        """Return the request to `tests.soak.warm`."""
         watched = str(self.folder) if self.trace or self.strike else ""
         return json.dumps(
             {
@@ -202,7 +202,7 @@ class Launcher:
             return Running(self._start_cold(job), job, self)
         if self._warm is None:
             self._warm = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.soak.warm"],
+                [sys.executable, "-m", "tests.soak.warm"],
                 cwd=ROOT,
                 env=self._environment,
                 stdin=subprocess.PIPE,

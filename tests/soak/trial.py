@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from benchmarks.soak import judge
-from benchmarks.soak.commands import Launcher, Ran, Running
-from benchmarks.soak.faults import ENOUGH, Kind, Plan, Reference
-from benchmarks.soak.operations import Operation
-from benchmarks.soak.places import Place, World, new_place, own_disk, resize
-from benchmarks.soak.references import References, job, used
+from tests.soak import judge
+from tests.soak.commands import Launcher, Ran, Running
+from tests.soak.faults import ENOUGH, Kind, Plan, Reference
+from tests.soak.operations import Operation
+from tests.soak.places import Place, World, new_place, own_disk, resize
+from tests.soak.references import References, job, used
 
 _COLD = 0.05
 """Share of trials whose command is started as by a user, imports included, where it need not be forked (ours)."""

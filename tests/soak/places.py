@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.soak.commands import ROOT, Job, Launcher
-from benchmarks.soak.stores import StorePlace, new_store_place
 from builders.demo.write import write_demo
 from tests.hub.client import environment
 from tests.hub.server import Hub
 from tests.hub.store import Repo
+from tests.soak.commands import ROOT, Job, Launcher
+from tests.soak.stores import StorePlace, new_store_place
 
 REPO = "org/name"
 USER = "publisher"
