@@ -26,7 +26,7 @@ METADATA = b"unknown_detection"
 
 _NAME = re.compile(r"(\d{9})-(\d{9})\.arrow")
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+Columns = Mapping[str, npt.NDArray[Any]]
 """Columns by name, n rows each: vectors of text or numbers, or matrices of float32 or float64."""
 
 
@@ -54,7 +54,7 @@ class RowBlocks:
                 path.unlink()
         return [block for block in blocks.values() if not self.has(block)]
 
-    def write(self, block: range, columns: Arrays, rows: int, environment: Mapping[str, Any]) -> None:
+    def write(self, block: range, columns: Columns, rows: int, environment: Mapping[str, Any]) -> None:
         """Write one block; equal arguments produce equal bytes."""
         table = pa.table({name: _to_arrow(values) for name, values in columns.items()})
         table = table.replace_schema_metadata({METADATA: _metadata(rows, environment)})
@@ -68,18 +68,13 @@ class RowBlocks:
         """Return whether a block was written; after `begin`, only those of its size and environment were."""
         return (self.folder / _name(block)).exists()
 
-    def remove_unfinished(self) -> None:
-        """Delete the files that killed writers left, which nobody may be writing any more."""
-        for path in sorted(self.folder.glob(".*")):
-            path.unlink()
-
     def is_whole(self) -> bool:
         """Return whether there are files of all rows."""
-        return "rows" in (metadata := self._first_metadata()) and self._tiles(metadata["rows"])
+        return bool(self.paths()) and self._tiles(self._first_metadata()["rows"])
 
     def environment(self) -> Mapping[str, Any]:
         """Return the environment in which the first block was computed."""
-        environment: Mapping[str, Any] = self._first_metadata().get("computed", {})
+        environment: Mapping[str, Any] = self._first_metadata()["computed"]
         return environment
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
@@ -98,9 +93,7 @@ class RowBlocks:
         return sorted(path for path in self.folder.glob("*.arrow") if _NAME.fullmatch(path.name))
 
     def _first_metadata(self) -> dict[str, Any]:
-        metadata: dict[str, Any] = {}
-        for path in self.paths()[:1]:
-            metadata = json.loads(_read(path).schema.metadata[METADATA])
+        metadata: dict[str, Any] = json.loads(_read(self.paths()[0]).schema.metadata[METADATA])
         return metadata
 
     def _tiles(self, rows: int) -> bool:
@@ -125,7 +118,7 @@ class ReusableFeatures:
         self._row: npt.NDArray[np.int64] = pc.fill_null(positions, -1).to_numpy().astype(np.int64)
         self.has: npt.NDArray[np.bool_] = self._row >= 0
 
-    def take(self, numbers: npt.NDArray[np.int64]) -> Arrays:
+    def take(self, numbers: npt.NDArray[np.int64]) -> Columns:
         """Read the existing features of at least one row, without `id` and `label`."""
         rows = self._row[numbers]
         files = np.searchsorted(self._starts, rows, side="right") - 1

@@ -83,7 +83,7 @@ class FeatureCache:
         if not row_blocks.is_whole():
             runner = self.runner
             assert runner is not None  # `check` refuses the method otherwise
-            run = partial(image_pass.run, runner.model, seed=self.seed, **parameters)
+            run = partial(image_pass.run, seed=self.seed, **parameters)
             rows = len(runner.release.rows(*key))
             with self.store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
                 runner.run(run, row_blocks, key, progress.update, self.store.other_splits(*key, name))

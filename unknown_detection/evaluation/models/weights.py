@@ -18,18 +18,12 @@ from unknown_detection.evaluation.files import DAMAGED
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys of the state dict in checkpoints that also hold the optimizer's state."""
 
-_PARALLEL = "module."
-"""Prefix that `DataParallel` adds to every name."""
-
 
 def read_state_dict(path: Path) -> dict[str, Any]:
     """Read weights as tensors on the CPU, from `.safetensors` or what `torch.save` wrote; no code in it is executed.
 
     The state dict may be inside a checkpoint under `state_dict`, `model_state_dict` or `model`, and all its names may
     have the prefix `module.` of `DataParallel`.
-
-    Raises:
-        EvaluationError: the file does not exist, or is not a state dict.
     """
     import torch
     from safetensors import SafetensorError
@@ -42,11 +36,11 @@ def read_state_dict(path: Path) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # before it refuses a damaged file, torch warns of what it finds there
-            tensors: Any = (
-                load_file(path)
-                if path.suffix == ".safetensors"
-                else torch.load(path, map_location="cpu", weights_only=True)
-            )
+            tensors: Any
+            if path.suffix == ".safetensors":
+                tensors = load_file(path)
+            else:
+                tensors = torch.load(path, map_location="cpu", weights_only=True)
     except (*DAMAGED, pickle.UnpicklingError, SafetensorError) as error:
         # The message of torch explains how to disable the safety check, which is not advice to pass on.
         raise EvaluationError(
@@ -61,17 +55,13 @@ def read_state_dict(path: Path) -> dict[str, Any]:
         or not all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in tensors.items())
     ):
         raise EvaluationError(f"{path} is not a state dict of tensors; save the model's state_dict alone.")
-    if all(name.startswith(_PARALLEL) for name in tensors):
-        tensors = {name.removeprefix(_PARALLEL): value for name, value in tensors.items()}
+    if all(name.startswith("module.") for name in tensors):
+        tensors = {name.removeprefix("module."): value for name, value in tensors.items()}
     return dict(tensors)
 
 
 def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: str, path: Path) -> None:
-    """Load weights into a module; every name and shape must match. `head` names its last linear layer.
-
-    Raises:
-        EvaluationError: names are missing or unexpected, or shapes differ.
-    """
+    """Load weights into a module; every name and shape must match. `head` names its last linear layer."""
     expected = module.state_dict()
     shaped = sorted(key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape)
     if expected.keys() == weights.keys() and {key.rpartition(".")[0] for key in shaped} == {head}:
@@ -80,9 +70,8 @@ def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: st
             f"{path} has weights for {theirs:,} classes, but {name} needs {ours:,}. Use weights trained on the "
             "classes of this config, or say which of theirs these are with --classes."
         )
-    shapes = [
-        " for ".join(" x ".join(map(str, of[key].shape)) or "a number" for of in (weights, expected)) for key in shaped
-    ]
+    sides = (weights, expected)
+    shapes = [" for ".join(" x ".join(map(str, of[key].shape)) or "a number" for of in sides) for key in shaped]
     differing = {
         "missing": sorted(expected.keys() - weights.keys()),
         "unknown to the model": sorted(weights.keys() - expected.keys()),

@@ -150,7 +150,14 @@ def join_runs(
                 ScoredRun(path, variant or "", about, index, rows, digest, read_times(path) if in_file else {})
             )
             progress.update(1)
-    _check_variants([run.variant for run in runs])
+    variants: dict[str, str] = {}
+    for run in runs:
+        other = variants.setdefault(safe_file_name(run.variant), run.variant)
+        if other != run.variant or run.variant == ALL_VARIANTS:
+            raise EvaluationError(
+                f"The training methods {other!r} and {run.variant!r} give the same file name. Choose names that "
+                "differ in letters or digits, as --scores NAME=FILE."
+            )
     return runs, named
 
 
@@ -162,14 +169,10 @@ def judged_runs(runs: Sequence[ScoredRun]) -> pd.DataFrame:
 def choose_protocols(
     requested: Sequence[str], runs: Sequence[ScoredRun], configs: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Choose the configs that each protocol evaluates.
+    """Choose the configs that each protocol evaluates, of those to evaluate; empty for all with scores.
 
-    Args:
-        requested: names of protocols, or `FILE.py:NAME` for one of the user's own, each perhaps with `=CONFIG,CONFIG`;
-            empty for the default protocol of each config, and the optimizer paper's if there are several training
-            methods.
-        runs: the scores.
-        configs: the configs to evaluate; empty for all with scores.
+    `requested` are names of protocols, or `FILE.py:NAME` for one of the user's own, each perhaps with `=CONFIG,...`;
+    empty for the default protocol of each config, and the optimizer paper's if there are several training methods.
     """
     scored_configs = tuple(dict.fromkeys(config for run in runs for config in run.about.configs))
     chosen = tuple(configs) or scored_configs
@@ -218,21 +221,10 @@ def _chosen(index: ReleaseIndex, scores: pa.Table, keys: Sequence[Key]) -> tuple
 
 
 def _with_confidence(detector: str, rows: Rows) -> Rows:
-    if detector not in _CONFIDENT or rows.confidence is not None or rows.prediction is None:
-        return rows
-    confidence = 1 - rows.score
-    return replace(rows, confidence=confidence) if ((confidence >= 0) & (confidence <= 1)).all() else rows
-
-
-def _check_variants(variants: Sequence[str]) -> None:
-    named: dict[str, str] = {}
-    for variant in variants:
-        other = named.setdefault(safe_file_name(variant), variant)
-        if other != variant or variant == ALL_VARIANTS:
-            raise EvaluationError(
-                f"The training methods {other!r} and {variant!r} give the same file name. Choose names that differ in "
-                "letters or digits, as --scores NAME=FILE."
-            )
+    if detector in _CONFIDENT and rows.confidence is None and rows.prediction is not None:
+        confidence = 1 - rows.score
+        return replace(rows, confidence=confidence) if ((confidence >= 0) & (confidence <= 1)).all() else rows
+    return rows
 
 
 def _only_config(available: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -142,10 +142,9 @@ def terminal_lines(short: Tables) -> list[str]:
     lines = []
     for number, table in enumerate(table for of in short.values() for table in of):
         limit = _SHOWN if not number else _SHOWN // 3
-        hidden = len(table.rows) - limit
-        lines += ["", f"{table.title}, best first", *table.in_order(range(min(limit, len(table.rows)))).lines()]
-        lines += [f"and {hidden} more"] * (hidden > 0)
-        lines += [table.note]
+        shown, hidden = range(len(table.rows))[:limit], len(table.rows) - limit
+        lines += ["", f"{table.title}, best first", *table.in_order(shown).lines()]
+        lines += [f"and {hidden} more"] * (hidden > 0) + [table.note]
     return [*lines, ""] if lines else []
 
 

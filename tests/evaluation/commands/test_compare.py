@@ -5,9 +5,9 @@ import math
 import pytest
 
 from tests.evaluation.made_rows import figure, of_run
+from unknown_detection.evaluation.commands.compare import compare, largest, select
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols.results import tidy
-from unknown_detection.evaluation.reports.compare import compare, largest, select
 
 AUROC, AURC = ("auroc", 100.0), ("aurc", 1000.0)
 
