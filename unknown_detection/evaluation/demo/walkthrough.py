@@ -8,7 +8,6 @@ import importlib
 import io
 import multiprocessing
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,20 +62,22 @@ class Demo:
         return [name for name in single if not (self.quick and _reads_images(name))]
 
     def run(self, log: Log, progress: Progress) -> Path:
-        """Run all steps; `log` receives every command and its output, `progress` the number of models done.
+        """Run all steps, and return the report's folder.
 
-        Returns:
-            The report's folder.
-
-        Raises:
-            EvaluationError: the folder has other files, or a step fails.
+        `log` receives every command and its output, `progress` the number of models done.
         """
         require_folder_of(self.out, "demo", _FOLDERS)
         make_release(self.out / RELEASE)
         log(f"wrote {self.out / RELEASE}: scikit-learn's digits, with {', '.join(KNOWN)} as in-distribution classes")
-        for text in self._models():
-            log(text)
-            progress(1)
+        with contextlib.ExitStack() as stack:
+            texts = map(self.model, self.trainings)
+            if self.workers > 1:  # spawned, because threads of Arrow and torch do not survive a fork
+                context = multiprocessing.get_context("spawn")
+                pool = concurrent.futures.ProcessPoolExecutor(self.workers, context, _use_one_thread)
+                texts = stack.enter_context(pool).map(self.model, self.trainings)
+            for text in texts:
+                log(text)
+                progress(1)
         runs = {training.name: training.optimizer for training in self.trainings}
         names = ",".join(name for name, method in METHODS.items() if method.reads == "members")
         for optimizer in dict.fromkeys(runs.values()):
@@ -108,23 +109,9 @@ class Demo:
         configs = ["--splits", ",".join((CONFIG, TRAIN, SHIFTS, MIXED))]
         features, out = self._features(training.name), self._scores(training.name)
         scoring = ["--detectors", ",".join(self.detectors), "--seed", training.seed, "--out", out]
-        return "\n".join(
-            [
-                f"trained {weights} on {len(labels)} images",
-                _command("extract", *shown, *configs, "--out", features),
-                _command("score", "--features", features, *([] if self.quick else shown), *scoring),
-            ]
-        )
-
-    def _models(self) -> Iterator[str]:
-        """Process every model; yield the outputs in the order of `trainings`."""
-        if self.workers == 1:
-            yield from map(self.model, self.trainings)
-            return
-        # Spawned, because threads of Arrow and torch do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(self.workers, context, _use_one_thread) as pool:
-            yield from pool.map(self.model, self.trainings)
+        extracted = _command("extract", *shown, *configs, "--out", features)
+        scored = _command("score", "--features", features, *([] if self.quick else shown), *scoring)
+        return f"trained {weights} on {len(labels)} images\n{extracted}\n{scored}"
 
     def _features(self, name: str) -> Path:
         return self.out / "features" / name
