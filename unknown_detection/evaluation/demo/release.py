@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
@@ -59,11 +57,7 @@ _FACETS = 15
 
 
 def make_release(root: Path) -> None:
-    """Write the demo release to a folder; existing files of the same names are replaced.
-
-    Args:
-        root: the folder; the card and `manifest.json` are written last, so a folder with them is complete.
-    """
+    """Write the demo release to a folder; the card and `manifest.json` come last: one with them is complete."""
     every = digits()
     known = deal(every, KNOWN, _KNOWN)
     ood = deal(every, NEAR, {"near": _OTHERS}) | deal(every, EXTERNAL, {"external": _OTHERS})
@@ -102,11 +96,9 @@ def make_release(root: Path) -> None:
             rows = pa.concat_tables([_rows(images, role) for role, images in parts])
             written[split] = _write_split(layout, config, split, rows) | {"role": parts[0][0], "rows": len(rows)}
             for role, images in parts if config != TRAIN else ():
-                pairs += [
-                    pair_of(_paired(f"{config}/{split}", role, images, number), train, distance)
-                    for number, nearest, distance in near_pairs(images, known["train"])
-                    for train in [_paired(f"{TRAIN}/train", "in_distribution", known["train"], nearest)]
-                ]
+                for number, nearest, distance in near_pairs(images, known["train"]):
+                    train = _paired(f"{TRAIN}/train", "in_distribution", known["train"], nearest)
+                    pairs.append(pair_of(_paired(f"{config}/{split}", role, images, number), train, distance))
         manifest["configs"][config] = {"label_names": list(KNOWN), "columns": [], "splits": written}
     compared = sorted(f"{config}/{split}" for config, splits in configs.items() for split in splits if config != TRAIN)
     comparison = {"by": "similarity-2", "splits": compared, "with": [f"{TRAIN}/train"]}
@@ -130,10 +122,10 @@ def _rows(images: DemoImages, role: Role) -> pa.Table:
     """Build the rows of a split, with the columns of every release."""
     ids = images.ids
     labels = [KNOWN.index(name) if name in KNOWN else -1 for name in images.classes]
-    pictures = [
-        {"bytes": _png(pixels), "path": f"{name.replace('/', '-')}.png"}
-        for name, pixels in zip(ids, images.pixels, strict=True)
-    ]
+    pictures = []
+    for name, pixels in zip(ids, images.pixels, strict=True):
+        Image.fromarray(pixels).save(encoded := io.BytesIO(), format="PNG")
+        pictures.append({"bytes": encoded.getvalue(), "path": f"{name.replace('/', '-')}.png"})
     columns = {
         "image": pa.array(pictures, pa.struct({"bytes": pa.binary(), "path": pa.string()})),
         "label": pa.array(labels, pa.int64()),
@@ -151,12 +143,6 @@ def _rows(images: DemoImages, role: Role) -> pa.Table:
 
 def _paired(key: str, role: Role, images: DemoImages, number: int) -> PairedRow:
     return PairedRow(key, images.ids[number], role, images.classes[number])
-
-
-def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
-    encoded = io.BytesIO()
-    Image.fromarray(pixels).save(encoded, format="PNG")
-    return encoded.getvalue()
 
 
 def _write_split(layout: Layout, config: str, split: str, rows: pa.Table) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from unknown_detection.evaluation.demo import model as demo_model
 from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from unknown_detection.evaluation.detectors.registry import METHODS
-from unknown_detection.evaluation.files import require_folder_of
+from unknown_detection.evaluation.files import atomic_path, require_folder_of
 from unknown_detection.evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
 from unknown_detection.evaluation.releases import load
 from unknown_detection.terminal.progress import Log, Progress
@@ -97,12 +97,14 @@ class Demo:
     def model(self, training: Training) -> str:
         """Train a model, extract its features and score them; return the commands and their output."""
         import torch
+        from safetensors.torch import save_file
 
         release = load(str(self.out / RELEASE))
         labels = torch.tensor(release.rows(TRAIN, "train")["label"].to_pylist())
         images = demo_model.batch_of(release.images(TRAIN, "train")["image"])
         weights = self.out / "models" / f"{training.name}.safetensors"
-        demo_model.save_weights(demo_model.train(images, labels, len(KNOWN), training), weights)
+        with atomic_path(weights) as temporary:
+            save_file(demo_model.train(images, labels, len(KNOWN), training).state_dict(), temporary)
         spec = f"{Path(demo_model.__file__)}:{demo_model.digits_cnn.__name__}"
         shown = ["--release", self.out / RELEASE, "--model", spec, "--weights", weights, "--device", "cpu"]
         shown += ["--workers", 0]  # several models share the cores, and the images are of 8 x 8 pixels

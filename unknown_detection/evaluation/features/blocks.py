@@ -56,7 +56,11 @@ class RowBlocks:
 
     def write(self, block: range, columns: Columns, rows: int, environment: Mapping[str, Any]) -> None:
         """Write one block; equal arguments produce equal bytes."""
-        table = pa.table({name: _to_arrow(values) for name, values in columns.items()})
+        arrays = {name: pa.array(np.ascontiguousarray(values).reshape(-1)) for name, values in columns.items()}
+        for name, values in columns.items():
+            if values.ndim > 1:
+                arrays[name] = pa.FixedSizeListArray.from_arrays(arrays[name], values.shape[1])
+        table = pa.table(arrays)
         table = table.replace_schema_metadata({METADATA: _metadata(rows, environment)})
         with (
             atomic_path(self.folder / _name(block)) as temporary,
@@ -153,12 +157,6 @@ def _read(path: Path) -> pa.Table:
         raise EvaluationError(
             f"{path} is damaged. Delete it, and run the command that wrote it again: it resumes."
         ) from error
-
-
-def _to_arrow(values: npt.NDArray[Any]) -> pa.Array:
-    if values.ndim == 1:
-        return pa.array(values)
-    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).reshape(-1)), values.shape[1])
 
 
 def _to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:

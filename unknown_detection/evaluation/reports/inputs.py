@@ -5,7 +5,6 @@ Tested by `tests/evaluation/reports/test_report.py`.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import platform
@@ -40,6 +39,9 @@ from unknown_detection.evaluation.scoring.rows import Rows
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, file_seed, read_scores
 from unknown_detection.evaluation.scoring.times import read_times
 from unknown_detection.terminal.progress import bar
+
+_VERSIONS = {"python": platform.python_version()} | {name: version(name) for name in ("numpy", "pyarrow", "scipy")}
+"""The versions of what may affect figures."""
 
 _CONFIDENT = ("msp", "temperature", "deep_ensemble")
 """Detectors of `evaluate score` whose score is one minus the probability of the predicted class."""
@@ -81,7 +83,7 @@ class ScoredRun:
     def columns(self, detector: str, **release: str) -> dict[str, Any]:
         """Return what `results.COLUMNS` say of a detector's figures."""
         about = self.about
-        versions = {"judged": _versions(), **({"scored": about.versions} if about.versions else {})}
+        versions = {"judged": _VERSIONS, **({"scored": about.versions} if about.versions else {})}
         return {
             **release,
             **{"model": about.model, "model_digest": about.model_digest, "seed": about.seed},
@@ -198,12 +200,6 @@ def choose_protocols(
             f"{default_protocol(chosen[0])}."
         )
     return plan
-
-
-@functools.cache
-def _versions() -> dict[str, str]:
-    """Return the versions of the packages that may affect figures."""
-    return {"python": platform.python_version()} | {name: version(name) for name in ("numpy", "pyarrow", "scipy")}
 
 
 def _chosen(index: ReleaseIndex, scores: pa.Table, keys: Sequence[Key]) -> tuple[ReleaseIndex, pa.Table]:

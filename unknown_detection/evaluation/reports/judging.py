@@ -124,13 +124,6 @@ def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[st
     ]
 
 
-def row_notes(release: Release, runs: Sequence[ScoredRun], left_out: LeftOutRows) -> list[str]:
-    """List in sentences the rows that are left out, and what the release says of its classes."""
-    sentences = [DESCRIBE[kind](of) for kind, of in left_out.items()]
-    configs = sorted({config for run in runs for config in run.about.configs})
-    return sentences + [remark for config in configs for remark in release.remarks_on_classes(config)]
-
-
 def hints(figures: pd.DataFrame, left_out: LeftOutRows) -> list[str]:
     """List in sentences the detectors all of whose AUROCs are below 0.5, and the configs with too few rows left."""
     areas = figures[(figures["metric"] == "auroc") & (figures["statistic"] == "")].groupby("detector", sort=False)

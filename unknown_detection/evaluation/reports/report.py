@@ -88,7 +88,9 @@ def report(
     log(_described(opened, runs, plan))
     left_out = judging.rows_left_out(runs, plan)
     warnings = judging.warnings(opened, runs, plan)
-    notes = judging.row_notes(opened, runs, left_out)
+    notes = [judging.DESCRIBE[kind](of) for kind, of in left_out.items()]
+    scored = sorted({config for run in runs for config in run.about.configs})
+    notes += [remark for config in scored for remark in opened.remarks_on_classes(config)]
     for note in (*warnings, *notes):
         log(f"note: {note}")
     if dry_run:
@@ -121,7 +123,12 @@ def report(
         for suffix, as_text in ((".csv", as_csv),) * csv + ((".tex", as_latex),) * latex:
             for table in (table for of in tables.values() for table in of):
                 write_text(temporary / "tables" / f"{table.name}{suffix}", as_text(table))
-        _put(temporary, target.resolve())
+        # Two renames, because none replaces a folder that has files.
+        old = temporary.with_name(f".{os.getpid()}.old.{target.resolve().name}")
+        if target.exists():
+            target.resolve().replace(old)
+        finish(temporary, target.resolve())
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     for line in terminal_lines(short):
@@ -149,18 +156,8 @@ def terminal_lines(short: Tables) -> list[str]:
 
 
 def _described(release: Release, runs: Sequence[ScoredRun], plan: judging.Plan) -> str:
-    lines = [["run", "training", "detectors", "configs"]]
-    for run in runs:
-        lines.append([run.name, run.variant or "-", str(len(run.rows)), ", ".join(run.about.configs)])
+    lines = [[run.name, run.variant or "-", str(len(run.rows)), ", ".join(run.about.configs)] for run in runs]
     protocols = [f"{name}: {', '.join(of)}" for name, of in plan.items()]
     head = f"release  {release.name}, digest {release.digest[:12]}"
-    return "\n".join([head, *aligned_columns(lines, left=(0, 1, 3)), *protocols])
-
-
-def _put(temporary: Path, out: Path) -> None:
-    """Move the new folder into place with two renames, because no rename replaces a folder that has files."""
-    old = out.with_name(f".{os.getpid()}.old.{out.name}")
-    if out.exists():
-        out.replace(old)
-    finish(temporary, out)
-    shutil.rmtree(old, ignore_errors=True)
+    table = aligned_columns([["run", "training", "detectors", "configs"], *lines], left=(0, 1, 3))
+    return "\n".join([head, *table, *protocols])
