@@ -41,11 +41,7 @@ def unflushed() -> Iterator[None]:
 
 
 def flush(path: Path) -> None:
-    """Return once a file's bytes, or the names in a folder, are on the disk.
-
-    Raises:
-        OSError: the disk is full or failing, or the path does not exist.
-    """
+    """Return once a file's bytes, or the names in a folder, are on the disk; `OSError` if that is full or failing."""
     if os.environ.get(NO_SYNC) == "1":
         return
     opened = os.open(path, os.O_RDONLY)
@@ -59,11 +55,7 @@ def flush(path: Path) -> None:
 
 
 def flush_all(paths: Iterable[Path]) -> None:
-    """Return once files' bytes, or the names in folders, are on the disk; several are flushed at a time.
-
-    Raises:
-        OSError: as of `flush`.
-    """
+    """Return once files' bytes, or the names in folders, are on the disk; several are flushed at a time."""
     with ThreadPoolExecutor(_THREADS) as threads:
         for _ in threads.map(flush, paths):
             pass

@@ -8,6 +8,7 @@ import importlib
 import io
 import multiprocessing
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,7 +71,7 @@ class Demo:
         make_release(self.out / RELEASE)
         log(f"wrote {self.out / RELEASE}: scikit-learn's digits, with {', '.join(KNOWN)} as in-distribution classes")
         with contextlib.ExitStack() as stack:
-            texts = map(self.model, self.trainings)
+            texts: Iterator[str] = map(self.model, self.trainings)
             if self.workers > 1:  # spawned, because threads of Arrow and torch do not survive a fork
                 context = multiprocessing.get_context("spawn")
                 pool = concurrent.futures.ProcessPoolExecutor(self.workers, context, _use_one_thread)

@@ -212,10 +212,10 @@ class FeatureStore:
             available = self.splits()
             require_known(f"config with features in {self.root}", [config], available)
             require_known(f"split of {config} with features in {self.root}", [split], available[config])
-        columns = row_blocks.read(("id", "label", "logits", "penultimate")).values()
+        columns = row_blocks.read(("id", "label", "logits", "penultimate"))
         names = [block_column(number) for number in range(len(self.identity.blocks))]
         blocks = LazyBlocks(len(names), lambda number: row_blocks.read([names[number]])[names[number]])
-        return Features(*columns, blocks)
+        return Features(columns["id"], columns["label"], columns["logits"], columns["penultimate"], blocks)
 
     def _folder(self, pass_name: str) -> Path:
         return self.root / "looks" / pass_name if pass_name else self.root / "features"

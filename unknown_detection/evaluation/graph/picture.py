@@ -26,11 +26,7 @@ _ABOVE = ("class of the images", "predicted as")
 
 @styled
 def draw_graph(graph: Any, *, title: str, shown: int = EDGES) -> Any:
-    """Draw the heaviest edges of a graph, with widths that grow with the root of the weight.
-
-    Returns:
-        A matplotlib figure, with a note on what it leaves out.
-    """
+    """Draw the heaviest edges of a graph, with widths that grow with the root of the weight, and note the rest."""
     import networkx
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -83,10 +83,9 @@ def prune(
     in-distribution images, above 0 and at most 1, with those that tie; it is also skipped if roles are unknown. Steps
     to `keep` are skipped.
 
-    Returns:
-        The pruned graph, a `networkx.DiGraph` of `DATASET:CLASS` with `label` (the display name) and `dataset` of
-        nodes, and `weight` and `mean_score` of edges; and the counts before the first step and after each. They do not
-        depend on the order of images.
+    Returns the pruned graph, a `networkx.DiGraph` of `DATASET:CLASS` with `label` (the display name) and `dataset` of
+    nodes, and `weight` and `mean_score` of edges; and the counts before the first step and after each. They do not
+    depend on the order of images.
     """
     import networkx
 

@@ -152,10 +152,8 @@ def open_model(
             ImageNet's where the config's classes are wnids.
         device: as for `pick_device`.
 
-    Raises:
-        EvaluationError: the model does not exist, its logits are not of these classes, it has no weights or these do
-            not fit, it gives other logits at every run, or the device is not available.
-        TypeError: as for `make_blueprint`.
+    A model that is refused does not exist, has logits of other classes, no weights or such as do not fit, or gives
+    other logits at every run.
     """
     target = pick_device(device)
     named = isinstance(spec, str) and spec.startswith(("timm:", "torchvision:"))

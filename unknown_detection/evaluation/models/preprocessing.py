@@ -125,19 +125,13 @@ def of_torchvision(weights: Any) -> Preprocessing:
 
 
 def of_declaration(values: Any, name: str) -> Preprocessing:
-    """Build the preprocessing that is declared for a model, as in its attribute `preprocessing`.
+    """Build the preprocessing that is declared for a model of some name, as in its attribute `preprocessing`.
 
-    Args:
-        values: one of torchvision's weights, such as `ResNet50_Weights.DEFAULT`, for theirs; a callable that maps an
-            RGB Pillow image to a float32 tensor of shape (3, H, W); or a mapping with `size` (pixels of the model's
-            input, one number or height and width), `mean` and `std` (three numbers each, for pixels in [0, 1]), and
-            optionally `interpolation` and `resize`. An image's shorter side is resized to `resize` pixels before
-            `size` is cropped from the middle. Without `resize`, `size` is `CROP_PCT` of it, and images that have
-            `size` already are used as they are.
-        name: the model's name, for messages.
-
-    Raises:
-        EvaluationError: the declaration is missing or invalid.
+    It is one of torchvision's weights, such as `ResNet50_Weights.DEFAULT`, for theirs; a callable that maps an RGB
+    Pillow image to a float32 tensor of shape (3, H, W); or a mapping with `size` (pixels of the model's input, one
+    number or height and width), `mean` and `std` (three numbers each, for pixels in [0, 1]), and optionally
+    `interpolation` and `resize`. An image's shorter side is resized to `resize` pixels before `size` is cropped from
+    the middle. Without `resize`, `size` is `CROP_PCT` of it, and images that have `size` already are used as they are.
     """
     if isinstance(values, Enum) and hasattr(values, "transforms"):
         return of_torchvision(values)

@@ -19,7 +19,7 @@ from unknown_detection.evaluation.protocols.registry import protocol_of
 from unknown_detection.evaluation.protocols.results import COLUMNS
 from unknown_detection.evaluation.reports.inputs import ScoredRun
 from unknown_detection.evaluation.reports.placed import Tables
-from unknown_detection.pages.content import Cell, Entry, PageColumn, PageTable, anchor, code
+from unknown_detection.pages.content import Cell, Entry, PageColumn, PageTable, Value, anchor, code
 from unknown_detection.pages.content import table as page_table
 from unknown_detection.pages.render import render_template
 
@@ -127,7 +127,7 @@ def _leaderboard(figures: pd.DataFrame, runs: Sequence[ScoredRun]) -> list[PageT
 
 def _runs(runs: Sequence[ScoredRun]) -> PageTable:
     titles = ("Run", "Training", "Seed", "Model", "Weights", "Scores file", "SHA-256")
-    rows = [
+    rows: list[list[Value | Cell]] = [
         [run.name, run.variant, run.about.seed, run.about.model, code(run.about.model_digest[:12]), run.path.name,
          code(run.sha256[:12])]
         for run in runs

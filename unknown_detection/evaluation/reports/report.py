@@ -131,7 +131,7 @@ def report(
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    for line in terminal_lines(short):
+    for line in _terminal_lines(short):
         log(line)
     log(f"{'the page' if drawn else 'the page, without plots'}: {target / PAGE}")
     return figures
@@ -141,10 +141,10 @@ def short_results(scores: Path, release: Release, splits: Iterable[Key]) -> list
     """Return the main figures of a scores file for a terminal, on all rows, by the protocol of each config."""
     runs, _ = join_runs(scores, release, splits)
     figures = judging.compute_figures(runs, choose_protocols((), runs, ()), release)
-    return terminal_lines(summaries(over_runs(figures)))
+    return _terminal_lines(summaries(over_runs(figures)))
 
 
-def terminal_lines(short: Tables) -> list[str]:
+def _terminal_lines(short: Tables) -> list[str]:
     """Return the short tables of results for a terminal: the best few detectors of each protocol and config."""
     lines = []
     for number, table in enumerate(table for of in short.values() for table in of):
