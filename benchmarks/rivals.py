@@ -41,12 +41,7 @@ class Run:
 
 
 def interleave(runs: Mapping[str, Run], repeats: int) -> dict[str, Timed]:
-    """Run every competitor in turn, `repeats` times, with a `sync` before each.
-
-    Args:
-        runs: the competitors by name.
-        repeats: rounds.
-    """
+    """Run every competitor in turn, `repeats` times, with a `sync` before each."""
     # As an installation does; in a checkout Python may be configured to write no bytecode.
     compileall.compile_dir(Path(__file__).parents[1], quiet=1, rx=re.compile(r"/(\.|tests/|build/)"))
     results = {name: Timed() for name in runs}

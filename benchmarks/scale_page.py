@@ -29,8 +29,8 @@ XORB = 64 << 20
 """Upper limit on the bytes of an upload to the Hub's Xet storage (huggingface.co/docs/hub, Xet: deduplication)."""
 
 PLAN_SECONDS, PLAN_MB = 1.24e-6, 606 - 147
-"""Processor seconds of planning a name, and MB of ten million beyond starting (`benchmarks.plan_scale`, counted names
-in ten partitions)."""
+"""Processor seconds of planning a name, and MB of ten million beyond starting (`benchmarks.planning.scale`, counted
+names in ten partitions)."""
 
 START_MB = 147
 """MB of a process after its imports; the same run."""
@@ -45,16 +45,16 @@ TABLE_BYTES = 140
 """Bytes of a row in a build's tables: 548 MB of `tables` less 267 of `ordered`, for two million rows; the same run."""
 
 WORKER_MB = 190
-"""MB of a process that builds; `benchmarks.build_release`."""
+"""MB of a process that builds; `benchmarks.building.release`."""
 
 DIGEST_BYTES = 32
 """Bytes of a SHA-256, which no compression can spare."""
 
 BUILD_SECONDS = 2.77
-"""Processor seconds of building a GB; `benchmarks.build_cost`."""
+"""Processor seconds of building a GB; `benchmarks.building.cost`."""
 
 NEW_VERSION = 0.010
-"""Share of a split's bytes that a version without ten of 250,000 rows sends; `benchmarks.new_version`."""
+"""Share of a split's bytes that a version without ten of 250,000 rows sends; `benchmarks.building.new_version`."""
 
 GPUS, CORES = 8, 16
 """Devices and cores of the columns of minutes (ours)."""

@@ -247,7 +247,8 @@ class Training:
             load_weights(blueprint.module, read_state_dict(path), head="", name=settings.model, path=path)
         self.run = self.model = blueprint.module.to(device, memory_format=torch.channels_last)
         preprocessing = blueprint.preprocessing
-        self.mean, self.std = torch.tensor([preprocessing.mean, preprocessing.std], device=device)[..., None, None]
+        constants = [preprocessing.of_channels(name) for name in ("mean", "std")]
+        self.mean, self.std = torch.tensor(constants, device=device)[..., None, None]
         self.size = preprocessing.size[0]
         resize, names = preprocessing.description.get("resize"), ["known", "validation"]
         names += ["external"] if settings.method in ("oe", "energy") else []

@@ -11,12 +11,12 @@ import multiprocessing
 import subprocess
 from types import CodeType, FunctionType
 
-from benchmarks.soak.commands import Launcher
 from builders import cifar_benchmark, facets_benchmark, imagenet_benchmark
 from builders.executors.local import LocalExecutor
 from builders.executors.ray import RayExecutor
 from builders.pipeline import run
 from tests.hub.server import Hub
+from tests.soak.commands import Launcher
 
 COMMANDS = (imagenet_benchmark, cifar_benchmark, facets_benchmark)
 COSTLY = (

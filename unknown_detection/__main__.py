@@ -51,11 +51,7 @@ class _Leaf(click.Command):
 
 
 def _module(command: Command, ctx: click.Context) -> Any:
-    """Import a command's module.
-
-    Raises:
-        click.ClickException: this installation does not have it.
-    """
+    """Import a command's module, unless this installation does not have it."""
     try:
         if ctx.find_root().obj == OWN_PROCESS and command.module.startswith(("builders.", "hf_scripts.")):
             importlib.import_module("builders.executors.base").without_pandas()
@@ -184,18 +180,10 @@ def _completion(shell: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        argv: arguments; None takes the process's.
-
-    Returns:
-        The exit code of the command; 0 after a help page, 2 for arguments that are wrong, 130 after Ctrl-C.
-    """
-    arguments = None if argv is None else list(argv)
+    """Run a command line, or the process's, and return the exit code: 2 for wrong arguments, 130 after Ctrl-C."""
     try:
         code = make_command().main(
-            arguments,
+            None if argv is None else list(argv),
             prog_name=program() or MODULE,
             complete_var=COMPLETE_VARIABLE,
             standalone_mode=False,

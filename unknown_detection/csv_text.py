@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import IO
 
@@ -28,7 +28,7 @@ def write_csv(file: IO[str], lines: Iterable[Sequence[object]]) -> None:
     """Write lines of cells as CSV with Unix newlines."""
     # Python quotes the characters of its line ending: without "\r" there, one in a name would begin a line.
     unix = SimpleNamespace(write=lambda line: file.write(f"{line[:-2]}\n"))
-    csv.writer(unix, lineterminator="\r\n").writerows(_as_text(line) for line in lines)
+    csv.writer(unix, lineterminator="\r\n").writerows(map(_marked, line) for line in lines)
 
 
 def plain_text(cell: str) -> str:
@@ -36,15 +36,11 @@ def plain_text(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _MARKED.match(cell) else cell
 
 
-def _as_text(line: Sequence[object]) -> Iterator[object]:
-    for cell in line:
-        marked = isinstance(cell, str) and _FORMULA.match(cell) and not _is_number(cell)
-        yield f"'{cell}" if marked else cell
-
-
-def _is_number(cell: str) -> bool:
+def _marked(cell: object) -> object:
+    if not isinstance(cell, str) or not _FORMULA.match(cell):
+        return cell
     try:
         float(cell)
     except ValueError:
-        return False
-    return True
+        return f"'{cell}"
+    return cell

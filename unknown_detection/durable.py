@@ -45,7 +45,7 @@ def unflushed() -> Iterator[None]:
 
 
 def flush(path: Path) -> None:
-    """Return once a file's bytes, or the names in a folder, are on the disk."""
+    """Return once a file's bytes, or the names in a folder, are on the disk; `OSError` if that is full or failing."""
     if os.environ.get(NO_SYNC) == "1":
         return
     opened = os.open(path, os.O_RDONLY)
@@ -59,7 +59,7 @@ def flush(path: Path) -> None:
 
 
 def flush_all(paths: Iterable[Path]) -> None:
-    """Flush files, or the names in folders, several at a time."""
+    """Return once files' bytes, or the names in folders, are on the disk; several are flushed at a time."""
     with ThreadPoolExecutor(_THREADS) as threads:
         for _ in threads.map(flush, paths):
             pass

@@ -75,10 +75,7 @@ class HelpCommand(click.Command):
 class HelpGroup(click.Group):
     """A group of commands that is named as the user started it; its own commands are `HelpCommand`s.
 
-    Without arguments it shows its help, unless it is itself a command.
-
-    Args:
-        examples: as of a `HelpCommand`.
+    Without arguments it shows its help, unless it is itself a command. `examples` are as of a `HelpCommand`.
     """
 
     context_class = StartedContext

@@ -48,7 +48,7 @@ WINDOW = SIDE - 2 * MARGIN
 
 # Near-duplicates of CIFAR are often the same photograph cut out a little wider or narrower; a step of 8 % is about a
 # pixel at the edge of the window. The sigmas, and the reach and the floor of the contrast, are the best of a few on
-# CIFAR-100's judged pairs (`benchmarks.cifair`). The floor of the cosine stands for an eighth of a level,
+# CIFAR-100's judged pairs (`benchmarks.duplicates.cifair`). The floor of the cosine stands for an eighth of a level,
 # less than rounding leaves in any image that is not constant.
 SCALES = (0.86, 0.92, 1.0, 1.08, 1.16)
 _SIGMAS = (0.8, 2.5)

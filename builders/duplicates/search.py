@@ -5,11 +5,11 @@ compared at all (`builders.duplicates.outlines`); a pair is found if both hold, 
 
 The threshold was chosen by recall and precision on CIFAR-100's pairs that Barz and Denzler judged ("Do We Train on
 Test Data? Purging CIFAR of Near-Duplicates", Journal of Imaging 6(6), 2020) and by changed copies of photographs
-(`benchmarks.cifair`; `docs/benchmarks/duplicates.md` has the figures, also of CIFAR-10, and says how held out they
-are). So a pair that is found is probably one photograph, and the distances are published with the pairs for users who
-want to be surer. What is taken for one wrongly is mostly of one simple outline: an apple or a bottle on white. What is
-missed is mostly cut out of the photograph quite differently, or turned. The reach has all near pairs of half 0 of
-CIFAR-100; a larger one costs time.
+(`benchmarks.duplicates.cifair`; `docs/benchmarks/duplicates.md` has the figures, also of CIFAR-10, and says how held
+out they are). So a pair that is found is probably one photograph, and the distances are published with the pairs for
+users who want to be surer. What is taken for one wrongly is mostly of one simple outline: an apple or a bottle on
+white. What is missed is mostly cut out of the photograph quite differently, or turned. The reach has all near pairs of
+half 0 of CIFAR-100; a larger one costs time.
 
 One matrix product with float32 gives the gaps of all pairs, with a slack for its rounding error, and Fourier
 transforms with float32 give the distances of detail of those that remain, with another. `outlines.gaps` and `distance`

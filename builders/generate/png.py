@@ -3,7 +3,7 @@
 Pillow's encoder takes 200 to 300 µs for a 32 x 32 image, most of it for filters and zlib. This one takes 15 µs: it
 filters every row against the one above and stores the result uncompressed. Parquet's zstd then compresses a page of
 such images at once, in 14 µs per image and to 7 % more bytes than Pillow's PNGs (on patches of photographs; `python -m
-benchmarks.build_cifar` measures a whole build). Readers see no difference.
+benchmarks.building.cifar` measures a whole build). Readers see no difference.
 """
 
 from __future__ import annotations

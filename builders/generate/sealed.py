@@ -62,7 +62,7 @@ _NONCE = bytes(12)
 
 _LEVEL = 1
 """zstd's level. A residual of noise has nothing to be matched, so that higher levels cost time and often bytes; the
-entropy coder, which all levels share, does the work (`python -m benchmarks.sealing`)."""
+entropy coder, which all levels share, does the work (`python -m benchmarks.making.sealing`)."""
 
 
 CONTENT = "content_sha256"

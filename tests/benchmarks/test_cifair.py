@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cifair import judgements, load, search
+from benchmarks.duplicates.cifair import judgements, load, search
 
 IMAGES, JUDGED = "CIFAIR_IMAGES", "CIFAIR_JUDGED"
 
@@ -18,7 +18,7 @@ def test_recall_and_precision_on_judged_pairs():
     """
     folder, listed = os.environ.get(IMAGES), os.environ.get(JUDGED)
     if not folder or not listed:
-        pytest.skip(f"set {IMAGES} and {JUDGED} to the arguments of benchmarks.cifair")
+        pytest.skip(f"set {IMAGES} and {JUDGED} to the arguments of benchmarks.duplicates.cifair")
     (names, test), (train_names, train) = load(Path(folder), "test"), load(Path(folder), "train")
     known = {pair: value for pair, value in judgements(Path(listed)).items() if pair[1].startswith("train/")}
     asked = {name for name, _ in known}

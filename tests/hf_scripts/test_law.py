@@ -14,7 +14,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from benchmarks.near_duplicates import coloured_noise
+from benchmarks.duplicates.near import coloured_noise
 from builders.duplicates.distance import distance
 from builders.duplicates.search import THRESHOLD
 from builders.release.duplicates import compared_entries, comparison, read_pairs

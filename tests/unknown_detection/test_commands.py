@@ -74,7 +74,7 @@ def test_a_message_names_the_command_that_was_started(monkeypatch, started, pyth
         "python -m hf_scripts.verify_more",
         "python -m unknown_detection.evaluation.commands",
         "python -m builders.commands.demo DIR",
-        "python -m benchmarks.metrics",
+        "python -m benchmarks.evaluating.metrics",
     ],
 )
 def test_other_modules_keep_their_names(monkeypatch, text):

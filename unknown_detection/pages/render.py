@@ -32,23 +32,11 @@ def render_template(
         context: the names that the template uses. `base.html.j2` needs `title` and `contents`
             (`unknown_detection.pages.content.Entry`s), and shows `lead` and `made_by` if they are given.
 
-    Returns:
-        HTML. All text is escaped, but for `markupsafe.Markup`.
-
-    Raises:
-        jinja2.UndefinedError: the template uses a name that is not given.
+    All text is escaped, but for `markupsafe.Markup`.
     """
     scripts = [Markup(text) for text in (_text("script.js"), script) if text]
-    return (
-        _environment(tuple(folders))
-        .get_template(template)
-        .render(
-            page_style=Markup(_text("style.css") + style),
-            page_scripts=scripts,
-            page_policy=_policy(scripts),
-            **context,
-        )
-    )
+    own = {"page_style": Markup(_text("style.css") + style), "page_scripts": scripts, "page_policy": _policy(scripts)}
+    return _environment(tuple(folders)).get_template(template).render(**own, **context)
 
 
 @functools.cache

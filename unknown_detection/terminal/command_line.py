@@ -15,11 +15,7 @@ from unknown_detection.words import printable
 def run_command_line(
     command: click.Command, argv: Sequence[str] | None, errors: tuple[type[Exception], ...], *, stopped: str
 ) -> int:
-    """Run a command line and return its exit code.
-
-    Returns:
-        0 for success, 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own code.
-    """
+    """Run a command line and return its exit code: 2 for an error that the user can fix, 130 after Ctrl-C."""
     return run_stoppable(lambda: _run(command, argv, errors), stopped)
 
 

@@ -26,14 +26,8 @@ def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", d
     """Draw a bar with count, rate and remaining time on a terminal until the block ends; nothing elsewhere.
 
     At the end of the block the bar is full, since items of an earlier run may not have been counted. After an
-    exception it stays where it is.
-
-    Args:
-        total: number of items; without any there is no bar.
-        title: label before the bar.
-        quiet: draw nothing on a terminal, either.
-        unit: what follows a number, such as " images" or "B".
-        done: items of an earlier run, which do not count for the rate.
+    exception it stays where it is. Without items there is no bar; the `done` ones of an earlier run do not count for
+    the rate; `unit` is what follows a number, such as " images" or "B".
     """
     shown = open_bar(total, title, quiet=quiet, unit=unit, done=done)
     try:
@@ -45,18 +39,9 @@ def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", d
 
 def open_bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", done: int = 0) -> Any:
     """Return a bar, for steps that are no `with` block; `fill` and `close` end it."""
-    # None: hidden where stderr is no terminal.
-    hidden = True if quiet or not total else None
-    return tqdm(
-        total=total,
-        desc=title,
-        unit=unit,
-        unit_scale=True,
-        initial=done,
-        disable=hidden,
-        file=sys.stderr,
-        dynamic_ncols=True,
-    )
+    hidden = True if quiet or not total else None  # None: hidden where stderr is no terminal
+    how: dict[str, Any] = {"unit_scale": True, "dynamic_ncols": True, "file": sys.stderr, "disable": hidden}
+    return tqdm(total=total, desc=title, unit=unit, initial=done, **how)
 
 
 def fill(shown: Any) -> None:

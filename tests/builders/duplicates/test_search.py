@@ -8,7 +8,7 @@ from PIL import Image
 from scipy import ndimage
 from sklearn.datasets import load_sample_images
 
-from benchmarks.near_duplicates import CHANGES, COMBINED, changed, coloured_noise, disjoint, patches
+from benchmarks.duplicates.near import CHANGES, COMBINED, changed, coloured_noise, disjoint, patches
 from builders.duplicates import outlines
 from builders.duplicates import search as near_duplicates
 from builders.duplicates.distance import LEAST, SCALES

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.sealing import entropy, pgd_residual
+from benchmarks.making.sealing import entropy, pgd_residual
 from builders.errors import BuildError
 from builders.generate.sealed import Original, open_row, seal, unseal
 from builders.release.images import rgb_sha256

@@ -142,7 +142,7 @@ def runner(weights, tmp_path):
 def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(runner, tmp_path):
     """In every pass over the images (features, ODIN's), for which `Runner` loads the batches."""
     blocks = RowBlocks(tmp_path / "blocks")
-    runner.run(lambda images, ids: {"input": images.flatten(1).numpy()}, blocks, SNOW, lambda count: None)
+    runner.run(lambda model, images, ids: {"input": images.flatten(1).numpy()}, blocks, SNOW, lambda count: None)
     stored = np.stack([np.asarray(row["image"]) for row in runner.release.images(*SNOW)]).transpose(0, 3, 1, 2)
     expected = (stored.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
     assert np.array_equal(blocks.read(("input",))["input"], expected.reshape(len(stored), -1))
@@ -153,7 +153,7 @@ def test_batches_halve_when_memory_runs_out(runner, tmp_path, capsys):
     runner.workers = None
     sizes, counted = [], []
 
-    def compute(images, ids, limit=2):
+    def compute(model, images, ids, limit=2):
         sizes.append(len(images))
         if len(images) > limit:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
@@ -163,17 +163,17 @@ def test_batches_halve_when_memory_runs_out(runner, tmp_path, capsys):
     counts = runner.run(compute, blocks, SNOW, counted.append)
     rows = len(runner.release.rows(*SNOW))
     assert sizes == [5, 3] + [2] * -(-rows // 2)
-    assert counts.computed == sum(counted) == rows
+    assert counts == (sum(counted), 0) == (rows, 0)
     assert runner.batch_size == blocks.environment()["batch_size"] == 2
     complete = Runner(runner.release, runner.model, batch_size=2)
     expected = RowBlocks(tmp_path / "expected")
-    complete.run(lambda images, ids: compute(images, ids, limit=9), expected, SNOW, lambda count: None)
+    complete.run(lambda *given: compute(*given, limit=9), expected, SNOW, lambda count: None)
     assert np.array_equal(blocks.read(("input",))["input"], expected.read(("input",))["input"])
     assert "going on with --batch-size 2" in capsys.readouterr().err
     with pytest.raises(EvaluationError, match="cpu has no memory for a single image with timm:"):
         runner.run(lambda *batch: compute(*batch, limit=0), RowBlocks(tmp_path / "none"), SNOW, sizes.append)
 
-    def fails(images, ids):
+    def fails(model, images, ids):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match="mat1 and mat2"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.receipt import TOLERANCE, Receipt, receipt, tolerance
+from unknown_detection.evaluation.features.extract import TOLERANCE, Receipt, receipt, tolerance
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
 from unknown_detection.evaluation.models.features import Head
 

@@ -1,11 +1,9 @@
 """Extraction by tasks on a real Ray cluster of this machine: one process's bytes, and what is lost is run again."""
 
-import platform
 import socket
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,14 +23,12 @@ from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.features import runner  # noqa: E402
 from unknown_detection.evaluation.features.extract import extract  # noqa: E402
-from unknown_detection.evaluation.features.tasks import Setup, Spread, on_a_cluster  # noqa: E402
+from unknown_detection.evaluation.features.tasks import Setup, on_a_cluster, worker_environment  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.timeout(300)
-
-ENVIRONMENT = {"device": f"cpu {platform.machine()}", "batch_size": 8, "threads": 1, "float32": runner.FLOAT32}
 
 NODE = "A_TEST_S_FOLDER"
 """Variable of the cluster's processes, and of no other: a folder in which the model below leaves notes."""
@@ -279,10 +275,10 @@ def test_what_a_node_lacks_or_has_otherwise_is_named(folder, executor, tmp_path,
         )
         with pytest.raises(EvaluationError, match=r"^The model .*:cnn on the node .* where the command runs 0{12}\."):
             extracted(folder, tmp_path / "other", executor)
-    ask = Spread.over
     with monkeypatch.context() as patch:
         patch.setattr(
-            Spread, "over", lambda *arguments: replace(ask(*arguments), environment={**ENVIRONMENT, "torch": "0"})
+            "unknown_detection.evaluation.features.extract.worker_environment",
+            lambda *arguments: {**worker_environment(*arguments), "torch": "0"},
         )
         with pytest.raises(EvaluationError, match=r"other last digits than the first one: torch \S+ instead of 0\."):
             extracted(folder, tmp_path / "third", executor)

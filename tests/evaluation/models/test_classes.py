@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.classes import of_wnids, read_classes
+from unknown_detection.evaluation.models.models import of_wnids, read_classes
 
 NAMES = ("cat", "dog", "newt")
 

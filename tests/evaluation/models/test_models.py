@@ -78,7 +78,7 @@ def test_declared_preprocessing(weights):
     declared = small_models.PREPROCESSING
     expected = ((values - declared["mean"]) / declared["std"]).transpose(2, 0, 1)
     assert np.allclose(normal.preprocessing(picture(8, 8)).numpy(), expected, atol=1e-5)
-    assert (list(normal.preprocessing.mean), list(normal.preprocessing.std)) == (declared["mean"], declared["std"])
+    assert [normal.preprocessing.description[name] for name in ("mean", "std")] == [declared["mean"], declared["std"]]
 
 
 def test_a_declared_resize_and_crop():
@@ -126,8 +126,8 @@ def test_any_callable_is_a_preprocessing():
     preprocessing = of_declaration(entry, "it")
     assert torch.equal(preprocessing(picture(300, 200, "L")), entry(picture(300, 200, "L").convert("RGB")))
     assert preprocessing.size == (224, 224)
-    np.testing.assert_allclose(preprocessing.mean, entry.mean, atol=1e-6)
-    np.testing.assert_allclose(preprocessing.std, entry.std, atol=1e-6)
+    np.testing.assert_allclose(preprocessing.description["mean"], entry.mean, atol=1e-6)
+    np.testing.assert_allclose(preprocessing.description["std"], entry.std, atol=1e-6)
     expected = normalized(noise(224, 224), of_torchvision(torchvision.models.ResNet50_Weights.IMAGENET1K_V2))
     np.testing.assert_allclose(preprocessing.prepared(224)(noise(224, 224)).numpy(), expected, atol=1e-5)
     assert "0x" not in preprocessing.description["from"]
@@ -142,7 +142,7 @@ def test_a_callable_that_normalizes_in_another_way():
     }
     assert not {"mean", "std"} & preprocessing.description.keys()
     assert torch.equal(preprocessing(picture()), standardized(picture()))
-    for ask in (lambda: preprocessing.std, lambda: preprocessing.prepared(8)):
+    for ask in (lambda: preprocessing.of_channels("std"), lambda: preprocessing.prepared(8)):
         with pytest.raises(EvaluationError, match="preprocessing standardized does not normalize channels by a mean"):
             ask()
 
@@ -212,7 +212,7 @@ def noise(width, height):
 def normalized(image, preprocessing):
     """Pixels / 255, less the mean, by the std: in float32, operation by operation."""
     values = np.asarray(image).transpose(2, 0, 1).astype(np.float32) / np.float32(255)
-    mean, std = (np.array(numbers, np.float32)[:, None, None] for numbers in (preprocessing.mean, preprocessing.std))
+    mean, std = (np.array(preprocessing.description[name], np.float32)[:, None, None] for name in ("mean", "std"))
     return (values - mean) / std
 
 
@@ -230,7 +230,8 @@ def test_prepared_images_are_what_is_stored(weights):
         prepared = preprocessing.prepared(side)(stored).numpy()
         assert np.array_equal(prepared, normalized(stored, preprocessing))
         back = (
-            prepared * np.array(preprocessing.std)[:, None, None] + np.array(preprocessing.mean)[:, None, None]
+            prepared * np.array(preprocessing.description["std"])[:, None, None]
+            + np.array(preprocessing.description["mean"])[:, None, None]
         ) * 255
         assert np.array_equal(back.round().astype(np.uint8), np.asarray(stored).transpose(2, 0, 1))
         assert preprocessing.describe_prepared(side) == f"{side} x {side} pixels as stored"

@@ -12,10 +12,10 @@ from tests.evaluation.display.as_text import page_of
 from tests.evaluation.duplicates_release import PAIRS, make_release
 from tests.evaluation.made_rows import make_rows, only
 from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.commands.compare import compare
 from unknown_detection.evaluation.protocols import PROTOCOLS, figures
 from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.releases import load
-from unknown_detection.evaluation.reports.compare import compare
 from unknown_detection.evaluation.scoring.joining import release_index
 from unknown_detection.evaluation.scoring.left_out import (
     WITHOUT_DUPLICATES,

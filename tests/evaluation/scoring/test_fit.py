@@ -605,7 +605,7 @@ def test_memory_holds_a_few_splits_only(folder):
     cache = FeatureCache(FeatureStore.open(folder))
     for key in SPLITS:
         assert isinstance(cache.features(key), Features)
-    assert len(cache._features) == 3
+    assert cache._features.cache_info().currsize == 3
 
 
 def test_a_grid_without_any_possibility(folder):

@@ -11,11 +11,11 @@ from tests.evaluation.display.as_text import page_of
 from tests.evaluation.duplicates_release import make_release
 from tests.evaluation.made_rows import make_rows
 from tests.evaluation.scoring.test_duplicates import lines, report, value
+from unknown_detection.evaluation.commands.compare import compare
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols import figures
 from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.releases import load
-from unknown_detection.evaluation.reports.compare import compare
 from unknown_detection.evaluation.scoring.left_out import SEEN, find_overlaps
 
 # One of three near rows, and all far ones; t0 to t3 are known, with the scores .1 .2 .6 .3.

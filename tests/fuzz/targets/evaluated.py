@@ -18,7 +18,7 @@ from tests.fuzz.target import Target
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, _canonical
 from unknown_detection.evaluation.files import read_untrusted
-from unknown_detection.evaluation.models.classes import read_classes
+from unknown_detection.evaluation.models.models import read_classes
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.scores import METADATA, read_scores
 

@@ -32,8 +32,6 @@ def ended(done):
     ("module", "arguments", "imported"),
     [
         ("builders.imagenet_benchmark", ["--demo"], "builders.declare.benchmark"),
-        ("builders.commands.audit", ["overlap", "x"], "pyarrow"),
-        ("hf_scripts.push", ["x"], "click"),
         ("unknown_detection", ["evaluate", "demo"], "click"),
         ("taxonomy", ["freeze"], "numpy"),
     ],

@@ -12,16 +12,9 @@ from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.display.canvas import save
 from unknown_detection.evaluation.display.tables import aligned_columns
 from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.graph import pruning
 from unknown_detection.evaluation.graph.picture import EDGES, draw_graph
-from unknown_detection.evaluation.graph.pruning import (
-    ACCEPTED,
-    MIN_WEIGHT,
-    STEPS,
-    Stage,
-    prune,
-    write_edges,
-    write_graphml,
-)
+from unknown_detection.evaluation.graph.pruning import STEPS
 from unknown_detection.evaluation.graph.transitions import PREFERRED_DETECTOR, read_transitions, scored_transitions
 from unknown_detection.evaluation.releases import load
 
@@ -44,14 +37,14 @@ from unknown_detection.evaluation.releases import load
 @click.option(
     "--min-weight",
     type=click.IntRange(min=1),
-    default=MIN_WEIGHT,
+    default=pruning.MIN_WEIGHT,
     show_default=True,
     help="Minimum number of images on an edge.",
 )
 @click.option(
     "--accepted",
     type=click.FloatRange(0, 1, min_open=True),
-    default=ACCEPTED,
+    default=pruning.ACCEPTED,
     show_default=True,
     help="Fraction of in-distribution images, by ascending score, that count as evidently in-distribution; 1 for all.",
 )
@@ -91,20 +84,20 @@ def command(
         raise EvaluationError(f"A graph is of one config or split. Give one of {splits} with --splits.")
     config, _, split = (splits or "").partition("/")
     opened = load(release, revision) if release is not None else None
-    transitions = (
-        read_transitions(scores, detector=detector)
-        if opened is None
-        else scored_transitions(scores, opened, config=config or None, split=split or None, detector=detector)
-    )
-    graph, stages = prune(transitions, **limits)
+    if opened is None:
+        transitions = read_transitions(scores, detector=detector)
+    else:
+        of = {"config": config or None, "split": split or None, "detector": detector}
+        transitions = scored_transitions(scores, opened, **of)
+    graph, stages = pruning.prune(transitions, **limits)
     taken = [stage.step for stage in stages if stage.step and not stage.skipped]
     graph.graph |= {"scores": scores.name, "detector": transitions.detector, "steps": ", ".join(taken)}
     graph.graph |= {name: f"{limits[name]}" for name in ("min_weight", "accepted")}
     if opened is not None:
         named = ", ".join(transitions.splits)
         graph.graph |= {"config": transitions.config, "splits": named, "release_digest": opened.digest}
-    write_edges(graph, out / "edges.csv")
-    write_graphml(graph, out / "graph.graphml")
+    pruning.write_edges(graph, out / "edges.csv")
+    pruning.write_graphml(graph, out / "graph.graphml")
     title = f"Predicted classes of {transitions.config or scores.stem} ({transitions.detector} scores)"
     save(draw_graph(graph, title=title, shown=edges), out, "graph")
     click.echo(f"{len(transitions.images):,} images, scores of {transitions.detector}")
@@ -115,7 +108,7 @@ def command(
     click.echo(f"edges.csv, graph.graphml, graph.png and graph.svg are in {out}")
 
 
-def _lines(stages: Sequence[Stage], min_weight: int) -> list[str]:
+def _lines(stages: Sequence[pruning.Stage], min_weight: int) -> list[str]:
     """Format the pruning steps as a table: what each takes away, and what it leaves."""
     lines = [["step", "takes away", "edges", "images", "leaves classes", "edges", "images"]]
     for before, stage in zip([stages[0], *stages], stages, strict=False):

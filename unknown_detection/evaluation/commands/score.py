@@ -5,7 +5,6 @@ Tested by `tests/evaluation/scoring/test_fit.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import click
 
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
+from unknown_detection.evaluation.releases import choose_splits, load
 from unknown_detection.help import ESSENTIALS, HelpCommand
 from unknown_detection.terminal.progress import log
 
@@ -113,6 +112,7 @@ def command(
     from unknown_detection.evaluation.features.runner import Runner
     from unknown_detection.evaluation.features.store import FeatureStore
     from unknown_detection.evaluation.models.models import open_model
+    from unknown_detection.evaluation.reports.report import short_results
     from unknown_detection.evaluation.scoring.fit import expand
     from unknown_detection.evaluation.scoring.run import score
 
@@ -146,21 +146,14 @@ def command(
         say=click.echo,
         **flags,
     )
-    for line in _results(flags["out"], opened, choose_splits(store.splits(), splits, str(features))):
-        click.echo(line)
-
-
-def _results(out: Path, release: Release | None, splits: Sequence[Key]) -> list[str]:
-    """Return the main figures for a terminal, or how to get them."""
-    from unknown_detection.evaluation.reports.report import short_results
-
-    command = f"python -m unknown_detection evaluate report --scores {out}"
-    if release is None:
-        return [f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR"]
+    command = f"python -m unknown_detection evaluate report --scores {flags['out']}"
+    if opened is None:
+        click.echo(f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR")
+        return
     try:
-        return [
-            *short_results(out, release, splits),
-            f"for all figures run {command} --release {release.source} --out DIR",
-        ]
+        results = short_results(flags["out"], opened, choose_splits(store.splits(), splits, str(features)))
     except EvaluationError as error:
-        return [f"no figures yet: {error}"]
+        results = [f"no figures yet: {error}"]
+    else:
+        results.append(f"for all figures run {command} --release {opened.source} --out DIR")
+    click.echo("\n".join(results))

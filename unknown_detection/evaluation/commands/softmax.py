@@ -69,14 +69,9 @@ def command(
 def _mean_softmax(stores: Sequence[FeatureStore], release: Release, key: Key) -> pd.DataFrame:
     """Average the softmax outputs of the images of each class of a split.
 
-    With features of several models, the outputs are the mean of theirs, as of an ensemble.
-
-    Returns:
-        A line for each class, indexed by its name and its number of images, those that are taken for the same known
-        class together; a column for each known class, by name, with the mean of its output. Lines sum to 1.
-
-    Raises:
-        EvaluationError: features are missing, or differ in rows.
+    With features of several models, the outputs are the mean of theirs, as of an ensemble. Returns a line for each
+    class, indexed by its name and its number of images, those that are taken for the same known class together, and a
+    column for each known class, by name, with the mean of its output. Lines sum to 1.
     """
     members = [store.features(*key) for store in stores]
     features = members[0] if len(members) == 1 else average(members)

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from unknown_detection.evaluation.files import atomic_path
 from unknown_detection.evaluation.models.preprocessing import of_declaration
 
 EPOCHS = 12
@@ -79,14 +77,6 @@ def train(images: Any, labels: Any, classes: int, training: Training) -> Any:
                 optimizer.step()
                 schedule.step()
     return model.eval()
-
-
-def save_weights(model: Any, path: Path) -> None:
-    """Write a model's weights as safetensors."""
-    from safetensors.torch import save_file
-
-    with atomic_path(path) as temporary:
-        save_file(model.state_dict(), temporary)
 
 
 def batch_of(images: Any) -> Any:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,6 @@ from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ROLES, Role, arrow_schema
 from builders.release.tables import write_index
-from unknown_detection.evaluation.demo.images import DemoImages, blurred, crops, deal, digits, near_pairs, noise, noisy
 from unknown_detection.evaluation.files import atomic_path, write_text
 
 CONFIG = "digits"
@@ -57,13 +57,115 @@ _NOISES = 80
 _FACETS = 15
 """Images per class, three times as many for textures, in the split that mixes both sides as FACETS does."""
 
+_BITMAP, _BLOCK = 32, 4
+"""Maximum pixel value: digits were 32 x 32 bitmaps, and each pixel counts the dark ones in a 4 x 4 block."""
+
+_NEARLY = 12.0
+"""Maximum Euclidean distance of near-duplicate digits: about 1.5 of the 17 grey levels per pixel."""
+
+
+@dataclass(frozen=True)
+class DemoImages:
+    """n images of one source, uint8 of shape (n, 8, 8), with the source's names and classes of each.
+
+    `change` is the name of the change applied to them, or empty.
+    """
+
+    source: str
+    names: Sequence[str]
+    classes: Sequence[str]
+    pixels: npt.NDArray[np.uint8]
+    change: str = ""
+
+    @property
+    def ids(self) -> list[str]:
+        """The id of each image in the release."""
+        return ["/".join(part for part in (self.source, name, self.change) if part) for name in self.names]
+
+    def take(self, chosen: Sequence[int]) -> DemoImages:
+        """Select images by position, in the given order."""
+        names, classes = ([values[number] for number in chosen] for values in (self.names, self.classes))
+        return replace(self, names=names, classes=classes, pixels=self.pixels[list(chosen)])
+
+
+def digits() -> DemoImages:
+    """Return all 1,797 of scikit-learn's digits."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    names = [f"{number:04d}" for number in range(len(data.target))]
+    return DemoImages("sklearn-digits", names, [str(digit) for digit in data.target], _eight_bits(data.images / 16))
+
+
+def crops(photograph: str, *, every: int) -> DemoImages:
+    """Return square crops of a photograph in grey, reduced to 8 x 8 like the digits: the mean of each 4 x 4 block.
+
+    Crops form a grid, row by row; one in `every` is returned.
+    """
+    from sklearn.datasets import load_sample_image
+
+    grey = np.asarray(Image.fromarray(load_sample_image(photograph)).convert("L")) / 255
+    height, width = (size // _BITMAP for size in grey.shape)
+    side = _BITMAP // _BLOCK
+    cut = grey[: height * _BITMAP, : width * _BITMAP].reshape(height, side, _BLOCK, width, side, _BLOCK)
+    squares = cut.mean(axis=(2, 5)).transpose(0, 2, 1, 3).reshape(-1, side, side)
+    names = [f"{photograph}/{row:02d}-{column:02d}" for row in range(height) for column in range(width)]
+    classes = [photograph.removesuffix(".jpg")] * len(names)
+    return DemoImages("sklearn-photographs", names, classes, _eight_bits(squares)).take(range(0, len(names), every))
+
+
+def noise(count: int) -> DemoImages:
+    """Return noise drawn from N(0.5, 1) and clipped to [0, 1], as `cifar/far_ood_gaussian` has it."""
+    values = np.random.RandomState(0).normal(0.5, 1.0, (count, 8, 8))
+    names = [f"{number:04d}" for number in range(count)]
+    return DemoImages("noise", names, ["gaussian"] * count, _eight_bits(values.clip(0, 1)))
+
+
+def noisy(images: DemoImages) -> DemoImages:
+    """Add noise from N(0, 0.2) to pixels in [0, 1]."""
+    values = images.pixels / 255 + np.random.RandomState(1).normal(0.0, 0.2, images.pixels.shape)
+    return replace(images, pixels=_eight_bits(values.clip(0, 1)), change="gaussian_noise")
+
+
+def blurred(images: DemoImages) -> DemoImages:
+    """Blur images with the mean of each pixel and its eight neighbours."""
+    padded = np.pad(images.pixels / 255, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    blurred = np.mean([padded[:, row : row + 8, column : column + 8] for row, column in np.ndindex(3, 3)], axis=0)
+    return replace(images, pixels=_eight_bits(blurred), change="blur")
+
+
+def deal(images: DemoImages, classes: Sequence[str], shares: Mapping[str, int]) -> dict[str, DemoImages]:
+    """Divide the images of some classes into shares, with a given number per class and share.
+
+    The assignment depends on digests of their names, not on a random generator.
+    """
+    dealt: dict[str, list[int]] = {share: [] for share in shares}
+    for digit in classes:
+        remaining = [number for number, name in enumerate(images.classes) if name == digit]
+        remaining.sort(key=lambda number: hashlib.sha256(images.names[number].encode()).digest())
+        for share, count in shares.items():
+            dealt[share] += remaining[:count]
+            remaining = remaining[count:]
+    return {share: images.take(sorted(chosen)) for share, chosen in dealt.items()}
+
+
+def near_pairs(images: DemoImages, train: DemoImages) -> Iterator[tuple[int, int, float]]:
+    """Yield the number of each near-duplicate of a training image, that of the nearest one, and their distance."""
+    levels = [of.pixels.reshape(len(of.names), -1) / 255 * 16 for of in (images, train)]
+    for number, image in enumerate(levels[0]):
+        distances = np.linalg.norm(levels[1] - image, axis=1)
+        nearest = int(distances.argmin())
+        if distances[nearest] <= _NEARLY:
+            yield number, nearest, float(distances[nearest])
+
+
+def _eight_bits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint8]:
+    rounded: npt.NDArray[np.uint8] = np.rint(values * 255).astype(np.uint8)
+    return rounded
+
 
 def make_release(root: Path) -> None:
-    """Write the demo release to a folder; existing files of the same names are replaced.
-
-    Args:
-        root: the folder; the card and `manifest.json` are written last, so a folder with them is complete.
-    """
+    """Write the demo release to a folder; the card and `manifest.json` come last: one with them is complete."""
     every = digits()
     known = deal(every, KNOWN, _KNOWN)
     ood = deal(every, NEAR, {"near": _OTHERS}) | deal(every, EXTERNAL, {"external": _OTHERS})
@@ -103,11 +205,9 @@ def make_release(root: Path) -> None:
             described = [{"role": role, "rows": len(images.ids)} for role, images in parts]
             written[split] = _write_split(layout, config, split, rows) | {"parts": described}
             for role, images in parts if config != TRAIN else ():
-                pairs += [
-                    pair_of(_paired(f"{config}/{split}", role, images, number), train, distance)
-                    for number, nearest, distance in near_pairs(images, known["train"])
-                    for train in [_paired(f"{TRAIN}/train", "in_distribution", known["train"], nearest)]
-                ]
+                for number, nearest, distance in near_pairs(images, known["train"]):
+                    train = _paired(f"{TRAIN}/train", "in_distribution", known["train"], nearest)
+                    pairs.append(pair_of(_paired(f"{config}/{split}", role, images, number), train, distance))
         manifest["configs"][config] = {"label_names": list(KNOWN), "columns": [], "splits": written}
     compared = sorted(f"{config}/{split}" for config, splits in configs.items() for split in splits if config != TRAIN)
     comparison = {"by": "similarity-2", "splits": compared, "with": [f"{TRAIN}/train"]}
@@ -131,10 +231,10 @@ def _rows(images: DemoImages, role: Role) -> pa.Table:
     """Build the rows of a split, with the columns of every release."""
     ids = images.ids
     labels = [KNOWN.index(name) if name in KNOWN else -1 for name in images.classes]
-    pictures = [
-        {"bytes": _png(pixels), "path": f"{name.replace('/', '-')}.png"}
-        for name, pixels in zip(ids, images.pixels, strict=True)
-    ]
+    pictures = []
+    for name, pixels in zip(ids, images.pixels, strict=True):
+        Image.fromarray(pixels).save(encoded := io.BytesIO(), format="PNG")
+        pictures.append({"bytes": encoded.getvalue(), "path": f"{name.replace('/', '-')}.png"})
     columns = {
         "image": pa.array(pictures, pa.struct({"bytes": pa.binary(), "path": pa.string()})),
         "label": pa.array(labels, pa.int64()),
@@ -152,12 +252,6 @@ def _rows(images: DemoImages, role: Role) -> pa.Table:
 
 def _paired(key: str, role: Role, images: DemoImages, number: int) -> PairedRow:
     return PairedRow(key, images.ids[number], role, images.classes[number])
-
-
-def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
-    encoded = io.BytesIO()
-    Image.fromarray(pixels).save(encoded, format="PNG")
-    return encoded.getvalue()
 
 
 def _write_split(layout: Layout, config: str, split: str, rows: pa.Table) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from unknown_detection.evaluation.demo import model as demo_model
 from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from unknown_detection.evaluation.detectors import METHODS
-from unknown_detection.evaluation.files import require_folder_of
+from unknown_detection.evaluation.files import atomic_path, require_folder_of
 from unknown_detection.evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
 from unknown_detection.evaluation.releases import load
 from unknown_detection.terminal.progress import Log, Progress
@@ -63,20 +63,22 @@ class Demo:
         return [name for name in single if not (self.quick and _reads_images(name))]
 
     def run(self, log: Log, progress: Progress) -> Path:
-        """Run all steps; `log` receives every command and its output, `progress` the number of models done.
+        """Run all steps, and return the report's folder.
 
-        Returns:
-            The report's folder.
-
-        Raises:
-            EvaluationError: the folder has other files, or a step fails.
+        `log` receives every command and its output, `progress` the number of models done.
         """
         require_folder_of(self.out, "demo", _FOLDERS)
         make_release(self.out / RELEASE)
         log(f"wrote {self.out / RELEASE}: scikit-learn's digits, with {', '.join(KNOWN)} as in-distribution classes")
-        for text in self._models():
-            log(text)
-            progress(1)
+        with contextlib.ExitStack() as stack:
+            texts: Iterator[str] = map(self.model, self.trainings)
+            if self.workers > 1:  # spawned, because threads of Arrow and torch do not survive a fork
+                context = multiprocessing.get_context("spawn")
+                pool = concurrent.futures.ProcessPoolExecutor(self.workers, context, _use_one_thread)
+                texts = stack.enter_context(pool).map(self.model, self.trainings)
+            for text in texts:
+                log(text)
+                progress(1)
         runs = {training.name: training.optimizer for training in self.trainings}
         names = ",".join(name for name, method in METHODS.items() if method.reads == "members")
         for optimizer in dict.fromkeys(runs.values()):
@@ -96,35 +98,23 @@ class Demo:
     def model(self, training: Training) -> str:
         """Train a model, extract its features and score them; return the commands and their output."""
         import torch
+        from safetensors.torch import save_file
 
         release = load(str(self.out / RELEASE))
         labels = torch.tensor(release.rows(TRAIN, "train")["label"].to_pylist())
         images = demo_model.batch_of(release.images(TRAIN, "train")["image"])
         weights = self.out / "models" / f"{training.name}.safetensors"
-        demo_model.save_weights(demo_model.train(images, labels, len(KNOWN), training), weights)
+        with atomic_path(weights) as temporary:
+            save_file(demo_model.train(images, labels, len(KNOWN), training).state_dict(), temporary)
         spec = f"{Path(demo_model.__file__)}:{demo_model.digits_cnn.__name__}"
         shown = ["--release", self.out / RELEASE, "--model", spec, "--weights", weights, "--device", "cpu"]
         shown += ["--workers", 0]  # several models share the cores, and the images are of 8 x 8 pixels
         configs = ["--splits", ",".join((CONFIG, TRAIN, SHIFTS, MIXED))]
         features, out = self._features(training.name), self._scores(training.name)
         scoring = ["--detectors", ",".join(self.detectors), "--seed", training.seed, "--out", out]
-        return "\n".join(
-            [
-                f"trained {weights} on {len(labels)} images",
-                _command("extract", *shown, *configs, "--out", features),
-                _command("score", "--features", features, *([] if self.quick else shown), *scoring),
-            ]
-        )
-
-    def _models(self) -> Iterator[str]:
-        """Process every model; yield the outputs in the order of `trainings`."""
-        if self.workers == 1:
-            yield from map(self.model, self.trainings)
-            return
-        # Spawned, because threads of Arrow and torch do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(self.workers, context, _use_one_thread) as pool:
-            yield from pool.map(self.model, self.trainings)
+        extracted = _command("extract", *shown, *configs, "--out", features)
+        scored = _command("score", "--features", features, *([] if self.quick else shown), *scoring)
+        return f"trained {weights} on {len(labels)} images\n{extracted}\n{scored}"
 
     def _features(self, name: str) -> Path:
         return self.out / "features" / name

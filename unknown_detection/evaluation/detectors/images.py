@@ -86,7 +86,7 @@ def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> 
         # A sum, not a mean, so that gradients do not depend on the batch size.
         loss = cross_entropy(logits, logits.argmax(dim=1), reduction="sum")
         (gradient,) = torch.autograd.grad(loss, moved)
-    std = images.new_tensor(model.preprocessing.std).view(1, -1, 1, 1)
+    std = images.new_tensor(model.preprocessing.of_channels("std")).view(1, -1, 1, 1)
     return images - epsilon * gradient.sign() / std
 
 

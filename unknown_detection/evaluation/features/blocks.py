@@ -26,7 +26,7 @@ METADATA = b"unknown_detection"
 
 _NAME = re.compile(r"(\d{9})-(\d{9})\.arrow")
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+Columns = Mapping[str, npt.NDArray[Any]]
 """Columns by name, n rows each: vectors of text or numbers, or matrices of float32 or float64."""
 
 
@@ -54,9 +54,13 @@ class RowBlocks:
                 path.unlink()
         return [block for block in blocks.values() if not self.has(block)]
 
-    def write(self, block: range, columns: Arrays, rows: int, environment: Mapping[str, Any]) -> None:
+    def write(self, block: range, columns: Columns, rows: int, environment: Mapping[str, Any]) -> None:
         """Write one block; equal arguments produce equal bytes."""
-        table = pa.table({name: _to_arrow(values) for name, values in columns.items()})
+        arrays = {name: pa.array(np.ascontiguousarray(values).reshape(-1)) for name, values in columns.items()}
+        for name, values in columns.items():
+            if values.ndim > 1:
+                arrays[name] = pa.FixedSizeListArray.from_arrays(arrays[name], values.shape[1])
+        table = pa.table(arrays)
         table = table.replace_schema_metadata({METADATA: _metadata(rows, environment)})
         with (
             atomic_path(self.folder / _name(block)) as temporary,
@@ -68,18 +72,13 @@ class RowBlocks:
         """Return whether a block was written; after `begin`, only those of its size and environment were."""
         return (self.folder / _name(block)).exists()
 
-    def remove_unfinished(self) -> None:
-        """Delete the files that killed writers left, which nobody may be writing any more."""
-        for path in sorted(self.folder.glob(".*")):
-            path.unlink()
-
     def is_whole(self) -> bool:
         """Return whether there are files of all rows."""
-        return "rows" in (metadata := self._first_metadata()) and self._tiles(metadata["rows"])
+        return bool(self.paths()) and self._tiles(self._first_metadata()["rows"])
 
     def environment(self) -> Mapping[str, Any]:
         """Return the environment in which the first block was computed."""
-        environment: Mapping[str, Any] = self._first_metadata().get("computed", {})
+        environment: Mapping[str, Any] = self._first_metadata()["computed"]
         return environment
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
@@ -98,9 +97,7 @@ class RowBlocks:
         return sorted(path for path in self.folder.glob("*.arrow") if _NAME.fullmatch(path.name))
 
     def _first_metadata(self) -> dict[str, Any]:
-        metadata: dict[str, Any] = {}
-        for path in self.paths()[:1]:
-            metadata = json.loads(_read(path).schema.metadata[METADATA])
+        metadata: dict[str, Any] = json.loads(_read(self.paths()[0]).schema.metadata[METADATA])
         return metadata
 
     def _tiles(self, rows: int) -> bool:
@@ -125,7 +122,7 @@ class ReusableFeatures:
         self._row: npt.NDArray[np.int64] = pc.fill_null(positions, -1).to_numpy().astype(np.int64)
         self.has: npt.NDArray[np.bool_] = self._row >= 0
 
-    def take(self, numbers: npt.NDArray[np.int64]) -> Arrays:
+    def take(self, numbers: npt.NDArray[np.int64]) -> Columns:
         """Read the existing features of at least one row, without `id` and `label`."""
         rows = self._row[numbers]
         files = np.searchsorted(self._starts, rows, side="right") - 1
@@ -160,12 +157,6 @@ def _read(path: Path) -> pa.Table:
         raise EvaluationError(
             f"{path} is damaged. Delete it, and run the command that wrote it again: it resumes."
         ) from error
-
-
-def _to_arrow(values: npt.NDArray[Any]) -> pa.Array:
-    if values.ndim == 1:
-        return pa.array(values)
-    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).reshape(-1)), values.shape[1])
 
 
 def _to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:

@@ -6,8 +6,8 @@ Tested by `tests/evaluation/scoring/test_fit.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.images import ImageDetector
@@ -36,11 +36,11 @@ class FeatureCache:
     runner: Runner | None = None
     seed: int = 0
     quiet: bool = False
-    _features: dict[Key, Features] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for member in self.members:
             member.require_release(self.store.identity.release_digest)
+        self._features = lru_cache(_KEPT)(self.store.features)
 
     def check(self, method: type[Detector]) -> None:
         """Refuse a method that needs several models or the images, which were not given, or another kind of model."""
@@ -59,11 +59,7 @@ class FeatureCache:
 
     def features(self, key: Key) -> Features:
         """Load the model's features of a split."""
-        if key not in self._features:
-            if len(self._features) >= _KEPT:
-                self._features.pop(next(iter(self._features)))
-            self._features[key] = self.store.features(*key)
-        return self._features[key]
+        return self._features(*key)
 
     def read(self, method: type[Detector], hyperparameters: Mapping[str, float], key: Key) -> Features:
         """Load the features that a method needs, except other detectors' scores."""
@@ -83,7 +79,7 @@ class FeatureCache:
         if not row_blocks.is_whole():
             runner = self.runner
             assert runner is not None  # `check` refuses the method otherwise
-            run = partial(image_pass.run, runner.model, seed=self.seed, **parameters)
+            run = partial(image_pass.run, seed=self.seed, **parameters)
             rows = len(runner.release.rows(*key))
             with self.store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
                 runner.run(run, row_blocks, key, progress.update, self.store.other_splits(*key, name))

@@ -1,25 +1,41 @@
-"""Extracts features: runs a model over splits of a release and stores the outputs."""
+"""Extracts features: runs a model over splits of a release, stores the outputs, and writes the model's receipt.
+
+Tested by `tests/evaluation/features/test_receipt.py`.
+"""
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from builders.executors.base import Executor
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.receipt import TEST, receipt
-from unknown_detection.evaluation.features.runner import PassCounts, Runner, outputs_of
+from unknown_detection.evaluation.features.runner import Runner, outputs_of
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
-from unknown_detection.evaluation.features.tasks import Setup, Spread, on_a_cluster
+from unknown_detection.evaluation.features.tasks import Setup, on_a_cluster, run_tasks, worker_environment
 from unknown_detection.evaluation.models.models import Model, open_model
 from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
 from unknown_detection.terminal.interrupts import stopping_says
 from unknown_detection.terminal.progress import Log, bar
+
+TEST = "test"
+"""Name of the splits whose labelled rows the accuracy is taken on."""
+
+TOLERANCE = 1.0
+"""Points of accuracy by which a model may differ from its published figure beside chance; ours. Published figures have
+two decimals, and other decoders or library versions move them by a tenth or two."""
+
+QUANTILE = 1.96
+"""Standard errors that chance may add: the normal distribution has 95 % within."""
 
 
 def extract(
@@ -113,13 +129,11 @@ def extract(
     existing = None if root is None else FeatureStore.check(root, identity)
     _describe(opened, ready, ready.device if executor is None else device, identity, chosen, log)
     if dry_run:
-        size = _bytes_a_row(ready)
-        for config, split in chosen:
-            rows = len(opened.rows(config, split))
-            complete = existing is not None and existing.row_blocks(config, split).is_whole()
-            log(f"{config}/{split}: {'there already' if complete else f'{rows:,} images, {rows * size:,} bytes'}")
+        size = sum(4 * values.shape[1] for values in outputs_of(ready, ready.probe).values()) + 8  # the label
+        for key in chosen:
+            rows, complete = len(opened.rows(*key)), existing is not None and existing.row_blocks(*key).is_whole()
+            log(f"{'/'.join(key)}: {'there already' if complete else f'{rows:,} images, {rows * size:,} bytes'}")
         return FeatureStore(root or Path(), identity)
-    compute: Callable[[FeatureStore, Sequence[Key]], Iterator[tuple[Key, PassCounts]]]
     runner = None
     if executor is None:
         runner = Runner(opened, ready, batch_size, workers)
@@ -129,7 +143,7 @@ def extract(
 
         source, spec = (opened.source, opened.revision, opened.digest), (str(model), file, names, pretrained, labels)
         setup = Setup(source, spec, ready.digest, device, batch_size, workers or 0, torch.get_num_threads())
-        compute = Spread.over(executor, setup, opened, quiet).run
+        compute = partial(run_tasks, executor, setup, worker_environment(executor, setup), opened, quiet)
     store = FeatureStore.begin(root or Path(tempfile.mkdtemp(prefix="features-")), identity, ready.head)
     store.runner = runner
     if root is None:  # deleted when nothing refers to the features any more
@@ -138,9 +152,10 @@ def extract(
     with store.writing(), stopping_says(f"stopped; {kept}"):
         store.expect(chosen)
         for keys in (tests, other_keys):
-            for (config, split), counts in compute(store, keys):
-                rows = len(opened.rows(config, split))
-                log(f"{config}/{split}: {counts.described(rows)}")
+            for key, (computed, reused) in compute(store, keys):
+                rows = len(opened.rows(*key))
+                text = f"{computed:,} of {rows:,} images" if computed or reused else f"there already, {rows:,} images"
+                log(f"{'/'.join(key)}: {text}{f'; other splits have {reused:,} of the rest' if reused else ''}")
             if keys is tests:
                 test_receipt = receipt(store, tests)
                 if accept:
@@ -153,12 +168,11 @@ def extract(
 
 def _locally(
     runner: Runner, quiet: bool, store: FeatureStore, keys: Sequence[Key]
-) -> Iterator[tuple[Key, PassCounts]]:
+) -> Iterator[tuple[Key, tuple[int, int]]]:
     """Run the model over splits in this process; yield each with its counts."""
-    compute = outputs_of(runner.model)
     for key in keys:
         with bar(len(runner.release.rows(*key)), "/".join(key), quiet=quiet) as progress:
-            counts = runner.run(compute, store.row_blocks(*key), key, progress.update, store.other_splits(*key))
+            counts = runner.run(outputs_of, store.row_blocks(*key), key, progress.update, store.other_splits(*key))
         yield key, counts
 
 
@@ -166,7 +180,6 @@ def identify(release: Release, model: Model, label_names: tuple[str, ...], accur
     """Return the identity of a model's features of a release."""
     keys = [(config, split) for config in release.configs for split in release.splits(config)]
     sides = {"/".join(key): release.prepared(*key) for key in keys}
-    source = dict(model.source) | ({} if accuracy is None else {"accuracy": f"{accuracy:g}"})
     return Identity(
         release_digest=release.digest,
         model=model.name,
@@ -175,19 +188,16 @@ def identify(release: Release, model: Model, label_names: tuple[str, ...], accur
         blocks=model.layers.blocks,
         preprocessing=model.preprocessing.description,
         prepared={key: model.preprocessing.describe_prepared(side) for key, side in sides.items() if side},
-        source=source,
+        source=dict(model.source) | ({} if accuracy is None else {"accuracy": f"{accuracy:g}"}),
         linear=model.layers.linear,
     )
 
 
-def _describe(
-    release: Release, model: Model, device: str, identity: Identity, keys: Sequence[tuple[str, str]], log: Log
-) -> None:
+def _describe(release: Release, model: Model, device: str, identity: Identity, keys: Sequence[Key], log: Log) -> None:
     """Log what is extracted, and what is unusual about the model."""
     log(f"release  {release.name}, digest {release.digest[:12]}")
     log(f"model    {model.name} on {device}, digest {model.digest[:12]}")
-    layer = model.layers.head or model.layers.blocks[-1]
-    blocks = ", ".join(identity.blocks)
+    layer, blocks = model.layers.head or model.layers.blocks[-1], ", ".join(identity.blocks)
     log(f"features {len(identity.label_names)} logits, and what goes into {layer}; blocks {blocks}")
     if not model.layers.linear:
         log("         the logits are no linear layer's, so detectors that read its weights cannot be used")
@@ -198,9 +208,9 @@ def _describe(
         )
     if model.dropout.always:
         log("dropout  drops values in eval mode, too; features are without it, and mc_dropout draws its own masks")
-    for key in keys:
-        if way := identity.prepared.get("/".join(key)):
-            log(f"{'/'.join(key)}: images of {way}")
+    for key in map("/".join, keys):
+        if key in identity.prepared:
+            log(f"{key}: images of {identity.prepared[key]}")
 
 
 def _one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
@@ -215,8 +225,70 @@ def _one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
     return first
 
 
-def _bytes_a_row(model: Model) -> int:
-    """Return the bytes on disk of one row's features, without its id."""
-    outputs = model.forward(model.probe)
-    widths = [values.shape[1] for values in (outputs.logits, outputs.penultimate, *outputs.blocks.values())]
-    return 4 * int(sum(widths)) + 8
+@dataclass(frozen=True)
+class Receipt:
+    """What is known of a model in `lines` for people, and where its accuracy differs too much, in clauses."""
+
+    lines: list[str]
+    differences: list[str]
+
+    def require(self, accepted: Collection[str]) -> None:
+        """Check that every difference was accepted; `EvaluationError` otherwise."""
+        for difference in self.differences:
+            if difference not in accepted:
+                raise EvaluationError(
+                    f"{difference}. Check the weights, their preprocessing and the order of the classes, or go on "
+                    "with --accept."
+                )
+
+
+def tolerance(published: float, rows: int) -> float:
+    """Return the points by which an accuracy of some rows may differ from a published one, in percent.
+
+    Beside `TOLERANCE`, these are `QUANTILE` standard errors of a share p of n independent rows, sqrt(p (1 - p) / n),
+    where p is the published accuracy: the test of a proportion by its score (Wilson, "Probable inference, the law of
+    succession, and statistical inference", Journal of the American Statistical Association 22, 1927).
+    """
+    share = published / 100
+    return TOLERANCE + QUANTILE * 100 * math.sqrt(share * (1 - share) / rows)
+
+
+def receipt(store: FeatureStore, keys: Iterable[Key]) -> Receipt:
+    """Return what is known of a model, with its accuracy on the known rows of those splits that are named `TEST`.
+
+    The published accuracy is one on all classes of the model. It is compared only where every class of the model
+    is a class of the release and has rows: among fewer classes a model is right more often.
+    """
+    identity = store.identity
+    source = dict(identity.source)
+    published, logits, width = (source.pop(name, "") for name in ("accuracy", "logits", "width"))
+    lines = [f"weights  {', '.join(f'{name} {text}' for name, text in sorted(source.items()))}"] if source else []
+    lines.append(f"input    {', '.join(f'{name} {value}' for name, value in sorted(identity.preprocessing.items()))}")
+    classes = len(identity.label_names)
+    differences = []
+    for config, split in keys:
+        if split != TEST:
+            continue
+        features = store.features(config, split)
+        known = features.labels >= 0
+        labels = features.labels[known]
+        if not len(labels):
+            continue
+        accuracy = 100 * float(np.mean(features.logits[known].argmax(axis=1) == labels))
+        present, model_classes = len(np.unique(labels)), int(width or classes)
+        lines.append(f"accuracy {accuracy:.2f} % of {len(labels):,} rows of {config}/{split}")
+        if not published:
+            continue
+        lines[-1] += f"; published: {published} %"
+        if not present == classes == model_classes:
+            lines[-1] += f" on all {model_classes:,} classes, not comparable with {present:,} of them"
+        else:
+            allowed = tolerance(float(published), len(labels))
+            if abs(accuracy - float(published)) > allowed:
+                differences.append(
+                    f"{identity.model} is right on {accuracy:.2f} % of the {len(labels):,} rows of {config}/{split}, "
+                    f"but {published} % are published for its weights, {allowed:.1f} points more or less allowed"
+                )
+    if logits:
+        lines.append(f"classes  {classes:,} of the model's {int(width):,} logits")
+    return Receipt(lines, differences)

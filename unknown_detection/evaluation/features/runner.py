@@ -8,15 +8,14 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.blocks import ReusableFeatures, RowBlocks
+from unknown_detection.evaluation.features.blocks import Columns, ReusableFeatures, RowBlocks
 from unknown_detection.evaluation.features.store import block_column
 from unknown_detection.evaluation.models.models import Model, out_of_memory
 from unknown_detection.evaluation.models.preprocessing import Preprocessing, load_batches
@@ -27,9 +26,8 @@ from unknown_detection.terminal.progress import Progress, log
 ROWS = 512
 """Rows per stored block, rounded up to whole batches. A killed run loses at most one block."""
 
-Columns = Mapping[str, npt.NDArray[Any]]
-BatchFunction = Callable[[Any, Sequence[str]], Columns]
-"""Computes columns of B rows from preprocessed images (B, 3, H, W) on the CPU and their ids."""
+BatchFunction = Callable[[Model, Any, Sequence[str]], Columns]
+"""Computes columns of B rows from a model, preprocessed images (B, 3, H, W) on the CPU and their ids."""
 
 
 def block_rows(batch_size: int) -> int:
@@ -60,29 +58,12 @@ def environment(device: str, batch_size: int) -> dict[str, Any]:
     }
 
 
-class PassCounts(NamedTuple):
-    """Counts of a pass over a split: images that went through the model, and those reused from other splits."""
-
-    computed: int
-    reused: int
-
-    def described(self, rows: int) -> str:
-        """Describe the pass over a split of some rows."""
-        if self.reused:
-            return f"{self.computed:,} of {rows:,} images; other splits have {self.reused:,} of the rest"
-        return f"{self.computed:,} of {rows:,} images" if self.computed else f"there already, {rows:,} images"
-
-
-def outputs_of(model: Model) -> BatchFunction:
-    """Return the function that computes a model's logits, penultimate features and pooled blocks, as float32."""
-
-    def compute(images: Any, ids: Sequence[str]) -> Columns:
-        outputs = model.forward(images)
-        columns = {"logits": outputs.logits, "penultimate": outputs.penultimate}
-        columns |= {block_column(number): outputs.blocks[name] for number, name in enumerate(model.layers.blocks)}
-        return {name: values.float().cpu().numpy() for name, values in columns.items()}
-
-    return compute
+def outputs_of(model: Model, images: Any, ids: Sequence[str] = ()) -> Columns:
+    """Compute a model's logits, penultimate features and pooled blocks, as float32."""
+    outputs = model.forward(images)
+    columns = {"logits": outputs.logits, "penultimate": outputs.penultimate}
+    columns |= {block_column(number): outputs.blocks[name] for number, name in enumerate(model.layers.blocks)}
+    return {name: values.float().cpu().numpy() for name, values in columns.items()}
 
 
 @dataclass
@@ -99,11 +80,6 @@ class Runner:
     batch_size: int = 64
     workers: int | None = None
 
-    @property
-    def environment(self) -> dict[str, Any]:
-        """The environment of this process, see `environment`."""
-        return environment(self.model.device, self.batch_size)
-
     def preprocessing(self, key: Key) -> Preprocessing:
         """Return the preprocessing of a split's images for the model."""
         side = self.release.prepared(*key)
@@ -116,19 +92,19 @@ class Runner:
         key: Key,
         progress: Progress,
         other_splits: Sequence[RowBlocks] = (),
-    ) -> PassCounts:
+    ) -> tuple[int, int]:
         """Apply a function to every image of a split, in the release's order, and store new results.
 
         A row's values must not depend on the other rows. `other_splits` are results of the same function, whose images
         are not computed again; `progress` is called first with the number of rows that are there already.
 
-        Raises:
-            EvaluationError: the release has no images of the split, one cannot be decoded, a result is not finite, or
-                the device has no memory for a single image.
+        Returns the numbers of images that were computed, and that were reused from other splits. Raises
+        `EvaluationError` if the release has no images of the split, one cannot be decoded, a result is not finite, or
+        the device has no memory for a single image.
         """
-        rows = len(self.release.rows(*key))
+        rows, model = len(self.release.rows(*key)), self.model
         while True:
-            missing = row_blocks.begin(rows, block_rows(self.batch_size), self.environment)
+            missing = row_blocks.begin(rows, block_rows(self.batch_size), environment(model.device, self.batch_size))
             finished = rows - sum(map(len, missing))
             progress(finished)
 
@@ -144,12 +120,12 @@ class Runner:
                     raise
                 if self.batch_size == 1:
                     raise EvaluationError(
-                        f"{self.model.device} has no memory for a single image with {self.model.name}. Give --device "
-                        "cpu, or end what else uses it."
+                        f"{model.device} has no memory for a single image with {model.name}. Give --device cpu, or "
+                        "end what else uses it."
                     ) from error
             # From the split's first row on, so that all of its rows are computed in batches of one size.
             self.batch_size = -(-self.batch_size // 2)
-            log(f"{self.model.device} has too little memory: going on with --batch-size {self.batch_size}")
+            log(f"{model.device} has too little memory: going on with --batch-size {self.batch_size}")
             progress(-finished)
 
     def fill(
@@ -160,15 +136,15 @@ class Runner:
         blocks: Sequence[range],
         progress: Progress,
         other_splits: Iterable[RowBlocks],
-    ) -> PassCounts:
+    ) -> tuple[int, int]:
         """Compute and store some blocks of a split; as `run`, but for torch's error where memory is too little."""
         if not blocks:
-            return PassCounts(0, 0)
-        rows = self.release.rows(*key)
+            return 0, 0
+        rows, here = self.release.rows(*key), environment(self.model.device, self.batch_size)
         ids, labels = np.array(rows["id"].to_pylist()), rows["label"].to_numpy()
-        reusable = ReusableFeatures(ids.tolist(), other_splits, self.environment)
+        reusable = ReusableFeatures(ids.tolist(), other_splits, here)
         new = [np.flatnonzero(~reusable.has[block.start : block.stop]) + block.start for block in blocks]
-        images = load_batches(
+        batches = load_batches(
             self.release.images(*key),
             self.preprocessing(key),
             [numbers.tolist() for numbers in new],
@@ -181,33 +157,18 @@ class Runner:
             reused = positions[reusable.has[positions]]
             pieces = [reusable.take(reused)] if len(reused) else []
             progress(len(reused))
-            pieces += self._batches(compute, images, len(numbers), ids, progress)
+            for _ in range(0, len(numbers), self.batch_size):
+                of_batch, images = next(batches)
+                names = ids[list(of_batch)].tolist()
+                columns = compute(self.model, images, names + names[-1:] * (len(images) - len(names)))
+                pieces.append({name: values[: len(names)] for name, values in columns.items()})
+                _require_finite(pieces[-1], names, self.model.name)
+                progress(len(names))
             order = np.argsort(np.concatenate([reused, numbers]))
             joined = {name: np.concatenate([columns[name] for columns in pieces])[order] for name in pieces[0]}
-            identification = {"id": ids[positions], "label": labels[positions]}
-            row_blocks.write(block, identification | joined, len(rows), self.environment)
+            row_blocks.write(block, {"id": ids[positions], "label": labels[positions]} | joined, len(rows), here)
         computed = sum(map(len, new))
-        return PassCounts(computed, sum(map(len, blocks)) - computed)
-
-    def _batches(
-        self,
-        compute: BatchFunction,
-        images: Iterator[tuple[Sequence[int], Any]],
-        count: int,
-        ids: npt.NDArray[np.str_],
-        progress: Progress,
-    ) -> Iterator[Columns]:
-        """Yield the columns of the next `count` images, batch by batch."""
-        finished = 0
-        while finished < count:
-            numbers, batch = next(images)
-            names = ids[list(numbers)].tolist()
-            columns = compute(batch, names + names[-1:] * (len(batch) - len(names)))
-            unpadded = {name: values[: len(names)] for name, values in columns.items()}
-            _require_finite(unpadded, names, self.model.name)
-            yield unpadded
-            finished += len(names)
-            progress(len(names))
+        return computed, sum(map(len, blocks)) - computed
 
 
 def _require_finite(columns: Columns, ids: Sequence[str], model: str) -> None:

@@ -32,8 +32,6 @@ FORMAT = 2
 """Version of the folder's format."""
 
 _RECORD = "features.json"
-_EXPECTED = "splits.json"
-_ACCEPTED = "accepted.json"
 
 
 class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -96,8 +94,7 @@ class FeatureStore:
     def begin(cls, root: Path, identity: Identity, head: Head | None) -> FeatureStore:
         """Open a feature store for writing, or create it; raises as `check`."""
         cls.check(root, identity)
-        if not (root / _RECORD).exists() or (root / _RECORD).read_text(encoding="utf-8") != _canonical(identity):
-            write_text(root / _RECORD, _canonical(identity))
+        write_text(root / _RECORD, _canonical(identity))
         store, classes = cls.open(root), len(identity.label_names)
         if head is not None:
             for block in store.head_blocks.begin(classes, classes, {}):
@@ -106,11 +103,7 @@ class FeatureStore:
 
     @classmethod
     def check(cls, root: Path, identity: Identity) -> FeatureStore | None:
-        """Open a folder for features of a release and a model; None if it is new or empty.
-
-        Raises:
-            EvaluationError: as for `require`, or the folder has other files.
-        """
+        """Open a folder for features of a release and a model (`require`); None if it is new or empty."""
         if (root / _RECORD).exists():
             store = cls.open(root)
             store.require(identity)
@@ -123,9 +116,8 @@ class FeatureStore:
     def require(self, identity: Identity) -> None:
         """Check that the features are of a release and a model.
 
-        Raises:
-            EvaluationError: the release, the model, its classes or blocks are others, or images were brought to the
-                model's input in another way, because another manifest of the same rows said something else of them.
+        Also that images were brought to the model's input in the same way: another manifest of the same rows may say
+        something else of them.
         """
         stored = self.identity
         self.require_release(identity.release_digest)
@@ -183,35 +175,30 @@ class FeatureStore:
 
         The caller holds `writing`, as for `accept`.
         """
-        self._add(_EXPECTED, ("/".join(key) for key in keys))
+        self._add("splits.json", map("/".join, keys))
 
     def accept(self, differences: Iterable[str]) -> None:
         """Record differences from a published accuracy as accepted."""
-        self._add(_ACCEPTED, differences)
+        self._add("accepted.json", differences)
 
     def accepted(self) -> list[str]:
         """Return the differences from a published accuracy that were accepted, sorted."""
-        return self._listed(_ACCEPTED)
+        return self._listed("accepted.json")
 
     def splits(self) -> dict[str, tuple[str, ...]]:
         """Return the splits with complete features, by config; all sorted."""
         complete: dict[str, tuple[str, ...]] = {}
-        for config, split in self._begun():
-            if self.row_blocks(config, split).is_whole():
-                complete[config] = (*complete.get(config, ()), split)
+        for config, split in self._begun(whole=True):
+            complete[config] = (*complete.get(config, ()), split)
         return complete
 
     def require_whole(self, configs: Sequence[str] = ()) -> None:
         """Check that the features of some configs, or of all if none is named, are complete."""
-        missing = [
-            f"{config}/{split}"
-            for config, split in self._begun()
-            if (not configs or config in configs) and not self.row_blocks(config, split).is_whole()
-        ]
+        missing = [key for key in self._begun(whole=False) if not configs or key[0] in configs]
         if missing:
             raise EvaluationError(
-                f"Features of {', '.join(missing)} in {self.root} are missing, incomplete or damaged. Run the "
-                "`extract` that wrote them again; it resumes."
+                f"Features of {', '.join(map('/'.join, missing))} in {self.root} are missing, incomplete or damaged. "
+                "Run the `extract` that wrote them again; it resumes."
             )
 
     def head(self) -> Head | None:
@@ -226,21 +213,18 @@ class FeatureStore:
             require_known(f"config with features in {self.root}", [config], available)
             require_known(f"split of {config} with features in {self.root}", [split], available[config])
         columns = row_blocks.read(("id", "label", "logits", "penultimate"))
-
-        def read(number: int) -> Any:
-            return row_blocks.read([block_column(number)])[block_column(number)]
-
-        blocks = LazyBlocks(len(self.identity.blocks), read)
+        names = [block_column(number) for number in range(len(self.identity.blocks))]
+        blocks = LazyBlocks(len(names), lambda number: row_blocks.read([names[number]])[names[number]])
         return Features(columns["id"], columns["label"], columns["logits"], columns["penultimate"], blocks)
 
     def _folder(self, pass_name: str) -> Path:
         return self.root / "looks" / pass_name if pass_name else self.root / "features"
 
-    def _begun(self) -> list[tuple[str, str]]:
-        """Return the splits that were to be extracted or have files, sorted."""
-        folders = {(folder.parent.name, folder.name) for folder in (self.root / "features").glob("*/*")}
-        recorded = (name.partition("/") for name in self._listed(_EXPECTED))
-        return sorted(folders | {(config, split) for config, _, split in recorded})
+    def _begun(self, *, whole: bool) -> list[tuple[str, str]]:
+        """Return the splits that were to be extracted or have files, and are whole or are not; sorted."""
+        keys = {(folder.parent.name, folder.name) for folder in (self.root / "features").glob("*/*")}
+        keys |= {(config, split) for config, _, split in (name.partition("/") for name in self._listed("splits.json"))}
+        return sorted(key for key in keys if self.row_blocks(*key).is_whole() is whole)
 
     def _add(self, name: str, texts: Iterable[str]) -> None:
         """Add texts to a list on disk."""

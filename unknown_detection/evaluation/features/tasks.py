@@ -13,7 +13,7 @@ import numpy as np
 from builders.executors.base import Executor, Progress, Resources, once_per_worker
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.blocks import ReusableFeatures, RowBlocks
-from unknown_detection.evaluation.features.runner import PassCounts, Runner, block_rows, environment, outputs_of
+from unknown_detection.evaluation.features.runner import Runner, block_rows, environment, outputs_of
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.models.models import check_device, open_model, out_of_memory, pick_device
 from unknown_detection.evaluation.releases import Key, Release, load
@@ -28,7 +28,7 @@ _DECODERS = 4
 
 @dataclass(frozen=True)
 class Setup:
-    """Opens the driver's release and model in a worker.
+    """Opens the driver's release and model in a worker. As a task it returns the worker's environment.
 
     `release` has its `source`, `revision` and `digest`, `model` the arguments of `open_model` but for the device, in
     its order; `device` is `cpu`, or `cuda` for the GPU that a task is given. On the number of `threads` of torch on
@@ -50,7 +50,7 @@ class Setup:
             return Resources(cpus=max(1, self.workers), gpus=1)
         return Resources(cpus=max(self.threads, self.workers))
 
-    def environment(self) -> dict[str, Any]:
+    def run(self, progress: Progress) -> Any:
         """Set the number of threads of this process, and return what results depend on in it."""
         import torch
 
@@ -79,41 +79,28 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class ReadEnvironment:
-    """Returns the environment of a worker: what results depend on besides the model and the images.
-
-    It takes what the tasks after it take, since the environment has the GPU's name.
-    """
-
-    setup: Setup
-
-    @property
-    def resources(self) -> Resources:
-        """What the task occupies."""
-        return self.setup.resources
-
-    def run(self, progress: Progress) -> Any:
-        """Return the environment."""
-        return self.setup.environment()
-
-
-@dataclass(frozen=True)
-class ExtractBlocks(ReadEnvironment):
+class ExtractBlocks:
     """Computes the features of some blocks of a split, and writes each into its file.
 
     `environment` is the first worker's, which all must have; `folder` has the split's blocks, `other_splits` are the
     folders of splits that have some of these rows' features.
     """
 
+    setup: Setup
     environment: Mapping[str, Any]
     key: Key
     folder: Path
     blocks: tuple[range, ...]
     other_splits: tuple[Path, ...]
 
+    @property
+    def resources(self) -> Resources:
+        """What the task occupies."""
+        return self.setup.resources
+
     def run(self, progress: Progress) -> None:
         """Compute the blocks that an earlier try of this task has not written."""
-        local = self.setup.environment()
+        local = self.setup.run(progress)
         if local != self.environment:
             differing = sorted(name for name in local if local[name] != self.environment.get(name))
             texts = [f"{name} {local[name]} instead of {self.environment.get(name)}" for name in differing]
@@ -121,13 +108,12 @@ class ExtractBlocks(ReadEnvironment):
                 f"The node {platform.node()} would give features other last digits than the first one: "
                 f"{', '.join(texts)}. Use nodes of one kind, with the same packages."
             )
-        runner = once_per_worker(self.setup)
-        target = RowBlocks(self.folder)
+        runner, target = once_per_worker(self.setup), RowBlocks(self.folder)
         left = [block for block in self.blocks if not target.has(block)]
         progress(sum(map(len, self.blocks)) - sum(map(len, left)), 0)
         other_splits = [RowBlocks(folder) for folder in self.other_splits]
         try:
-            runner.fill(outputs_of(runner.model), target, self.key, left, lambda rows: progress(rows, 0), other_splits)
+            runner.fill(outputs_of, target, self.key, left, lambda rows: progress(rows, 0), other_splits)
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
@@ -137,66 +123,58 @@ class ExtractBlocks(ReadEnvironment):
             ) from error
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Runs the model over splits by an executor's tasks; `environment` is that of its workers."""
+def worker_environment(executor: Executor, setup: Setup) -> Mapping[str, Any]:
+    """Ask a first worker for its environment; `BuildError` if none has the resources or the packages."""
+    (found,) = executor.run([setup], lambda images, size: None)
+    return dict(found)
 
-    executor: Executor
-    setup: Setup
-    release: Release
-    environment: Mapping[str, Any]
-    quiet: bool
 
-    @classmethod
-    def over(cls, executor: Executor, setup: Setup, release: Release, quiet: bool) -> Spread:
-        """Ask a first worker for its environment; `BuildError` if none has the resources or the packages."""
-        (worker_environment,) = executor.run([ReadEnvironment(setup)], lambda images, size: None)
-        return cls(executor, setup, release, worker_environment, quiet)
+def run_tasks(
+    executor: Executor,
+    setup: Setup,
+    computed_in: Mapping[str, Any],
+    release: Release,
+    quiet: bool,
+    store: FeatureStore,
+    keys: Sequence[Key],
+) -> Iterator[tuple[Key, tuple[int, int]]]:
+    """Store the features of splits by an executor's tasks; yield each with its counts, as `Runner.run` returns them.
 
-    def run(self, store: FeatureStore, keys: Sequence[Key]) -> Iterator[tuple[Key, PassCounts]]:
-        """Store the features of splits; yield each with its counts. The caller holds `FeatureStore.writing`.
-
-        An image of several splits is run once, as without an executor: a split that has images of one before it waits
-        for that one.
-        """
-        for group in _without_common_images(self.release, keys):
-            plans = {key: self._planned(store, key) for key in group}
-            tasks = [task for planned, _ in plans.values() for task in planned]
-            rows = sum(len(self.release.rows(*key)) for key in group)
-            left = sum(len(block) for task in tasks for block in task.blocks)
-            with bar(rows, ", ".join("/".join(key) for key in group), quiet=self.quiet) as shown:
-                shown.update(rows - left)
-                self.executor.run(tasks, lambda images, size: shown.update(images))
-            for key, (_, counts) in plans.items():
-                store.row_blocks(*key).remove_unfinished()
-                yield key, counts
-
-    def _planned(self, store: FeatureStore, key: Key) -> tuple[list[ExtractBlocks], PassCounts]:
-        """Return the tasks of a split, and the counts of images that they compute and reuse."""
-        blocks = store.row_blocks(*key)
-        ids = self.release.rows(*key)["id"].to_pylist()
-        missing = blocks.begin(len(ids), block_rows(self.setup.batch_size), self.environment)
-        if not missing:
-            return [], PassCounts(0, 0)
-        other_splits = store.other_splits(*key)
-        has = ReusableFeatures(ids, other_splits, self.environment).has
-        reused = int(sum(np.count_nonzero(has[block.start : block.stop]) for block in missing))
-        folders = tuple(other.folder for other in other_splits) if reused else ()
-        tasks = [
-            ExtractBlocks(self.setup, self.environment, key, blocks.folder, tuple(missing[n : n + _BLOCKS]), folders)
-            for n in range(0, len(missing), _BLOCKS)
-        ]
-        return tasks, PassCounts(sum(map(len, missing)) - reused, reused)
+    An image of several splits is run once, as without an executor: a split that has images of one before it waits for
+    that one. The caller holds `FeatureStore.writing`.
+    """
+    for group in _without_common_images(release, keys):
+        tasks, counts = [], {}
+        for key in group:
+            blocks, ids, others = (
+                store.row_blocks(*key),
+                release.rows(*key)["id"].to_pylist(),
+                store.other_splits(*key),
+            )
+            missing = blocks.begin(len(ids), block_rows(setup.batch_size), computed_in)
+            has = ReusableFeatures(ids, others if missing else (), computed_in).has
+            reused = sum(int(np.count_nonzero(has[block.start : block.stop])) for block in missing)
+            counts[key] = sum(map(len, missing)) - reused, reused
+            folders = tuple(other.folder for other in others) if reused else ()
+            tasks += [
+                ExtractBlocks(setup, computed_in, key, blocks.folder, tuple(missing[n : n + _BLOCKS]), folders)
+                for n in range(0, len(missing), _BLOCKS)
+            ]
+        rows = sum(len(release.rows(*key)) for key in group)
+        with bar(rows, ", ".join("/".join(key) for key in group), quiet=quiet) as shown:
+            shown.update(rows - sum(map(sum, counts.values())))
+            executor.run(tasks, lambda images, size: shown.update(images))
+        for key in group:
+            for unfinished in store.row_blocks(*key).folder.glob(".*"):  # of killed workers
+                unfinished.unlink()
+            yield key, counts[key]
 
 
 def on_a_cluster(device: str, workers: int | None) -> tuple[str, int]:
     """Resolve a device and a number of decoding processes for the tasks of a cluster.
 
-    `auto` is CUDA if this machine has it. Without a number, none decode on the CPU, where tasks are as many as the
-    cores allow, and four with a GPU.
-
-    Raises:
-        EvaluationError: the device is one GPU of several, or Apple's.
+    `auto` is CUDA if this machine has it; one GPU of several, or Apple's, is refused. Without a number, none decode on
+    the CPU, where tasks are as many as the cores allow, and four with a GPU.
     """
     check_device(device)
     device = pick_device(device) if device == "auto" else device

@@ -26,11 +26,7 @@ _ABOVE = ("class of the images", "predicted as")
 
 @styled
 def draw_graph(graph: Any, *, title: str, shown: int = EDGES) -> Any:
-    """Draw the heaviest edges of a graph, with widths that grow with the root of the weight.
-
-    Returns:
-        A matplotlib figure, with a note on what it leaves out.
-    """
+    """Draw the heaviest edges of a graph, with widths that grow with the root of the weight, and note the rest."""
     import networkx
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -38,7 +34,9 @@ def draw_graph(graph: Any, *, title: str, shown: int = EDGES) -> Any:
 
     drawn = heaviest(graph)[:shown]
     columns = _arranged(drawn)
-    names = [[_short(graph.nodes[key]["label"]) for key in column] for column in columns]
+    labels = [[graph.nodes[key]["label"] for key in column] for column in columns]
+    half = LONGEST // 2
+    names = [[f"{name[:half]}…{name[1 - half :]}" if len(name) > LONGEST else name for name in of] for of in labels]
     left, right = (max(map(_inches, [above, *texts])) for above, texts in zip(_ABOVE, names, strict=True))
     depth = _ROW * max(map(len, columns))
     size = (2 * _MARGIN + left + _SPAN + max(right, 2.0), _HEAD + depth + 2 * _ROW + _MARGIN)
@@ -93,11 +91,6 @@ def _arranged(edges: Sequence[Edge]) -> list[list[str]]:
         joined.add_edge(number[0, source], number[1, target], weight=edge["weight"])
     order = [ends[place] for place in networkx.spectral_ordering(joined, weight="weight", seed=0)]
     return [[key for side, key in order if side == column] for column in (0, 1)]
-
-
-def _short(name: str) -> str:
-    half = LONGEST // 2
-    return name if len(name) <= LONGEST else f"{name[:half]}…{name[1 - half :]}"
 
 
 def _inches(text: str) -> float:

@@ -83,14 +83,12 @@ def prune(
     in-distribution images, above 0 and at most 1, with those that tie; it is also skipped if roles are unknown. Steps
     to `keep` are skipped.
 
-    Returns:
-        The pruned graph, a `networkx.DiGraph` of `DATASET:CLASS` with `label` (the display name) and `dataset` of
-        nodes, and `weight` and `mean_score` of edges; and the counts before the first step and after each. They do not
-        depend on the order of images.
-
-    Raises:
-        EvaluationError: there is no such step, or a step removes the last edge.
+    Returns the pruned graph, a `networkx.DiGraph` of `DATASET:CLASS` with `label` (the display name) and `dataset` of
+    nodes, and `weight` and `mean_score` of edges; and the counts before the first step and after each. They do not
+    depend on the order of images.
     """
+    import networkx
+
     require_known("pruning step", keep, STEPS)
     images = transitions.images
     scores = sorted(image.score for image in images if image.known)
@@ -116,7 +114,14 @@ def prune(
             raise _emptied(step, _edges(images), min_weight)
         images = remaining
         stages.append(Stage(step, len(nodes), len(_edges(images)), len(images), why))
-    return _graph(images, nodes), stages
+    graph = networkx.DiGraph()
+    for node in sorted(nodes):
+        graph.add_node(node.key, label=node.name, dataset=node.dataset)
+    for (true, predicted), group in sorted(_edges(images).items(), key=lambda edge: edge[0]):
+        # `fsum` is exact, so the order of images makes no difference.
+        mean = math.fsum(image.score for image in group) / len(group)
+        graph.add_edge(true.key, predicted.key, weight=len(group), mean_score=mean)
+    return graph, stages
 
 
 def write_edges(graph: Any, path: Path) -> None:
@@ -153,19 +158,6 @@ def _edges(images: Sequence[ClassifiedImage]) -> Mapping[tuple[DatasetClass, Dat
 
 def _ends(images: Sequence[ClassifiedImage]) -> set[DatasetClass]:
     return {end for image in images for end in (image.true, image.predicted)}
-
-
-def _graph(images: Sequence[ClassifiedImage], nodes: Collection[DatasetClass]) -> Any:
-    import networkx
-
-    graph = networkx.DiGraph()
-    for node in sorted(nodes):
-        graph.add_node(node.key, label=node.name, dataset=node.dataset)
-    for (true, predicted), group in sorted(_edges(images).items(), key=lambda edge: edge[0]):
-        # `fsum` is exact, so the order of images makes no difference.
-        mean = math.fsum(image.score for image in group) / len(group)
-        graph.add_edge(true.key, predicted.key, weight=len(group), mean_score=mean)
-    return graph
 
 
 def _emptied(step: str, edges: Mapping[Any, Sequence[ClassifiedImage]], min_weight: int) -> EvaluationError:

@@ -144,12 +144,10 @@ def scored_transitions(
     read = _predictable(release, config, rows.values(), indices=column == "prediction").get
     expected = f"one of the {len(release.label_names(config))} classes of {config}"
     predicted = _classes(scores, column, read, expected, path)
-    scored_rows = [rows[id_] for id_ in scores["id"].to_pylist()]
-    images = [
-        ClassifiedImage(row.true, predicted_class, score, row.known)
-        for row, predicted_class, score in zip(scored_rows, predicted, scores["score"].to_pylist(), strict=True)
-    ]
-    return Transitions(images, scores["detector"][0].as_py(), config, splits, len(ids) - len(scored_rows))
+    of_rows = [rows[id_] for id_ in scores["id"].to_pylist()]
+    true, known = [row.true for row in of_rows], [row.known for row in of_rows]
+    images = list(map(ClassifiedImage, true, predicted, scores["score"].to_pylist(), known))
+    return Transitions(images, scores["detector"][0].as_py(), config, splits, len(ids) - len(images))
 
 
 class _Row(NamedTuple):
@@ -225,7 +223,6 @@ def _of_detector(scores: pa.Table, detector: str | None, path: Path) -> pa.Table
     lines = scores.filter(pc.equal(scores["detector"], detector))
     repeated = [id_ for id_, count in Counter(lines["id"].to_pylist()).items() if count > 1]
     if repeated:
-        raise EvaluationError(
-            f"{path} has several lines of {detector} for {summarize_ids(pa.array(repeated))}; keep one per id."
-        )
+        ids = summarize_ids(pa.array(repeated))
+        raise EvaluationError(f"{path} has several lines of {detector} for {ids}; keep one per id.")
     return lines

@@ -47,7 +47,7 @@ def make_blueprint(spec: Any, classes: int, *, pretrained: bool, override: Any =
     """Make a model of some `classes` as `models.open_model` describes it; raises as said there.
 
     A file's function without `num_classes` may make others, and so may `pretrained` and a module. `override` is a
-    preprocessing in place of the model's own, as for `preprocessing.of_declaration`.
+    preprocessing in place of the model's own, as for `of_declaration`.
     """
     if not isinstance(spec, str):
         return _in_memory(spec, override)
@@ -156,16 +156,12 @@ def _from_file(spec: str, classes: int, override: Any) -> Blueprint:
             f"{function} in {file} is {a_kind(make)}, not a function; name one that returns a model."
         )
     takes_classes = "num_classes" in inspect.signature(make).parameters
-    module = make(num_classes=classes) if takes_classes else make()
-    name = f"{file.name}:{function}"
+    module, name = make(num_classes=classes) if takes_classes else make(), f"{file.name}:{function}"
     if not isinstance(module, torch.nn.Module):
-        raise EvaluationError(
-            f"{name} returns a {type(module).__name__}, not a torch.nn.Module; return the model itself."
-        )
-    attributes = {key: getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks")}
-    description = {"model": name, "source_sha256": digest}
-    declaration = of_declaration(attributes["preprocessing"] if override is None else override, name)
-    return Blueprint(module, declaration, description, attributes["feature_blocks"])
+        raise EvaluationError(f"{name} returns {a_kind(module)}, not a torch.nn.Module; return the model itself.")
+    declared, blocks = (getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks"))
+    preprocessing = of_declaration(declared if override is None else override, name)
+    return Blueprint(module, preprocessing, {"model": name, "source_sha256": digest}, blocks)
 
 
 def _unknown_model(kind: str, name: str, known: Any, listing: str) -> EvaluationError:

@@ -8,8 +8,8 @@ Tested by `tests/evaluation/detectors/test_images.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +27,7 @@ class DropoutCalls:
     always: bool = False
 
 
-@contextmanager
-def dropout_off(calls: DropoutCalls | None = None) -> Iterator[None]:
+def dropout_off(calls: DropoutCalls | None = None) -> AbstractContextManager[Any]:
     """Turn all dropout off within the block, also that of `dropout(..., training=True)`."""
 
     def drop(values: Any, rate: float, training: bool, by_channel: bool | None) -> Any:
@@ -37,20 +36,15 @@ def dropout_off(calls: DropoutCalls | None = None) -> Iterator[None]:
             calls.rates += [] if by_channel is None else [rate]
         return values
 
-    with _intercepted(drop):
-        yield
+    return _intercepted(drop)
 
 
-@contextmanager
-def dropout_drawn(generators: Sequence[Any]) -> Iterator[None]:
+def dropout_drawn(generators: Sequence[Any]) -> AbstractContextManager[Any]:
     """Turn dropout on within the block, with a generator per image; the model stays in eval mode.
 
     This affects `dropout` and `dropout1d` to `dropout3d`, in layers and as functions, but neither alpha dropout, which
-    stays off, nor stochastic depth, nor that within `scaled_dot_product_attention`.
-
-    Args:
-        generators: one `torch.Generator` per image of a batch, so that masks are the same in every batch. They draw on
-            their own device, and the CPU's draw other masks than a GPU's.
+    stays off, nor stochastic depth, nor that within `scaled_dot_product_attention`. Generators draw on their own
+    device, and the CPU's draw other masks than a GPU's.
     """
     import torch
 
@@ -70,12 +64,10 @@ def dropout_drawn(generators: Sequence[Any]) -> Iterator[None]:
         mask = (uniform >= rate).to(values.device, values.dtype)
         return values * mask / (1 - rate) if rate < 1 else values * 0
 
-    with _intercepted(drop):
-        yield
+    return _intercepted(drop)
 
 
-@contextmanager
-def _intercepted(drop: Callable[[Any, float, bool, bool | None], Any]) -> Iterator[None]:
+def _intercepted(drop: Callable[[Any, float, bool, bool | None], Any]) -> AbstractContextManager[Any]:
     """Call `drop(values, rate, training, by_channel)` in place of dropout; `by_channel` is None for alpha dropout."""
     import torch
     from torch.nn import functional
@@ -97,9 +89,8 @@ def _intercepted(drop: Callable[[Any, float, bool, bool | None], Any]) -> Iterat
             if func not in kinds:
                 return func(*args, **(kwargs or {}))
             named = dict(zip(("input", "p", "training"), args, strict=False)) | (kwargs or {})
-            return drop(
-                named["input"], named.get("p", 0.5), bool(named.get("training", named.get("train", True))), kinds[func]
-            )
+            training = bool(named.get("training", named.get("train", True)))
+            return drop(named["input"], named.get("p", 0.5), training, kinds[func])
 
-    with Intercepting():
-        yield
+    mode: AbstractContextManager[Any] = Intercepting()
+    return mode

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.errors import EvaluationError, a_kind
 
 # Names under which models keep their list of stages: torchvision's without layer1 to layer4, and models modelled on
 # them.
@@ -60,9 +60,6 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
     that gives as many values as there are logits. The blocks are the first of these that exists: those named in
     `declared`; layer1 to layer4 and so on; the stages that timm lists; the children of a list of stages; all children
     before the head. In place of a list, which does not run itself, its children are blocks.
-
-    Raises:
-        EvaluationError: the model returns no logits, or the blocks do not exist.
     """
     import torch
 
@@ -84,9 +81,7 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
             hooks.callback(layer.register_forward_hook(keep(key)).remove)
         logits = module(images)
     if not isinstance(logits, torch.Tensor) or logits.ndim != 2:
-        shape = (
-            f"a tensor of shape {tuple(logits.shape)}" if hasattr(logits, "shape") else f"a {type(logits).__name__}"
-        )
+        shape = f"a tensor of shape {tuple(logits.shape)}" if hasattr(logits, "shape") else a_kind(logits)
         raise EvaluationError(
             f"{name} must return its logits as one tensor of shape (images, classes), but returns {shape}. Wrap the "
             "model so that it does."
@@ -100,7 +95,12 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
     ]
     heads = [key for key in as_many if _is_head(modules[key], inputs[key], outputs[key], logits)]
     head = next(reversed(heads or as_many), "")
-    keys = list(_blocks(module, modules, head, declared, name))
+    if missing := [key for key in declared or () if key not in modules]:
+        raise EvaluationError(
+            f"{name} has no submodules {', '.join(missing)}, which its `feature_blocks` names; `named_modules` lists "
+            "the valid names."
+        )
+    keys = [*declared] if declared is not None else _blocks(module, modules, head)
     if declared is None:
         keys = [block for key in keys for block in ([key] if key in outputs else _children(modules, key) or [key])]
     blocks = [key for key in keys if key in outputs and outputs[key].ndim in (2, 3, 4)]
@@ -167,10 +167,9 @@ def _is_head(layer: Any, features: Any, output: Any, logits: Any) -> bool:
     """Whether a layer's output is the logits, and its input times its weights, unless these are no numbers."""
     import torch
 
-    if (
-        not isinstance(layer, torch.nn.Linear | torch.nn.Conv2d)
-        or features.flatten(1).shape[1] != layer.weight[0].numel()
-    ):
+    if not isinstance(layer, torch.nn.Linear | torch.nn.Conv2d):
+        return False
+    if features.flatten(1).shape[1] != layer.weight[0].numel():
         return False
     if not torch.equal(output.reshape(logits.shape).nan_to_num(), logits.nan_to_num()):
         return False
@@ -185,17 +184,7 @@ def _difference(computed: Any, logits: Any) -> tuple[float, float]:
     return float((computed - logits).abs().max()), float(logits.abs().max())
 
 
-def _blocks(
-    module: Any, modules: Mapping[str, Any], head: str, declared: Sequence[str] | None, name: str
-) -> Sequence[str]:
-    if declared is not None:
-        missing = [key for key in declared if key not in modules]
-        if missing:
-            raise EvaluationError(
-                f"{name} has no submodules {', '.join(missing)}, which its `feature_blocks` names; `named_modules` "
-                "lists the valid names."
-            )
-        return declared
+def _blocks(module: Any, modules: Mapping[str, Any], head: str) -> list[str]:
     numbered = [f"layer{number}" for number in range(1, 10) if f"layer{number}" in modules]
     if numbered:
         return numbered

@@ -1,7 +1,11 @@
-"""Opens models with their weights, preprocessing and digest, and runs them."""
+"""Opens models with their weights, preprocessing, label map and digest, and runs them.
+
+Tested by `tests/evaluation/models/test_models.py` and `tests/evaluation/models/test_classes.py`.
+"""
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,10 +16,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line
+from unknown_detection.evaluation.files import require_regular
 from unknown_detection.evaluation.models import weights
 from unknown_detection.evaluation.models.blueprints import Blueprint, make_blueprint
-from unknown_detection.evaluation.models.classes import of_wnids, read_classes
 from unknown_detection.evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
 from unknown_detection.evaluation.models.features import Head
 from unknown_detection.evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
@@ -25,6 +29,10 @@ from unknown_detection.precision import exact_float32
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")
 
 _GREY = Image.new("RGB", (64, 64), (128, 128, 128))
+
+_CLASS_COLUMNS = ["class", "index"]
+_LONGEST_MAP = 1 << 22
+"""Bytes of a label map: a thousand times those of ImageNet-1k's."""
 
 
 @dataclass
@@ -56,9 +64,8 @@ class Model:
         weight = head.weight.detach().flatten(1)
         return weight, weight.new_zeros(self.layers.classes) if head.bias is None else head.bias.detach()
 
-    @property
-    def _rows(self) -> slice | list[int]:
-        return slice(None) if self.classes is None else list(self.classes)
+    def __post_init__(self) -> None:
+        self._rows = slice(None) if self.classes is None else list(self.classes)
 
     @property
     def head(self) -> Head | None:
@@ -77,16 +84,14 @@ class Model:
     @property
     def source(self) -> Mapping[str, str]:
         """Where the weights are from, and which logits were chosen; for records."""
-        source = dict(self.origin)
-        if self.classes is not None:
-            source |= {"logits": ",".join(map(str, self.classes)), "width": str(self.layers.classes)}
-        return source
+        if self.classes is None:
+            return self.origin
+        return {**self.origin, "logits": ",".join(map(str, self.classes)), "width": str(self.layers.classes)}
 
     def forward(self, images: Any) -> BatchOutputs:
         """Run the model on preprocessed images of shape (B, 3, H, W), without dropout, and capture its features.
 
-        Raises:
-            EvaluationError: the logits are not the output of the last linear layer, although they were for a probe.
+        Refuses logits that are not the output of the last linear layer, although they were for a probe.
         """
         import torch
 
@@ -147,10 +152,8 @@ def open_model(
             ImageNet's where the config's classes are wnids.
         device: as for `pick_device`.
 
-    Raises:
-        EvaluationError: the model does not exist, its logits are not of these classes, it has no weights or these do
-            not fit, it gives other logits at every run, or the device is not available.
-        TypeError: as for `make_blueprint`.
+    A model that is refused does not exist, has logits of other classes, no weights or such as do not fit, or gives
+    other logits at every run.
     """
     target = pick_device(device)
     named = isinstance(spec, str) and spec.startswith(("timm:", "torchvision:"))
@@ -160,7 +163,7 @@ def open_model(
         raise EvaluationError("A module has its weights: leave weights= and pretrained= out, or name the model.")
     probed = partial(_probed, spec, pretrained=pretrained, override=preprocessing)
     blueprint, probe, layers = probed(len(names))
-    name = blueprint.description["model"]
+    module, name = blueprint.module, blueprint.description["model"]
     chosen = None
     if path is not None:
         if classes is None:
@@ -169,24 +172,22 @@ def open_model(
         width = len(tensors.get(f"{layers.head}.weight", range(layers.classes)))
         if width != layers.classes and (classes is not None or of_wnids(names, width)):
             blueprint, probe, layers = probed(width)
-        weights.load_weights(blueprint.module, tensors, head=layers.head, name=name, path=path)
+            module = blueprint.module
+        weights.load_weights(module, tensors, head=layers.head, name=name, path=path)
     elif isinstance(spec, str) and not pretrained:
-        first, second = (weights.model_digest(of.module, {}) for of in (blueprint, probed(len(names))[0]))
-        if first != second:
+        again, _, _ = probed(len(names))
+        if weights.model_digest(module, {}) != weights.model_digest(again.module, {}):
             raise EvaluationError(
                 f"{name} returns other weights at every call, so none were loaded. Load them in the function, or give "
                 "--weights."
             )
-    module = blueprint.module
     layers = find_layers(module, probe, declared=blueprint.blocks, name=name)
     published = blueprint.source is not None
     if published or classes is not None or layers.classes != len(names):
         chosen = _logits_of(names, layers.classes, classes, name, published=published)
     _require_repeatable(module, probe, name)
     description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
-    if chosen is not None:
-        description["classes"] = chosen
-    digest = weights.model_digest(module, description)
+    digest = weights.model_digest(module, description | ({} if chosen is None else {"classes": chosen}))
     origin = blueprint.source or {}
     if path is None and not published:
         origin = {"state_dict": weights.model_digest(module, {}), "held": "by the module"}
@@ -239,6 +240,52 @@ def _require_repeatable(module: Any, images: Any, name: str) -> None:
         )
 
 
+def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...]:
+    """Read a label map: a CSV file with the columns `class` (of the release) and `index` (of the logit).
+
+    Classes that are not in `names`, the release's, are ignored; `width` is the number of logits.
+    """
+    require_regular(path)
+    where = one_line(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = list(csv.reader(file.read(_LONGEST_MAP).splitlines(), strict=True))
+    except (OSError, ValueError, csv.Error) as error:
+        raise EvaluationError(f"Cannot read {where}: {first_line(error)}. Write it as CSV again.") from error
+    if not lines or lines[0] != _CLASS_COLUMNS or any(len(line) != len(_CLASS_COLUMNS) for line in lines):
+        raise EvaluationError(f"{where} must have the two columns class,index, named in its first line. Rewrite it.")
+    indices: dict[str, int] = {}
+    known = {*names}
+    for number, (name, index) in enumerate(lines[1:], 2):
+        if name not in known:
+            continue
+        if not (index.isascii() and index.isdigit() and len(index) < 10 and int(index) < width):
+            raise EvaluationError(
+                f"Line {number} of {where} has the index {one_line(index, 40)!r}, but the model's logits are 0 to "
+                f"{width - 1:,}. Correct it."
+            )
+        if name in indices or int(index) in indices.values():
+            raise EvaluationError(f"Line {number} of {where} repeats a class or an index ({name}, {index}). Keep one.")
+        indices[name] = int(index)
+    missing = [name for name in names if name not in indices]
+    if missing:
+        raise EvaluationError(
+            f"{where} lacks {len(missing):,} of the release's {len(names):,} classes, such as {missing[0]}. Add them."
+        )
+    return tuple(indices[name] for name in names)
+
+
+def of_wnids(names: Sequence[str], width: int) -> tuple[int, ...] | None:
+    """Return the logits of classes named by wnids, in a head for ImageNet-1k or a larger set of timm, or None."""
+    from timm.data import ImageNetInfo, infer_imagenet_subset
+
+    subset = infer_imagenet_subset({"num_classes": width})
+    if subset is None:
+        return None
+    places = {wnid: index for index, wnid in enumerate(ImageNetInfo(subset).label_names())}
+    return tuple(places[name] for name in names) if set(names) <= places.keys() else None
+
+
 def check_device(device: str) -> None:
     """Check the form of a device's name, without torch."""
     if not _DEVICES.fullmatch(device):
@@ -248,11 +295,7 @@ def check_device(device: str) -> None:
 
 
 def pick_device(device: str) -> str:
-    """Resolve `auto` (CUDA if available, else the CPU), `cpu`, `cuda`, `cuda:1` or `mps` to a device of this machine.
-
-    Raises:
-        EvaluationError: there is no such device.
-    """
+    """Resolve `auto` (CUDA if available, else the CPU), `cpu`, `cuda`, `cuda:1` or `mps`, which this machine has."""
     import torch
 
     check_device(device)

@@ -53,28 +53,14 @@ class Preprocessing:
     size: tuple[int, int]
     side: int = 0
 
-    @property
-    def mean(self) -> tuple[float, ...]:
-        """Mean of each channel, subtracted from pixels in [0, 1]."""
-        return self._of_channels("mean")
-
-    @property
-    def std(self) -> tuple[float, ...]:
-        """Standard deviation of each channel, by which the result is divided."""
-        return self._of_channels("std")
-
-    def _of_channels(self, name: str) -> tuple[float, ...]:
-        """Return a constant of each channel; `EvaluationError` if a callable has none."""
+    def of_channels(self, name: str) -> tuple[float, ...]:
+        """Return `mean` or `std` of each channel, for pixels in [0, 1]; `EvaluationError` if a callable has none."""
         if name not in self.description:
             raise EvaluationError(
                 f"The preprocessing {self.description['from']} does not normalize channels by a mean and a standard "
                 "deviation, which ODIN and images prepared for a model's input need. Normalize so, or leave them out."
             )
         return tuple(map(float, self.description[name]))
-
-    @property
-    def _interpolation(self) -> str:
-        return str(self.description.get("interpolation", INTERPOLATIONS[1]))
 
     def __call__(self, image: Any) -> Any:
         """Convert an image to RGB, as `convert_to_rgb` does, and transform it."""
@@ -92,22 +78,21 @@ class Preprocessing:
         an attack. For another model the whole image is resized to its input, without a crop.
         """
         size = None if self.size == (side, side) else self.size
-        return replace(self, transform=_composed(size, self._interpolation, self.mean, self.std), side=side)
+        interpolation = self.description.get("interpolation", INTERPOLATIONS[1])
+        transform = _composed(size, interpolation, self.of_channels("mean"), self.of_channels("std"))
+        return replace(self, transform=transform, side=side)
 
     def describe_prepared(self, side: int) -> str:
         """Say in a few words what `prepared` does to images."""
         if self.size == (side, side):
             return f"{side} x {side} pixels as stored"
         height, width = self.size
-        return f"{side} x {side} pixels resized to {width} x {height} ({self._interpolation})"
+        interpolation = self.description.get("interpolation", INTERPOLATIONS[1])
+        return f"{side} x {side} pixels resized to {width} x {height} ({interpolation})"
 
 
 def convert_to_rgb(image: Any) -> Any:
-    """Convert a Pillow image to RGB.
-
-    Raises:
-        EvaluationError: it has values of 16 or 32 bits, of which Pillow (11 to 13) makes all above 255 white.
-    """
+    """Convert a Pillow image to RGB; of values of 16 or 32 bits Pillow (11 to 13) makes all above 255 white."""
     if image.mode.startswith(("I", "F")):
         raise EvaluationError(
             f"it has values of more than 8 bits (mode {image.mode}), and which is white is not known"
@@ -140,19 +125,13 @@ def of_torchvision(weights: Any) -> Preprocessing:
 
 
 def of_declaration(values: Any, name: str) -> Preprocessing:
-    """Build the preprocessing that is declared for a model, as in its attribute `preprocessing`.
+    """Build the preprocessing that is declared for a model of some name, as in its attribute `preprocessing`.
 
-    Args:
-        values: one of torchvision's weights, such as `ResNet50_Weights.DEFAULT`, for theirs; a callable that maps an
-            RGB Pillow image to a float32 tensor of shape (3, H, W); or a mapping with `size` (pixels of the model's
-            input, one number or height and width), `mean` and `std` (three numbers each, for pixels in [0, 1]), and
-            optionally `interpolation` and `resize`. An image's shorter side is resized to `resize` pixels before
-            `size` is cropped from the middle. Without `resize`, `size` is `CROP_PCT` of it, and images that have
-            `size` already are used as they are.
-        name: the model's name, for messages.
-
-    Raises:
-        EvaluationError: the declaration is missing or invalid.
+    It is one of torchvision's weights, such as `ResNet50_Weights.DEFAULT`, for theirs; a callable that maps an RGB
+    Pillow image to a float32 tensor of shape (3, H, W); or a mapping with `size` (pixels of the model's input, one
+    number or height and width), `mean` and `std` (three numbers each, for pixels in [0, 1]), and optionally
+    `interpolation` and `resize`. An image's shorter side is resized to `resize` pixels before `size` is cropped from
+    the middle. Without `resize`, `size` is `CROP_PCT` of it, and images that have `size` already are used as they are.
     """
     if isinstance(values, Enum) and hasattr(values, "transforms"):
         return of_torchvision(values)
@@ -197,9 +176,7 @@ def default_resize(size: Sequence[int]) -> int:
     return math.floor(max(size) / CROP_PCT)  # rounded as timm does
 
 
-def _cropped_or_stored(
-    image: Any, size: tuple[int, int], cropped: Callable[[Any], Any], stored: Callable[[Any], Any]
-) -> Any:
+def _cropped_or_stored(image: Any, size: tuple[int, int], cropped: Any, stored: Any) -> Any:
     """Transform an image of some width and height as it is stored, and resize and crop any other."""
     return (stored if image.size == size else cropped)(image)
 
@@ -245,23 +222,14 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
     return Preprocessing(transform, description, (shape[1], shape[2]))
 
 
-def _composed(
-    size: Sequence[int] | int | None,
-    interpolation: str,
-    mean: Sequence[float],
-    std: Sequence[float],
-    crop: Sequence[int] | None = None,
-) -> Callable[[Any], Any]:
-    """Compose a transform that resizes (not for None), crops from the middle and normalizes."""
+def _composed(size: Any, interpolation: str, mean: Sequence[float], std: Sequence[float], crop: Any = None) -> Any:
+    """Compose a transform that resizes to `size`, crops `crop` from the middle, neither for None, and normalizes."""
     from torchvision import transforms
 
     mode = transforms.InterpolationMode(interpolation)
     steps = [] if size is None else [transforms.Resize(size, mode, antialias=True)]
     steps += [] if crop is None else [transforms.CenterCrop(crop)]
-    composed: Callable[[Any], Any] = transforms.Compose(
-        [*steps, transforms.ToTensor(), transforms.Normalize(mean, std)]
-    )
-    return composed
+    return transforms.Compose([*steps, transforms.ToTensor(), transforms.Normalize(mean, std)])
 
 
 # What Pillow says of a header with more than 89 million pixels, and of one with twice as many.
@@ -275,9 +243,6 @@ class _Images:
         self._ids = rows.select_columns(["id"])
         self._images = rows.select_columns(["image"])  # reading the others costs as much as decoding a small image
         self._preprocessing = preprocessing
-
-    def __len__(self) -> int:
-        return len(self._images)
 
     def __getitem__(self, number: int) -> Any:
         try:
@@ -334,7 +299,5 @@ def _collate(size: int, images: list[Any]) -> Any:
     """Collate images to one tensor of a fixed batch size; the first error if there is one."""
     import torch
 
-    for image in images:
-        if isinstance(image, EvaluationError):
-            return image
-    return torch.stack(images + images[-1:] * (size - len(images)))
+    errors = [image for image in images if isinstance(image, EvaluationError)]
+    return errors[0] if errors else torch.stack(images + images[-1:] * (size - len(images)))

@@ -19,9 +19,6 @@ def read_state_dict(path: Path) -> dict[str, Any]:
 
     The state dict may be inside a checkpoint under `state_dict`, `model_state_dict` or `model`, and all its names may
     have the prefix `module.` of `DataParallel`.
-
-    Raises:
-        EvaluationError: the file does not exist, or is not a state dict.
     """
     if not path.is_file():
         raise EvaluationError(
@@ -34,11 +31,7 @@ def read_state_dict(path: Path) -> dict[str, Any]:
 
 
 def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: str, path: Path) -> None:
-    """Load weights into a module; every name and shape must match. `head` names its last linear layer.
-
-    Raises:
-        EvaluationError: names are missing or unexpected, or shapes differ.
-    """
+    """Load weights into a module; every name and shape must match. `head` names its last linear layer."""
     expected = module.state_dict()
     shaped = sorted(key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape)
     if expected.keys() == weights.keys() and {key.rpartition(".")[0] for key in shaped} == {head}:

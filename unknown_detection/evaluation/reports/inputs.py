@@ -5,7 +5,6 @@ Tested by `tests/evaluation/reports/test_report.py`.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import platform
@@ -38,6 +37,9 @@ from unknown_detection.evaluation.scoring.rows import Rows
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, file_seed, read_scores
 from unknown_detection.evaluation.scoring.times import read_times
 from unknown_detection.terminal.progress import bar
+
+_VERSIONS = {"python": platform.python_version()} | {name: version(name) for name in ("numpy", "pyarrow", "scipy")}
+"""The versions of what may affect figures."""
 
 _CONFIDENT = ("msp", "temperature", "deep_ensemble")
 """Detectors of `evaluate score` whose score is one minus the probability of the predicted class."""
@@ -79,7 +81,7 @@ class ScoredRun:
     def columns(self, detector: str, **release: str) -> dict[str, Any]:
         """Return what `results.COLUMNS` say of a detector's figures."""
         about = self.about
-        versions = {"judged": _versions(), **({"scored": about.versions} if about.versions else {})}
+        versions = {"judged": _VERSIONS, **({"scored": about.versions} if about.versions else {})}
         return {
             **release,
             **{"model": about.model, "model_digest": about.model_digest, "seed": about.seed},
@@ -145,7 +147,14 @@ def join_runs(
                 ScoredRun(path, variant or "", about, index, rows, digest, read_times(path) if in_file else {})
             )
             progress.update(1)
-    _check_variants([run.variant for run in runs])
+    variants: dict[str, str] = {}
+    for run in runs:
+        other = variants.setdefault(safe_file_name(run.variant), run.variant)
+        if other != run.variant or run.variant == ALL_VARIANTS:
+            raise EvaluationError(
+                f"The training methods {other!r} and {run.variant!r} give the same file name. Choose names that "
+                "differ in letters or digits, as --scores NAME=FILE."
+            )
     return runs, named
 
 
@@ -157,14 +166,10 @@ def judged_runs(runs: Sequence[ScoredRun]) -> pd.DataFrame:
 def choose_protocols(
     requested: Sequence[str], runs: Sequence[ScoredRun], configs: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Choose the configs that each protocol evaluates.
+    """Choose the configs that each protocol evaluates, of those to evaluate; empty for all with scores.
 
-    Args:
-        requested: names of protocols, or `FILE.py:NAME` for one of the user's own, each perhaps with `=CONFIG,CONFIG`;
-            empty for the default protocol of each config, and the optimizer paper's if there are several training
-            methods.
-        runs: the scores.
-        configs: the configs to evaluate; empty for all with scores.
+    `requested` are names of protocols, or `FILE.py:NAME` for one of the user's own, each perhaps with `=CONFIG,...`;
+    empty for the default protocol of each config, and the optimizer paper's if there are several training methods.
     """
     scored_configs = tuple(dict.fromkeys(config for run in runs for config in run.about.configs))
     chosen = tuple(configs) or scored_configs
@@ -192,12 +197,6 @@ def choose_protocols(
     return plan
 
 
-@functools.cache
-def _versions() -> dict[str, str]:
-    """Return the versions of the packages that may affect figures."""
-    return {"python": platform.python_version()} | {name: version(name) for name in ("numpy", "pyarrow", "scipy")}
-
-
 def _chosen(index: ReleaseIndex, scores: pa.Table, keys: Sequence[Key]) -> tuple[ReleaseIndex, pa.Table]:
     """Drop rows of splits that are not to be evaluated, and their scores; splits for fitting and tuning stay."""
     rows = index.rows
@@ -209,21 +208,10 @@ def _chosen(index: ReleaseIndex, scores: pa.Table, keys: Sequence[Key]) -> tuple
 
 
 def _with_confidence(detector: str, rows: Rows) -> Rows:
-    if detector not in _CONFIDENT or rows.confidence is not None or rows.prediction is None:
-        return rows
-    confidence = 1 - rows.score
-    return replace(rows, confidence=confidence) if ((confidence >= 0) & (confidence <= 1)).all() else rows
-
-
-def _check_variants(variants: Sequence[str]) -> None:
-    named: dict[str, str] = {}
-    for variant in variants:
-        other = named.setdefault(safe_file_name(variant), variant)
-        if other != variant or variant == ALL_VARIANTS:
-            raise EvaluationError(
-                f"The training methods {other!r} and {variant!r} give the same file name. Choose names that differ in "
-                "letters or digits, as --scores NAME=FILE."
-            )
+    if detector in _CONFIDENT and rows.confidence is None and rows.prediction is not None:
+        confidence = 1 - rows.score
+        return replace(rows, confidence=confidence) if ((confidence >= 0) & (confidence <= 1)).all() else rows
+    return rows
 
 
 def _only_config(available: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from unknown_detection.evaluation.protocols import PROTOCOLS, calibration, figur
 from unknown_detection.evaluation.protocols.results import tidy
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.reports.inputs import ScoredRun, judged_runs
-from unknown_detection.evaluation.scoring.left_out import REDUCED, LeftOut, count_left_out, describe_left_out
+from unknown_detection.evaluation.scoring.left_out import REDUCED, LeftOut, count_left_out
 from unknown_detection.evaluation.scoring.rows import Rows
 from unknown_detection.terminal.progress import bar
 
@@ -104,13 +104,6 @@ def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[st
         f"od-test chooses the thresholds of {', '.join(names)} on rows of {rows} that they were fitted on"
         for rows, names in fitted.items()
     ]
-
-
-def row_notes(release: Release, runs: Sequence[ScoredRun], left_out: LeftOutRows) -> list[str]:
-    """List in sentences the rows that are left out, and what the release says of its classes."""
-    sentences = [describe_left_out(kind, of) for kind, of in left_out.items()]
-    configs = sorted({config for run in runs for config in run.about.configs})
-    return sentences + [remark for config in configs for remark in release.remarks_on_classes(config)]
 
 
 def hints(figures: pd.DataFrame, left_out: LeftOutRows) -> list[str]:

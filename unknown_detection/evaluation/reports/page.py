@@ -18,7 +18,8 @@ from unknown_detection.evaluation.protocols import protocol_of, published
 from unknown_detection.evaluation.protocols.results import COLUMNS
 from unknown_detection.evaluation.reports.inputs import ScoredRun
 from unknown_detection.evaluation.reports.placed import Tables
-from unknown_detection.pages.content import Cell, Entry, PageColumn, PageTable, Value, anchor
+from unknown_detection.pages.content import Cell, Entry, PageColumn, PageTable, Value, anchor, code
+from unknown_detection.pages.content import table as page_table
 from unknown_detection.pages.render import render_template
 
 PAGE = "report.html"
@@ -124,19 +125,19 @@ def _leaderboard(figures: pd.DataFrame, runs: Sequence[ScoredRun]) -> list[PageT
 
 
 def _runs(runs: Sequence[ScoredRun]) -> PageTable:
-    columns = [PageColumn(name) for name in ("Run", "Training", "Seed", "Model", "Weights", "Scores file", "SHA-256")]
-    rows: list[Sequence[Value | Cell]] = [
-        [run.name, run.variant, run.about.seed, run.about.model, Cell(run.about.model_digest[:12], style="code"),
-         run.path.name, Cell(run.sha256[:12], style="code")]
+    titles = ("Run", "Training", "Seed", "Model", "Weights", "Scores file", "SHA-256")
+    rows: list[list[Value | Cell]] = [
+        [run.name, run.variant, run.about.seed, run.about.model, code(run.about.model_digest[:12]), run.path.name,
+         code(run.sha256[:12])]
         for run in runs
     ]  # fmt: skip
-    return PageTable("runs", "Runs", columns, rows, first=_FIRST)
+    return PageTable("runs", "Runs", [*map(PageColumn, titles)], rows, first=_FIRST)
 
 
 def _fitting(runs: Sequence[ScoredRun]) -> PageTable:
     """Tabulate the rows that the first run of each detector used, and the hyperparameters that it found."""
-    names = ("Detector", "Fitted on", "Tuned on", "Threshold from", "Hyperparameters of its first run")
-    rows: dict[str, Sequence[Value]] = {}
+    titles = ("Detector", "Fitted on", "Tuned on", "Threshold from", "Hyperparameters of its first run")
+    rows: dict[str, list[str | None]] = {}
     for run in runs:
         for name in run.rows:
             used, found = run.about.rows.get(name, {}), run.about.hyperparameters.get(name)
@@ -144,18 +145,16 @@ def _fitting(runs: Sequence[ScoredRun]) -> PageTable:
                 of = [used.get(key) or None for key in ("fitted_on", "tuned_on", "threshold_on")]
                 rows[name] = [name, *of, ", ".join(f"{key} {value:g}" for key, value in (found or {}).items()) or None]
     note = "A dash: the detector uses no such rows. extract computes in exact float32, without TF32."
-    columns, title = [PageColumn(name) for name in names], "What each detector was fitted and tuned on"
-    return PageTable("fitting", title, columns, [*rows.values()], note, True, _FIRST)
+    return page_table("fitting", "What each detector was fitted and tuned on", titles, [*rows.values()], note=note)
 
 
 def _times(runs: Sequence[ScoredRun]) -> PageTable:
     """Tabulate each detector's time in forward passes, by run, as table 5 of BROAD."""
     timed = [run for run in runs if run.times]
-    rows: list[Sequence[Value | Cell]] = []
+    rows: list[list[str | Cell | None]] = []
     for name in dict.fromkeys(name for run in timed for name in run.times):
         times = [run.times.get(name) for run in timed]
         title = "Forward pass" if name == "forward" else name
         rows.append([title, *(Cell(f"{time:.2f}", order=time) if time else None for time in times)])
     note = "Relative to a forward pass of the model, on one batch; where a detector reads an ordinary one, with it."
-    columns = [PageColumn("Detector"), *(PageColumn(run.name, True) for run in timed)]
-    return PageTable("times", "Time of each detector", columns, rows, note, True, _FIRST)
+    return page_table("times", "Time of each detector", ["Detector", *(run.name for run in timed)], rows, note=note)

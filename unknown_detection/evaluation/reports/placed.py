@@ -55,10 +55,8 @@ _COUNTED = {
 def paper_tables(lines: pd.DataFrame, left_out: LeftOutRows) -> Tables:
     """Lay out figures, the result of `results.over_runs`, as in the papers' tables.
 
-    Returns:
-        The tables of each protocol: per config if the paper has one for each, per training method, on all rows,
-        without duplicates and without overlap; then the effect of both, the number of duplicates in each split, and
-        the classes that overlap.
+    Those of a protocol are per config if the paper has one for each, per training method, on all rows, without
+    duplicates and without overlap; then the effect of both, the duplicates of each split, and classes that overlap.
     """
     losing = {
         (name, kind): [place for place in left_out.get(kind, ()) if place.protocol == name]

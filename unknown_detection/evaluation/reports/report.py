@@ -21,6 +21,7 @@ from unknown_detection.evaluation.reports import judging
 from unknown_detection.evaluation.reports.inputs import ScoredRun, choose_protocols, join_runs
 from unknown_detection.evaluation.reports.page import PAGE, render_page
 from unknown_detection.evaluation.reports.placed import Tables, paper_tables, scenes, summaries
+from unknown_detection.evaluation.scoring.left_out import describe_left_out
 from unknown_detection.terminal.progress import Log, bar
 
 _SHOWN = 12
@@ -88,7 +89,9 @@ def report(
     log(_described(opened, runs, plan))
     left_out = judging.rows_left_out(runs, plan)
     warnings = judging.warnings(opened, runs, plan)
-    notes = judging.row_notes(opened, runs, left_out)
+    notes = [describe_left_out(kind, of) for kind, of in left_out.items()]
+    scored = sorted({config for run in runs for config in run.about.configs})
+    notes += [remark for config in scored for remark in opened.remarks_on_classes(config)]
     for note in (*warnings, *notes):
         log(f"note: {note}")
     if dry_run:
@@ -121,10 +124,15 @@ def report(
         for suffix, as_text in ((".csv", as_csv),) * csv + ((".tex", as_latex),) * latex:
             for table in (table for of in tables.values() for table in of):
                 write_text(temporary / "tables" / f"{table.name}{suffix}", as_text(table))
-        _put(temporary, target.resolve())
+        # Two renames, because none replaces a folder that has files.
+        old = temporary.with_name(f".{os.getpid()}.old.{target.resolve().name}")
+        if target.exists():
+            target.resolve().replace(old)
+        finish(temporary, target.resolve())
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    for line in terminal_lines(short):
+    for line in _terminal_lines(short):
         log(line)
     log(f"{'the page' if drawn else 'the page, without plots'}: {target / PAGE}")
     return figures
@@ -134,34 +142,23 @@ def short_results(scores: Path, release: Release, splits: Iterable[Key]) -> list
     """Return the main figures of a scores file for a terminal, on all rows, by the protocol of each config."""
     runs, _ = join_runs(scores, release, splits)
     figures = judging.compute_figures(runs, choose_protocols((), runs, ()), release)
-    return terminal_lines(summaries(over_runs(figures)))
+    return _terminal_lines(summaries(over_runs(figures)))
 
 
-def terminal_lines(short: Tables) -> list[str]:
+def _terminal_lines(short: Tables) -> list[str]:
     """Return the short tables of results for a terminal: the best few detectors of each protocol and config."""
     lines = []
     for number, table in enumerate(table for of in short.values() for table in of):
         limit = _SHOWN if not number else _SHOWN // 3
-        hidden = len(table.rows) - limit
-        lines += ["", f"{table.title}, best first", *table.in_order(range(min(limit, len(table.rows)))).lines()]
-        lines += [f"and {hidden} more"] * (hidden > 0)
-        lines += [table.note]
+        shown, hidden = range(len(table.rows))[:limit], len(table.rows) - limit
+        lines += ["", f"{table.title}, best first", *table.in_order(shown).lines()]
+        lines += [f"and {hidden} more"] * (hidden > 0) + [table.note]
     return [*lines, ""] if lines else []
 
 
 def _described(release: Release, runs: Sequence[ScoredRun], plan: judging.Plan) -> str:
-    lines = [["run", "training", "detectors", "configs"]]
-    for run in runs:
-        lines.append([run.name, run.variant or "-", str(len(run.rows)), ", ".join(run.about.configs)])
+    lines = [[run.name, run.variant or "-", str(len(run.rows)), ", ".join(run.about.configs)] for run in runs]
     protocols = [f"{name}: {', '.join(of)}" for name, of in plan.items()]
     head = f"release  {release.name}, digest {release.digest[:12]}"
-    return "\n".join([head, *aligned_columns(lines, left=(0, 1, 3)), *protocols])
-
-
-def _put(temporary: Path, out: Path) -> None:
-    """Move the new folder into place with two renames, because no rename replaces a folder that has files."""
-    old = out.with_name(f".{os.getpid()}.old.{out.name}")
-    if out.exists():
-        out.replace(old)
-    finish(temporary, out)
-    shutil.rmtree(old, ignore_errors=True)
+    table = aligned_columns([["run", "training", "detectors", "configs"], *lines], left=(0, 1, 3))
+    return "\n".join([head, *table, *protocols])

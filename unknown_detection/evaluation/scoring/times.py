@@ -21,8 +21,9 @@ import pandas as pd
 from unknown_detection.evaluation.detectors.base import Scores
 from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.errors import EvaluationError, first_line
+from unknown_detection.evaluation.features.blocks import Columns
 from unknown_detection.evaluation.features.cache import Key
-from unknown_detection.evaluation.features.runner import Columns, outputs_of
+from unknown_detection.evaluation.features.runner import outputs_of
 from unknown_detection.evaluation.features.store import block_column
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.models.preprocessing import load_batches
@@ -54,7 +55,7 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tu
     )
     images = next(loaded)[1].to(runner.model.device)
     _, forward = _timed(lambda: runner.model.logits(images).cpu())
-    columns = outputs_of(runner.model)(images, ids)
+    columns = outputs_of(runner.model, images)
     blocks = [columns[block_column(number)] for number in range(len(runner.model.layers.blocks))]
     batch = Features(np.array(ids), rows["label"].to_numpy(), columns["logits"], columns["penultimate"], blocks)
 

@@ -1,0 +1,1 @@
+"""What the searches for duplicates cost, and what they find."""

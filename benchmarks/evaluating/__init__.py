@@ -1,0 +1,1 @@
+"""What detectors, metrics and training cost."""

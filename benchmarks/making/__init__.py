@@ -1,0 +1,1 @@
+"""What images cost that are made: resized, corrupted, attacked, generated, sealed."""

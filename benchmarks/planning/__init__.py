@@ -1,0 +1,1 @@
+"""What listing sources, choosing classes and planning rows cost."""

@@ -1,0 +1,181 @@
+"""Memory and processor time of planning up to ten million names.
+
+`python -m benchmarks.planning.scale` plans a made-up source of 1,000 classes whose index is generated: names are made
+class by class, and there are no files. Each line is a process of its own, whose largest resident set the kernel
+reports, Python and imports included. `counted` names are ImageNet's (`train0/n01440764/n01440764_1002.JPEG`); `random`
+ones end in 16 random hexadecimal digits. Every name is a row of two splits, whose tables are made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.commands.summary import dry_run_text
+from builders.declare.benchmark import Benchmark
+from builders.declare.quotas import AllImages, PerClass, Rest
+from builders.declare.splits import AllClasses, ClassesOf, Config, PaperCount, Split
+from builders.executors.local import LocalExecutor
+from builders.pipeline.build_plan import Run
+from builders.pipeline.from_sources import prepare
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
+from builders.sources.readers.layouts import CopyLayout
+from unknown_detection.terminal.progress import TerminalMeter
+
+CLASSES = tuple(f"n{1440764 + 97 * number:08d}" for number in range(1000))
+
+SIZES = (
+    (2_000, 1),
+    (1_000_000, 1),
+    (2_000_000, 2),
+    (5_000_000, 5),
+    (10_000_000, 10),
+    (10_000_000, 1),
+    (30_000_000, 30),
+)
+"""Names and partitions of each line (ours); the first measures the start of the process."""
+
+
+KINDS = ("counted", "random")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A made-up source with `names` in all of its partitions together."""
+
+    names: int
+    partitions: int
+    random: bool
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The partitions' names."""
+        return tuple(f"train{number}" for number in range(self.partitions))
+
+    @property
+    def per_class(self) -> int:
+        """The images of a class in a partition, at least 1."""
+        return max(1, self.names // self.partitions // len(CLASSES))
+
+    def _piece(self, partition: str) -> PartitionIndex:
+        ids = pa.chunked_array([self._names(partition, class_id) for class_id in CLASSES])
+        codes = np.repeat(np.arange(len(CLASSES), dtype=np.int32), self.per_class)
+        classes = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(CLASSES))
+        # ImageNet's mean, as there are no files.
+        sizes = pa.repeat(pa.scalar(110_000, pa.int64()), len(ids))
+        return PartitionIndex(partition, "generated", "made", partition_table(classes, ids, ids, sizes=sizes))
+
+    def _names(self, partition: str, class_id: str) -> pa.Array:
+        if self.random:
+            seed = hashlib.sha256(f"{partition}{class_id}".encode()).digest()
+            digits = np.frombuffer(hashlib.shake_128(seed).hexdigest(8 * self.per_class).encode(), "S16")
+            numbers = pa.array(np.sort(digits).astype(str))
+        else:
+            numbers = pa.array(np.arange(self.per_class)).cast(pa.string())
+        before, after = pa.scalar(f"{partition}/{class_id}/{class_id}_"), pa.scalar(".JPEG")
+        return pc.binary_join_element_wise(before, numbers, after, pa.scalar(""))
+
+    def source(self) -> Source:
+        """Return the declaration."""
+        expected = {
+            key: Expected(self.per_class * len(CLASSES), dict.fromkeys(CLASSES, self.per_class)) for key in self.keys
+        }
+        return Source(
+            key="generated",
+            title="Generated",
+            edition="",
+            licence=Licence("none", "", "There are no images.", "open"),
+            citation="",
+            obtain=None,
+            classes=_classes,
+            expected=lambda: expected,
+            accepted=(CopyLayout("nothing is needed", lambda home: self._piece(home.partition)),),
+        )
+
+    def benchmark(self) -> Benchmark:
+        """Return a config for each partition: 50 validation images a class, the rest to train on, and all again."""
+        source = self.source()
+        configs = []
+        for key in self.keys:
+            split = functools.partial(
+                Split,
+                role="in_distribution",
+                source=source,
+                partitions=(key,),
+                classes=AllClasses("names are planned"),
+                paper=PaperCount(0),
+            )
+            validation = split(name="validation", quota=PerClass(50, half=True))
+            train, everything = (
+                split(name="train", quota=Rest(f"{key}/validation")),
+                split(name="all", quota=AllImages()),
+            )
+            configs.append(Config(key, ClassesOf(source), "Generated.", (validation, train, everything)))
+        return Benchmark("generated", "Generated names", "1.0.0", 0, "", "", tuple(configs))
+
+
+def _classes() -> dict[str, str]:
+    return dict(zip(CLASSES, CLASSES, strict=True))
+
+
+def plan_once(generated: Generated) -> dict[str, float]:
+    """Plan in this process; returns rows, seconds, processor seconds and MB."""
+    benchmark = generated.benchmark()
+    started, before = time.perf_counter(), time.process_time()
+    with TerminalMeter(quiet=True) as meter, contextlib.redirect_stderr(io.StringIO()):
+        planned = prepare(Run(benchmark, LocalExecutor(1), meter, Path("nowhere"), tuple(benchmark.parts()), {}, 0))
+        dry_run_text(planned)
+    index = planned.indexes["generated"]
+    return {
+        "names": index.num_rows,
+        "rows": sum(split.table.num_rows for split in planned.planned),
+        "kept": sum(piece.table.nbytes for piece in index.pieces) / 1e6,
+        "seconds": time.perf_counter() - started,
+        "processor": time.process_time() - before,
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--most", type=int, default=10_000_000, help="the most names to plan")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        names, partitions, kind = args.child
+        print(json.dumps(plan_once(Generated(int(names), int(partitions), kind == "random"))))
+        return
+    print("     names partitions    kind        rows  peak MB  kept MB  B/name  cpu s      s")
+    for kind in KINDS:
+        start = 0.0
+        for names, partitions in SIZES:
+            if names > args.most:
+                continue
+            child = [sys.executable, "-m", "benchmarks.planning.scale", "--child"]
+            output = subprocess.run([*child, *map(str, (names, partitions)), kind], check=True, capture_output=True)
+            measured = json.loads(output.stdout)
+            start = start or measured["peak"]
+            per_name = (measured["peak"] - start) * 1e6 / max(measured["names"], 1)
+            print(
+                f"{measured['names']:10,} {partitions:10} {kind:>7} {measured['rows']:11,} {measured['peak']:8,.0f} "
+                f"{measured['kept']:8,.1f} {per_name:7.0f} {measured['processor']:6.1f} {measured['seconds']:6.1f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
