@@ -239,7 +239,7 @@ def test_near_duplicates_go_too(demo, cifar_release, tmp_path):
         )
         for config in CIFAR.configs[:2]
     ]
-    quick = dataclasses.replace(CIFAR, configs=tuple(configs))
+    quick = dataclasses.replace(CIFAR, configs=tuple(configs), variants=())
     build_demo(demo, tmp_path, benchmark=quick, splits=splits, without_duplicates=True, index_only=True)
     assert read_pairs(tmp_path / "duplicates" / "pairs.parquet") == []
     pairs = read_pairs(cifar_release / "duplicates" / "pairs.parquet")
