@@ -124,7 +124,8 @@ def test_its_example_runs(name, workplace, monkeypatch, request):
     if name == "materialize":
         sources = request.getfixturevalue("demo")
         Path("sources").mkdir()
-        Path("sources/cifar100").symlink_to(sources["cifar100"])
+        for key in ("cifar100", "svhn"):
+            Path("sources", key).symlink_to(sources[key])
         ud.build(
             "cifar",
             "build/index",

@@ -57,6 +57,24 @@ class _Recorded(msgspec.Struct, omit_defaults=True):
     versions: dict[str, str] = {}
 
 
+def read_state(path: Path) -> _Recorded:
+    """Read a state file, empty where there is none; `BuildError` if it is damaged."""
+    return parse_state(read_regular(path) if path.exists() else None, path)
+
+
+def parse_state(data: bytes | None, path: Path) -> _Recorded:
+    """Parse the bytes of a state file, None where there is none."""
+    if data is None:
+        return _Recorded()
+    try:
+        return msgspec.json.decode(data, type=_Recorded)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BuildError(
+            f"The state of an earlier run is damaged, in {path}. Give another --out, or remove the whole release "
+            "folder and build it again."
+        ) from error
+
+
 class State:
     """The recorded state of a benchmark in an output folder, compared with this run's choices.
 
@@ -70,21 +88,7 @@ class State:
         self.generators = {key: generator.identity() for key, generator in generators.items()}
         self.choices = {name: getattr(run, name) for name in _CHOICES}
         self.path = run.layout.state / f"{run.benchmark.name}.json"
-        self.recorded = self._read()
-
-    def _read(self) -> _Recorded:
-        return self._parse(read_regular(self.path) if self.path.exists() else None)
-
-    def _parse(self, data: bytes | None) -> _Recorded:
-        if data is None:
-            return _Recorded()
-        try:
-            return msgspec.json.decode(data, type=_Recorded)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BuildError(
-                f"The state of an earlier run is damaged, in {self.path}. Give another --out, or remove the whole "
-                "release folder and build it again."
-            ) from error
+        self.recorded = read_state(self.path)
 
     def check(self) -> None:
         """Refuse a folder whose rows come from other choices than this run's.
@@ -152,12 +156,14 @@ class State:
             }
             encoded = msgspec.json.format(msgspec.json.encode(state, order="sorted")) + b"\n"
             try:
-                store_of(self.path).replace(self.path, encoded, lambda data: self._parse(data) == self.recorded)
+                store_of(self.path).replace(
+                    self.path, encoded, lambda data: parse_state(data, self.path) == self.recorded
+                )
                 return
             except ChangedMeanwhileError:  # in a store, by a run of other splits
                 if not tries_left:
                     raise
-                self.recorded = self._read()
+                self.recorded = read_state(self.path)
                 self.check()
 
 

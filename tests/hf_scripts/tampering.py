@@ -31,7 +31,7 @@ def built(demo, tmp_path_factory):
     def make(out):
         assert imagenet_benchmark.main([*sources, *flags, "--out", str(out)]) == 0
 
-    return made_once(tmp_path_factory, "small-release", make)
+    return made_once(tmp_path_factory, "tampered-release", make)
 
 
 @pytest.fixture

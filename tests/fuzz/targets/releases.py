@@ -126,5 +126,5 @@ TARGETS = (
     of_release("release-index", "index/bench/test.parquet", contradiction),
     of_release("release-shard", "data/bench/test-00000-of-00002.parquet", contradiction),
     Target("release-duplicates", "x.parquet", pairs, lambda folder: read_pairs(folder / "x.parquet")),
-    Target("state", "x.json", lambda: [STATE], lambda folder: state._read(folder / "x.json")),
+    Target("state", "x.json", lambda: [STATE], lambda folder: state.read_state(folder / "x.json")),
 )
