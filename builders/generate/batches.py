@@ -121,11 +121,11 @@ class PackWriter:
     def _write(self, pixels: Pixels) -> int:
         """Write images of one size; returns the bytes of each."""
         encoded = png.encode(pixels)
-        data = memoryview(b"".join(encoded))
+        data = encoded.reshape(-1).data
         # One call on an unbuffered file may write a part only: on Linux at most 2 GB, or as much as fits on the disk.
         while len(data):
             data = data[self._sink.write(data) or 0 :]
-        return len(encoded[0])
+        return int(encoded.shape[1])
 
 
 def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns: Iterable[Column] = ()) -> pa.Table:

@@ -194,7 +194,10 @@ class _Inputs:
     def _range(self, place: Mapping[str, Any], columns: Sequence[str] = _COLUMNS) -> tuple[str, int, int]:
         """Return where bytes lie: a path, an offset and their number."""
         root, file, offset, size = (place[name] for name in columns)
-        return os.path.join(self._roots[root], file), offset, size  # noqa: PTH118 - called for every image
+        return self._path(root, file), offset, size
+
+    def _path(self, root: str, file: str) -> str:
+        return os.path.join(self._roots[root], file)  # noqa: PTH118 - called for every image
 
     def announce(self) -> None:
         """Announce to the reader that all images will be read in their order, each with its companion."""
@@ -238,8 +241,14 @@ class _Inputs:
 
     def arrays(self, progress: Progress) -> Pixels:
         """Read images that are arrays; shape (n, 32, 32, 3)."""
-        self.announce()
-        pixels = np.concatenate([_pixels(self._reader.read(*self._range(place))) for place in self._places])
+        pixels = np.empty((len(self), SIDE, SIDE, 3), np.uint8)
+        columns = (self.rows[name].to_pylist() for name in ("root", "file", "offset"))
+        reads = [
+            (self._path(root, file), offset, pixels[0].nbytes) for root, file, offset in zip(*columns, strict=True)
+        ]
+        self._reader.expect(reads)
+        for flat, (path, offset, _) in zip(pixels.reshape(len(self), -1), reads, strict=True):
+            self._reader.read_into(flat.data, path, offset)
         progress(len(self), pixels.nbytes)
         return pixels
 

@@ -45,6 +45,7 @@ _MADE: Mapping[str, Callable[[], object]] = {
     "EMPTY_TUPLE": tuple,
     "EMPTY_DICT": dict,
 }
+_PUTS = ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE")
 _TEXTS_OF_PYTHON_2 = ("STRING", "BINSTRING", "SHORT_BINSTRING")
 _VALUES = frozenset(
     opcode.name
@@ -104,7 +105,6 @@ class _Bounded:
         if self.size > _LARGEST:
             raise ValueError(f"{self.size:,} bytes, more than any dataset's pickle has")
         file.seek(0)
-        self.tell = file.tell
         self.readline = file.readline
 
     def read(self, size: int) -> bytes:
@@ -135,11 +135,15 @@ def _follow(file: _Bounded, refuse: Callable[[str], BuildError]) -> object:
             raise ValueError(f"more than {_MOST_INSTRUCTIONS:,} instructions")
         if isinstance(argument, int) and argument.bit_length() > _BITS:
             raise ValueError(f"a number of {argument.bit_length():,} bits")
+        if name in _VALUES:
+            stack.append(argument.encode("latin-1") if name in _TEXTS_OF_PYTHON_2 else argument)
+            continue
+        if name in _PUTS:
+            kept[len(kept) if name == "MEMOIZE" else argument] = stack[-1]
+            continue
         match name:
             case "PROTO" | "FRAME":
                 pass
-            case _ if name in _VALUES:
-                stack.append(argument.encode("latin-1") if name in _TEXTS_OF_PYTHON_2 else argument)
             case _ if name in _MADE:
                 stack.append(_MADE[name]())
             case "MARK":
@@ -154,8 +158,6 @@ def _follow(file: _Bounded, refuse: Callable[[str], BuildError]) -> object:
                 if not all(isinstance(key, bytes | str) for key in items[::2]):
                     raise refuse("something other than a dictionary with names as keys")
                 stack[-1].update(zip(items[::2], items[1::2], strict=True))
-            case "PUT" | "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
-                kept[len(kept) if name == "MEMOIZE" else argument] = stack[-1]
             case "GET" | "BINGET" | "LONG_BINGET":
                 if isinstance(kept[argument], list | tuple | dict):
                     raise ValueError("a list, tuple or dictionary that is used twice")
