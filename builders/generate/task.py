@@ -48,7 +48,7 @@ from builders.storage.sealed_files import SealedWriter
 
 Pixels = npt.NDArray[np.uint8]
 
-_ARRAY = "rgb32"
+_ARRAYS = ("rgb32", "planar32")
 
 _COLUMNS = ("root", "file", "offset", "size")
 """Columns of a plan: where an image's bytes lie."""
@@ -220,8 +220,8 @@ class _Inputs:
                 }
                 companion = Companion(self._reader.read(*self._range(place, COMPANION_COLUMNS)), values)
                 digest = hashlib.sha256(data + companion.data).hexdigest()
-            elif place["form"] == _ARRAY:
-                (digest,) = images.rgb_sha256(_pixels(data))
+            elif place["form"] in _ARRAYS:
+                (digest,) = images.rgb_sha256(_pixels(data, place["form"]))
             else:
                 digest = hashlib.sha256(data).hexdigest()
         return SourceImage(place["id"], place["class_id"], place["class_name"], None, data, companion), digest
@@ -231,13 +231,13 @@ class _Inputs:
         form = self._places[number]["form"]
         if source.companion is not None or form == "none":
             return source
-        if form == _ARRAY:
-            return replace(source, image=Image.fromarray(_pixels(source.data)[0]))
+        if form in _ARRAYS:
+            return replace(source, image=Image.fromarray(_pixels(source.data, form)[0]))
         return replace(source, image=images.decode_or_mend(source.data)[0])
 
     def are_arrays(self) -> bool:
         """Whether all of the images are 32 x 32 arrays."""
-        return bool(pc.all(pc.equal(self.rows["form"], _ARRAY)).as_py())
+        return bool(pc.all(pc.is_in(self.rows["form"], pa.array(_ARRAYS))).as_py())
 
     def arrays(self, progress: Progress) -> Pixels:
         """Read images that are arrays; shape (n, 32, 32, 3)."""
@@ -249,10 +249,21 @@ class _Inputs:
         self._reader.expect(reads)
         for flat, (path, offset, _) in zip(pixels.reshape(len(self), -1), reads, strict=True):
             self._reader.read_into(flat.data, path, offset)
+        planar = pc.equal(self.rows["form"], "planar32").to_numpy()
+        pixels[planar] = _interleaved(pixels[planar])
         progress(len(self), pixels.nbytes)
         return pixels
 
 
-def _pixels(data: bytes) -> Pixels:
+def _pixels(data: bytes, form: str) -> Pixels:
     """Return the pixels of one array, shape (1, 32, 32, 3)."""
-    return np.frombuffer(data, np.uint8).reshape(1, SIDE, SIDE, 3)
+    array = np.frombuffer(data, np.uint8).reshape(1, SIDE, SIDE, 3)
+    return _interleaved(array) if form == "planar32" else array
+
+
+def _interleaved(arrays: Pixels) -> Pixels:
+    """Interleave images that have one colour after the other; shape (n, 32, 32, 3)."""
+    planes, pixels = arrays.reshape(-1, 3, SIDE, SIDE), np.empty_like(arrays)
+    for colour in range(3):  # five times faster than transposing all axes at once
+        pixels[..., colour] = planes[:, colour]
+    return pixels

@@ -40,10 +40,11 @@ archive (`archive.tar.gz/member`).
 IN_PLACE: tuple[Container, ...] = ("file", "span", "made")
 """The containers that need no unpacking."""
 
-Encoding = Literal["encoded", "rgb32", "none"]
+Encoding = Literal["encoded", "rgb32", "planar32", "none"]
 """The encoding of an image's bytes.
 
-`encoded`: an image file. `rgb32`: 32 rows of 32 RGB pixels, 3,072 bytes, interleaved. `none`: no bytes (`made`).
+`encoded`: an image file. `rgb32`: 32 rows of 32 RGB pixels, 3,072 bytes, interleaved. `planar32`: the same pixels, one
+colour after the other. `none`: no bytes (`made`).
 """
 
 Int64 = npt.NDArray[np.int64]

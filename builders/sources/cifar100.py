@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.sources.base import RGB32_BYTES, Expected, Licence, PartitionIndex, Source
@@ -69,7 +70,7 @@ def _archive(home: Home) -> PartitionIndex | None:
 
 def _indexed(home: Home, place: Path) -> PartitionIndex:
     """Index a pickle, whose two labels of each image must agree."""
-    batch, pixels = _batch(place)
+    batch, pixels, start = _batch(place)
     fine = _labels(batch, "fine_labels", len(pixels), len(classes()), place)
     coarse = _labels(batch, "coarse_labels", len(pixels), len(coarse_classes()), place)
     wrong = np.flatnonzero(_coarse_of_fine()[fine] != coarse)
@@ -78,14 +79,19 @@ def _indexed(home: Home, place: Path) -> PartitionIndex:
         names = list(classes())[int(fine[row])], coarse_classes()[int(coarse[row])]
         raise _other(place, f"has the fine label {names[0]}, but the coarse label {names[1]} of image {row:,}")
     table = position_table(home, tuple(classes()), fine, place)
-    return PartitionIndex(home.partition, f"pickle {relative(place, home.root)}", "pickle", table, form="rgb32")
+    layout = f"pickle {relative(place, home.root)}"
+    if place.is_file() and start is not None:
+        offsets = pc.add(pc.multiply(table["offset"], RGB32_BYTES), start)
+        return PartitionIndex(home.partition, layout, "span", table.set_column(3, "offset", offsets), form="planar32")
+    return PartitionIndex(home.partition, layout, "pickle", table, form="rgb32")
 
 
-def _batch(place: Path) -> tuple[Mapping[str, object], npt.NDArray[np.uint8]]:
+def _batch(place: Path) -> tuple[Mapping[str, object], npt.NDArray[np.uint8], int | None]:
     """Read a pickle, which may be inside the archive (`.../cifar-100-python.tar.gz/cifar-100-python/train`).
 
     Returns:
-        Its values, and its images as n x 3,072: each row 1,024 bytes of red, of green and of blue.
+        Its values; its images as n x 3,072, each row 1,024 bytes of red, of green and of blue; and where these begin
+        in the file, None if it does not have them as they are.
     """
     if place.is_file():
         with open_buffered(place) as file:
@@ -105,7 +111,7 @@ def _batch(place: Path) -> tuple[Mapping[str, object], npt.NDArray[np.uint8]]:
             raise ValueError(f"an array of shape {pixels.shape}")
     except ValueError as error:
         raise _other(place, f"has no images as an array of n x {RGB32_BYTES:,} bytes (found: {error})") from error
-    return batch, pixels
+    return batch, pixels, getattr(batch["data"], "offset", None)
 
 
 def _labels(batch: Mapping[str, object], key: str, images: int, limit: int, place: Path) -> Int64:
@@ -128,7 +134,7 @@ def _other(place: Path, problem: str) -> BuildError:
 
 def unpack_pickle(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
     """Yield the pixels of some rows of a pickle, which may be inside an archive; see `builders.sources.unpack`."""
-    _, pixels = _batch(path)
+    _, pixels, _ = _batch(path)
     yield from interleaved(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows, path)
 
 

@@ -70,6 +70,8 @@ def content_of(index, row, data):
         return data
     if row["form"] == "rgb32":
         return data
+    if row["form"] == "planar32":
+        return np.frombuffer(data, np.uint8).reshape(3, 1024).T.tobytes()
     return PIL.Image.open(io.BytesIO(data)).convert("RGB").tobytes()
 
 

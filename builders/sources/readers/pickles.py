@@ -34,6 +34,9 @@ _LARGEST = 1 << 28
 _MOST_INSTRUCTIONS = 300_000
 """Instructions of a pickle at most (ours). CIFAR-100's training images have 200,000."""
 
+_MANY_BYTES = 1 << 10
+"""Bytes of an array's content at least (ours); a name or a label has fewer."""
+
 _BITS = 64  # of an integer: labels and sizes are far smaller
 _SHOWN = 80  # characters of a value in a message (ours)
 
@@ -58,15 +61,16 @@ class Inert:
     """A placeholder for a name or call in a pickle; nothing runs.
 
     `name` is the name, `args` are the arguments of the call (None if it was only named), and `state` is the state
-    that the pickle sets on the result.
+    that the pickle sets on the result. If that ends in bytes, `offset` is where they stand in the file.
     """
 
-    __slots__ = ("args", "name", "state")
+    __slots__ = ("args", "name", "offset", "state")
 
     def __init__(self, name: str, args: tuple[object, ...] | None = None) -> None:
         self.name = name
         self.args = args
         self.state: object = None
+        self.offset: int | None = None
 
 
 def load_pickle(title: str, file: IO[bytes], place: object) -> dict[str, object]:
@@ -106,6 +110,7 @@ class _Bounded:
             raise ValueError(f"{self.size:,} bytes, more than any dataset's pickle has")
         file.seek(0)
         self.readline = file.readline
+        self.position = file.tell
 
     def read(self, size: int) -> bytes:
         if size > self.size:
@@ -122,6 +127,8 @@ def _follow(file: _Bounded, refuse: Callable[[str], BuildError]) -> object:
     stack: list[Any] = []
     marks: list[int] = []
     kept: dict[int, object] = {}
+    content: object = None  # the last value of many bytes, and where it stands in the file
+    offset = 0
 
     def taken(start: int) -> list[Any]:
         values = stack[start:]
@@ -137,6 +144,8 @@ def _follow(file: _Bounded, refuse: Callable[[str], BuildError]) -> object:
             raise ValueError(f"a number of {argument.bit_length():,} bits")
         if name in _VALUES:
             stack.append(argument.encode("latin-1") if name in _TEXTS_OF_PYTHON_2 else argument)
+            if isinstance(stack[-1], bytes) and len(stack[-1]) >= _MANY_BYTES:
+                content, offset = stack[-1], file.position() - len(stack[-1])
             continue
         if name in _PUTS:
             kept[len(kept) if name == "MEMOIZE" else argument] = stack[-1]
@@ -173,6 +182,8 @@ def _follow(file: _Bounded, refuse: Callable[[str], BuildError]) -> object:
             case "BUILD":
                 (state,) = taken(-1)
                 stack[-1].state = state
+                if content is not None and isinstance(state, tuple) and state and state[-1] is content:
+                    stack[-1].offset = offset
             case "STOP":
                 return stack[-1]
             case _:

@@ -77,6 +77,20 @@ def test_many_images_come_in_several_batches(tmp_path):
     assert np.array_equal(joined.reshape(-1, 32, 32, 3), data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
 
 
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_the_owners_pickle_is_read_in_place(protocol, tmp_path):
+    """Python 2's pickle has the pixels as a string, and a later one as bytes."""
+    data = np.random.default_rng(0).integers(0, 256, (500, 3072), dtype=np.uint8)
+    values = {"data": data, "filenames": ["x" * 2000] * 500, "fine_labels": [0] * 500, "coarse_labels": [4] * 500}
+    tree(tmp_path, {"train": python2_pickle(values) if protocol == 2 else pickle.dumps(values, protocol)})
+    index, content = open_source(SOURCES["cifar100"], tmp_path, ("train",)), (tmp_path / "train").read_bytes()
+    rows = index.table.select(["how", "form", "offset", "size", "source_id"]).to_pylist()
+    assert {(row["how"], row["form"]) for row in rows} == {("span", "planar32")}
+    for row in rows:
+        number = int(row["source_id"].removeprefix("train/"))
+        assert content[row["offset"] : row["offset"] + row["size"]] == data[number].tobytes()
+
+
 def test_one_partition_can_be_in_a_folder_and_the_other_in_the_archive(demo, tmp_path):
     root = cifar100_archive(demo["cifar100"], tmp_path)
     tree(root, {"test": (demo["cifar100"] / FOLDER / "test").read_bytes()})
