@@ -61,7 +61,8 @@ class Inert:
     """A placeholder for a name or call in a pickle; nothing runs.
 
     `name` is the name, `args` are the arguments of the call (None if it was only named), and `state` is the state
-    that the pickle sets on the result. If that ends in bytes, `offset` is where they stand in the file.
+    that the pickle sets on the result. `offset` is where the bytes that end the state stand in the file, None if they
+    do not stand there as they are or are not the last that were read.
     """
 
     __slots__ = ("args", "name", "offset", "state")
@@ -144,7 +145,7 @@ def _follow(file: _Bounded, refuse: Callable[[str], BuildError]) -> object:
             raise ValueError(f"a number of {argument.bit_length():,} bits")
         if name in _VALUES:
             stack.append(argument.encode("latin-1") if name in _TEXTS_OF_PYTHON_2 else argument)
-            if isinstance(stack[-1], bytes) and len(stack[-1]) >= _MANY_BYTES:
+            if name != "STRING" and isinstance(stack[-1], bytes) and len(stack[-1]) >= _MANY_BYTES:
                 content, offset = stack[-1], file.position() - len(stack[-1])
             continue
         if name in _PUTS:
@@ -182,8 +183,8 @@ def _follow(file: _Bounded, refuse: Callable[[str], BuildError]) -> object:
             case "BUILD":
                 (state,) = taken(-1)
                 stack[-1].state = state
-                if content is not None and isinstance(state, tuple) and state and state[-1] is content:
-                    stack[-1].offset = offset
+                ends = content is not None and isinstance(state, tuple) and state and state[-1] is content
+                stack[-1].offset = offset if ends else None
             case "STOP":
                 return stack[-1]
             case _:

@@ -20,6 +20,11 @@ def test_ece_worked_by_hand():
     assert ece(confidence, errors, bins=2) == pytest.approx(3 / 5 * 1 / 30 + 2 / 5 * 0.05, abs=1e-15)
 
 
+def test_no_bins_are_refused():
+    with pytest.raises(EvaluationError, match="ece needs at least one bin, found 0"):
+        ece([0.5], [1], bins=0)
+
+
 @pytest.mark.parametrize("bins", [1, 2, 10, 15, 100])
 def test_ece_is_the_mean_gap_of_the_bins(bins):
     confidence, errors = drawn()

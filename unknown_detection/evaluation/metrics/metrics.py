@@ -371,6 +371,8 @@ def ece(confidence: npt.ArrayLike, errors: npt.ArrayLike, *, bins: int = BINS) -
             f"{np.count_nonzero(outside):,} of {len(values):,} confidences are not from 0 to 1, the first is "
             f"{values[outside][0]}. Give probabilities, such as one minus the scores of msp."
         )
+    if bins < 1:
+        raise EvaluationError(f"ece needs at least one bin, found {bins}; give more.")
     _, confident, right = binned(values, wrong, bins)
     return float(np.abs(right - confident).sum() / len(values))
 

@@ -239,3 +239,36 @@ def test_plain_values_may_be_used_twice():
         assert load(pickle.dumps(value, protocol)) == value
     shared = [1]
     assert TWICE in refusal(pickle.dumps({"one": shared, "two": shared}, 2))
+
+
+def long(content):
+    return b"T" + struct.pack("<I", len(content)) + content
+
+
+def filled(content):
+    """Instructions that fill an array of 1 x 3,072 bytes with what `content` makes."""
+    return b"(K\x01K\x01M\x00\x0c\x86cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R\x89" + content + b"tb"
+
+
+MADE = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
+ONE, TWO = b"\x01" * 3072, b"\x02" * 3072
+AGAIN = filled(b"h\x01") + b"s."
+
+
+@pytest.mark.parametrize(
+    ("data", "in_place"),
+    [
+        (b"\x80\x02}U\x01b" + MADE + filled(long(ONE) + b"q\x01") + b"sU\x01a" + MADE + AGAIN, True),
+        (b"\x80\x02}U\x01x" + long(ONE) + b"q\x01sU\x01y" + long(TWO) + b"sU\x01a" + MADE + AGAIN, False),
+        (b"\x80\x02}U\x01x" + long(ONE) + b"q\x01sU\x01a" + MADE + filled(long(TWO)) + AGAIN, False),
+        (b"}U\x01a" + MADE + filled(b"S'" + ONE + b"'\n") + b"s.", False),
+        (b"}U\x01a" + MADE + filled(b"S'" + b"\\x01" * 3072 + b"'\n") + b"s.", False),
+    ],
+    ids=["of two arrays", "others between", "filled twice", "in quotes", "with escapes"],
+)
+def test_the_bytes_of_an_array_are_where_its_offset_says_or_nowhere(data, in_place):
+    value = load(data)["a"]
+    content = pickles.byte_matrix(value).tobytes()
+    assert content == ONE
+    assert (value.offset is not None) == in_place
+    assert not in_place or data[value.offset :][:3072] == content
