@@ -14,8 +14,8 @@ ILSVRC2012's validation images are in-distribution. Configs:
 
 `label` counts ImageNet-1k's classes, the sorted wnids.
 
-Tested by `tests/builders/test_broad_benchmark.py`, `tests/builders/broad/test_adopted.py` and
-`tests/builders/broad/test_multi_label.py`.
+Tested by `tests/builders/test_broad_benchmark.py`, `tests/builders/test_broad_adopted.py` and
+`tests/builders/test_broad_multi_label.py`.
 """
 
 from __future__ import annotations

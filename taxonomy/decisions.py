@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from taxonomy.errors import TaxonomyError, suggestion
 from taxonomy.grading import GRADING, NO_ANIMALS
-from taxonomy.tables import read_csv_rows
+from taxonomy.tables import read_rows
 
 TABLES = (
     "imagenet",
@@ -117,4 +117,4 @@ def load_decisions(table: str) -> tuple[Decision, ...]:
         raise TaxonomyError(
             f"There is no decision table '{table}'{suggestion(table, TABLES)}. The tables are {', '.join(TABLES)}."
         )
-    return tuple(Decision(**row) for row in read_csv_rows(decisions_file(table)))
+    return read_rows(Decision, decisions_file(table))

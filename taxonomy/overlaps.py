@@ -12,7 +12,7 @@ import functools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from taxonomy.tables import read_csv_rows
+from taxonomy.tables import read_rows
 
 FILE = "overlaps.csv"
 
@@ -77,7 +77,7 @@ class Overlap:
 @functools.cache
 def load_overlaps() -> tuple[Overlap, ...]:
     """Return the table, sorted by benchmark, source, unknown class and closeness."""
-    return tuple(Overlap(**row) for row in read_csv_rows(FILE))
+    return read_rows(Overlap, FILE)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The CIFAR-scale builder without the search for near-duplicates, which the rivals of its benchmark lack."""
+"""The CIFAR-scale builder without the search for near-duplicates, which rivals of `benchmarks.building.cifar` lack."""
 
 from __future__ import annotations
 

@@ -44,9 +44,9 @@ class Measured:
 
     def run(self, progress: Progress) -> float:
         """Run the task."""
-        before = _processor_seconds()
+        before = _of_this_process()
         self.task.run(progress)
-        return _processor_seconds() - before
+        return _of_this_process() - before
 
 
 @dataclass
@@ -60,13 +60,13 @@ class Contender:
 
     def work(self) -> float:
         """Run all tasks."""
-        own_before, daemons_before = _processor_seconds(), _of_processes(self.daemons)
+        own_before, daemons_before = _of_this_process(), _of_processes(self.daemons)
         worked = sum(self.executor.run(self.tasks(), lambda *_: None))
-        self.seconds.append((worked, _processor_seconds() - own_before, _of_processes(self.daemons) - daemons_before))
+        self.seconds.append((worked, _of_this_process() - own_before, _of_processes(self.daemons) - daemons_before))
         return 0.0
 
 
-def _processor_seconds() -> float:
+def _of_this_process() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 

@@ -152,7 +152,7 @@ def refuse_roles(config: Config, split: Split, where_named: Mapping[str, str]) -
 def ruled_out(config: Config, split: Split) -> frozenset[str]:
     """Return the ids of the source's classes that the split's role rules out."""
     if isinstance(config.labels, ClassesOf) or config.labels.draw is not None:
-        return frozenset()  # the copy itself says which are in-distribution; `follow_draws` compares its sets
+        return frozenset()  # the copy itself says which are in-distribution; `builders.adopt.copies` compares its sets
     labels = frozenset(config.labels.ids())
     if split.role == "in_distribution":
         return frozenset(split.source.classes()) - labels

@@ -1,6 +1,6 @@
 """What `--demo` builds from: models with random weights, and made-up copies of sources.
 
-Tested by `tests/builders/commands/test_build_splits.py` and `tests/builders/broad/test_demo.py`.
+Tested by `tests/builders/commands/test_build_splits.py` and `tests/builders/test_broad_demo.py`.
 """
 
 from __future__ import annotations

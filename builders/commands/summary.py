@@ -106,10 +106,10 @@ def dry_run_text(plan: BuildPlan) -> str:
     document, benchmark = dry_run_document(plan), plan.run.benchmark
     lines, parts = [["split", "about", "images left out", "by rule"]], []
     for entry in document["splits"]:
-        for piece in entry["parts"] or [entry]:
-            key, by_rule = piece.get("part", entry["split"]), piece["left_out"]
+        for described in entry["parts"] or [entry]:
+            key, by_rule = described.get("part", entry["split"]), described["left_out"]
             rules = ", ".join(f"{rule} {images:,}" for rule, images in by_rule.items())
-            lines.append([key, byte_text(piece["bytes"]), f"{sum(by_rule.values()):,}", rules or "-"])
+            lines.append([key, byte_text(described["bytes"]), f"{sum(by_rule.values()):,}", rules or "-"])
         for part in entry["parts"]:
             parts.append((part["part"], benchmark.by_key()[part["part"]][1], part["classes"], part["rows"]))
     counts = counts_table(benchmark, {entry["split"]: (entry["rows"], "") for entry in document["splits"]})

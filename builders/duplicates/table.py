@@ -5,7 +5,7 @@ pixels (near-duplicates, and equal pixels in other bytes) are searched for in th
 a split of an earlier run is compared without its source; or they are carried over from the table of an earlier run or
 of a published release while the rows of both splits are unchanged. So the table does not depend on the order of runs.
 
-Tested by `tests/builders/duplicates/test_table.py` and `tests/builders/duplicates/test_comparisons.py`.
+Tested by `tests/builders/duplicates/test_table.py` and `tests/builders/duplicates/test_table_of_pixels.py`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def read_earlier(manifest: Manifest, table: Path) -> EarlierTable:
 def complete(
     manifest: Manifest,
     index: IndexPath,
-    origins: Sequence[EarlierTable] = (),
+    earlier_tables: Sequence[EarlierTable] = (),
     pixel_pairs: PairTable = _NOTHING,
     *,
     trusting: bool = False,
@@ -107,7 +107,9 @@ def complete(
             comparison("pixels" if generated.issuperset(splits) else "bytes", *splits)
             for splits in itertools.combinations_with_replacement(keys, 2)
         }
-        reused = next((o.table for o in origins if trusting and by_digest <= o.valid(manifest)), None)
+        reused = next(
+            (earlier.table for earlier in earlier_tables if trusting and by_digest <= earlier.valid(manifest)), None
+        )
         if reused is None:
             pairs += exact_pairs({key: index(key) for key in keys})
             compared |= by_digest
@@ -115,7 +117,7 @@ def complete(
             pairs += [pair for pair in reused.pairs if set(pair.splits) <= set(keys)]
             compared |= {c for c in reused.comparisons if {c.one, c.other} <= set(keys)}
     comparisons = set(compared)
-    for earlier in origins:
+    for earlier in earlier_tables:
         staying = earlier.valid(manifest) - compared
         splits = {(c.one, c.other) for c in staying}
         kept = [pair for pair in earlier.table.pairs if pair.splits in splits]
@@ -149,14 +151,14 @@ def write_duplicates(layout: Layout, table: PairTable, equal_files: Sequence[Pat
 
 
 def compare_pixels(
-    layout: Layout, manifest: Manifest, benchmark: Benchmark, meter: Meter, origins: Sequence[EarlierTable] = ()
+    layout: Layout, manifest: Manifest, benchmark: Benchmark, meter: Meter, earlier_tables: Sequence[EarlierTable] = ()
 ) -> PairTable:
     """Compare the splits of a release by pixels, as far as its folder has them.
 
     The declaration names the splits that are searched for near-duplicates; a search whose comparison is valid in an
     earlier table is skipped.
     """
-    known = set[Comparison]().union(*(earlier.valid(manifest) for earlier in origins))
+    known = set[Comparison]().union(*(earlier.valid(manifest) for earlier in earlier_tables))
     near, equal = _near_duplicates(layout, manifest, benchmark, meter, known), _equal_pixels(layout, manifest)
     return PairTable((*near.pairs, *equal.pairs), near.comparisons | equal.comparisons)
 

@@ -130,7 +130,7 @@ Generate = Callable[[Sequence[SourceImage]], Sequence[Generated]]
 
 @dataclass(frozen=True)
 class EachImage:
-    """The `start` of a generator that makes each image by itself; where that raises `TooNarrowError` there is none."""
+    """The `start` of a generator that makes each image by itself, and leaves out those that are too narrow."""
 
     make: Callable[[SourceImage], Generated]
 

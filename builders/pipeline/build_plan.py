@@ -73,9 +73,10 @@ class BuildPlan:
     """The rows that a run writes, and what describes them in the release.
 
     `indexes` are the opened sources by key, `planned` the rows of every split that is written or of its parts, and
-    `labels` the in-distribution classes by config. `adopted` has the digest of the lists that each split or part and
-    its parents are adopted from, by key; or empty. `lacking` says what the sources lack of each split or part.
-    `published` is the published config whose rows these are; None where they are planned from sources.
+    `labels` the in-distribution classes by config. `adopted` has, by key of each split or part and of its parents, the
+    digest of the lists that it was adopted from; empty where it was drawn. `lacking` says what the sources lack of
+    each split or part. `published` is the published config whose rows these are; None where they are planned from
+    sources.
     """
 
     run: Run

@@ -72,9 +72,9 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
     for source in benchmark.sources():
         if source.key in used_keys:
             licence = source.licence
-            entry_of = LicenceEntry(licence.name, licence.url, licence.publish, licence.statement)
+            licence_entry = LicenceEntry(licence.name, licence.url, licence.publish, licence.statement)
             sources[source.key] = SourceEntry(
-                title=source.title, edition=source.edition, licence=entry_of, citation=source.citation
+                title=source.title, edition=source.edition, licence=licence_entry, citation=source.citation
             )
     described = BenchmarkEntry(
         title=benchmark.title,
@@ -198,13 +198,13 @@ def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest) -> Man
     """Write the table of duplicates, the manifest with this run's splits, and the card."""
     run, layout, earlier_table, published = plan.run, plan.run.layout, before.duplicates, plan.published
     # A published table's pairs are among the rows.
-    origins = [] if published is None else [read_earlier(published.manifest, Layout(published.root).duplicates)]
+    earlier_tables = [] if published is None else [read_earlier(published.manifest, Layout(published.root).duplicates)]
     # Another table was written by a run that was killed before its manifest was; all is looked for again.
     if earlier_table and layout.duplicates.is_file() and file_sha256(layout.duplicates) == earlier_table.sha256:
-        origins.insert(0, read_earlier(before, layout.duplicates))
-    pixel_pairs = compare_pixels(layout, manifest, run.benchmark, run.meter, origins)
+        earlier_tables.insert(0, read_earlier(before, layout.duplicates))
+    pixel_pairs = compare_pixels(layout, manifest, run.benchmark, run.meter, earlier_tables)
     splits = manifest.by_key()
-    table = complete(manifest, lambda key: layout.root / splits[key].index.path, origins, pixel_pairs)
+    table = complete(manifest, lambda key: layout.root / splits[key].index.path, earlier_tables, pixel_pairs)
     duplicates = write_duplicates(layout, table)
     training = {key for key, entry in splits.items() if is_training(key, entry)}
     run.meter.note(pairs_summary(read_pairs(layout.duplicates), training))

@@ -84,7 +84,7 @@ class Published:
     @functools.cached_property
     def benchmark(self) -> Benchmark:
         """The declaration that it was built from, with generators that open its sealed residuals."""
-        from builders.registry import BENCHMARKS  # all of them, which a build from sources needs not
+        from builders.registry import BENCHMARKS  # imports all benchmarks, which a build from sources does not need
 
         name = self.entry.benchmark
         if name not in BENCHMARKS:
@@ -183,7 +183,7 @@ class Published:
         copy_here(path, target)
 
     def rows(self, key: str) -> pa.Table:
-        """Return the rows of one split (`config/split`), as published."""
+        """Return the rows of one split (`config/split`), as published; the file is read and checked at each call."""
         split = self.entry.splits[key.partition("/")[2]]
         path = self.root / split.index.path
         if not path.is_file():

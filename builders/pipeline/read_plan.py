@@ -83,7 +83,7 @@ class ReadPlan:
 
     `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`, and where the generator is given
     companions theirs (`builders.generate.contract.COMPANION_COLUMNS`). `image_generator` makes the images; None where
-    the source's bytes pass, as in every split that is joined.
+    images are copied from their source, as in every split that is joined.
 
     Shard i is the rows `starts[i]:starts[i + 1]`. `digest` changes with any row, its order, or a shard's start.
     `packs` are what must be unpacked before the images can be read.

@@ -15,9 +15,9 @@ from builders.errors import os_errors_as_build_errors
 from builders.generate.batches import SEALED_SUFFIX
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.finish import finish_release, with_written_splits
-from builders.pipeline.generated import ShardWork
 from builders.pipeline.published import copy_published, with_expected, with_published_splits, with_residuals
 from builders.pipeline.read_plan import STAGING, ReadPlan, locate_splits, refuse_full_disk
+from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.state import TRIES, State, locked
 from builders.pipeline.without_duplicates import leave_duplicates_out
 from builders.release.entries import Manifest

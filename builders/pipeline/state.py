@@ -58,11 +58,11 @@ class _Recorded(msgspec.Struct, omit_defaults=True):
 
 
 def read_state(path: Path) -> _Recorded:
-    """Read a state file, empty where there is none; `BuildError` if it is damaged."""
-    return parse_state(read_regular(path) if path.exists() else None, path)
+    """Read a state file; a missing one is an empty state, and a damaged one raises `BuildError`."""
+    return _parse_state(read_regular(path) if path.exists() else None, path)
 
 
-def parse_state(data: bytes | None, path: Path) -> _Recorded:
+def _parse_state(data: bytes | None, path: Path) -> _Recorded:
     """Parse the bytes of a state file, None where there is none."""
     if data is None:
         return _Recorded()
@@ -157,7 +157,7 @@ class State:
             encoded = msgspec.json.format(msgspec.json.encode(state, order="sorted")) + b"\n"
             try:
                 store_of(self.path).replace(
-                    self.path, encoded, lambda data: parse_state(data, self.path) == self.recorded
+                    self.path, encoded, lambda data: _parse_state(data, self.path) == self.recorded
                 )
                 return
             except ChangedMeanwhileError:  # in a store, by a run of other splits
@@ -173,7 +173,7 @@ def refuse_foreign(root: Path) -> None:
         return
     if not root.is_dir():
         raise BuildError(f"{root} is a file, where a folder is needed for the release. Give another --out.")
-    if any(root.iterdir()) and not (root / ".state").is_dir() and not (root / "manifest.json").is_file():
+    if any(root.iterdir()) and not (root / STATE).is_dir() and not (root / "manifest.json").is_file():
         raise BuildError(
             f"{root} has files that are not a release's. Give another --out, since a build writes README.md, data/ "
             "and more there."

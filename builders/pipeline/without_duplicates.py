@@ -28,8 +28,8 @@ from builders.duplicates.exact import DIGEST
 from builders.duplicates.table import are_compared, compared_by_similarity
 from builders.errors import NAMED, more
 from builders.pipeline.build_plan import BuildPlan
-from builders.pipeline.generated import ShardWork
 from builders.pipeline.read_plan import ReadPlan, locate_splits
+from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.shards import ShardTask
 from builders.plan.planner import PlannedSplit, as_listed, plan
 from builders.release.duplicates import KNOWN_ROLE, Pair, PairedRow, pair_of

@@ -1,6 +1,6 @@
 """The candidates of a split: its classes, and their images as arrays of the index, in the order of keyed ranks.
 
-Tested by `tests/builders/plan/test_planner.py` and `tests/builders/broad/test_adopted.py`.
+Tested by `tests/builders/plan/test_planner.py` and `tests/builders/test_broad_adopted.py`.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class PlannedSplit:
 
     `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
     `labels` are the label names of the config. `chosen` are the images as row numbers of the source's index, in any
-    order. `listing` makes `rows` and `table` when one of both is first asked for: a dry run counts images, and asks
+    order. `listing` makes `rows` and `table` when either is first asked for: a dry run counts images, and asks
     for neither. `classes` counts the classes of the images, and `available` the source's images in the split's
     partitions: the chosen and the excluded ones.
     """

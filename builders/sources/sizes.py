@@ -1,6 +1,6 @@
 """Sizes of a source's images: in bytes, looked up or estimated, and in pixels, by which resized copies are known.
 
-Tested by `tests/builders/adopt/test_copies.py` and `tests/builders/sources/test_editions.py`.
+Tested by `tests/builders/adopt/test_copies.py` and `tests/builders/sources/test_sizes.py`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
 
 
 def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int], bytes]]:
-    """Return the sizes of some images in bytes, and a function that reads the i-th; all lie where they are found."""
+    """Return the sizes of some images in bytes, and a function that reads the i-th; none may have to be unpacked."""
     locations = index.take(["file", "offset", "size"], rows)
     files = locations["file"].combine_chunks()
     offsets = locations["offset"].to_numpy()

@@ -95,7 +95,7 @@ class Store:
 
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except (ImportError, OSError):
-            return False  # there is no such file, or nobody can have locked it
+            return False  # no flock, no such file, or nobody can have locked it
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -39,8 +39,8 @@ class Sink:
 class Target:
     """Receives the files of one split: each is written under a temporary name and renamed when it is complete.
 
-    Files outside of the export's folder `out` are refused; with `dry_run` they are only counted. `streamed` has the
-    sizes of those that are written in pieces, by path.
+    A file outside of the export's folder `out` is refused. With `dry_run` nothing is written, and files are counted.
+    `streamed` has the sizes of those that are written in pieces, by path.
     """
 
     def __init__(self, out: Path, *, dry_run: bool) -> None:

@@ -120,15 +120,15 @@ def _merge_duplicates(merged: MergedRelease) -> None:
     Indexes of remaining splits are downloaded where they have not been compared before. Without a table on either
     side, nothing is written.
     """
-    origins, tables = [], []
+    earlier_tables, tables = [], []
     for manifest, fetch in ((merged.base.manifest, merged.base.fetch), (merged.part, merged.checked)):
         if manifest.duplicates is not None:
             tables.append(fetch(manifest.duplicates.path))
-            origins.append(read_earlier(manifest, tables[-1]))
+            earlier_tables.append(read_earlier(manifest, tables[-1]))
     if not tables:
         return
     known = merged.manifest.by_key()
-    table = complete(merged.manifest, lambda key: merged.fetch(known[key].index.path), origins, trusting=True)
+    table = complete(merged.manifest, lambda key: merged.fetch(known[key].index.path), earlier_tables, trusting=True)
     listed = write_duplicates(Layout(merged.root), table, tables)
     merged.manifest = replace(merged.manifest, duplicates=listed)
     merged.written.append(listed.path)

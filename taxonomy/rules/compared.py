@@ -95,16 +95,16 @@ def _listed() -> Iterator[ComparedClass]:
     return (_synset(wnid, words=False) for wnid in sorted(wnids))
 
 
-Classes = Callable[[], Iterable[ComparedClass]]
+_ListClasses = Callable[[], Iterable[ComparedClass]]
 
-_KNOWN: Mapping[str, Classes] = {
+_KNOWN: Mapping[str, _ListClasses] = {
     "imagenet": lambda: _imagenet("in_distribution"),
     "cifar": _cifar100,
     "facets": _places365,
     "broad": _imagenet,
 }
 
-_UNKNOWN: Mapping[tuple[str, str], Classes] = {
+_UNKNOWN: Mapping[tuple[str, str], _ListClasses] = {
     ("imagenet", "imagenet"): lambda: _imagenet("near_candidate", "external", "excluded"),
     ("imagenet", "food101"): lambda: _far("food101"),
     ("imagenet", "caltech256"): lambda: _far("caltech256"),

@@ -23,7 +23,7 @@ def wordnet_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def nltk_wordnet(wordnet_folder: Path) -> Iterator[Any]:
-    benchmark = runpy.run_path(str(REPOSITORY / "benchmarks" / "planning" / "similarity.py"))
+    benchmark = runpy.run_path(str(REPOSITORY / "benchmarks" / "planning" / "class_similarity.py"))
     with benchmark["nltk_reader"](wordnet_folder) as reader:
         # nltk would parse all 82,115 nouns to find the depth; a slow test lets it do so and compares.
         reader._max_depth = dict(NLTK_DEPTH)

@@ -1,6 +1,6 @@
 """The flags of adversarial images, the generators that are made from their values, and the demo's tiny models.
 
-Tested by `tests/builders/generate/adversarial/test_flags.py` and `tests/builders/broad/test_demo.py`.
+Tested by `tests/builders/generate/adversarial/test_flags.py` and `tests/builders/test_broad_demo.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Deciphers the adversarial images that the authors of BROAD publish as ciphers of ImageNet's files (PartialBROAD).
 
-Tested by `tests/builders/broad/test_adopted.py`.
+Tested by `tests/builders/test_broad_adopted.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The demo makes images with them, and tests. Their images are patterns and show nothing.
 
-Tested by `tests/builders/broad/test_demo.py`.
+Tested by `tests/builders/test_broad_demo.py`.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def read_shard(
         schema = file.schema_arrow
         label = f"{label}s" if label not in schema.names and f"{label}s" in schema.names else label
         has_labels = labelled or label in schema.names
-        _require_columns(title, path, schema, image, label if has_labels else "", beside)
+        _require_columns(title, path, schema, image, label if has_labels else "", beside, advice)
         column = next((name for name in NAME_COLUMNS if _is_text(schema, name)), f"{image}.path")
         table = _read_columns(title, path, file, [column] * named + [label] * has_labels)
         nulls = pa.nulls(table.num_rows)
@@ -251,7 +251,7 @@ def _damaged(title: str, path: Path, problem: object) -> BuildError:
 
 
 def _require_columns(
-    title: str, path: Path, schema: pa.Schema, image: str, numbers: str = "", beside: str = ""
+    title: str, path: Path, schema: pa.Schema, image: str, numbers: str = "", beside: str = "", advice: str = ADVICE
 ) -> None:
     """Refuse a file without the column `image` (a struct of bytes and path), `numbers` (integers) or `beside`."""
     types = dict(zip(schema.names, schema.types, strict=True))
@@ -265,7 +265,7 @@ def _require_columns(
     found = (name if has_images or name != image else f"{name} ({types[name]})" for name in schema.names)
     raise OtherDataError(
         f"{title}: {path} lacks the columns {image} (bytes, path){others} (found: {one_line(', '.join(found))}). "
-        f"{ADVICE}."
+        f"{advice}."
     )
 
 

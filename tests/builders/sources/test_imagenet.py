@@ -141,3 +141,9 @@ def test_files_called_train_that_hold_validation_images(tmp_path):
 )
 def test_files_whose_names_inside_do_not_fit_the_partition(tmp_path, split, names, words):
     assert words in refusal("imagenet", parquet(tmp_path, split, names), "val")
+
+
+def test_a_mirror_with_a_class_that_nobody_knows(tmp_path):
+    unknown = "n99999999_1_n99999999.JPEG"
+    message = refusal("imagenet", parquet(tmp_path, "train", [TRAIN, unknown]), "train")
+    assert f"the file name {unknown} names none of the 1,000 classes (row 1 of" in message

@@ -58,7 +58,7 @@ _FACETS = 15
 """Images per class, three times as many for textures, in the split that mixes both sides as FACETS does."""
 
 _BITMAP, _BLOCK = 32, 4
-"""Maximum pixel value: digits were 32 x 32 bitmaps, and each pixel counts the dark ones in a 4 x 4 block."""
+"""Pixels of a side of the bitmaps that digits were, and of the blocks whose dark pixels a digit's pixel counts."""
 
 _NEARLY = 12.0
 """Maximum Euclidean distance of near-duplicate digits: about 1.5 of the 17 grey levels per pixel."""

@@ -392,4 +392,4 @@ def _of_confidence(ranking: object) -> float:
 
 
 ECE = Metric("ece", "ECE", "lower", _of_confidence)
-"""Its name, title and factor. It is not in `METRICS`, whose entries are computed from a ranking of scores."""
+"""The name, title and direction of `ece`. It is not in `METRICS`, whose entries are computed from a ranking."""

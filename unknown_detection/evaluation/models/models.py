@@ -64,8 +64,9 @@ class Model:
         weight = head.weight.detach().flatten(1)
         return weight, weight.new_zeros(self.layers.classes) if head.bias is None else head.bias.detach()
 
-    def __post_init__(self) -> None:
-        self._rows = slice(None) if self.classes is None else list(self.classes)
+    @property
+    def _rows(self) -> slice | list[int]:
+        return slice(None) if self.classes is None else list(self.classes)
 
     @property
     def head(self) -> Head | None:

@@ -78,8 +78,7 @@ class Preprocessing:
         an attack. For another model the whole image is resized to its input, without a crop.
         """
         size = None if self.size == (side, side) else self.size
-        interpolation = self.description.get("interpolation", INTERPOLATIONS[1])
-        transform = _composed(size, interpolation, self.of_channels("mean"), self.of_channels("std"))
+        transform = _composed(size, self._interpolation, self.of_channels("mean"), self.of_channels("std"))
         return replace(self, transform=transform, side=side)
 
     def describe_prepared(self, side: int) -> str:
@@ -87,8 +86,11 @@ class Preprocessing:
         if self.size == (side, side):
             return f"{side} x {side} pixels as stored"
         height, width = self.size
-        interpolation = self.description.get("interpolation", INTERPOLATIONS[1])
-        return f"{side} x {side} pixels resized to {width} x {height} ({interpolation})"
+        return f"{side} x {side} pixels resized to {width} x {height} ({self._interpolation})"
+
+    @property
+    def _interpolation(self) -> str:
+        return str(self.description.get("interpolation", INTERPOLATIONS[1]))
 
 
 def convert_to_rgb(image: Any) -> Any:

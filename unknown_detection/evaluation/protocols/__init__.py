@@ -21,7 +21,7 @@ from unknown_detection.evaluation.protocols import broad, calibration, facets, o
 from unknown_detection.evaluation.protocols import unknown_detection as unified
 from unknown_detection.evaluation.protocols.protocol import PROTOCOLS, Protocol, Shown, register
 from unknown_detection.evaluation.protocols.results import Figure, means, measure
-from unknown_detection.evaluation.scoring.left_out import REDUCED, rows_left_out
+from unknown_detection.evaluation.scoring.left_out import REDUCED, is_left_out
 from unknown_detection.evaluation.scoring.rows import Rows
 
 __all__ = ["PROTOCOLS", "Figure", "Protocol", "Shown", "means", "measure", "register"]
@@ -59,7 +59,7 @@ def figures(protocol: str, rows: Rows) -> list[Figure]:
     by_name = {figure.name: figure for figure in published}
     measured = [*published]
     for kind in REDUCED:
-        left_out = rows_left_out(rows, kind)
+        left_out = is_left_out(rows, kind)
         if left_out is None:
             continue
         same = not np.any(left_out)

@@ -5,7 +5,7 @@ Approaches (2020). A metric is measured on several models per optimizer, trained
 are the components of a mixture, weighted by their stability (section 3); a detector is robust if the mixture has a
 good mean and a small variance. The same over OoD sets in place of optimizers shows which optimizer is robust.
 
-Tested by `tests/evaluation/protocols/test_robustness.py`.
+Tested by `tests/evaluation/protocols/test_robustness.py` and `tests/evaluation/protocols/test_mixture.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_kno
 NAME = "optimizer-robustness"
 
 EQUAL_NUMBERS = "equal-numbers"
-METRICS = (
+_METRICS = (
     "fpr_at_95_tpr_known_positive",
     "detection_error_known_positive",
     "auroc",
@@ -73,7 +73,7 @@ def equal_numbers(rows: Rows) -> list[Figure]:
     for split, unknown in unknown_splits(rows, ROLES).items():
         count = min(len(known), len(unknown))
         ranking = rank_known_unknown(_first(known, count), _first(unknown, count))
-        measured += measure(ranking, METRICS, unknown=split, **named)
+        measured += measure(ranking, _METRICS, unknown=split, **named)
     return measured
 
 
@@ -239,7 +239,7 @@ EQUAL_NUMBERS_PROTOCOL = Protocol(
     paper=f"{_PAPER}, section 4.1",
     settings={EQUAL_NUMBERS: "Equal numbers"},
     judge=equal_numbers,
-    summary=(Shown("{set}", {"metric": "auroc"}), Shown("{set}", {"metric": METRICS[0]})),
+    summary=(Shown("{set}", {"metric": "auroc"}), Shown("{set}", {"metric": _METRICS[0]})),
     # The rows of tables 2 and 3 of the paper.
     tables=lambda lines: each_config(
         EQUAL_NUMBERS,

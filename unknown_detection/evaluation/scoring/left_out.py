@@ -85,7 +85,7 @@ def made_from_duplicates(rows: Rows) -> npt.NDArray[np.bool_]:
     return _among(rows.source_id, rows.source_id[rows.duplicate]) & ~_among(rows.id, rows.id[rows.duplicate])
 
 
-def rows_left_out(rows: Rows, kind: str) -> npt.NDArray[np.bool_] | None:
+def is_left_out(rows: Rows, kind: str) -> npt.NDArray[np.bool_] | None:
     """Find the rows that figures of a kind leave out, shape (n,); None if the release does not say."""
     if kind == WITHOUT_DUPLICATES:
         return None if rows.duplicate is None else rows.duplicate | made_from_duplicates(rows)
@@ -94,7 +94,7 @@ def rows_left_out(rows: Rows, kind: str) -> npt.NDArray[np.bool_] | None:
 
 def count_left_out(rows: Rows, kind: str, protocol: str) -> list[LeftOut] | None:
     """Count the rows that figures of a kind leave out, by split, overlaps by class, too; None if it is unknown."""
-    left_out = rows_left_out(rows, kind)
+    left_out = is_left_out(rows, kind)
     if left_out is None:
         return None
     total = _count(rows, "config", "split")

@@ -1,6 +1,6 @@
 """Speed of class similarity against nltk pair by pair: 1,000 ImageNet and 365 Places365 classes.
 
-Run as `python -m benchmarks.planning.similarity --wordnet /usr/share/wordnet`. All three measures (path,
+Run as `python -m benchmarks.planning.class_similarity --wordnet /usr/share/wordnet`. All three measures (path,
 Leacock-Chodorow, Wu-Palmer) are computed on both sides. Ours are timed on all 365,000 pairs, nltk's on a random sample
 of them, with its synsets parsed beforehand; the ratio is that of the times per pair. Values are compared too. The last
 line times the table of FACETS, from the class tables to each ImageNet class's nearest place, with WordNet loaded.
@@ -69,7 +69,7 @@ def seconds(work: Callable[[], object], repeats: int) -> list[float]:
     return times
 
 
-@click.command(epilog="Example: python -m benchmarks.planning.similarity --wordnet /usr/share/wordnet")
+@click.command(epilog="Example: python -m benchmarks.planning.class_similarity --wordnet /usr/share/wordnet")
 @click.option("--wordnet", "folder", type=click.Path(path_type=Path, exists=True), required=True, metavar="DIR")
 @click.option("--pairs", default=1000, show_default=True, help="Pairs that nltk is timed on.")
 @click.option("--repeats", default=5, show_default=True, help="Runs of each side; the median counts.")

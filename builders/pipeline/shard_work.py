@@ -166,7 +166,7 @@ class ShardWork:
         if split.is_sealed:
             finished = finished and _has_bytes(sealed, record.sealed_bytes)
         if finished and generated:
-            _refuse_other_images(split, shard, part)
+            _refuse_shard_of_other_images(split, shard, part)
         return finished
 
 
@@ -174,7 +174,7 @@ def _has_bytes(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
-def _refuse_other_images(split: ReadPlan, shard: int, part: Path) -> None:
+def _refuse_shard_of_other_images(split: ReadPlan, shard: int, part: Path) -> None:
     """Refuse a shard that was written of other images than the batches' records list."""
     rows = split.rows_of(shard)
     expected = rows.filter(pc.equal(rows["unreadable"], ""))

@@ -1,6 +1,6 @@
 """Planning a benchmark from complete sources of empty files, against a bare scan of their folders.
 
-    python -m benchmarks.planning.complete imagenet|facets|openood --scratch DIR
+    python -m benchmarks.planning.complete_sources imagenet|facets|openood --scratch DIR
 
 writes files with the real folders, counts and kinds of names (planning opens no image), and plans every split as a dry
 run: of ILSVRC2012's 1,331,167 files, and of a part of them, for the cost of a file; of FACETS' sources, with SUN397's
@@ -60,12 +60,9 @@ def imagenet(per_cent: int = 100) -> Iterator[str]:
 
 
 def _places365_validation(root: Path) -> None:
-    """Write the lists of Places365's validation images and of its categories."""
-    categories = tables.places365()
-    lines = (f"Places365_val_{number:08}.jpg {number % len(categories)}\n" for number in range(1, 36_501))
+    """Write Places365's list of validation images."""
+    lines = (f"Places365_val_{number:08}.jpg {number % 365}\n" for number in range(1, 36_501))
     (root / "places365_val.txt").write_text("".join(lines), encoding="utf-8")
-    text = "".join(f"{row.category} {row.index}\n" for row in categories)
-    (root / "categories_places365.txt").write_text(text, encoding="utf-8")
 
 
 def _letters(number: int) -> str:
@@ -95,7 +92,7 @@ def _listed_sun397() -> Iterator[str]:
     # The categories of the listed images are not published: each gets 26 of them, and is filled up with other names.
     names = iter(published("mos_sun"))
     for row in tables.sun397():
-        invented = (f"sun_{''.join(chr(97 + int(digit)) for digit in f'{n:016}')}.jpg" for n in range(row.images))
+        invented = (f"sun_{_letters(number)}.jpg" for number in range(row.images))
         for name in islice(chain(islice(names, min(26, row.images)), invented), row.images):
             yield f"SUN397{row.category}/{name}"
 
@@ -134,20 +131,20 @@ def openood() -> dict[str, Iterable[str]]:
     }
 
 
-@click.command(epilog="Example: python -m benchmarks.planning.complete facets --scratch /tmp/planning")
+@click.command(epilog="Example: python -m benchmarks.planning.complete_sources facets --scratch /tmp/planning")
 @click.argument("benchmark", type=click.Choice(["imagenet", "facets", "openood"]))
-@click.option(
-    "--scratch", type=click.Path(path_type=Path), required=True, help="Emptied at the end; 1.7 million free inodes."
-)
+@click.option("--scratch", type=click.Path(path_type=Path), required=True, help="1.7 million free inodes.")
 @click.option("--repeats", default=3, show_default=True, help="Rounds of each side; the median counts.")
 def main(benchmark: str, scratch: Path, repeats: int) -> None:
-    """Measure and print."""
-    plan = [sys.executable, "-m", f"builders.{benchmark}_benchmark", "--dry-run"]
+    """Plan a benchmark from complete sources of empty files, and scan their folders."""
+    scratch /= "sources"
+    plan = [sys.executable, "-m", f"builders.{benchmark}_benchmark", "--dry-run", "--out", str(scratch / "out")]
     plans: dict[int, list[str]] = {}
     if benchmark == "imagenet":
         for per_cent in (4, 100):
             root = scratch / str(per_cent)
             files = _touch(root, imagenet(per_cent))
+            run_process([sys.executable, "-c", SCAN, str(root)])  # the first scan warms the cache and is nobody's
             plans[files] = [*plan, "--allow-partial", "--splits", SPLITS, "--imagenet", str(root)]
     else:
         sources = {"facets": facets, "openood": openood}[benchmark]()
@@ -159,7 +156,7 @@ def main(benchmark: str, scratch: Path, repeats: int) -> None:
                 (scratch / "openimage_o" / f"{partition}_openimage_o.txt").write_text(text)
         plans[files] = [*plan, *(word for key in sources for word in (f"--{key}", str(scratch / key)))]
     if benchmark == "openood":
-        command = [*plans[files], "--json", "--quiet", "--out", str(scratch / "out")]
+        command = [*plans[files], "--json", "--quiet"]
         print(json.dumps(json.loads(subprocess.run(command, check=True, capture_output=True).stdout), indent=1))
     scan = [sys.executable, "-c", SCAN, str(root if benchmark == "imagenet" else scratch)]
     run_process(scan)  # the first scan warms the cache and is nobody's
