@@ -22,7 +22,7 @@ from builders.release.openood_tree import LISTS
 from builders.storage.files import TEMPORARY, write_text
 from builders.storage.paths import LOCAL, PathType
 from hf_scripts.exports import readme
-from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, write_webdataset
+from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS
 from hf_scripts.exports.rows import ImageRow, check_identity, read_image_rows
 from hf_scripts.exports.state import ExportedSplit, ExportState, export_lock
 from hf_scripts.exports.targets import Target
@@ -85,7 +85,7 @@ class Export:
         return state
 
     def _write(self, key: str, progress: Callable[[int], object], *, dry_run: bool) -> ExportedSplit:
-        split, target = self.splits[key], Target(self.out, dry_run=dry_run)
+        split, target = self.splits[key], Target(self.out, self.shard_bytes, dry_run=dry_run)
         check_identity(self.root, key, self.manifest.configs[key.partition("/")[0]], split)
         kinds: Counter[str] = Counter()
 
@@ -95,10 +95,7 @@ class Export:
                 yield row
                 progress(1)
 
-        if self.format == "webdataset":
-            write_webdataset(target, key, split.roles, rows(), shard_bytes=self.shard_bytes)
-        else:
-            WRITERS[self.format](target, key, split.roles, rows())
+        WRITERS[self.format](target, key, split.roles, rows())
         target.flush()
         return ExportedSplit(
             digest=split.digest,

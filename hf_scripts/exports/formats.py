@@ -83,9 +83,7 @@ def write_imagefolder(target: Target, key: str, _: Sequence[str], rows: Iterable
             table.write(_json_line({"file_name": name, **row.columns}))
 
 
-def write_webdataset(
-    target: Target, key: str, _: Sequence[str], rows: Iterable[ImageRow], *, shard_bytes: int = SHARD_BYTES
-) -> None:
+def write_webdataset(target: Target, key: str, _: Sequence[str], rows: Iterable[ImageRow]) -> None:
     """Write shards `<config>/<split>-00000.tar`, ..., with samples `<key>.<format>`, `<key>.json` and `<key>.cls`.
 
     The key is the row number in the split, with eight digits; the JSON has all columns but the image, and `cls` is the
@@ -98,7 +96,7 @@ def write_webdataset(
         for number, row in enumerate(rows):
             columns, label = json.dumps(row.columns).encode(), str(row.columns["label"]).encode()
             members: list[tuple[str, Bytes]] = [(row.kind, row.image), ("json", columns), ("cls", label)]
-            if archive is None or _size_with(archive, members) > shard_bytes:
+            if archive is None or _size_with(archive, members) > target.shard_bytes:
                 opened.close()
                 sink = opened.enter_context(target.stream(target.out / f"{key}-{next(numbers):05d}.tar"))
                 form = tarfile.USTAR_FORMAT

@@ -40,11 +40,12 @@ class Target:
     """Receives the files of one split: each is written under a temporary name and renamed when it is complete.
 
     A file outside of the export's folder `out` is refused. With `dry_run` nothing is written, and files are counted.
-    `streamed` has the sizes of those that are written in pieces, by path.
+    `streamed` has the sizes of those that are written in pieces, by path, and `shard_bytes` is the greatest size of a
+    tar.
     """
 
-    def __init__(self, out: Path, *, dry_run: bool) -> None:
-        self.out, self._dry_run = out, dry_run
+    def __init__(self, out: Path, shard_bytes: int, *, dry_run: bool) -> None:
+        self.out, self.shard_bytes, self._dry_run = out, shard_bytes, dry_run
         self.files = self.bytes = 0
         self.streamed: dict[Path, int] = {}
         self._checked: set[Path] = set()
