@@ -18,6 +18,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
+
+def heed_interrupts():
+    """As `preexec_fn`: a process heeds SIGINT, which a shell ignores for what it runs in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 _SCRIPT = """
 import json, os, shutil, signal, sys
 from pathlib import Path

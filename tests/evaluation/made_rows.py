@@ -1,6 +1,7 @@
 """Rows and figures for the tests of protocols and reports, made from what a test can be read with."""
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from unknown_detection.evaluation.protocols.results import Figure
 from unknown_detection.evaluation.scoring.rows import Rows
@@ -42,6 +43,11 @@ def make_rows(*groups, predictions=True, duplicates=None, overlaps=None, seed=0)
         duplicate=None if duplicates is None else np.isin(arrays["id"], duplicates),
         overlap=None if overlaps is None else np.array([overlaps.get(id_, "") for id_ in arrays["id"].tolist()]),
     )
+
+
+def auc(known, unknown):
+    """The AUROC of these scores as scikit-learn has it."""
+    return roc_auc_score([0] * len(known) + [1] * len(unknown), [*known, *unknown])
 
 
 def only(figures, **fields):

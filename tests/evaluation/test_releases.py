@@ -16,6 +16,7 @@ from builders.release.digests import rows_digest
 from tests.builders.conftest import files_of
 from tests.evaluation.refusals import refusal
 from tests.hf_scripts.samples import LABELS, REPO, make_release, png
+from tests.manifests import manifest_of
 from unknown_detection.evaluation import releases
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import load
@@ -33,10 +34,6 @@ def folder(tmp_path_factory):
 def copy(folder, tmp_path):
     """A copy to spoil."""
     return shutil.copytree(folder, tmp_path / "copy")
-
-
-def manifest_of(root):
-    return json.loads((root / "manifest.json").read_text(encoding="utf-8"))
 
 
 def test_what_a_folder_holds(folder):

@@ -27,7 +27,6 @@ FAULTS = ROOT / ".fuzz"
 """Where the inputs of faults are kept. Git ignores it."""
 
 _TIMES = {signal.SIGPROF: "computes for more than two seconds", signal.SIGALRM: "waits"}
-_DESCRIBED = 20
 _PATIENCE = 6.0
 """Seconds by the clock for a second try: a call that took two seconds of them may only have waited for a processor."""
 

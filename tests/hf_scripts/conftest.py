@@ -10,10 +10,10 @@ from builders.sources import registry
 from builders.sources.base import Licence
 from hf_scripts import push as push_command
 from tests.hf_scripts.samples import REPO, SOURCES, SPLITS, TERMS, declaration, linked_copy, make_release
-from tests.hub.fixtures import api, hub, waits
+from tests.hub.fixtures import api, hub, naps, waits
 from tests.hub.guard import only_loopback
 
-__all__ = ["api", "hub", "only_loopback", "waits"]
+__all__ = ["api", "hub", "naps", "only_loopback", "waits"]
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,6 @@ def one_ssl_context():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
         yield
-
-
-@pytest.fixture
-def naps(monkeypatch, waits):
-    """Nobody waits between tries, neither the client nor we; the seconds that we would have."""
-    seconds = []
-    monkeypatch.setattr("builders.hub.retry.sleep", seconds.append)
-    return seconds
 
 
 @pytest.fixture

@@ -105,8 +105,8 @@ def watched(release, tmp_path_factory):
     return of_format
 
 
-QUICK = {("openood", 495), ("openood", 700), ("webdataset", 17)}
-"""Amid the lists of the first split and amid the second split, in the formats of files and of tars."""
+QUICK = {("openood", 495), ("openood", 700), ("imagefolder", 300), ("webdataset", 17)}
+"""Amid the images or lists of the first split and amid the second split; in every format."""
 
 
 @pytest.mark.parametrize(

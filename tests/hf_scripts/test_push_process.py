@@ -19,6 +19,7 @@ from hf_scripts import push, verify
 from tests.hf_scripts.samples import REPO, contents, make_release
 from tests.hub.client import in_process
 from tests.hub.server import Hub
+from tests.killing import heed_interrupts
 
 
 def start(hub, folder, home, *flags, tag="v1.0.0", repo=REPO, module=("-m", "hf_scripts.push"), **options):
@@ -32,13 +33,9 @@ def start(hub, folder, home, *flags, tag="v1.0.0", repo=REPO, module=("-m", "hf_
         stdout=pipe,
         stderr=pipe,
         text=True,
-        preexec_fn=_heeds_interrupts,
+        preexec_fn=heed_interrupts,
         **options,
     )
-
-
-def _heeds_interrupts():
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what it runs in the background
 
 
 def pushed(hub, folder, home, *, tag="v1.0.0"):
@@ -91,12 +88,7 @@ def test_ctrl_c_is_one_line_and_the_next_run_publishes_the_same(many, undisturbe
 
 
 @pytest.mark.parametrize(
-    ("step", "passing"),
-    [
-        pytest.param("lfs_put", 5, id="uploading"),
-        pytest.param("commit", 0, id="committing", marks=pytest.mark.slow),
-        pytest.param("create_tag", 0, id="tagging"),
-    ],
+    ("step", "passing"), [("lfs_put", 5), ("commit", 0), ("create_tag", 0)], ids=["uploading", "committing", "tagging"]
 )
 def test_a_publisher_that_is_killed(many, undisturbed, tmp_path, only_loopback, step, passing):
     """With SIGKILL, while a request is being answered. The next run sends nothing again that had arrived."""
@@ -223,16 +215,16 @@ sys.exit(code)
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc, which is not here")
 def test_memory_does_not_follow_the_number_of_files(tmp_path, only_loopback):
-    """Ten shards of half a megabyte and a hundred of them: the peaks are within a tenth of each other."""
+    """Ten shards of a megabyte and a hundred of them: the peaks are within a tenth of each other."""
     peaks = {}
     with Hub() as hub:
         for shards in (10, 100):
-            # No images, but bytes that do not compress.
+            # No images, but megabytes that do not compress.
             folder = make_release(
                 tmp_path / str(shards),
                 {"bench/test": range(shards)},
                 shards=shards,
-                picture=lambda text: os.urandom(500_000),
+                picture=lambda text: os.urandom(1_000_000),
             )
             repo = f"org/of-{shards}"
             process = start(hub, folder, tmp_path / "home", "--check", "fast", repo=repo, module=("-c", MEASURED))

@@ -9,7 +9,7 @@ from tests.hub.accounts import writable
 from tests.hub.answers import Answer, RefusedError, check_card_size, entry_not_found, json_answer, revision_not_found
 from tests.hub.connection import Call
 from tests.hub.routing import route
-from tests.hub.rules import MOST_IN_GIT
+from tests.hub.rules import MOST_IN_GIT, card_problems
 from tests.hub.store import File, Repo
 
 Files = dict[str, File]
@@ -55,6 +55,8 @@ def _file(repo: Repo, files: Files, value: dict[str, Any]) -> None:
     path = value["path"]
     if len(data) > MOST_IN_GIT:
         raise RefusedError(400, f"{path} is larger than 10 MiB and not in LFS")
+    if path == "README.md" and (problems := card_problems(data)):
+        raise RefusedError(400, f"README.md: {problems[0]}")
     files[path] = repo.keep(data, lfs=False)
 
 

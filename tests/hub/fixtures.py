@@ -24,3 +24,11 @@ def waits():
     """huggingface_hub retries at once; the list of what it would have waited, in seconds."""
     with no_waiting() as seconds:
         yield seconds
+
+
+@pytest.fixture
+def naps(monkeypatch, waits):
+    """Nobody waits between tries, neither the client nor we; the seconds that we would have."""
+    seconds = []
+    monkeypatch.setattr("builders.hub.retry.sleep", seconds.append)
+    return seconds

@@ -1,6 +1,7 @@
 """What the Hub decides about files it is offered: stored in git or apart in LFS, ignored, fit as a dataset card."""
 
 import re
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 import yaml
@@ -40,9 +41,27 @@ def card_data(card: bytes) -> object:
 
 
 def card_problems(card: bytes) -> list[str]:
-    """What is wrong with a dataset card's YAML block."""
+    """What is wrong with a dataset card's YAML block, as far as `load_dataset` depends on it."""
     try:
         data = card_data(card)
     except yaml.YAMLError as error:
         return [f"the metadata block is not YAML: {error}"]
-    return [] if data is None or isinstance(data, dict) else ["the metadata block is not a mapping"]
+    if data is None:
+        return []
+    if not isinstance(data, dict):
+        return ["the metadata block is not a mapping"]
+    return list(_config_problems(data.get("configs", [])))
+
+
+def _config_problems(configs: object) -> Iterator[str]:
+    if not isinstance(configs, list):
+        yield '"configs" must be a list'
+        return
+    for number, config in enumerate(configs):
+        if not isinstance(config, dict) or not isinstance(config.get("config_name"), str):
+            yield f'"configs[{number}].config_name" must be a string'
+            continue
+        files = config.get("data_files", [])
+        for entry in files if isinstance(files, list) else []:
+            if isinstance(entry, dict) and not {"split", "path"} <= set(entry):
+                yield f'"configs[{number}].data_files" needs split and path'

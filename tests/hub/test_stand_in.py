@@ -22,6 +22,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import httpx
 
+from builders.hub.repository import git_oid
 from tests.hub.client import in_process
 from tests.hub.loopback import ForeignHostError, refused, watching
 from tests.hub.samples import BINARY, CARD, REPO, SHA256, SPLITS, TEXT, publish, refusal, release, rows
@@ -117,6 +118,46 @@ def test_what_goes_to_lfs(hub, api, repo):
     assert hub.uploads()[SHA256] == 1
 
 
+def test_small_files_are_named_by_git(hub, repo, tmp_path):
+    """As `printf 'hello world\\n' | git hash-object --stdin` says."""
+    hub.commit(repo, {"a.txt": b"hello world\n"})
+    (tmp_path / "a.txt").write_bytes(b"hello world\n")
+    name = "3b18e512dba79e4c8300dd08aeb37f8e728b8dad"
+    assert (hub.files(repo)["a.txt"].oid, git_oid(tmp_path / "a.txt")) == (name, name)
+
+
+def card_of(block):
+    return f"---\n{block}\n---\n# Card\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("card", "problem"),
+    [
+        (card_of("a: b: c"), "the metadata block is not YAML"),
+        (card_of("[1, 2]"), "the metadata block is not a mapping"),
+        (card_of("configs: 3"), '"configs" must be a list'),
+        (card_of("configs: [a]"), '"configs[0].config_name" must be a string'),
+        (card_of("configs: [{config_name: 1}]"), '"configs[0].config_name" must be a string'),
+        (
+            card_of("configs: [{config_name: a, data_files: [{path: a}]}]"),
+            '"configs[0].data_files" needs split and path',
+        ),
+    ],
+)
+def test_a_malformed_card_is_refused(hub, api, repo, monkeypatch, card, problem):
+    """Before anything is sent, and a client that does not ask at the commit."""
+    files = {"README.md": card, "a.parquet": BINARY}
+    with pytest.raises(ValueError, match="Invalid metadata in README") as caught:
+        publish(api, files)
+    assert problem in str(caught.value)
+    assert (hub.uploads(), hub.asked("preupload")) == ({}, [])
+    monkeypatch.setattr(HfApi, "_validate_yaml", lambda *args, **kwargs: None)
+    with refusal(400) as caught:
+        publish(api, files)
+    assert f"README.md: {problem}" in str(caught.value)
+    assert len(hub.commits(repo)) == 1
+
+
 def test_what_is_there_already_is_neither_sent_nor_committed_again(hub, api, repo):
     """So a publication that broke off after the uploads sends nothing twice."""
     api.preupload_lfs_files(repo, [CommitOperationAdd("a/b", BINARY)], repo_type="dataset")
@@ -206,6 +247,26 @@ def test_downloads_are_named_by_what_they_hold(hub, api):
     assert len(stored) == 2
     assert not any("authorization" in request.headers for request in stored)
     assert all("authorization" in request.headers for request in [*hub.asked("resolve"), *hub.asked("lfs_batch")])
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [
+        ("bytes=0-3", slice(4)),
+        ("bytes=-8", slice(-8, None)),
+        ("bytes=5100-9999", slice(5100, None)),
+        ("bytes=5120-", None),
+    ],
+)
+def test_ranges(hub, repo, asked, part):
+    text = BINARY.replace(b"\0", b"\1")
+    files = {"a.parquet": BINARY, "a.txt": text}
+    hub.commit(repo, files)
+    for path, content in files.items():
+        url = f"{hub.endpoint}/datasets/{repo}/resolve/main/{path}"
+        answer = huggingface_hub.get_session().get(url, headers={"Range": asked})
+        assert answer.status_code == (206 if part else 416)
+        assert part is None or answer.content == content[part]
 
 
 def test_load_dataset_reads_the_rows_of_a_revision(hub, api, published, tmp_path):

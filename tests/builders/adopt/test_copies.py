@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.adopt.copies import adopt, adoption_digest
+from builders.adopt.folders import list_images
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK, main
 from builders.pipeline.from_sources import prepare
@@ -523,3 +524,15 @@ def test_what_a_class_list_leaves_out_of_its_own_classes_was_not_drawn(demo, tmp
     (split,) = planned(demo, path, ("imagenet/validation",)).values()
     rules = {(e.class_id in KNOWN, e.rule) for e in split.excluded if e.rule != "stray"}
     assert rules == {(True, "image-not-drawn"), (False, "not-adopted")}
+
+
+@pytest.mark.parametrize(
+    "ending", [".bmp", ".gif", ".jpeg", ".jpg", ".JPEG", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"]
+)
+def test_images_of_every_ending_are_listed(tmp_path, ending):
+    """By their names alone; what they hold is not looked at."""
+    for name in (f"x{ending}", "x.txt"):
+        (tmp_path / name).write_bytes(b"no signature")
+    listing = list_images(tmp_path)
+    assert [listing.path(file) for file in range(len(listing))] == [tmp_path / f"x{ending}"]
+    assert listing.ignored == ("x.txt",)

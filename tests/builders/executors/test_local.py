@@ -130,10 +130,10 @@ def test_a_worker_that_dies_ends_the_run_with_a_sentence(deadly, tmp_path):
 
 
 def test_workers_killed_at_any_time_end_the_run():
-    """Ten kills, from the start of the workers on; a run that was over before its kill gives all results."""
+    """Twenty kills, from the start of the workers on; a run that was over before its kill gives all results."""
     work = [Square(n, seconds=0.001, ballast=bytes(50_000)) for n in range(100)]
     outcomes = []
-    for seed in range(10):
+    for seed in range(20):
         chosen = random.Random(seed)
         with LocalExecutor(3) as executor:
             killer = threading.Thread(target=kill_one, args=(chosen,))

@@ -193,7 +193,7 @@ def test_a_killed_opening_resumes(release, published, photographs, tmp_path):
 
 
 def test_a_killed_sealing_resumes(release, photographs, tmp_path):
-    points = range(1, 42, 10)
+    points = range(1, 42, 8)
     with with_device(tmp_path / "device"):
         watched = watched_at_renames(points, tmp_path / "out", SEAL, "", photographs, tmp_path / "out")
         assert 0 <= watched.renames - points[-1] < points.step, "kills reach the end"
@@ -302,12 +302,14 @@ def with_field(place, value):
 HUGE = struct.pack("<I", 0xFFFFFFFF)
 TAMPERED = {
     "no value": (with_cells(lambda number, cell: None if number else cell), "a cell has no value"),
+    "empty": (with_cells(lambda number, cell: b"" if number else cell), "is not sealed as these tools seal"),
     "cut": (with_cells(lambda number, cell: cell[:-9] if number else cell), "is not whole: it has"),
     "flipped": (with_cells(lambda number, cell: cell[:-9] + b"damage..." if number else cell), "is damaged"),
     "version": (with_field(4, b"\xff"), "is sealed in version 255 of the format"),
     "height": (with_field(5, HUGE), "is of 224 x 4,294,967,295 pixels, and its split has images of 224 x 224"),
     "key check": (with_field(17, bytes(8)), "is not the one that its residual was sealed with"),
     "order": (lambda table: table.take([1, 0, *range(2, table.num_rows)]), "its rows are not those of the split's"),
+    "too few": (lambda table: table.slice(1), "its rows are not those of the split's index"),
     "columns": (lambda table: table.rename_columns(["id", "residual"]), "its columns are not id and sealed"),
 }
 

@@ -157,7 +157,6 @@ def test_refused_credentials_end_the_run_in_a_sentence_and_the_same_command_goes
 def test_what_is_wrong_with_the_store_is_told_before_anything_is_written(
     textures, store, monkeypatch, tmp_path, capsys, setting, said
 ):
-    monkeypatch.setattr("builders.storage.stores.path.ATTEMPTS", 1)
     for name, value in setting.items():
         monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
     monkeypatch.setattr("builders.storage.stores.path.ATTEMPTS", 1)  # a store that is away is not waited for here

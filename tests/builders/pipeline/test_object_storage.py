@@ -127,7 +127,7 @@ def test_the_same_command_again_writes_the_same_and_reads_no_image(stored, store
 
 def test_verify_reads_a_release_where_it_lies(stored, store, capsys, tmp_path):
     address, _ = stored
-    assert verify.main([address, "--workers", "1"]) == 0
+    assert verify.main([address, "--workers", "2"]) == 0
     assert f"{address} is whole: 3 splits, 520 rows, 9 files" in capsys.readouterr().out
     copy = f"s3://{store.bucket()}/damaged"
     client = store.client

@@ -28,7 +28,7 @@ def jpeg(number, size=0):
 
 
 def task(tmp_path, files, **changes):
-    """A shard of the given {name: bytes}, in that order."""
+    """A shard of the given {name: bytes}, in that order, with its plan."""
     root = tmp_path / "source"
     root.mkdir(exist_ok=True)
     for name, data in files.items():
@@ -48,15 +48,20 @@ def task(tmp_path, files, **changes):
         for name, size in zip(names, sizes, strict=True)
     ]
     plan = pa.Table.from_pylist(rows)
-    assert not rows or plan.schema.names[: len(PLAN_SCHEMA)] == PLAN_SCHEMA.names
+    assert plan.schema.names[: len(PLAN_SCHEMA)] == PLAN_SCHEMA.names
     with pa.ipc.new_file(str(tmp_path / "plan.arrow"), plan.schema) as writer:
         writer.write_table(plan)
+    return planned(tmp_path, stop=len(names), size=sum(sizes), roots={"s": str(root)}, **changes)
+
+
+def planned(tmp_path, **changes):
+    """A shard of a plan that is written elsewhere, or that nothing reads."""
     values = {
         "plan": tmp_path / "plan.arrow",
         "start": 0,
-        "stop": len(names),
-        "size": sum(sizes),
-        "roots": {"s": str(root)},
+        "stop": 0,
+        "size": 0,
+        "roots": {},
         "data": tmp_path / "out" / "data.parquet",
         "part": tmp_path / "out" / "part.parquet",
         "schema": arrow_schema(["c"]),
@@ -208,7 +213,7 @@ def rows_of(contents, files, offsets, **columns):
 def generated(tmp_path, rows):
     """The groups of generated images as (rows of the plan, bytes of each, digests), what is left out, and progress."""
     steps, groups, dropped = [], [], []
-    whole = task(tmp_path, {}, generated=True, roots={"staging": str(tmp_path)})
+    whole = planned(tmp_path, generated=True, roots={"staging": str(tmp_path)})
     with Reader() as reader:
         for group in whole.groups(rows, reader, lambda *counts: steps.append(counts), dropped):
             data = bytes(group.data[: group.filled])

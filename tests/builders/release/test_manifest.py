@@ -449,12 +449,27 @@ def test_what_does_not_fit_together(change, reason):
 
 
 @pytest.mark.parametrize(
-    "names", [["", ""], [".a", ".a"], [".a", ""], ["."], [".a b"], [".a.b"], ["/a"], [".../x"], ["s", ".a"]]
+    "keys",
+    [
+        ["bench/test", "bench/test"],
+        ["bench/test.a", "bench/test.a"],
+        ["bench/test.a", "bench/test"],
+        ["bench/test."],
+        ["bench/test.a b"],
+        ["bench/test.a.b"],
+        ["bench/test/a"],
+        ["bench/test.../x"],
+        ["bench/tests", "bench/test.a"],
+        ["bench/mixed.one"],
+        ["bench/test.a", "bench/mixed.one"],
+        ["other/test"],
+        [""],
+    ],
+    ids=str,
 )
-def test_parts_that_do_not_each_have_a_key_of_their_own(names):
+def test_parts_that_do_not_each_have_a_key_of_their_own(keys):
     manifest = small()
-    parts = [manifests.part(key=f"bench/test{name}") for name in names]
-    manifest["configs"]["bench"]["splits"]["test"]["parts"] = parts
+    manifest["configs"]["bench"]["splits"]["test"]["parts"] = [manifests.part(key=key) for key in keys]
     assert refused(manifest).startswith("the parts of bench/test do not each have a key of their own, bench/test.NAME")
 
 

@@ -11,6 +11,11 @@ def manifest(imagenet_release):
     return read_manifest(imagenet_release)
 
 
+def texts(table):
+    """The rows of a table of the page, as text where a cell has more."""
+    return [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
+
+
 @pytest.fixture
 def small(tmp_path):
     """A release of eight rows: known ones and near unknowns."""

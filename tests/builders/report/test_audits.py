@@ -10,6 +10,7 @@ from builders.release.entries import AuditEntry
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.report import audits
+from tests.builders.report.conftest import texts
 
 OVERLAP = """split,known_class,unknown_class,unknown_class_name,rows,rows_of_split
 bench/near_ood,n01,unknown,a class,3,4
@@ -20,10 +21,6 @@ bench/near_ood,near_ood,width,0.9876,larger,yes,4,4
 bench/near_ood,near_ood,jpeg_quality,,none,no,4,4
 bench/test,a role,width,1e9,larger,no,4,4
 """
-
-
-def texts(table):
-    return [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
 
 
 def with_audit(root, key, text):

@@ -9,10 +9,7 @@ from builders.release.tables import read_excluded
 from builders.report import counts
 from builders.report.counts import filled, stacked
 from taxonomy.decisions import RULES
-
-
-def texts(table):
-    return [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
+from tests.builders.report.conftest import texts
 
 
 def test_what_was_built_stands_beside_what_is_published(manifest):

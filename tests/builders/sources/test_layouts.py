@@ -111,7 +111,7 @@ def test_unpacked_images_go_before_the_archive_beside_them(demo, tmp_path, key, 
 
 
 # A search one folder below is the same for every source; Kaggle's folders and archives beside folders have cases of
-# their own in test_imagenet.py and here.
+# their own in test_lists.py and here.
 LONG = {
     *((key, layouts.one_level_up) for key in SOURCES if key != "dtd"),
     ("imagenet", layouts.imagenet_kaggle_inside),

@@ -1,22 +1,10 @@
 import os
 
-import numpy as np
 import pytest
 
 from builders.errors import BuildError
 from builders.executors.base import ProgressCounter
 from builders.storage.byte_ranges import Reader
-
-
-def test_rows_are_filled_each_from_its_place(tmp_path):
-    content = np.random.default_rng(0).integers(0, 256, (9, 5), dtype=np.uint8)
-    path = tmp_path / "array"
-    path.write_bytes(b"header" + content.tobytes())
-    target = np.zeros((4, 5), np.uint8)
-    with Reader() as reader:
-        for number, offset in ((3, 6 + 5 * 8), (0, 6), (2, 6 + 5 * 4)):
-            reader.read_into(target[number].data, str(path), offset)
-    assert np.array_equal(target, np.stack([content[0], np.zeros(5, np.uint8), content[4], content[8]]))
 
 
 def test_spans_of_several_files_in_turn(tmp_path):

@@ -50,6 +50,8 @@ def test_a_large_file_is_replaced_as_carefully(store, proxy):
     with pytest.raises(ChangedMeanwhileError):
         replace(path, data, b"", lambda: write_text(path, "theirs"))
     assert path.read_bytes() == b"theirs"
+    replace(path, data, b"theirs")
+    assert path.stat().st_size == len(data)
     assert "UploadPart" not in proxy.kinds()
 
 

@@ -1,6 +1,7 @@
 """Weights from files: read without executing anything, loaded whole or not at all, and their digest."""
 
 import hashlib
+import io
 import pickle
 import random
 
@@ -64,11 +65,23 @@ class Executes:
         return (open, ("executed", "w"))
 
 
+def saved(value):
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
 @pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
 @pytest.mark.parametrize(
     "content",
-    [b"", b"no weights", pickle.dumps(Executes()), pickle.dumps({"state_dict": {"a": Executes()}})],
-    ids=["empty", "text", "code", "code within"],
+    [
+        b"",
+        b"no weights",
+        pickle.dumps(Executes()),
+        pickle.dumps({"state_dict": {"a": Executes()}}),
+        saved({"a": Executes()}),
+    ],
+    ids=["empty", "text", "code", "code within", "code in torch's zip"],
 )
 def test_files_that_hold_something_else(tmp_path, monkeypatch, name, content):
     monkeypatch.chdir(tmp_path)

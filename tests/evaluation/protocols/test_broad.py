@@ -4,9 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
-from tests.evaluation.made_rows import make_rows, only
+from tests.evaluation.made_rows import auc, make_rows, only
 from tests.evaluation.refusals import refusal
 from unknown_detection.evaluation.protocols import broad, figures
 from unknown_detection.evaluation.protocols.broad import MULTI_LABEL_CLASSES
@@ -56,10 +55,6 @@ SHIFTED = (
 )
 GROUPS = (REFERENCE, *SHIFTED)
 SCORES = {group[1]: np.array(group[3]) for group in SHIFTED}
-
-
-def auc(known, unknown):
-    return roc_auc_score([0] * len(known) + [1] * len(unknown), [*known, *unknown])
 
 
 def broad_figure(setting, **fields):

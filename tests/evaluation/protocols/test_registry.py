@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import auc as area_under
 from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score
 
-from tests.evaluation.made_rows import make_rows, only
+from tests.evaluation.made_rows import auc, make_rows, only
 from tests.evaluation.refusals import refusal
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.metrics import METRICS
@@ -33,10 +33,6 @@ def mean_risk(scores, errors):
 def fpr_at_95(known, unknown):
     """Share of unknown rows at or below the least score that 95 % of the known rows are at or below."""
     return np.mean(np.array(unknown) <= sorted(known)[math.ceil(len(known) * 95 / 100 - 1e-9) - 1])
-
-
-def auc(known, unknown):
-    return roc_auc_score([0] * len(known) + [1] * len(unknown), [*known, *unknown])
 
 
 TEST, NEAR, SVHN, DTD = draw(60, 0), draw(40, 0.5), draw(30, 1), draw(50, 2)

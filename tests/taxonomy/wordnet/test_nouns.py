@@ -122,6 +122,7 @@ def test_ancestors_are_those_of_the_hypernyms(row):
     parents = WN.hypernyms(row)
     assert np.array_equal(WN.ancestors(row), np.union1d(parents, WN.ancestors(parents)))
     assert all(row in WN.descendants(ancestor) for ancestor in parents)
+    assert all(row in WN.ancestors(below) for below in WN.descendants(row)[:5])
 
 
 @given(rows)

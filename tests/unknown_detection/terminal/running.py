@@ -3,7 +3,6 @@
 import fcntl
 import os
 import pty
-import signal
 import struct
 import subprocess
 import sys
@@ -11,6 +10,8 @@ import termios
 from pathlib import Path
 
 import pyte
+
+from tests.killing import heed_interrupts
 
 ROOT = Path(__file__).parents[3]
 SITE = Path(__file__).parents[2] / "interrupting"
@@ -31,7 +32,7 @@ def interrupted(module, *arguments, at, env=None, count=""):
         start_new_session=True,
         timeout=120,
         check=False,
-        preexec_fn=_heeds_interrupts,
+        preexec_fn=heed_interrupts,
     )
 
 
@@ -70,12 +71,8 @@ def drawn(data):
     return "\n".join(line.rstrip() for line in screen.display).rstrip().split("\n")
 
 
-def _heeds_interrupts():
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what it runs in the background
-
-
 def _takes_terminal():
-    _heeds_interrupts()
+    heed_interrupts()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that ^C reaches it
 
 

@@ -32,6 +32,8 @@ def ended(done):
     ("module", "arguments", "imported"),
     [
         ("builders.imagenet_benchmark", ["--demo"], "builders.declare.benchmark"),
+        pytest.param("builders.commands.audit", ["overlap", "x"], "pyarrow", marks=pytest.mark.slow),
+        pytest.param("hf_scripts.push", ["x"], "click", marks=pytest.mark.slow),
         ("unknown_detection", ["evaluate", "demo"], "click"),
         ("taxonomy", ["freeze"], "numpy"),
     ],

@@ -267,7 +267,7 @@ def test_the_published_pixels(name):
 @pytest.mark.parametrize("name", DESCRIPTIONS)
 def test_order_batch_and_what_came_before_change_nothing(name):
     generate = started(name, 3)
-    images = [source(scene(number), f"imagenet/val/{number}.JPEG#{name}-3") for number in range(2)]
+    images = [source(scene(number), f"imagenet/val/{number}.JPEG#{name}-3") for number in range(3)]
     np.random.seed(1)
     before = np.random.get_state()[1].copy()
     expected = [generated.pixels for generated in generate(images)]

@@ -91,7 +91,7 @@ def test_what_was_not_announced_is_read_too(images):
         assert reader.read(address, 100, 0) == b""
 
 
-def test_rows_of_arrays_are_read_from_a_store(images):
+def test_pieces_are_read_out_of_order_from_a_store(images):
     address, _ = archive(images)
     joined = np.frombuffer(b"".join(images.values()), np.uint8)
     rows = np.zeros((3, 50), np.uint8)
