@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.killing import heed_interrupts
 from tests.soak.moments import Strike
 
 ROOT = Path(__file__).parents[2]
@@ -224,7 +225,7 @@ class Launcher:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                preexec_fn=_heed_interrupts,
+                preexec_fn=heed_interrupts,
             )
         return self._cold.pid
 
@@ -251,7 +252,3 @@ class Launcher:
             self._heard += data
         line, _, self._heard = self._heard.partition(b"\n")
         return line
-
-
-def _heed_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what it runs in the background
