@@ -6,8 +6,7 @@ run in turn, on one thread; the ratios are those of their medians. Five of their
 images that they are fitted on, and all need one over the images that they score: 16 passes against our two. So with
 equal numbers of rows to fit on and to score, sharing alone can give a ratio of 8, or 11 for scoring only. Scores are
 compared too: ours are float64, theirs float32. Where float32 changes the score, in ViM's eigenvectors, theirs is run
-again in float64. The fit of ViM is also timed alone, on 4,096 random rows of 2,048 features and 1,000 classes: half of
-ours is one eigendecomposition in float64.
+again in float64. The fit of ViM is also timed alone, on 4,096 random rows of 2,048 features and 1,000 classes.
 
 Mahalanobis is left out: with 512 rows of 512 features, pytorch-ood inverts a singular matrix. It has its own
 benchmark, `benchmarks.evaluating.mahalanobis`.

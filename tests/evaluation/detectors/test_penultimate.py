@@ -114,6 +114,16 @@ def test_residual_worked_by_hand():
     np.testing.assert_allclose(detector.score(tested), [4.0])
 
 
+def test_the_residual_of_a_single_feature_is_its_distance_from_the_origin():
+    """Zero dimensions are principal, and -W^+ b is 2 for W = (1, 2) and b = (-2, -4): |3 - 2| = 1."""
+    fitted = dataclasses.replace(
+        toy_features(rows=2), labels=np.array([0, 1]), logits=np.eye(2), penultimate=np.array([[9.0], [8.0]])
+    )
+    head = Head(np.array([[1.0], [2.0]]), np.array([-2.0, -4.0]))
+    tested = dataclasses.replace(fitted.take([0]), penultimate=np.array([[3.0]]))
+    np.testing.assert_allclose(Residual(dimension=0).fit(fitted, head).score(tested), [1.0])
+
+
 def test_gradnorm_is_the_norm_of_the_loss_gradient_by_the_weights():
     head = dataclasses.replace(HEAD, weight=HEAD.weight.astype(np.float64), bias=HEAD.bias.astype(np.float64))
     detector = GradNorm().fit(None, head)
