@@ -114,6 +114,7 @@ def command(
     from unknown_detection.evaluation.models.models import open_model
     from unknown_detection.evaluation.reports.report import short_results
     from unknown_detection.evaluation.scoring.fit import expand
+    from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
     from unknown_detection.evaluation.scoring.run import score
 
     requested: list[str | Own] = [*(options.parse_list(detectors) or (() if own else ("all",))), *map(load_own, own)]
@@ -150,8 +151,13 @@ def command(
     if opened is None:
         click.echo(f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR")
         return
+    scored = choose_splits(store.splits(), splits, str(features))
+    configs = dict.fromkeys(config for config, _ in scored)
+    unscored = {(config, split) for config in configs for split in opened.splits(config)} - {*scored}
+    if any(split not in FIT_AND_TUNE_SPLITS for _, split in unscored):
+        command += f" --splits {','.join(map('/'.join, scored))}"
     try:
-        results = short_results(flags["out"], opened, choose_splits(store.splits(), splits, str(features)))
+        results = short_results(flags["out"], opened, scored)
     except EvaluationError as error:
         results = [f"no figures yet: {error}"]
     else:
