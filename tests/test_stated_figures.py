@@ -255,7 +255,7 @@ def test_the_pages_of_the_benchmarks_have_the_counts_of_the_declarations():
     shown = {}
     for name in ("imagenet", "cifar", "facets", "broad", "openood"):
         lines = texts()[f"docs/benchmarks/{name}.md"].splitlines()
-        lines = lines[lines.index("| config | split | role | from | rows | the paper's table |") :]
+        lines = lines[lines.index("| config | split | rows | the paper's table | role | from |") :]
         for row in rows_of(itertools.takewhile(lambda line: line.startswith("|"), lines)):
             shown[f"{row['config']}/{row['split']}".replace("`", "")] = (row["rows"], row["the paper's table"])
     shown.pop("broad-corruptions-more/<name>_<severity>")

@@ -23,7 +23,7 @@ from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.storage.files import write_text
-from builders.storage.paths import LOCAL, PathType
+from builders.storage.paths import LOCAL, PathType, store_of
 from builders.storage.scratch import scratch_folder
 from unknown_detection.csv_text import csv_text
 from unknown_detection.help import HelpGroup
@@ -157,7 +157,7 @@ def duplicates(
     from builders.audit import duplicates as audit
 
     # With --against or --out nothing is written into the release.
-    _check_file(out)
+    _check_file(out, release, against)
     with audited(release, dry_run=dry_run or against is not None or out is not None) as manifest:
         parts = audit.release_splits(release, manifest)
         other_manifest = None
@@ -198,7 +198,7 @@ def openood(release: Path, copy: Path, splits: Sequence[str], out: Path | None) 
     from builders.audit import openood as audit
     from builders.release.openood_tree import LISTS
 
-    _check_file(out)
+    _check_file(out, release)
     with os_errors_as_build_errors("compare the copy"):
         manifest = read_manifest(release)
         listed = [key for key in manifest.by_key() if key in LISTS]
@@ -288,12 +288,12 @@ def artifacts(release: Path, splits: Sequence[str], sample: int, workers: int, d
 def sheet(release: Path, splits: Sequence[str], out: Path | None, images: int, dry_run: bool) -> None:
     """Draw the first images of every split, by role and class, into one picture for each config.
 
-    Rows are sorted by a keyed hash (SHA-256 of seed, split and id), so the first ones are a random sample.
+    Rows are sorted by a keyed hash (SHA-256 of seed, config, split and id), so the first are a random sample.
     Images of unknown classes have a frame.
     """
     from builders.audit.contact_sheet import contact_sheet
 
-    _check_file(out, picture=True)
+    _check_file(out, release, picture=True)
     with audited(release, dry_run=dry_run or out is not None) as manifest:
         chosen = _by_config(release, manifest, splits)
         drawn = (contact_sheet(release, manifest, config, names, images) for config, names in chosen.items())
@@ -319,7 +319,7 @@ def pairs(release: Path, splits: Sequence[str], out: Path | None, images: int, d
     """
     from builders.audit.contact_sheet import pairs_sheet, with_duplicates
 
-    _check_file(out, picture=True)
+    _check_file(out, release, picture=True)
     with audited(release, dry_run=dry_run or out is not None) as manifest:
         keys = chosen_splits(splits, list(manifest.by_key()), str(release))
         chosen = sorted(with_duplicates(release, manifest) & set(keys)) or keys[:1]  # refused: it has none
@@ -342,10 +342,15 @@ def _keep_pictures(
         click.echo(f"wrote {out}")
 
 
-def _check_file(out: Path | None, *, picture: bool = False) -> None:
-    """Refuse an `--out` that cannot be a file, or no picture, before any work."""
+def _check_file(out: Path | None, *releases: Path | None, picture: bool = False) -> None:
+    """Refuse an `--out` that cannot be a file, lies inside a release or is no picture, before any work."""
     if out is None:
         return
+    for release in releases:
+        if release is not None and store_of(release).is_local and release.resolve() in out.resolve().parents:
+            raise BuildError(
+                f"--out {out} lies inside the release {release}, whose files its manifest lists. Give another place."
+            )
     if out.is_dir():
         raise BuildError(f"--out {out} is a folder. Give the name of a file in it.")
     inside = next((parent for parent in out.parents if parent.exists()), out)

@@ -6,7 +6,6 @@ Tested by `tests/builders/commands/test_sources.py`.
 from __future__ import annotations
 
 import functools
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 
 import click
 
-from builders.cli.console import aligned_lines, exit_code
+from builders.cli.console import aligned_lines, exit_code, print_document
 from builders.cli.source_flags import listed_sources, recognised_partitions, sources_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.fetch.get import cautions, free_bytes, get, needed_bytes, states, toml_line
@@ -153,7 +152,7 @@ def command(context: click.Context, sources: Path | None, scan: bool, as_json: b
         folders = listed_sources(sources)
         overviews = [describe_source(source, folders.get(key), scan=scan) for key, source in SOURCES.items()]
     if as_json:
-        click.echo(json.dumps([entry.as_json() for entry in overviews], indent=2))
+        print_document("sources", {"sources": [entry.as_json() for entry in overviews]})
         return
     headings = ["source", "needed by (splits)", "size", "licence", "may publish", "from", "here"]
     for line in aligned_lines([headings, *(entry.cells() for entry in overviews)]):
@@ -230,8 +229,10 @@ def _dry_run(chosen: Sequence[Source], into: Path) -> None:
     for line in aligned_lines(lines):
         click.echo(line)
     needed, free = needed_bytes(files), free_bytes(into)
-    fits = "there is room" if needed <= free else "there is no room"
-    click.echo(f"{needed:,} bytes of disk are needed and {free:,} are free in {into}: {fits}")
+    by_hand = sum(state.file.size for state in files if not state.done and not state.file.url)
+    fits = "there is room" if needed + by_hand <= free else "there is no room"
+    more = f", and {by_hand:,} more for what is downloaded by hand;" if by_hand else " and"
+    click.echo(f"{needed:,} bytes of disk are needed{more} {free:,} are free in {into}: {fits}")
     for source in chosen:
         if source.obtain and not source.obtain.files:
             click.echo(f"{source.key}: by hand, from {source.obtain.page}: {source.obtain.steps}")

@@ -128,12 +128,13 @@ class Store:
         return os.access(folder, os.R_OK | os.X_OK)
 
     def files_below(self, folder: Path) -> Iterator[str]:
-        """Yield the relative paths of all files below a folder, with forward slashes; no link is followed."""
+        """Yield the relative paths of all files and links below a folder, with forward slashes; none is followed."""
         for place, folders, names in os.walk(folder):
             folders.sort()
             inner = Path(place).relative_to(folder).as_posix()
             prefix = "" if inner == "." else f"{inner}/"
-            yield from (f"{prefix}{name}" for name in names)
+            linked = (name for name in folders if os.path.islink(os.path.join(place, name)))  # noqa: PTH114, PTH118
+            yield from (f"{prefix}{name}" for name in (*names, *linked))
 
     def entries(self, root: Path, excluded: Collection[str]) -> Iterator[Path]:
         """Yield all but folders below a folder, sorted, links included, without the excluded names at its top."""

@@ -72,7 +72,8 @@ def check_declared(folder: Path, manifest: Manifest) -> None:
 def forbidden_images(manifest: Manifest, access: Access) -> str:
     """Describe the images that licences do not allow with this access, and the licences; empty if there are none."""
     return "; ".join(
-        f"{source.title} in {keys[0]}{more(keys, 1)} (licence: {source.licence.name}, {source.licence.url})"
+        f"{source.title} in {keys[0]}{more(keys, 1)} (licence: {source.licence.name}"
+        f"{f', {source.licence.url}' if source.licence.url else ''})"
         for source, keys in _forbidden(manifest, access)
     )
 
