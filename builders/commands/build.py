@@ -49,8 +49,8 @@ from builders.storage.text_files import read_csv
 from unknown_detection.terminal.progress import TerminalMeter
 
 WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.pipeline.shards", "numpy.ma")
-"""All that a build's workers use, and no declared benchmark: the one that runs as `__main__` has another name in them.
-pyarrow asks for the last at the first array that it makes of one of NumPy's."""
+"""What a build's workers import at their start. No declared benchmark is among it, since the running one is `__main__`
+and would be imported again under its own name; pyarrow imports `numpy.ma` at the first array of NumPy's."""
 
 
 def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:

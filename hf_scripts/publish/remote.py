@@ -35,7 +35,7 @@ README.md for validation, so the Hub's limit may apply to either.
 
 Known to be refused with 413: 50,000 class names, 1.3 MB of YAML (huggingface/datasets #7392), and five cards of
 unknown size (embeddings-benchmark/mteb #1892). Known to be accepted: ImageNet-1k's card, 85 KB, about half of it YAML
-(huggingface/datasets, `datasets/imagenet-1k/README.md`). The demos of all four benchmarks in one release have 21 KB
+(huggingface/datasets, `datasets/imagenet-1k/README.md`). The demos of four benchmarks in one release have 21 KB
 of YAML in a card of 116 KB.
 """
 
