@@ -69,7 +69,8 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
     flags.executor.check()
     variant = flags.withdraw == DUPLICATES
-    with TerminalMeter(quiet=flags.quiet) as meter, contextlib.ExitStack() as cleanup:
+    meter = TerminalMeter(quiet=flags.quiet)
+    with contextlib.ExitStack() as cleanup:
         if flags.demo:
             refuse_sources_of_demo(flags, meter.note)
         benchmark, splits = choose_splits(benchmark, names, flags, meter.note)
@@ -108,7 +109,6 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
             manifest = None if flags.dry_run else write_release(plan)
         if manifest is None and variant:
             meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
-        meter.done()
         print_result(plan, manifest, as_json=flags.as_json)
 
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from builders.declare.benchmark import Benchmark
 from builders.declare.splits import Config, Split
 from builders.errors import BuildError, one_line
+from builders.executors.base import Advance
 from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE, Generator, identity_differences
 from builders.generate.sealed import CONTENT, residual_opener
 from builders.pipeline.build_plan import Run
@@ -273,7 +274,9 @@ def with_expected(published: Published, plan: ReadPlan) -> ReadPlan:
     return dataclasses.replace(plan, table=table)
 
 
-def with_published_splits(published: Published, run: Run, written: Sequence[ReadPlan], before: Manifest) -> Manifest:
+def with_published_splits(
+    published: Published, run: Run, written: Sequence[ReadPlan], before: Manifest, advance: Advance
+) -> Manifest:
     """Write the published index and exclusions, and add the config to a manifest as its publisher described it."""
     layout, entry, manifest = run.layout, published.entry, published.manifest
     ready = {plan.key: plan for plan in written}
@@ -283,7 +286,7 @@ def with_published_splits(published: Published, run: Run, written: Sequence[Read
         write_index(path, rows, entry.label_names, entry.columns, demo=run.demo)
         data = data_entries(layout, ready[key]) if key in ready else listed.data
         splits[key.partition("/")[2]] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
-        run.meter.advance(rows.num_rows)
+        advance(rows.num_rows)
     excluded = layout.excluded(published.config)
     lines = [line for line in read_excluded(published.root / entry.excluded.path) if line.split in published.parts]
     write_excluded(excluded, lines, list(published.parts))

@@ -126,12 +126,12 @@ def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadP
     if store_of(run.out).is_local and not staging.exists():
         # These lie on the disk twice during a build; until they are unpacked their bytes are an estimate.
         refuse_full_disk([2 * sum(estimated_bytes(indexes[key], rows) for key, rows in packed.items())], run.layout)
-    run.meter.step("finding", sum(split.size for split in splits))
-    places = _Places(indexes, packed, staging, run.meter.advance)
     parts: dict[str, list[PlannedSplit]] = {}
     for split in splits:
         parts.setdefault(split.split_key, []).append(split)
-    return [_located(plan, key, of_split, places) for key, of_split in parts.items()]
+    with run.meter.step("finding", sum(split.size for split in splits)) as advance:
+        places = _Places(indexes, packed, staging, advance)
+        return [_located(plan, key, of_split, places) for key, of_split in parts.items()]
 
 
 def refuse_full_disk(sizes: Sequence[int], layout: Layout) -> None:

@@ -35,10 +35,10 @@ from taxonomy import tables
 from taxonomy.rules import facets
 from tests.builders.conftest import assert_same_files, build_demo
 from tests.builders.indexes import whole_indexes
+from tests.builders.planning import QUIET
 from tests.builders.trees import linked
 from tests.killing import watched_at_renames
 from tests.manifests import manifest_of, typed
-from unknown_detection.terminal.progress import TerminalMeter
 
 SPLITS = tuple(BENCHMARK.parts())
 CONFIGS = tuple(config.name for config in BENCHMARK.configs)
@@ -299,8 +299,8 @@ def test_a_killed_build_of_joined_splits_goes_on_to_the_same_bytes(release, demo
 
 
 def test_a_published_config_is_rebuilt_from_its_index(release, demo, tmp_path):
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        write_release(plan_published(Published(release, "facets-t2"), demo, tmp_path, meter, executor))
+    with LocalExecutor(1) as executor:
+        write_release(plan_published(Published(release, "facets-t2"), demo, tmp_path, QUIET, executor))
     assert_same_files(release, tmp_path, 5, lambda name: "facets-t2" in name)
 
 

@@ -33,7 +33,7 @@ from builders.release.schema import PREPARED_SHA256, Column
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.made import NOISE
 from tests.builders.photographs import pieces
-from unknown_detection.terminal.progress import TerminalMeter
+from tests.builders.planning import QUIET
 
 SIDE = 224
 BATCH = 1 << 20
@@ -235,7 +235,7 @@ def build_toy(photographs, out, *, splits=(), workers=1, benchmark=None, executo
     before = batches._BATCH_BYTES
     batches._BATCH_BYTES = BATCH
     try:
-        with TerminalMeter(quiet=True) as meter, executor or LocalExecutor(workers) as executor:
-            return write_release(prepare(Run(benchmark, executor, meter, **request)))
+        with executor or LocalExecutor(workers) as executor:
+            return write_release(prepare(Run(benchmark, executor, QUIET, **request)))
     finally:
         batches._BATCH_BYTES = before
