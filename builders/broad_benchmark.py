@@ -197,6 +197,19 @@ LAST_OBJECTS = Variant(
 )
 """The reading by which the lists agree with the authors' as far as they could be compared here."""
 
+
+def _of_demo(splits: Mapping[str, Split], classes: int) -> dict[str, Split]:
+    """Return splits for a demo's models, by name, which make images of the first classes alone."""
+    return {
+        split.name: dataclasses.replace(
+            split,
+            classes=FirstClasses(classes),
+            generator=split.generator and dataclasses.replace(split.generator, needs=""),
+        )
+        for split in splits.values()
+    }
+
+
 # Adversarial images: attacked on a person's own copies of the models
 
 
@@ -223,7 +236,7 @@ ATTACKS = Settings(
     flags=flags.FLAGS,
     splits=lambda values: _attacked(flags.generators(values)),
     # One image each, as in the demo's reference: 20 s on a core, with all steps.
-    demo=DemoModels(("model", "weights"), flags.DEMO_MAKES, flags.write_classifiers, FirstClasses(6)),
+    demo=DemoModels(("model", "weights"), _of_demo(_attacked(flags.DEMO_MAKES), 6), flags.write_classifiers),
 )
 
 # Synthetic images, made with a person's own copies of the models
@@ -274,7 +287,7 @@ GENERATIVE_MODELS = Settings(
         DEVICE,
     ),
     splits=_synthetic_asked_for,
-    demo=DemoModels(("biggan", "stable-diffusion"), models.MAKES, models.write_models, FirstClasses(4)),
+    demo=DemoModels(("biggan", "stable-diffusion"), _of_demo(SYNTHETIC.by_key(), 4), models.write_models),
 )
 
 # Corruptions

@@ -28,13 +28,11 @@ from builders.commands.demo_build import (
     demo_sources,
     given_flags,
     listed_in_demo,
-    planned_demo_models,
     replaced_configs,
     with_demo_models,
 )
 from builders.commands.summary import print_result
 from builders.declare.benchmark import Benchmark
-from builders.declare.splits import Split
 from builders.demo.write import is_demo
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.generate.contract import INSTALL, check_installed, not_installed, without_packages
@@ -55,24 +53,16 @@ pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 
 def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     """Build a benchmark as flags ask for, and print what was built."""
+    meter, variant = TerminalMeter(quiet=flags.quiet), flags.withdraw == DUPLICATES
     declared.check()
-    refuse_replaced(declared, flags)
     benchmark, flags = apply_variants(declared, flags)
     names = parse_split_names(flags.splits)
     benchmark = benchmark.with_settings(flags.settings, {name.partition("/")[0] for name in names})
-    models = demo_models(declared, flags)
-    benchmark = planned_demo_models(benchmark, models)
+    models = demo_models(declared, flags) if flags.demo else []
+    benchmark = benchmark.with_splits({settings.config: demo.splits for settings, demo in models})
     refuse_unknown_splits(names, list(benchmark.parts()), f"The benchmark {benchmark.name}")
-    check_json(as_json=flags.as_json, dry_run=flags.dry_run)
-    store_of(flags.out).require_access(flags.out)
-    refuse_foreign(flags.out)
-    store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
-    flags.executor.check()
-    variant = flags.withdraw == DUPLICATES
-    meter = TerminalMeter(quiet=flags.quiet)
+    check_flags(flags, meter.note)
     with contextlib.ExitStack() as cleanup:
-        if flags.demo:
-            refuse_sources_of_demo(flags, meter.note)
         benchmark, splits = choose_splits(benchmark, names, flags, meter.note)
         read = benchmark.compared_with(splits) if variant else splits
         if flags.demo:
@@ -112,6 +102,17 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
         print_result(plan, manifest, as_json=flags.as_json)
 
 
+def check_flags(flags: BuildFlags, note: Callable[[str], object]) -> None:
+    """Refuse flags that do not go together, and a release folder or a cluster that cannot be used."""
+    check_json(as_json=flags.as_json, dry_run=flags.dry_run)
+    store_of(flags.out).require_access(flags.out)
+    refuse_foreign(flags.out)
+    store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
+    flags.executor.check()
+    if flags.demo:
+        refuse_sources_of_demo(flags, note)
+
+
 def refuse_replaced(benchmark: Benchmark, flags: BuildFlags) -> None:
     """Refuse flags that make generators of a config that a chosen variant replaces."""
     for settings in benchmark.settings:
@@ -129,6 +130,7 @@ def apply_variants(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, 
 
     A variant is also chosen where the folder of the usual source holds the variant's source instead.
     """
+    refuse_replaced(benchmark, flags)
     variants, folders = dict(flags.variants), dict(flags.folders)
     for variant in benchmark.variants:
         usual, other = variant.instead_of, variant.source
@@ -176,13 +178,9 @@ def choose_splits(
     lacking: dict[str, str] = {}
     if flags.demo and not flags.dry_run:
         unnamed = [key for key in benchmark.usual() if not is_selected(key, names) and not benchmark.needs(key)]
-        missing: dict[str, dict[str, Split]] = {}
-        for key, generator in without_packages(benchmark.generators(unnamed)).items():
-            lacking[key] = not_installed([generator])
-            config, split = benchmark.by_key()[key]
-            needing = dataclasses.replace(generator, needs=lacking[key])
-            missing.setdefault(config.name, {})[split.name] = dataclasses.replace(split, generator=needing)
-        benchmark = benchmark.with_splits(missing)
+        uninstalled = without_packages(benchmark.generators(unnamed))
+        lacking = {key: not_installed([generator]) for key, generator in uninstalled.items()}
+        benchmark = benchmark.needing(lacking)
     ready = benchmark.ready()
     for name in names:
         inside = [key for key in benchmark.parts() if is_selected(key, [name])]

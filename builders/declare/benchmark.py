@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builders.declare.quotas import DeclarationError, Listed, Rest
-from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, class_sizes
+from builders.declare.splits import Classes, Config, JoinedSplit, Split, class_sizes
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
 from taxonomy import lists
@@ -62,15 +62,14 @@ class Variant:
 class DemoModels:
     """Models with random weights, which `--demo` uses where no flag gives a model.
 
-    `flags` are the names of those flags. `makes` has, by the names of the splits that the models make, a generator
-    that takes the same packages. `write` writes the models of some of these splits into a folder, and returns the
-    values of the flags that give them. Images are made of `classes` alone.
+    `flags` are the names of those flags. `splits` are what the models make, by name; their generators take the same
+    packages. `write` writes the models of some of these splits into a folder, once it is known which are built, and
+    returns the values of the flags that give them.
     """
 
     flags: tuple[str, ...]
-    makes: Mapping[str, Generator]
+    splits: Mapping[str, Split]
     write: Callable[[Path, Collection[str]], Mapping[str, Any]]
-    classes: FirstClasses
 
 
 @dataclass(frozen=True)
@@ -151,6 +150,15 @@ class Benchmark:
             splits = {split.name: split for split in config.splits} | dict(added.get(config.name, {}))
             configs.append(dataclasses.replace(config, splits=tuple(splits.values())))
         return dataclasses.replace(self, configs=tuple(configs))
+
+    def needing(self, needs: Mapping[str, str]) -> Benchmark:
+        """Return the benchmark with splits that cannot be generated yet, and what each needs, by `config/split`."""
+        added: dict[str, dict[str, Split]] = {}
+        for key, need in needs.items():
+            config, split = self._declared[key]
+            generator = split.generator and dataclasses.replace(split.generator, needs=need)
+            added.setdefault(config.name, {})[split.name] = dataclasses.replace(split, generator=generator)
+        return self.with_splits(added)
 
     def needs(self, key: str) -> str:
         """Return the flags that must be given before a split (`config/split`) can be generated; empty if none."""
