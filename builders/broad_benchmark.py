@@ -287,7 +287,7 @@ GENERATIVE_MODELS = Settings(
         DEVICE,
     ),
     splits=_synthetic_asked_for,
-    demo=DemoModels(("biggan", "stable-diffusion"), _of_demo(SYNTHETIC.by_key(), 4), models.write_models),
+    demo=DemoModels(("biggan", "stable-diffusion"), _of_demo(SYNTHETIC.units, 4), models.write_models),
 )
 
 # Corruptions

@@ -138,7 +138,7 @@ def plan_once(generated: Generated) -> dict[str, float]:
     started, before = time.perf_counter(), time.process_time()
     meter = TerminalMeter(quiet=True)
     with contextlib.redirect_stderr(io.StringIO()):
-        planned = prepare(Run(benchmark, LocalExecutor(1), meter, Path("nowhere"), tuple(benchmark.parts()), {}, 0))
+        planned = prepare(Run(benchmark, LocalExecutor(1), meter, Path("nowhere"), tuple(benchmark.parts), {}, 0))
         dry_run_text(planned)
     index = planned.indexes["generated"]
     return {

@@ -87,7 +87,7 @@ def plan(
     withdrawn: Mapping[str, str] | None = None,
     duplicates: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[PlannedSplit]:
-    """Choose the images of some splits, given as keys of `Benchmark.by_key`.
+    """Choose the images of some splits, given as keys of `Benchmark.units`.
 
     `indexes` are by source key and have the partitions that the splits need. `limit_per_class` keeps only the first
     images of a class by keyed rank. `withdrawn` has the reason by row id for rows that may no longer be published; no
@@ -111,7 +111,7 @@ class _Planner:
         self.selected: dict[str, tuple[Rows, Rows]] = {}
 
     def plan(self, key: str, limit: int | None, withdrawn: Mapping[str, str]) -> PlannedSplit:
-        config, split = self.benchmark.by_key()[key]
+        config, split = self.benchmark.units[key]
         view, adopted, class_ids = self.views[split.source.key], self.draws.adopted.get(key), self.draws.classes(key)
         drawn, duplicated = self.select(key)
         taken_back = _named(view, split, drawn, withdrawn)
@@ -148,7 +148,7 @@ class _Planner:
 
     def listing(self, key: str, chosen: Rows, labels: tuple[str, ...]) -> tuple[Rows, pa.Table]:
         """Return a split's rows in the order of its ranks, and their table."""
-        config, split = self.benchmark.by_key()[key]
+        config, split = self.benchmark.units[key]
         view, adopted, ranks = self.views[split.source.key], self.draws.adopted.get(key), self.ranks(key)
         rows = ranks.ordered(chosen, ranks.words(chosen))
         blocks = (rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK))
@@ -161,7 +161,7 @@ class _Planner:
         """
         if key in self.selected:
             return self.selected[key]
-        config, split = self.benchmark.by_key()[key]
+        config, split = self.benchmark.units[key]
         view, adopted, originals = self.views[split.source.key], self.draws.adopted.get(key), split.originals
         candidates = view.rows(self.draws.classes(key), split.partitions)
         duplicates = self.duplicates.get(self.benchmark.group(config.name), {})
@@ -180,7 +180,7 @@ class _Planner:
 
     def ranks(self, key: str) -> KeyedRanks:
         """Return the ranks by which a split draws its images, and in whose order its rows are."""
-        _, split = self.benchmark.by_key()[key]
+        _, split = self.benchmark.units[key]
         view = self.views[split.source.key]
         if not split.ranked_as:
             return KeyedRanks(view, self.draws.rank(split_of(key)))
