@@ -197,19 +197,6 @@ LAST_OBJECTS = Variant(
 )
 """The reading by which the lists agree with the authors' as far as they could be compared here."""
 
-
-def _of_demo(splits: Mapping[str, Split], classes: int) -> dict[str, Split]:
-    """Return splits for a demo's models, by name, which make images of the first classes alone."""
-    return {
-        split.name: dataclasses.replace(
-            split,
-            classes=FirstClasses(classes),
-            generator=split.generator and dataclasses.replace(split.generator, needs=""),
-        )
-        for split in splits.values()
-    }
-
-
 # Adversarial images: attacked on a person's own copies of the models
 
 
@@ -236,7 +223,9 @@ ATTACKS = Settings(
     flags=flags.FLAGS,
     splits=lambda values: _attacked(flags.generators(values)),
     # One image each, as in the demo's reference: 20 s on a core, with all steps.
-    demo=DemoModels(("model", "weights"), _of_demo(_attacked(flags.DEMO_MAKES), 6), flags.write_classifiers),
+    demo=DemoModels(
+        ("model", "weights"), [*_attacked(flags.DEMO_MAKES).values()], flags.write_classifiers, FirstClasses(6)
+    ),
 )
 
 # Synthetic images, made with a person's own copies of the models
@@ -287,7 +276,7 @@ GENERATIVE_MODELS = Settings(
         DEVICE,
     ),
     splits=_synthetic_asked_for,
-    demo=DemoModels(("biggan", "stable-diffusion"), _of_demo(SYNTHETIC.units, 4), models.write_models),
+    demo=DemoModels(("biggan", "stable-diffusion"), [*SYNTHETIC.units.values()], models.write_models, FirstClasses(4)),
 )
 
 # Corruptions

@@ -59,7 +59,7 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     names = parse_split_names(flags.splits)
     benchmark = benchmark.with_settings(flags.settings, {name.partition("/")[0] for name in names})
     models = demo_models(declared, flags) if flags.demo else []
-    benchmark = benchmark.with_splits({settings.config: demo.splits for settings, demo in models})
+    benchmark = benchmark.with_splits({settings.config: demo.planned for settings, demo in models})
     refuse_unknown_splits(names, list(benchmark.parts), f"The benchmark {benchmark.name}")
     check_flags(flags, meter.note)
     with contextlib.ExitStack() as cleanup:

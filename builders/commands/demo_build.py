@@ -58,18 +58,14 @@ def with_demo_models(
 ) -> Benchmark:
     """Write a demo's models for some splits, and return the benchmark with the generators that use them."""
     for settings, demo in models if not flags.dry_run else ():
-        names = [name for name in demo.splits if f"{settings.config}/{name}" in splits]
+        names = [split.name for split in demo.splits if f"{settings.config}/{split.name}" in splits]
         if not names:
             continue
         given = {flag.name: flags.settings[flag.name] for flag in given_flags(settings, flags)}
         with _demo_folder("demo-models", flags, cleanup) as folder:
             make_folder(folder / settings.config)
             made = settings.splits({**flags.settings, **demo.write(folder / settings.config, names), **given})
-        added = {
-            name: dataclasses.replace(split, classes=demo.splits[name].classes)
-            for name, split in made.items()
-            if name in names
-        }
+        added = {name: dataclasses.replace(made[name], classes=demo.classes) for name in names if name in made}
         ruled_out = [f"{settings.config}/{name}" for name in names if name not in made]  # by flags such as --attack
         benchmark = benchmark.with_splits({settings.config: added}).needing(dict.fromkeys(ruled_out, "other flags"))
     return benchmark

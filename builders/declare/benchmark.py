@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builders.declare.quotas import DeclarationError, Listed, Rest
-from builders.declare.splits import Classes, Config, JoinedSplit, Split, Unit, class_sizes
+from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, Unit, class_sizes
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
 from taxonomy import lists
@@ -62,14 +62,27 @@ class Variant:
 class DemoModels:
     """Models with random weights, which `--demo` uses where no flag gives a model.
 
-    `flags` are the names of those flags. `splits` are what the models make, by name; their generators take the same
-    packages. `write` writes the models of some of these splits into a folder, once it is known which are built, and
-    returns the values of the flags that give them.
+    `flags` are the names of those flags. `splits` are what the models make, with generators that take the same
+    packages. `write` writes the models of some of these splits, given by name, into a folder, and returns the values
+    of the flags that give them. Images are made of `classes` alone.
     """
 
     flags: tuple[str, ...]
-    splits: Mapping[str, Split]
+    splits: Sequence[Split]
     write: Callable[[Path, Collection[str]], Mapping[str, Any]]
+    classes: FirstClasses
+
+    @property
+    def planned(self) -> dict[str, Split]:
+        """Its splits by name, before it is known which are built and their models are written."""
+        return {
+            split.name: dataclasses.replace(
+                split,
+                classes=self.classes,
+                generator=split.generator and dataclasses.replace(split.generator, needs=""),
+            )
+            for split in self.splits
+        }
 
 
 @dataclass(frozen=True)

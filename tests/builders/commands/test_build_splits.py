@@ -27,7 +27,7 @@ def flags(variants=(), **values):
 
 def planned(models):
     """The benchmark with the splits of a demo's models, before these are written."""
-    return BENCHMARK.with_splits({settings.config: demo.splits for settings, demo in models})
+    return BENCHMARK.with_splits({settings.config: demo.planned for settings, demo in models})
 
 
 def generated(**choices):
