@@ -26,7 +26,6 @@ from builders.cli.split_choice import is_selected, parse_split_names, refuse_unk
 from builders.commands.demo_build import (
     demo_models,
     demo_sources,
-    given_flags,
     listed_in_demo,
     replaced_configs,
     with_demo_models,
@@ -117,7 +116,7 @@ def refuse_replaced(benchmark: Benchmark, flags: BuildFlags) -> None:
     """Refuse flags that make generators of a config that a chosen variant replaces."""
     for settings in benchmark.settings:
         adopting = replaced_configs(benchmark, flags).get(settings.config)
-        given = " and ".join(f"--{flag.name}" for flag in given_flags(settings, flags) if flag != DEVICE)
+        given = " and ".join(f"--{flag.name}" for flag in flags.given(settings) if flag != DEVICE)
         if adopting is not None and given:
             raise BuildError(
                 f"{adopting} takes the images of {settings.config} from its folder, so {given} cannot be given with "

@@ -18,7 +18,6 @@ from builders.declare.benchmark import Benchmark, DemoModels, Settings
 from builders.declare.quotas import Listed
 from builders.demo.files import FILES
 from builders.demo.write import keep_demo
-from builders.generate.flags import Flag
 from builders.pipeline.state import locked
 from builders.release.layout import Layout
 from builders.sources.base import Source
@@ -32,11 +31,6 @@ def replaced_configs(benchmark: Benchmark, flags: BuildFlags) -> dict[str, str]:
     return {config.name: f"--{variant.name}" for variant in chosen for config in variant.configs}
 
 
-def given_flags(settings: Settings, flags: BuildFlags) -> list[Flag]:
-    """Return the flags of some settings that have another value than without the flag."""
-    return [flag for flag in settings.flags if flags.settings[flag.name] != (() if flag.multiple else flag.default)]
-
-
 def demo_models(benchmark: Benchmark, flags: BuildFlags) -> list[tuple[Settings, DemoModels]]:
     """Return the models that a demo makes: no flag gives one of them, and no variant replaces their images."""
     replaced = replaced_configs(benchmark, flags)
@@ -45,7 +39,7 @@ def demo_models(benchmark: Benchmark, flags: BuildFlags) -> list[tuple[Settings,
         for settings in benchmark.settings
         if settings.demo is not None
         and settings.config not in replaced
-        and not any(flag.name in settings.demo.flags for flag in given_flags(settings, flags))
+        and not any(flag.name in settings.demo.flags for flag in flags.given(settings))
     ]
 
 
@@ -61,7 +55,7 @@ def with_demo_models(
         names = [split.name for split in demo.splits if f"{settings.config}/{split.name}" in splits]
         if not names:
             continue
-        given = {flag.name: flags.settings[flag.name] for flag in given_flags(settings, flags)}
+        given = {flag.name: flags.settings[flag.name] for flag in flags.given(settings)}
         with _demo_folder("demo-models", flags, cleanup) as folder:
             make_folder(folder / settings.config)
             made = settings.splits({**flags.settings, **demo.write(folder / settings.config, names), **given})
