@@ -193,18 +193,18 @@ def find_near(
         groups_of = row_groups(split.root, name.removeprefix(AGAINST), split.entry, np.arange(split.entry.rows))
         thumbnails += [ThumbnailTask(group, files[name]) for group in groups_of]
     if thumbnails:
-        meter.step("reading images", sum(by_name[name].entry.rows for name in files))
-        executor.run(thumbnails, meter.advance)
-    meter.step("comparing with training images", sum(by_name[key].entry.rows for _, key in searched))
+        with meter.step("reading images", sum(by_name[name].entry.rows for name in files)) as advance:
+            executor.run(thumbnails, advance)
     near: list[Pair] = []
-    for train, key in searched:
-        rows = by_name[key].entry.rows
-        starts = range(0, rows, _QUERIES)
-        tasks = [SearchTask(files[key], files[train], start, min(start + _QUERIES, rows)) for start in starts]
-        parts = [(part.queries, part.references, part.distances) for part in executor.run(tasks, meter.advance)]
-        if parts:
-            pairs = Pairs(*map(np.concatenate, zip(*parts, strict=True)))
-            near += searched_pairs(pairs, (key, by_name[key].index), (train, by_name[train].index))
+    with meter.step("comparing with training images", sum(by_name[key].entry.rows for _, key in searched)) as advance:
+        for train, key in searched:
+            rows = by_name[key].entry.rows
+            starts = range(0, rows, _QUERIES)
+            tasks = [SearchTask(files[key], files[train], start, min(start + _QUERIES, rows)) for start in starts]
+            parts = [(part.queries, part.references, part.distances) for part in executor.run(tasks, advance)]
+            if parts:
+                pairs = Pairs(*map(np.concatenate, zip(*parts, strict=True)))
+                near += searched_pairs(pairs, (key, by_name[key].index), (train, by_name[train].index))
     return dataclasses.replace(
         duplicates, near=tuple(near), searched=tuple(searched), without_images=tuple(without_images)
     )

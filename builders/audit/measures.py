@@ -169,8 +169,8 @@ def measure_rows(
         for rows, numbers in chosen.items()
         for group in row_groups(root, rows.split, entries[rows.split], numbers)
     ]
-    meter.step("measuring", sum(len(numbers) for numbers in chosen.values()))
-    results = executor.run([MeasureTask(group) for _, group in groups], meter.advance)
+    with meter.step("measuring", sum(len(numbers) for numbers in chosen.values())) as advance:
+        results = executor.run([MeasureTask(group) for _, group in groups], advance)
     measured = {rows: np.zeros((len(numbers), len(NUMBERS))) for rows, numbers in chosen.items()}
     for (rows, group), values in zip(groups, results, strict=True):
         measured[rows][group.first : group.first + len(values)] = values

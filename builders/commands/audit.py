@@ -374,11 +374,8 @@ def _finish(release: Path, manifest: Manifest, findings: Findings, *, dry_run: b
 
 @contextmanager
 def _working(workers: int) -> Iterator[tuple[LocalExecutor, TerminalMeter]]:
-    with (
-        TerminalMeter(quiet=False) as meter,
-        LocalExecutor(workers, preload=_WORKER_IMPORTS, resumes=False) as executor,
-    ):
-        yield executor, meter
+    with LocalExecutor(workers, preload=_WORKER_IMPORTS, resumes=False) as executor:
+        yield executor, TerminalMeter(quiet=False)
 
 
 main = functools.partial(exit_code, command, stopped="stopped; nothing was changed.")

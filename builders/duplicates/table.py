@@ -180,14 +180,14 @@ def _near_duplicates(
         return _NOTHING
     from builders.duplicates.search import find_pairs  # only a benchmark that is searched pays for its imports
 
-    meter.step("searching for near-duplicates", sum(entries[key].rows for key, _ in readable))
     pairs: list[Pair] = []
     references: dict[str, Pixels] = {}
-    for key, of in readable:
-        if of not in references:
-            references = {of: _pixels(layout, of, entries[of])}
-        numbers = find_pairs(_pixels(layout, key, entries[key]), references[of], advance=meter.advance)
-        pairs += searched_pairs(numbers, (key, layout.index(key)), (of, layout.index(of)))
+    with meter.step("searching for near-duplicates", sum(entries[key].rows for key, _ in readable)) as advance:
+        for key, of in readable:
+            if of not in references:
+                references = {of: _pixels(layout, of, entries[of])}
+            numbers = find_pairs(_pixels(layout, key, entries[key]), references[of], advance=advance)
+            pairs += searched_pairs(numbers, (key, layout.index(key)), (of, layout.index(of)))
     return PairTable(pairs, {comparison(SIMILARITY, *keys) for keys in readable})
 
 

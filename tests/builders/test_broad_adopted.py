@@ -250,7 +250,7 @@ def test_counts_are_the_papers():
     adopted = BENCHMARK.with_variants(["adopt-partial-broad"])
     # Section 2 of the paper: 5,000 images of each attack, 25 a class of each generator.
     configs = ("broad-reference", "broad-adversarial", "broad-synthetic")
-    assert {key: adopted.count(key).rows for key in adopted.parts() if key.startswith(configs)} == {
+    assert {key: adopted.count(key).rows for key in adopted.parts if key.startswith(configs)} == {
         "broad-reference/test": 5_000,
         "broad-reference/held_out": 45_000,
         **dict.fromkeys(

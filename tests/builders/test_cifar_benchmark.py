@@ -35,7 +35,7 @@ from tests.builders.trees import linked
 from tests.killing import watched_at_renames
 from tests.manifests import rows_in
 
-SPLITS = tuple(BENCHMARK.by_key())
+SPLITS = tuple(BENCHMARK.units)
 ARRAYS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_svhn", "cifar-train/train")
 
 

@@ -26,11 +26,11 @@ from builders.pipeline.run import write_release
 from builders.release.entries import Manifest
 from builders.release.manifest import parse
 from hf_scripts import card, push, verify
+from tests.builders.planning import QUIET
 from tests.hf_scripts.pair_tables import add_table
 from tests.hf_scripts.samples import REPO, make_release
 from tests.manifests import manifest_of
 from tests.mutations import broken_texts, mutations
-from unknown_detection.terminal.progress import TerminalMeter
 from unknown_detection.words import UNPRINTABLE
 
 FOOD = "imagenet/far_ood_food32"
@@ -64,8 +64,8 @@ def food(demo, tmp_path_factory):
     """A release of one split of the demo, with the state of its build, and the functions that build it."""
     out = tmp_path_factory.mktemp("food") / "release"
     request = {"out": out, "splits": (FOOD,), "roots": {"food101": demo["food101"]}, "seed": 0, "limit_per_class": 2}
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        planned = prepare(Run(imagenet_benchmark.BENCHMARK, executor, meter, **request, allow_partial=True, demo=True))
+    with LocalExecutor(1) as executor:
+        planned = prepare(Run(imagenet_benchmark.BENCHMARK, executor, QUIET, **request, allow_partial=True, demo=True))
         write_release(planned)
         yield planned
 

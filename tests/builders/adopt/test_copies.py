@@ -17,7 +17,7 @@ from tests.builders.conftest import build_demo, files_of
 from tests.builders.layouts import food101_parquet, imagenet_archives, imagenet_parquet, link, tree
 from tests.builders.planning import planning_run
 
-DECLARED = BENCHMARK.by_key()
+DECLARED = BENCHMARK.units
 SPLITS = tuple(DECLARED)
 EVALUATION = ("imagenet/validation", "imagenet/test", "imagenet/near_ood")
 KNOWN = BENCHMARK.configs[0].labels.drawn(0)
@@ -174,7 +174,8 @@ def test_names_are_enough_for_archives_and_parquet(layout, release, request, tmp
         for row in rows_of(release, key):
             # Empty files: nothing but the names can be used.
             tree(
-                copy / DECLARED[key][1].published, {f"labels/{row['class_id']}/{row['source_id'].split('/')[-1]}": b""}
+                copy / DECLARED[key].split.published,
+                {f"labels/{row['class_id']}/{row['source_id'].split('/')[-1]}": b""},
             )
     plans = planned({"imagenet": request.getfixturevalue(layout)}, copy, EVALUATION, seed=3)
     for key in EVALUATION:

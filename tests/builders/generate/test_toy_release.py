@@ -22,9 +22,9 @@ from builders.release import images
 from hf_scripts import export, materialize, verify
 from tests.builders.conftest import files_of
 from tests.builders.generate import toy
+from tests.builders.planning import QUIET
 from tests.killing import watched_at_renames
 from tests.manifests import as_json, manifest_of, save_manifest
-from unknown_detection.terminal.progress import TerminalMeter
 
 ROOT = Path(__file__).parents[3]
 
@@ -287,9 +287,9 @@ def published(release, tmp_path, monkeypatch):
 
 
 def materialized(published, config, photographs, out):
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+    with LocalExecutor(1) as executor:
         return write_release(
-            plan_published(Published(published, config), {"caltech256": photographs}, out, meter, executor)
+            plan_published(Published(published, config), {"caltech256": photographs}, out, QUIET, executor)
         )
 
 
