@@ -113,12 +113,10 @@ def command(
     from unknown_detection.evaluation.features.store import FeatureStore
     from unknown_detection.evaluation.models.models import open_model
     from unknown_detection.evaluation.reports.report import short_results
-    from unknown_detection.evaluation.scoring.fit import expand
     from unknown_detection.evaluation.scoring.run import score
 
-    requested: list[str | Own] = [*(options.parse_list(detectors) or (() if own else ("all",))), *map(load_own, own)]
-    names, own_detectors = choose(requested)
-    chosen = parse_settings(settings, expand(names, own_detectors), own_detectors)
+    requested: list[str | Own] = [detectors or ("" if own else "all"), *map(load_own, own)]
+    chosen = parse_settings(settings, choose(requested)[0])
     store = FeatureStore.open(features)
     opened = None if release is None else load(release, revision)
     if opened is not None:
