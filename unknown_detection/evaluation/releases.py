@@ -21,14 +21,11 @@ import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
 from builders.release.digests import rows_digest
+from builders.release.duplicates import schema as pairs_schema
+from builders.release.entries import FORMAT
+from builders.release.layout import INDEX_SUFFIX
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line, require_known
 from unknown_detection.evaluation.files import Text, read_json, read_untrusted, require_regular
-
-FORMAT = 1
-"""The supported version of the manifest's format."""
-
-INDEX_SUFFIX = "-index"
-"""Suffix of the config that holds a config's rows without images."""
 
 Key = tuple[str, str]
 """Config and split."""
@@ -43,8 +40,7 @@ PAIRS = "duplicates/pairs.parquet"
 """Path of a release's table of duplicate pairs. Each line is a pair of rows whose images are identical (distance 0) or
 nearly so. A row may appear in several pairs."""
 
-_PAIR_TEXTS = ("id", "other_id", "split", "other_split", "role", "other_role", "class_id", "other_class_id")
-PAIR_COLUMNS = pa.schema([*((name, pa.string()) for name in _PAIR_TEXTS), ("distance", pa.float64())])
+PAIR_COLUMNS = pairs_schema().remove_metadata()
 """The table's columns, in order; splits are written `config/split`."""
 
 _VERIFY = "Run `python -m hf_scripts.verify` to find out what is wrong."
