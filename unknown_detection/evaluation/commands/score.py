@@ -131,7 +131,7 @@ def command(
         name, labels = options.model_name(model, pretrained), store.identity.label_names
         ready = open_model(name, weights, labels, pretrained=pretrained is not None, classes=classes, device=device)
         runner = Runner(opened, ready, batch_size, workers)
-    score(
+    scores = score(
         [store, *members],
         requested,
         splits=splits,
@@ -149,7 +149,7 @@ def command(
         click.echo(f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR")
         return
     try:
-        results = short_results(flags["out"], opened, choose_splits(store.splits(), splits, str(features)))
+        results = short_results(scores, opened, choose_splits(store.splits(), splits, str(features)))
     except EvaluationError as error:
         results = [f"no figures yet: {error}"]
     else:

@@ -14,9 +14,10 @@ import numpy.typing as npt
 from unknown_detection.evaluation.detectors import Methods, Settings, find_method
 from unknown_detection.evaluation.detectors.base import Detector, Scores, predicted
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.cache import FeatureCache, Key
+from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.metrics.metrics import auroc
 from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.releases import Key
 from unknown_detection.evaluation.scoring.fit_splits import (
     EXTERNAL,
     FIT_HALF,

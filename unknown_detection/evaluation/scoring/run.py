@@ -22,12 +22,12 @@ from unknown_detection.evaluation.detectors import METHODS, Settings
 from unknown_detection.evaluation.detectors.nearest import on_device
 from unknown_detection.evaluation.detectors.own import Own, choose
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_packages
-from unknown_detection.evaluation.features.cache import FeatureCache, Key
+from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.features.extract import Receipt, identify, receipt
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.files import write_text
-from unknown_detection.evaluation.releases import choose_splits
+from unknown_detection.evaluation.releases import Key, choose_splits
 from unknown_detection.evaluation.scoring import times as times_of
 from unknown_detection.evaluation.scoring.fit import Fitted, Scorer
 from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits
