@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
-from builders.release.digests import rows_digest
+from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import schema as pairs_schema
 from builders.release.entries import FORMAT
 from builders.release.layout import INDEX_SUFFIX
@@ -335,13 +335,12 @@ def choose_splits(
 def _read_pairs(path: Path, listed: _Duplicates, name: str) -> pa.Table:
     """Read the table of duplicate pairs of a release, of the digest and number of rows that its manifest names."""
     require_regular(path)
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
+    digest = file_sha256(path)
     if digest != listed.sha256:
         raise EvaluationError(
             f"{PAIRS} of {name} has the sha256 {digest[:12]}, but the manifest names {listed.sha256[:12]}. {_VERIFY}"
         )
-    pairs = read_untrusted(content, f"{PAIRS} of {name}")
+    pairs = read_untrusted(path, f"{PAIRS} of {name}")
     if len(pairs) != listed.rows:
         raise EvaluationError(
             f"{PAIRS} of {name} has {len(pairs):,} pairs, but the manifest says {listed.rows:,}. {_VERIFY}"
