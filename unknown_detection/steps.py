@@ -51,7 +51,7 @@ def build(benchmark: str, out: str | Path, *, log: Log = lambda text: None, **fl
     known = [command.name.removeprefix("build ") for command in COMMANDS if command.name.startswith("build ")]
     if benchmark not in known:
         raise ValueError(f"There is no benchmark {benchmark!r}; choose one of {', '.join(known)}.")
-    _, printed = _run(f"build {benchmark}", out=out, quiet=True, **flags)
+    printed = _run(f"build {benchmark}", out=out, quiet=True, **flags)
     log(printed)
     return _load(out)
 
@@ -77,7 +77,7 @@ def materialize(release: str | Path, out: str | Path, *, log: Log = lambda text:
         ValueError: a flag cannot have this value.
         TypeError: there is no such flag.
     """
-    _, printed = _run("materialize", str(release), out=out, quiet=True, **flags)
+    printed = _run("materialize", str(release), out=out, quiet=True, **flags)
     log(printed)
     return _load(out)
 
@@ -100,7 +100,7 @@ def verify(release: str | Path, **flags: Any) -> list[str]:
         ValueError: a flag cannot have this value.
         TypeError: there is no such flag.
     """
-    _, printed = _run("verify", str(release), json=True, **flags)
+    printed = _run("verify", str(release), json=True, **flags)
     return [message for problem in json.loads(printed)["problems"] for message in problem["messages"]]
 
 
@@ -109,8 +109,8 @@ def _load(out: str | Path) -> Release:
     return release
 
 
-def _run(name: str, *words: str, **flags: Any) -> tuple[int, str]:
-    """Run a command in this process; return its exit code and what it printed."""
+def _run(name: str, *words: str, **flags: Any) -> str:
+    """Run a command in this process; return what it printed."""
     overview = importlib.import_module("unknown_detection.__main__")
     (listed,) = [command for command in COMMANDS if command.name == name]
     command = overview.click_command(listed, click.Context(click.Command(name)))
@@ -118,13 +118,13 @@ def _run(name: str, *words: str, **flags: Any) -> tuple[int, str]:
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
-            code = command.main([*words, *arguments], prog_name=name, standalone_mode=False)
+            command.main([*words, *arguments], prog_name=name, standalone_mode=False)
     except click.NoSuchOption as error:
         message = error.format_message().replace("--", "")
         raise TypeError(f"{name}: {message}") from None
     except click.ClickException as error:
         raise ValueError(f"{name}: {error.format_message()}") from None
-    return int(code or 0), printed.getvalue()
+    return printed.getvalue()
 
 
 def _arguments(flags: dict[str, Any]) -> list[str]:

@@ -2,19 +2,11 @@
 
 import hashlib
 import io
-import json
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-import yaml
 from PIL import Image
 
-from builders.release.digests import rows_digest
-from builders.release.layout import Layout
-from builders.release.manifest import FORMAT
-from builders.release.schema import ROLES, arrow_schema
-from builders.release.tables import write_index
+from tests.evaluation.written_release import made_row, write_release
 
 LABELS = ("n01440764", "n03793489", "n07930864", "n04507155")  # a fish, and three of CoComageNet's 17
 OWN, OTHER = 160, 96
@@ -53,20 +45,12 @@ def rows_of(key, role, count, side):
         encoded = io.BytesIO()
         Image.fromarray(pixels(key + source_id, side)).save(encoded, format="PNG")
         label = -1 if role == "multi_label" else number % len(LABELS)
-        rows.append(
-            {
-                "image": {"bytes": encoded.getvalue(), "path": f"{number}.png"},
-                "label": label,
-                "role": ROLES.index(role),
-                "class_id": LABELS[label] if label >= 0 else "cup, mouse",
-                "class_name": "a class",
-                "source": "imagenet",
-                "source_id": source_id,
-                "id": f"imagenet/{key if role == 'multi_label' else ''}{source_id}{table}",
-                "content_sha256": hashlib.sha256(encoded.getvalue()).hexdigest(),
-                "stored": "source",
-            }
-        )
+        names = {"source": "imagenet", "source_id": source_id}
+        names |= {"class_id": LABELS[label] if label >= 0 else "cup, mouse"}
+        names |= {"content_sha256": hashlib.sha256(encoded.getvalue()).hexdigest()}
+        id_ = f"imagenet/{key if role == 'multi_label' else ''}{source_id}{table}"
+        image = {"bytes": encoded.getvalue(), "path": f"{number}.png"}
+        rows.append(made_row(id_, role, label, image=image, **names))
     return rows
 
 
@@ -78,23 +62,6 @@ def make_broad(root, splits=SPLITS, sides=None):
         splits: as `SPLITS`.
         sides: what the manifest says that images are prepared for, by `config/split`, where it is not the truth.
     """
-    layout = Layout(root)
-    configs, card = {}, {}
-    for key, (role, count, side) in splits.items():
-        config, _, split = key.partition("/")
-        table = pa.Table.from_pylist(rows_of(key, role, count, side), schema=arrow_schema(LABELS))
-        path, index = layout.shard("data", f"{config}/{split}", 0, 1), layout.index(f"{config}/{split}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, path)
-        write_index(index, table, LABELS)
-        entry = configs.setdefault(config, {"label_names": list(LABELS), "splits": {}})
-        manifest_entry = side if sides is None else sides.get(key, side)
-        rows_ = {"generator": generator(manifest_entry)} if manifest_entry else {}
-        entry["splits"][split] = {"digest": rows_digest(table)} | rows_
-        for name, file in ((config, path), (f"{config}-index", index)):
-            card.setdefault(name, []).append({"split": split, "path": layout.relative(file)})
-    manifest = {"format": FORMAT, "configs": configs}
-    (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    listed = [{"config_name": name, "data_files": files} for name, files in card.items()]
-    (root / "README.md").write_text(f"---\n{yaml.safe_dump({'configs': listed})}---\n", encoding="utf-8")
-    return root
+    listed = {key: (sides or {}).get(key, side) for key, (_, _, side) in splits.items()}
+    entries = {key: {"generator": generator(side)} for key, side in listed.items() if side}
+    return write_release(root, {key: rows_of(key, *split) for key, split in splits.items()}, LABELS, entries=entries)

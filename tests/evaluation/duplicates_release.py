@@ -5,10 +5,9 @@ import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
-from builders.release.digests import rows_digest
-from builders.release.manifest import FORMAT
+from builders.release.schema import ID_OVERLAP
+from tests.evaluation.written_release import made_row, write_release
 
 LABELS = ("cat", "dog")
 ROLES = ("in_distribution", "near_ood", "far_ood")
@@ -69,60 +68,15 @@ def make_release(root, rows=ROWS, pairs=PAIRS, overlaps=None, compared=None):
         overlaps: values of the column `id_overlap` by id, null for others; None for a release without the column.
         compared: by `config/split`, what the manifest says that the comparison of its classes cannot tell.
     """
-    manifest = {"format": FORMAT, "configs": {}}
-    card, sizes = {}, {}
-    for key, lines in rows.items():
-        config, split = key.split("/")
-        path = f"index/{config}/{split}.parquet"
-        table = split_table(key, lines, overlaps)
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, root / path)
-        entry = manifest["configs"].setdefault(config, {"label_names": list(LABELS), "splits": {}})
-        entry["splits"][split] = {"digest": rows_digest(table)}
-        if compared is not None:
-            entry["splits"][split]["compared"] = list(compared.get(key, ()))
-        card.setdefault(f"{config}-index", []).append({"split": split, "path": path})
-        sizes.setdefault(f"{config}-index", []).append(size(split, root / path))
-    (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    made = {key: [made_row(name, role_of(key), label) for name, label in lines] for key, lines in rows.items()}
+    columns = () if overlaps is None else (ID_OVERLAP,)
+    for row in [row for of_split in made.values() for row in of_split if columns]:
+        row[ID_OVERLAP.name] = overlaps.get(row["id"])
+    entries = {key: {"compared": list((compared or {}).get(key, ()))} for key in rows if compared is not None}
+    write_release(root, made, LABELS, columns=columns, entries=entries)
     if pairs is not None:
         put_table(root, pairs_table(pairs))
-        card["duplicates"] = [{"split": "pairs", "path": "duplicates/pairs.parquet"}]
-        sizes["duplicates"] = [size("pairs", root / "duplicates" / "pairs.parquet")]
-    front = {
-        "configs": [{"config_name": name, "data_files": files} for name, files in card.items()],
-        "dataset_info": [{"config_name": name, "splits": splits} for name, splits in sizes.items()],
-    }
-    (root / "README.md").write_text(f"---\n{yaml.safe_dump(front)}---\n", encoding="utf-8")
     return root
-
-
-def size(split, path):
-    """Tells releases of one folder name apart in the cache of `datasets`."""
-    return {"name": split, "num_bytes": path.stat().st_size, "num_examples": pq.read_metadata(path).num_rows}
-
-
-def split_table(key, lines, overlaps=None):
-    rows = [
-        {
-            "label": label,
-            "role": ROLES.index(role_of(key)),
-            "class_id": "a class",
-            "source": "source",
-            "source_id": name,
-            "id": name,
-            "content_sha256": hashlib.sha256(name.encode()).hexdigest(),
-        }
-        | ({} if overlaps is None else {"id_overlap": overlaps.get(name)})
-        for name, label in lines
-    ]
-    kinds = {"role": {"names": list(ROLES), "_type": "ClassLabel"}, "label": {"dtype": "int64", "_type": "Value"}}
-    kinds = {name: kinds.get(name, {"dtype": "string", "_type": "Value"}) for name in rows[0]}
-    metadata = {"huggingface": json.dumps({"info": {"features": kinds}})}
-    table = pa.Table.from_pylist(rows).replace_schema_metadata(metadata)
-    if overlaps is not None:  # a column of nulls alone has no type of its own
-        place = table.schema.get_field_index("id_overlap")
-        table = table.set_column(place, "id_overlap", table["id_overlap"].cast(pa.string()))
-    return table
 
 
 def put_table(root, pairs, **entry):

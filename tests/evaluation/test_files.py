@@ -54,7 +54,6 @@ def test_a_table_is_read_whole_with_its_metadata(tmp_path):
     read = read_untrusted(tmp_path / "x.parquet", "it")
     assert read == table
     assert read.schema.metadata == {b"key": b"value"}
-    assert read_untrusted((tmp_path / "x.parquet").read_bytes(), "it") == table
     pq.write_table(table.slice(0, 0), tmp_path / "x.parquet")
     assert read_untrusted(tmp_path / "x.parquet", "it") == table.slice(0, 0)
 
@@ -69,14 +68,15 @@ def test_a_table_with_fewer_rows_than_it_claims(tmp_path):
     # In a footer, the name of a column is followed by its codec and its number of values, of one byte each here.
     named = b"\x19\x18\x05score\x15"
     data[data.rindex(named) + len(named) + 2] = 0
-    with pytest.raises(EvaluationError, match=r"^Cannot read it as Parquet: it has 0 of the 2 rows that it claims\. "):
-        read_untrusted(bytes(data), "it")
+    (tmp_path / "x.parquet").write_bytes(data)
+    with pytest.raises(EvaluationError, match=r"^Cannot read it as Parquet: it lacks 2 of the rows that it claims\. "):
+        read_untrusted(tmp_path / "x.parquet", "it")
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]), "it has two columns of one name"),
+        (lambda: pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]), "it has several columns named a"),
         (lambda: pa.table({"a": NOT_UTF8}), "Invalid UTF8"),
         (lambda: pa.table({"a": pa.array(["x" * 100_000]).take([0] * 700)}), "it has very long texts"),
     ],

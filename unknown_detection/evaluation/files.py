@@ -7,10 +7,8 @@ import hashlib
 import json
 import re
 import stat
-import struct
 import sys
 import types
-import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +18,7 @@ import pyarrow.parquet as pq
 from msgspec import Meta
 
 from builders.errors import NAMED, more
+from builders.storage.parquet import open_parquet, row_batches
 from unknown_detection.durable import process_name, replacing
 from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, unknown_name
 from unknown_detection.words import UNPRINTABLE
@@ -34,12 +33,6 @@ _LONGEST_TEXT = 1 << 16
 """Bytes of the longest text in a table: ids and names are far shorter."""
 
 _ROWS = 1024
-
-DAMAGED = (
-    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError),
-    *(SyntaxError, TypeError, ValueError, struct.error, zlib.error),
-)
-"""What parsers of other projects, such as Pillow and torch 2.14, raise on bytes that are damaged."""
 
 
 def atomic_path(path: Path) -> contextlib.AbstractContextManager[Path]:
@@ -140,34 +133,26 @@ def parse_json(data: bytes) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
-def read_untrusted(source: Path | bytes, name: str) -> pa.Table:
+def read_untrusted(path: Path, name: str) -> pa.Table:
     """Read a Parquet table that somebody else wrote, within bounds, and check all its values.
 
     Refused is what is no regular file or no Parquet, is encrypted or damaged, claims an absurd number of rows, has a
     column twice, or a very long text.
     """
-    if isinstance(source, Path):
-        require_regular(source)
-    size = source.stat().st_size if isinstance(source, Path) else len(source)
+    require_regular(path)
     try:
-        opened = source if isinstance(source, Path) else pa.BufferReader(source)
-        with pq.ParquetFile(opened, page_checksum_verification=True) as file:
-            _check_rows(file.metadata, size)
-            schema = file.schema_arrow
-            if len(set(schema.names)) < len(schema.names):
-                raise ValueError("it has two columns of one name")
+        with open_parquet(path, page_checksum_verification=True) as file:
+            _check_rows(file.metadata, path.stat().st_size)
             batches = []
             # Few rows at a time: a short file may repeat one long text a million times.
-            for batch in file.iter_batches(batch_size=_ROWS):
+            for batch in row_batches(file, _ROWS):
                 if batch.nbytes > _ROWS * _LONGEST_TEXT:
                     raise ValueError("it has very long texts")
                 batches.append(batch)
-            table = pa.Table.from_batches(batches, schema)
-            if table.num_rows != file.metadata.num_rows:  # where a page is short, pyarrow just ends
-                raise ValueError(f"it has {table.num_rows:,} of the {file.metadata.num_rows:,} rows that it claims")
+            table = pa.Table.from_batches(batches, file.schema_arrow)
             table.validate(full=True)  # text that is not UTF-8, too
             return table
-    except (pa.ArrowException, OSError, ValueError) as error:  # a name of a column may be a UnicodeDecodeError
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise EvaluationError(
             f"Cannot read {name} as Parquet: {first_line(error)}. Write or download the file again."
         ) from error

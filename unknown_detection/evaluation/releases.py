@@ -20,15 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
-from builders.release.digests import rows_digest
+from builders.errors import BuildError
+from builders.hub.place import folder_or_repository
+from builders.release.digests import file_sha256, rows_digest
+from builders.release.duplicates import schema as pairs_schema
+from builders.release.entries import FORMAT
+from builders.release.layout import INDEX_SUFFIX
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line, require_known
 from unknown_detection.evaluation.files import Text, read_json, read_untrusted, require_regular
-
-FORMAT = 1
-"""The supported version of the manifest's format."""
-
-INDEX_SUFFIX = "-index"
-"""Suffix of the config that holds a config's rows without images."""
 
 Key = tuple[str, str]
 """Config and split."""
@@ -43,14 +42,12 @@ PAIRS = "duplicates/pairs.parquet"
 """Path of a release's table of duplicate pairs. Each line is a pair of rows whose images are identical (distance 0) or
 nearly so. A row may appear in several pairs."""
 
-_PAIR_TEXTS = ("id", "other_id", "split", "other_split", "role", "other_role", "class_id", "other_class_id")
-PAIR_COLUMNS = pa.schema([*((name, pa.string()) for name in _PAIR_TEXTS), ("distance", pa.float64())])
+PAIR_COLUMNS = pairs_schema().remove_metadata()
 """The table's columns, in order; splits are written `config/split`."""
 
 _VERIFY = "Run `python -m hf_scripts.verify` to find out what is wrong."
 _REBUILD = "Take the table from the same build as the rows, or build the release again."
 
-_REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _Name = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_][a-zA-Z0-9_-]*\Z")]
 """Of a config or split: it becomes the name of folders and files."""
@@ -291,8 +288,11 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
             f"{one_line(where, 300)} is an address, and the evaluation reads folders and the Hub. Copy the release to "
             "a folder first, as with `aws s3 sync`."
         )
-    root = Path(where)
-    if root.is_dir():
+    try:
+        root = folder_or_repository(where, revision)
+    except BuildError as error:
+        raise EvaluationError(str(error)) from None
+    if isinstance(root, Path):
         if revision is not None:
             raise EvaluationError(
                 f"--revision applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "
@@ -302,13 +302,6 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
             if not path.is_dir():
                 require_regular(path)  # `datasets` would open a named pipe and wait for it
         return Release(where, None, _manifest(root / "manifest.json", where))
-    if not _REPOSITORY.fullmatch(where):
-        raise EvaluationError(f"{where} is neither a folder nor a repository ORG/NAME; check the path.")
-    if revision is None and root.parent.is_dir():
-        raise EvaluationError(
-            f"There is no folder {where}. Check the path, or give --revision, too, for a dataset of this name on the "
-            "Hub."
-        )
     commit, path = _download(where, revision, "manifest.json", f"{where} is not a release: it has no manifest.json")
     return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
 
@@ -339,13 +332,12 @@ def choose_splits(
 def _read_pairs(path: Path, listed: _Duplicates, name: str) -> pa.Table:
     """Read the table of duplicate pairs of a release, of the digest and number of rows that its manifest names."""
     require_regular(path)
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
+    digest = file_sha256(path)
     if digest != listed.sha256:
         raise EvaluationError(
             f"{PAIRS} of {name} has the sha256 {digest[:12]}, but the manifest names {listed.sha256[:12]}. {_VERIFY}"
         )
-    pairs = read_untrusted(content, f"{PAIRS} of {name}")
+    pairs = read_untrusted(path, f"{PAIRS} of {name}")
     if len(pairs) != listed.rows:
         raise EvaluationError(
             f"{PAIRS} of {name} has {len(pairs):,} pairs, but the manifest says {listed.rows:,}. {_VERIFY}"

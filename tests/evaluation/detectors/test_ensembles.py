@@ -32,9 +32,10 @@ def test_parts_are_those_of_the_paper():
         "ens_r": "GradNorm, ODIN, MDS_all, MDS_l, CADet, ReAct, ViM, D_alpha",
         "ens_f": "MSP, Max logits, MDS_all, MDS_l, EBO",
     }
-    titles = {method.name: method.title for method in METHODS.values()} | {"cadet": "CADet"}
-    for name, base_methods in paper.items():
-        assert {titles[part] for part in METHODS[name].base_methods} == set(base_methods.split(", "))
+    ours = {"MDS_l": "mahalanobis", "MDS_all": "mahalanobis_all", "D_alpha": "doctor", "EBO": "energy"}
+    for name, words in paper.items():
+        named = [ours.get(word, word.lower().replace(" ", "_")) for word in words.split(", ")]
+        assert {*METHODS[name].base_methods} == {base.replace("logits", "logit") for base in named}
 
 
 @pytest.mark.parametrize("components", [1, 3, 10])

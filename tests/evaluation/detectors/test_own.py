@@ -14,7 +14,7 @@ from tests.evaluation.detectors.toy import toy_features
 from tests.evaluation.scoring.test_fit import NEAR, TEST, TRAIN, fill
 from unknown_detection import Detector, EvaluationError
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.detectors import KNN, ODIN
+from unknown_detection.evaluation.detectors import KNN, METHODS, ODIN
 from unknown_detection.evaluation.detectors.own import choose, load_own, own_method
 from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.features.store import FeatureStore
@@ -141,7 +141,7 @@ def test_labels_of_scored_and_tuned_rows_do_not_reach_a_detector(folder):
     assert (set(table["score"].to_pylist()), set(table["prediction"].to_pylist())) == ({1.0}, {-1})
     store = FeatureStore.open(folder)
     scorer = Scorer(
-        FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), own={"labels": own_method(Labels)}
+        FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), chosen={"labels": own_method(Labels)}
     )
     assert [trial.auroc for trial in scorer.fit("labels").trials] == [0.5, 0.5]
 
@@ -288,9 +288,8 @@ def test_an_instance_stands_where_its_name_can_and_is_not_searched(folder):
     store = FeatureStore.open(folder)
 
     def scorer(detectors):
-        names, own = choose(detectors)
-        made = Scorer(FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), own=own)
-        return made, names
+        chosen, _ = choose(detectors)
+        return Scorer(FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), chosen=chosen), [*chosen]
 
     seven = KNN(k=7)
     seven.name = "knn7"
@@ -306,12 +305,17 @@ def test_an_instance_stands_where_its_name_can_and_is_not_searched(folder):
     assert (names, len(searched.fit("knn").trials), len(searched.fit("twice").trials)) == (["knn", "twice"], 9, 2)
     with pytest.raises(EvaluationError, match=r"Two detectors have the name knn. Give one of them another"):
         choose(["knn", KNN(k=5)])
+    chosen, everything = choose(["all", KNN(k=5)])
+    assert everything and [*chosen] == [*METHODS], "the instance stands in the place of its class"
+    assert chosen["knn"] is not METHODS["knn"]
+    with pytest.raises(EvaluationError, match="No detector is named"):
+        choose([])
 
 
 def test_an_error_of_the_user_s_code_keeps_its_traceback():
     def fails(features):
         return 1 / 0
 
-    (method,) = choose([fails])[1].values()
+    (method,) = choose([fails])[0].values()
     with pytest.raises(ZeroDivisionError):
         method().score(ROWS)

@@ -4,6 +4,7 @@ import pytest
 
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors import METHODS, parse_settings, settable
+from unknown_detection.evaluation.detectors.own import choose
 from unknown_detection.evaluation.errors import EvaluationError
 
 
@@ -13,13 +14,13 @@ def test_every_value_of_a_grid_can_be_set():
         assert method.search.keys() <= settable(method).keys(), name
         assert method.ranges.keys() <= settable(method).keys(), name
     texts = ["knn.k=50", "temperature.temperature=1000", "openmax.tail = 5,10", "openmax.rank_weight=0.5"]
-    assert parse_settings(texts, ["knn", "temperature", "openmax"]) == {
+    assert parse_settings(texts, choose("knn,temperature,openmax")[0]) == {
         "knn": {"k": (50,)},
         "temperature": {"temperature": (1000.0,)},
         "openmax": {"tail": (5, 10), "rank_weight": (0.5,)},
     }
     # A part of a mixture that is scored.
-    assert parse_settings(["energy.temperature=2"], ["ens_f"]) == {"energy": {"temperature": (2.0,)}}
+    assert parse_settings(["energy.temperature=2"], choose("ens_f")[0]) == {"energy": {"temperature": (2.0,)}}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_every_value_of_a_grid_can_be_set():
 )
 def test_what_cannot_be_set(text, sentence):
     with pytest.raises(EvaluationError) as refused:
-        parse_settings(text.split(), ["knn", "react", "msp", "ens_f"])
+        parse_settings(text.split(), choose("knn,react,msp,ens_f")[0])
     assert sentence in str(refused.value)
 
 

@@ -97,7 +97,7 @@ TARGETS = (
         "table-of-a-release",
         "x.parquet",
         scores,
-        refused(lambda folder: read_untrusted((folder / "x.parquet").read_bytes(), "it").to_pydict()),
+        refused(lambda folder: read_untrusted(folder / "x.parquet", "it").to_pydict()),
     ),
     Target(
         "features-json",

@@ -113,13 +113,11 @@ def command(
     from unknown_detection.evaluation.features.store import FeatureStore
     from unknown_detection.evaluation.models.models import open_model
     from unknown_detection.evaluation.reports.report import short_results
-    from unknown_detection.evaluation.scoring.fit import expand
     from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
     from unknown_detection.evaluation.scoring.run import score
 
-    requested: list[str | Own] = [*(options.parse_list(detectors) or (() if own else ("all",))), *map(load_own, own)]
-    names, own_detectors = choose(requested)
-    chosen = parse_settings(settings, expand(names, own_detectors), own_detectors)
+    requested: list[str | Own] = [detectors or ("" if own else "all"), *map(load_own, own)]
+    chosen = parse_settings(settings, choose(requested)[0])
     store = FeatureStore.open(features)
     opened = None if release is None else load(release, revision)
     if opened is not None:
@@ -134,7 +132,7 @@ def command(
         name, labels = options.model_name(model, pretrained), store.identity.label_names
         ready = open_model(name, weights, labels, pretrained=pretrained is not None, classes=classes, device=device)
         runner = Runner(opened, ready, batch_size, workers)
-    score(
+    scores = score(
         [store, *members],
         requested,
         splits=splits,
@@ -157,7 +155,7 @@ def command(
     if any(split not in FIT_AND_TUNE_SPLITS for _, split in unscored):
         command += f" --splits {','.join(map('/'.join, scored))}"
     try:
-        results = short_results(flags["out"], opened, scored)
+        results = short_results(scores, opened, scored)
     except EvaluationError as error:
         results = [f"no figures yet: {error}"]
     else:

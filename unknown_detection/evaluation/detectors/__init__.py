@@ -15,7 +15,7 @@ Tested by `tests/evaluation/detectors/test_registry.py` and `tests/evaluation/de
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from unknown_detection.evaluation.detectors import (
     images,
@@ -76,7 +76,10 @@ __all__ = [
 
 _FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, learned)
 
-METHODS: dict[str, type[Detector]] = {
+Methods = Mapping[str, type[Detector]]
+"""Classes of detectors by their names."""
+
+METHODS: Methods = {
     kind.name: kind
     for family in _FAMILIES
     for kind in vars(family).values()
@@ -90,9 +93,9 @@ Settings = Mapping[str, Mapping[str, tuple[float, ...]]]
 _READS = {"features": "one pass", "members": "several models", "images": "a second pass over the images"}
 
 
-def find_method(name: str, own: Mapping[str, type[Detector]] | None = None) -> type[Detector]:
-    """Return the class of a detector by its name, built in or among the user's `own`."""
-    methods = {**METHODS, **(own or {})}
+def find_method(name: str, chosen: Methods | None = None) -> type[Detector]:
+    """Return the class of a detector by its name, among the `chosen` ones (`own.choose`) or else built in."""
+    methods = {**METHODS, **(chosen or {})}
     require_known("detector", [name], methods)
     return methods[name]
 
@@ -126,11 +129,9 @@ def settable(method: type[Detector]) -> dict[str, tuple[float, ...]]:
     return values
 
 
-def parse_settings(
-    texts: Iterable[str], names: Sequence[str], own: Mapping[str, type[Detector]] | None = None
-) -> Settings:
-    """Parse `DETECTOR.NAME=VALUE` or `DETECTOR.NAME=VALUE,VALUE,...`, of the detectors `names` and of their parts."""
-    scored = {*names, *(base for name in names for base in find_method(name, own).base_methods)}
+def parse_settings(texts: Iterable[str], chosen: Methods) -> Settings:
+    """Parse `DETECTOR.NAME=VALUE` or `DETECTOR.NAME=VALUE,VALUE,...`, of the chosen detectors and of their parts."""
+    scored = {*chosen, *(base for method in chosen.values() for base in method.base_methods)}
     settings: dict[str, dict[str, tuple[float, ...]]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
@@ -139,7 +140,7 @@ def parse_settings(
             raise EvaluationError(
                 f"--set {one_line(text)} does not name a hyperparameter and a value. Write it as in --set knn.k=50."
             )
-        method = find_method(detector, own)
+        method = find_method(detector, chosen)
         hyperparameters = settable(method)
         if not hyperparameters:
             raise EvaluationError(f"{detector} has no hyperparameters. Leave --set {one_line(text)} out.")

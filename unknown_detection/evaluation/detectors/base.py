@@ -81,7 +81,7 @@ class Detector(abc.ABC):
 
     Attributes:
         name: name on the command line and in results.
-        title: name in a paper's table; `name` if empty.
+        title: name in papers, for tables and plots; `name` if empty.
         source: the paper and its section or equation.
         fits_on: the in-distribution rows to fit on; with "none", `fit` gets None for features.
         search: for each hyperparameter that is searched, the values to try, the default first.

@@ -292,7 +292,7 @@ class ODINMaxLogit(ODIN):
     Source: FACETS (Realistic OOD Detection benchmark), table of detectors; Liang et al. 2018, section 3, for x'.
     """
 
-    name, title, source = "odin_max_logit", "IP TS MLV", "FACETS, table of detectors"
+    name, title, source = "odin_max_logit", "ODIN (max logit)", "FACETS, table of detectors"
 
     def _rows(self, logits: Doubles) -> Scores:
         scores: Scores = -(logits / self.temperature).max(axis=1)
@@ -308,7 +308,7 @@ class MCDropout(ImageDetector):
     rather than the variance, and 50 passes, as in the unified unknown detection paper, section 4, and its code.
     """
 
-    name, title, source = "mc_dropout", "MC-dropout", "Gal and Ghahramani 2016, section 4"
+    name, title, source = "mc_dropout", "MC-Dropout", "Gal and Ghahramani 2016, section 4"
     image_pass = ImagePass("dropout", run_with_dropout, ("samples",), predicts=True, check=require_dropout)
     search: ClassVar = {"samples": (50,)}
     ranges: ClassVar = {"samples": at_least(2)}
@@ -325,7 +325,7 @@ class MCDropoutMI(MCDropout):
     Formula and source: `logits.mutual_information`, of passes with dropout in place of models.
     """
 
-    name, title, source = "mc_dropout_mi", "MC-dropout MI", "Gal et al. 2017, section 4"
+    name, title, source = "mc_dropout_mi", "MC-Dropout (MI)", "Gal et al. 2017, section 4"
     column = "mutual_information"
 
     def _rows(self, values: Doubles) -> Scores:
@@ -343,7 +343,7 @@ class CADet(ImageDetector):
     penultimate features are ours.
     """
 
-    name, title, source = "cadet", "CADet m_in", "Guille-Escuret et al. 2023, section 3"
+    name, title, source = "cadet", "CADet", "Guille-Escuret et al. 2023, section 3"
     image_pass = ImagePass("crops", run_on_crops, ("views",))
     column = "similarity"
     search: ClassVar = {"views": (5,)}

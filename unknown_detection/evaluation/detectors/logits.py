@@ -141,7 +141,7 @@ class Temperature(RowDetector):
     given, ODIN without input preprocessing (Liang et al., ICLR 2018), which FACETS calls TS.
     """
 
-    name, title, source = "temperature", "Temperature scaling", "Guo et al. 2017, equation 9"
+    name, title, source = "temperature", "TempScale", "Guo et al. 2017, equation 9"
     fits_on = "validation"
     ranges: ClassVar = {"temperature": POSITIVE}
 
@@ -155,14 +155,14 @@ class Temperature(RowDetector):
 
 
 class MaxLogit(RowDetector):
-    """Negative greatest logit (maximum logit value, MLV).
+    """Negative greatest logit (maximum logit value, MLV; "max logits" in BROAD).
 
     Formula: -max_c l_c, in the units of the logits.
     Source: Hendrycks et al., Scaling Out-of-Distribution Detection for Real-World Settings, ICML 2022; Vaze et al.,
     Open-Set Recognition: A Good Closed-Set Classifier Is All You Need, ICLR 2022.
     """
 
-    name, title, source = "max_logit", "Max logits", "Hendrycks et al. 2022; Vaze et al. 2022"
+    name, title, source = "max_logit", "MaxLogit", "Hendrycks et al. 2022; Vaze et al. 2022"
 
     def _rows(self, logits: Doubles) -> Scores:
         scores: Scores = -logits.max(axis=1)
@@ -227,7 +227,7 @@ class Doctor(RowDetector):
     (D_alpha); the setting as in BROAD, section 3.
     """
 
-    name, title, source = "doctor", "D_alpha", "Granese et al. 2021, section 3"
+    name, title, source = "doctor", "DOCTOR", "Granese et al. 2021, section 3"
 
     def _rows(self, logits: Doubles) -> Scores:
         odds, total = odds_to_greatest(logits)
@@ -242,7 +242,7 @@ class LogitNorm(RowDetector):
     Source: BROAD (Guille-Escuret et al., Expecting the Unexpected, 2023), section 3, "logit norm".
     """
 
-    name, title, source = "logit_norm", "Logits norm", "Guille-Escuret et al. 2023, section 3"
+    name, title, source = "logit_norm", "Logit norm", "Guille-Escuret et al. 2023, section 3"
 
     def _rows(self, logits: Doubles) -> Scores:
         return -np.sqrt(dots(logits, logits))
@@ -298,7 +298,7 @@ class KLMatching(RowDetector):
     matching"; fitted on validation rows, as there.
     """
 
-    name, title, source = "kl_matching", "KL matching", "Hendrycks et al. 2022, KL matching"
+    name, title, source = "kl_matching", "KL-Matching", "Hendrycks et al. 2022, KL matching"
     fits_on = "validation"
 
     def _learn(self, features: Features, head: Head | None) -> None:
@@ -335,7 +335,7 @@ class MemberDetector(RowDetector):
 class MutualInformation(MemberDetector):
     """Mutual information between the prediction and the member (MI, BALD); formula: `mutual_information`."""
 
-    name, title, source = "mutual_information", "MI", "Gal et al. 2017, section 4"
+    name, title, source = "mutual_information", "Ensemble (MI)", "Gal et al. 2017, section 4"
 
     def _rows(self, *logits: Doubles) -> Scores:
         return mutual_information(np.stack(logits))

@@ -215,14 +215,14 @@ class Mahalanobis(_Distances):
     Source: Lee et al. 2018, equation 2, without input preprocessing; this layer alone: BROAD, section 3.
     """
 
-    name, title = "mahalanobis", "MDS_l"
+    name, title = "mahalanobis", "MDS"
     source = "Lee et al. 2018, equation 2; Guille-Escuret et al. 2023, section 3"
 
 
 class MahalanobisFirst(_Distances):
     """As `Mahalanobis`, of the first block's pooled features (MDS_f; BROAD, section 3)."""
 
-    name, title, source = "mahalanobis_first", "MDS_f", Mahalanobis.source
+    name, title, source = "mahalanobis_first", "MDS (first)", Mahalanobis.source
     layer = "first block"
 
 
@@ -233,14 +233,14 @@ class MahalanobisAll(_Distances):
     width: for in-distribution rows, a block's term is about its D_b, so wide blocks count more.
     """
 
-    name, title, source = "mahalanobis_all", "MDS_all", f"{Mahalanobis.source} (mean of blocks)"
+    name, title, source = "mahalanobis_all", "MDS (all)", f"{Mahalanobis.source} (mean of blocks)"
     layer = "blocks"
 
 
 class MahalanobisLogits(_Distances):
     """As `Mahalanobis`, of the logits (MD of Abdelzad et al. 2020, section 4.4)."""
 
-    name, title = "mahalanobis_logits", "MD"
+    name, title = "mahalanobis_logits", "MDS (logits)"
     source = "Lee et al. 2018, equation 2; Abdelzad et al. 2020, section 4.4"
     layer = LOGITS
 

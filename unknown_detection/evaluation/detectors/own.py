@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors import METHODS
+from unknown_detection.evaluation.detectors import METHODS, Methods, find_method
 from unknown_detection.evaluation.detectors.base import Detector, Scores
 from unknown_detection.evaluation.errors import EvaluationError, one_line
 from unknown_detection.evaluation.files import load_python
@@ -72,30 +72,35 @@ def own_method(own: Own, *, name: str = "", source: str = "the user's own", dige
     return _checked(kind, declared)
 
 
-def choose(detectors: str | Own | Iterable[str | Own] | None) -> tuple[list[str] | None, dict[str, type[Detector]]]:
-    """Return the names of detectors, and the classes of those that are the user's own or have hyperparameters set.
+def choose(detectors: str | Own | Iterable[str | Own] | None) -> tuple[Methods, bool]:
+    """Return the classes of detectors by name, and whether all that can be used are meant: by None, or by `all`.
 
-    `NAME,NAME` stands for two; None stays.
+    `NAME,NAME` stands for two. Classes of the user's own check their scores, and an instance's hyperparameters stay.
     """
-    if detectors is None:
-        return None, {}
-    names: list[str] = []
-    own: dict[str, type[Detector]] = {}
-    listed: list[Any] = list(detectors) if isinstance(detectors, list | tuple) else [detectors]
+    methods: dict[str, type[Detector]] = {}
+    everything = detectors is None
+    listed: Sequence[Any] = detectors if isinstance(detectors, list | tuple) else [] if everything else [detectors]
     for detector in listed:
         if isinstance(detector, str):
-            names += detector.split(",")
-            continue
-        kind: type[Any] = detector if isinstance(detector, type) else type(detector)
-        if kind in METHODS.values():
-            kind = _fixed(detector) if isinstance(detector, Detector) else kind
-        elif not issubclass(kind, _OfTheUser):  # what `load_own` returns is checked already
-            kind = own_method(detector)
-        if kind.name in names:
-            raise EvaluationError(f"Two detectors have the name {kind.name}. Give one of them another.")
-        own[kind.name] = kind
-        names.append(kind.name)
-    return names, own
+            names = [name.strip() for name in detector.split(",") if name.strip()]
+            everything = everything or "all" in names
+            kinds = [find_method(name) for name in names if name != "all"]
+        else:
+            kinds = [_kind_of(detector)]
+        for kind in kinds:
+            if methods.setdefault(kind.name, kind) is not kind:
+                raise EvaluationError(f"Two detectors have the name {kind.name}. Give one of them another.")
+    if not methods and not everything:
+        raise EvaluationError("No detector is named. Name some, such as msp,energy, or all of them by all.")
+    return ({**METHODS, **methods} if everything else methods), everything
+
+
+def _kind_of(detector: Any) -> type[Detector]:
+    """Return the class of a detector that is given itself, not by its name."""
+    kind = detector if isinstance(detector, type) else type(detector)
+    if kind in METHODS.values():
+        return _fixed(detector) if isinstance(detector, Detector) else kind
+    return kind if issubclass(kind, _OfTheUser) else own_method(detector)  # `load_own` returns what is checked already
 
 
 def _fixed(detector: Detector) -> type[Detector]:

@@ -95,7 +95,7 @@ class DICE(ShapedEnergy):
     Source: Sun and Li, DICE: Leveraging Sparsification for Out-of-Distribution Detection, ECCV 2022, section 3.
     """
 
-    name, title, source = "dice", "Dice", "Sun and Li 2022, section 3"
+    name, title, source = "dice", "DICE", "Sun and Li 2022, section 3"
     fits_on = "train"
     search: ClassVar = {"sparsity": (0.9, 0.1, 0.3, 0.5, 0.7)}
     ranges: ClassVar = {"sparsity": _SHARE}

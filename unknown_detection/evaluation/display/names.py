@@ -11,25 +11,6 @@ from unknown_detection.evaluation.metrics.metrics import ECE, METRICS, Metric
 BASELINE = "msp"
 """The detector that others are compared with, if it was scored."""
 
-# Where a method's title is an abbreviation of one paper that does not stand alone.
-_DETECTORS = {
-    "cadet": "CADet",
-    "dice": "DICE",
-    "doctor": "DOCTOR",
-    "kl_matching": "KL-Matching",
-    "logit_norm": "Logit norm",
-    "mahalanobis": "MDS",
-    "mahalanobis_all": "MDS (all)",
-    "mahalanobis_first": "MDS (first)",
-    "mahalanobis_logits": "MDS (logits)",
-    "max_logit": "MaxLogit",
-    "mc_dropout": "MC-Dropout",
-    "mc_dropout_mi": "MC-Dropout (MI)",
-    "mutual_information": "Ensemble (MI)",
-    "odin_max_logit": "ODIN (max logit)",
-    "temperature": "TempScale",
-}
-
 _SPLITS = {
     "autoattack_resnet50": "AutoAttack (ResNet-50)",
     "autoattack_vit": "AutoAttack (ViT)",
@@ -64,7 +45,7 @@ _STATISTICS = {
 
 def detector_name(name: str) -> str:
     """Return the name of a detector in papers, for plots; of an unknown one, its name in the scores file."""
-    return _DETECTORS.get(name) or (METHODS[name].title if name in METHODS else name)
+    return METHODS[name].title if name in METHODS else name
 
 
 def paper_name(name: str) -> str:

@@ -16,7 +16,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.models.features import Features
-from unknown_detection.evaluation.releases import Key as Key
+from unknown_detection.evaluation.releases import Key
 from unknown_detection.terminal.progress import bar
 
 _KEPT = 3

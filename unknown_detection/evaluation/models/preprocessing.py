@@ -18,8 +18,8 @@ from typing import Any
 
 from PIL import Image
 
+from builders.release.images import DECODE_ERRORS
 from unknown_detection.evaluation.errors import EvaluationError, first_line, unknown_name
-from unknown_detection.evaluation.files import DAMAGED
 from unknown_detection.terminal.interrupts import left_to_the_parent
 
 INTERPOLATIONS = ("bicubic", "bilinear", "nearest")
@@ -234,10 +234,6 @@ def _composed(size: Any, interpolation: str, mean: Sequence[float], std: Sequenc
     return transforms.Compose([*steps, transforms.ToTensor(), transforms.Normalize(mean, std)])
 
 
-# What Pillow says of a header with more than 89 million pixels, and of one with twice as many.
-_BOMBS = (Image.DecompressionBombWarning, Image.DecompressionBombError)
-
-
 class _Images:
     """A map-style dataset for torch's DataLoader: a preprocessed image, or the error of one that cannot be decoded."""
 
@@ -249,12 +245,13 @@ class _Images:
     def __getitem__(self, number: int) -> Any:
         try:
             with warnings.catch_warnings():
+                # What Pillow says of a header with more than 89 million pixels; it refuses one with twice as many.
                 warnings.simplefilter("error", Image.DecompressionBombWarning)
                 return self._preprocessing(self._images[number]["image"])
         # Returned and not raised, because a worker's exception arrives with its traceback as text.
         except EvaluationError as error:
             problem = f"used: {error}. Build the release again, or get it again."
-        except (*DAMAGED, *_BOMBS) as error:
+        except (*DECODE_ERRORS, Image.DecompressionBombWarning) as error:
             problem = f"decoded: {first_line(error)}. Check the release with `python -m hf_scripts.verify`."
         return EvaluationError(f"The image of row {self._ids[number]['id']} cannot be {problem}")
 

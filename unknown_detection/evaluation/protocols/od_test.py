@@ -21,7 +21,7 @@ from unknown_detection.evaluation.metrics.ranking import rank
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, each_config
 from unknown_detection.evaluation.protocols.results import Figure, Line, measure, summed
-from unknown_detection.evaluation.scoring.rows import Rows, known_rows, unknown_splits
+from unknown_detection.evaluation.scoring.rows import Rows, known_rows, sides, unknown_splits
 
 NAME = "od-test"
 
@@ -60,8 +60,8 @@ def figures(rows: Rows) -> list[Figure]:
         )
 
     def judge(setting: str, fitted_on: str, fitted_rows: Rows, unknown: str, unknown_rows: Rows) -> Figure:
-        cut = threshold(*_sides(fitting, fitted_rows))
-        scores, flags = _sides(evaluated, unknown_rows)
+        cut = threshold(*sides(fitting, fitted_rows))
+        scores, flags = sides(evaluated, unknown_rows)
         named = {"protocol": NAME, "config": config, "setting": setting, "known": "test", "unknown": unknown}
         ranking = rank((scores > cut).astype(np.int8), flags)[0]
         return measure(ranking, ["balanced_accuracy"], fitted_on=fitted_on, **named)[0]
@@ -86,10 +86,6 @@ def threshold(scores: npt.NDArray[np.float64], unknown: npt.NDArray[np.bool_]) -
     # Balanced accuracy less 0.5, up to a factor, in integers, with each distinct score as the last one accepted.
     gain = ranking.known[1:] * n_unknown - ranking.unknown[1:] * n_known
     return float(np.unique(scores)[np.argmax(gain)])
-
-
-def _sides(known: Rows, unknown: Rows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    return np.concatenate([known.score, unknown.score]), np.arange(len(known) + len(unknown)) >= len(known)
 
 
 def _halves(rows: Rows) -> tuple[Rows, Rows]:

@@ -21,7 +21,14 @@ from unknown_detection.evaluation.metrics.ranking import Ranking, rank_open_set
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
 from unknown_detection.evaluation.protocols.results import Figure, Line, means, measure
-from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
+from unknown_detection.evaluation.scoring.rows import (
+    Rows,
+    known_rows,
+    rank_errors,
+    rank_known_unknown,
+    sides,
+    unknown_splits,
+)
 
 NAME = "openood"
 METRICS = ("fpr_at_95_tpr_unknown_positive", "auroc", "aupr_in_trapezoid", "aupr_out_trapezoid")
@@ -96,9 +103,7 @@ def _configs(rows: Rows) -> str:
 
 
 def _rank_open_set(known: Rows, unknown: Rows) -> Ranking:
-    scores = np.concatenate([known.score, unknown.score])
-    errors = np.concatenate([known.wrong, unknown.wrong])
-    return rank_open_set(scores, np.arange(len(scores)) >= len(known), errors)[2]
+    return rank_open_set(*sides(known, unknown), np.concatenate([known.wrong, unknown.wrong]))[2]
 
 
 def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:

@@ -19,7 +19,14 @@ from unknown_detection.evaluation.metrics.ranking import rank
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
 from unknown_detection.evaluation.protocols.results import Figure, Line, means, measure
-from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
+from unknown_detection.evaluation.scoring.rows import (
+    Rows,
+    known_rows,
+    rank_errors,
+    rank_known_unknown,
+    sides,
+    unknown_splits,
+)
 
 NAME = "unknown-detection"
 UNKNOWN = ("near_ood", "far_ood")
@@ -38,8 +45,8 @@ def figures(rows: Rows) -> list[Figure]:
     named = {"protocol": NAME, "config": str(rows.config[0])}
     measured: list[Figure] = []
     if rows.prediction is not None:
-        errors = np.concatenate([known.wrong, *(np.ones(len(split), dtype=np.bool_) for split in unknown.values())])
-        scores = np.concatenate([known.score, *(split.score for split in unknown.values())])
+        scores, errors = sides(known, *unknown.values())
+        errors[: len(known)] = known.wrong
         named |= {"known": "test, right", "unknown": " + ".join(["test, wrong", *unknown])}
         measured += measure(rank(scores, errors)[0], ["aurc"], **named, setting="unknown_detection")
         named |= {"unknown": "test, wrong", "setting": "misclassification_detection"}

@@ -16,15 +16,15 @@ from unknown_detection.evaluation.protocols import PROTOCOLS, calibration, figur
 from unknown_detection.evaluation.protocols.results import tidy
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.reports.inputs import ScoredRun, judged_runs
-from unknown_detection.evaluation.scoring.left_out import REDUCED, LeftOut, count_left_out
+from unknown_detection.evaluation.scoring.left_out import COUNTED, REDUCED, count_left_out
 from unknown_detection.evaluation.scoring.rows import Rows
 from unknown_detection.terminal.progress import bar
 
 Plan = Mapping[str, Sequence[str]]
 """Configs by protocol."""
 
-LeftOutRows = Mapping[str, Sequence[LeftOut]]
-"""The rows that figures leave out, by the kind of figures; without the kinds of which the release does not say."""
+LeftOutRows = Mapping[str, pd.DataFrame]
+"""The counts of `count_left_out` by the kind of figures; without the kinds of which the release does not say."""
 
 
 def compute_figures(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: bool = True) -> pd.DataFrame:
@@ -66,14 +66,14 @@ def confidences(run: ScoredRun) -> list[tuple[str, Rows]]:
 
 def rows_left_out(runs: Sequence[ScoredRun], plan: Plan) -> LeftOutRows:
     """Count the rows that each split and class loses in the figures without duplicates and without overlap."""
-    left_out: dict[str, dict[Any, LeftOut]] = {}
+    counts: dict[str, list[pd.DataFrame]] = {kind: [] for kind in REDUCED}
     for protocol, configs in plan.items():
         for run in runs if protocol != robustness.NAME else ():
             for kind in REDUCED:
                 counted = count_left_out(run.any_rows(configs), kind, protocol)
-                if counted is not None:  # of several runs, the same rows count once
-                    left_out.setdefault(kind, {}).update({counts[:4]: counts for counts in counted})
-    return {kind: [*left_out[kind].values()] for kind in REDUCED if kind in left_out}
+                counts[kind] += [] if counted is None else [counted]
+    # Of several runs, the same rows count once.
+    return {kind: pd.concat(of).drop_duplicates(COUNTED, keep="last") for kind, of in counts.items() if of}
 
 
 def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[str]:
@@ -117,10 +117,10 @@ def hints(figures: pd.DataFrame, left_out: LeftOutRows) -> list[str]:
     of_configs = figures.assign(config=figures["config"].str.split(" + ", regex=False)).explode("config")
     judged = {*of_configs[["protocol", "rows", "config"]].itertuples(index=False, name=None)}
     missing = _gathered(
-        ((place.protocol, kind), place.config)
-        for kind, places in left_out.items()
-        for place in places
-        if (place.protocol, kind, place.config) not in judged
+        ((protocol, kind), config)
+        for kind, counted in left_out.items()
+        for protocol, config in zip(counted["protocol"], counted["config"], strict=True)
+        if (protocol, kind, config) not in judged
     )
     return sentences + [
         f"too few rows of {', '.join(configs)} are left for figures of {protocol} {kind.replace('_', ' ')}"

@@ -25,7 +25,6 @@ from unknown_detection.evaluation.scoring.left_out import (
     REDUCED,
     WITHOUT_DUPLICATES,
     WITHOUT_OVERLAP,
-    LeftOut,
     describe_left_out,
 )
 
@@ -59,11 +58,12 @@ def paper_tables(lines: pd.DataFrame, left_out: LeftOutRows) -> Tables:
     duplicates and without overlap; then the effect of both, the duplicates of each split, and classes that overlap.
     """
     losing = {
-        (name, kind): [place for place in left_out.get(kind, ()) if place.protocol == name]
+        (name, kind): counted[counted["protocol"] == name]
         for name in lines["protocol"].unique()
-        for kind in REDUCED
+        if name != robustness.NAME  # whose figures are of figures, not of rows
+        for kind, counted in left_out.items()
     }
-    remarks = {key: describe_left_out(key[1], places) for key, places in losing.items()}
+    remarks = {key: describe_left_out(key[1], counted) for key, counted in losing.items()}
     several = _several(lines)
     tables: dict[str, list[ResultTable]] = defaultdict(list)
     for (name, rows), of_rows in lines.groupby(["protocol", "rows"], sort=False):
@@ -77,10 +77,10 @@ def paper_tables(lines: pd.DataFrame, left_out: LeftOutRows) -> Tables:
     for (name, variant), group in lines.groupby(["protocol", "variant"], sort=False):
         for kind in REDUCED:
             changed = list(_effects(name, group, kind))
-            effects = [_labelled(table, [variant] * several, remarks[name, kind]) for table in changed]
+            effects = [_labelled(table, [variant] * several, remarks.get((name, kind), "")) for table in changed]
             tables[name] += [replace(table, shown=len(changed) <= _MOST_CHANGES) for table in effects]
-    for (name, kind), places in losing.items():
-        tables[name] += [_counts(name, kind, places)] if places else []
+    for (name, kind), counted in losing.items():
+        tables[name] += [_counts(name, kind, counted)] if len(counted) else []
     return tables
 
 
@@ -158,14 +158,16 @@ def _all_or_without(line: Line) -> tuple[str, str]:
     return group, "all" if line["rows"] == AS_PUBLISHED else "without"
 
 
-def _counts(protocol: str, kind: str, places: Sequence[LeftOut]) -> ResultTable:
+def _counts(protocol: str, kind: str, counted: pd.DataFrame) -> ResultTable:
     """Tabulate the rows left out of each split that a protocol evaluates, or of each class."""
     what, title, stub, first = _COUNTED[kind]
     columns = {**first, "Left out": "left_out"}
-    names = [", ".join((f"{place.config}/{place.split}", *place.of_class)) for place in places]
-    counts = np.array([[getattr(place, name) for name in columns.values()] for place in places], float)
+    names = [f"{config}/{split}" for config, split in zip(counted["config"], counted["split"], strict=True)]
+    if kind == WITHOUT_OVERLAP:
+        names = [", ".join(of) for of in zip(names, counted["class_id"], counted["overlap"], strict=True)]
+    counts = counted[[*columns.values()]].to_numpy(float)
     return ResultTable(
-        safe_file_name(what, "left-out", protocol), title, describe_left_out(kind, places), stub,
+        safe_file_name(what, "left-out", protocol), title, describe_left_out(kind, counted), stub,
         [Heading("", name) for name in columns], [*map(TableRow, names)], counts, np.full(counts.shape, np.nan),
         digits=0, shown=kind == WITHOUT_DUPLICATES,
     )  # fmt: skip

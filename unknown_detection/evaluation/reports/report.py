@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.evaluation.display.canvas import inline_svg, save
@@ -138,8 +139,8 @@ def report(
     return figures
 
 
-def short_results(scores: Path, release: Release, splits: Iterable[Key]) -> list[str]:
-    """Return the main figures of a scores file for a terminal, on all rows, by the protocol of each config."""
+def short_results(scores: pa.Table, release: Release, splits: Iterable[Key]) -> list[str]:
+    """Return the main figures of a table of scores for a terminal, on all rows, by the protocol of each config."""
     runs, _ = join_runs(scores, release, splits)
     figures = judging.compute_figures(runs, choose_protocols((), runs, ()), release)
     return _terminal_lines(summaries(over_runs(figures)))

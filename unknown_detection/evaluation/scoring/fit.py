@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors import METHODS, Settings, find_method
+from unknown_detection.evaluation.detectors import Methods, Settings, find_method
 from unknown_detection.evaluation.detectors.base import Detector, Scores, predicted
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.cache import FeatureCache, Key
+from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.metrics.metrics import auroc
 from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.releases import Key
 from unknown_detection.evaluation.scoring.fit_splits import (
     EXTERNAL,
     FIT_HALF,
@@ -42,9 +43,8 @@ class Trial:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted detector with its hyperparameters."""
+    """A fitted detector with its hyperparameters: those that were set or searched."""
 
-    method: type[Detector]
     detector: Detector
     hyperparameters: Mapping[str, float]
     trials: tuple[Trial, ...] = ()
@@ -55,8 +55,8 @@ class Scorer:
     """Fits each method once, on `fit_splits`, and scores splits.
 
     `search` looks for hyperparameters, else the defaults count; `settings` has, by detector, the values to search
-    among in place of the method's own; `own` are methods of the user's own; `log` receives a line about each method
-    that cannot be searched or is left out.
+    among in place of the method's own; `chosen` are the methods to score, those of other names are built in; `log`
+    receives a line about each method that cannot be searched or is left out.
 
     `fit_half` are the validation rows that detectors are fitted on in place of training rows, shape (n,), `halved` is
     their split (`config/split`), empty for none; `fitted_on` and `tuned_on` are, as recorded, the rows that most
@@ -67,7 +67,7 @@ class Scorer:
     fit_splits: FitSplits
     search: bool = True
     settings: Settings = field(default_factory=dict)
-    own: Mapping[str, type[Detector]] = field(default_factory=dict)
+    chosen: Methods = field(default_factory=dict)
     log: Log = lambda text: None
     _fitted: dict[str, Fitted] = field(default_factory=dict)
     _scores: dict[tuple[str, Key], Scores] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Scorer:
     def fit(self, name: str) -> Fitted:
         """Fit a method, and before it the methods whose scores it combines."""
         if name not in self._fitted:
-            method = find_method(name, self.own)
+            method = find_method(name, self.chosen)
             self.cache.check(method)
             for base in method.base_methods:
                 self.fit(base)
@@ -98,19 +98,21 @@ class Scorer:
     def score(self, name: str, key: Key) -> Scores:
         """Return a method's scores of a split, shape (n,), higher = more unknown; computed once."""
         if (name, key) not in self._scores:
-            fitted = self.fit(name)
-            features = self._read(fitted.method, fitted.hyperparameters, key)
-            self._scores[name, key] = fitted.detector.score(features.unlabelled())
+            detector, features = self.fit(name).detector, self._read_for(name, key)
+            self._scores[name, key] = detector.score(features.unlabelled())
         return self._scores[name, key]
 
     def predictions(self, name: str, key: Key) -> npt.NDArray[np.int64]:
         """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""
-        fitted = self.fit(name)
-        return fitted.detector.predict(self._read(fitted.method, fitted.hyperparameters, key).unlabelled())
+        return self.fit(name).detector.predict(self._read_for(name, key).unlabelled())
 
     def forget(self, key: Key) -> None:
         """Free the cached scores of a split."""
         self._scores = {pair: scores for pair, scores in self._scores.items() if pair[1] != key}
+
+    def _read_for(self, name: str, key: Key) -> Features:
+        fitted = self.fit(name)
+        return self._read(type(fitted.detector), fitted.hyperparameters, key)
 
     def _read(self, method: type[Detector], hyperparameters: Mapping[str, float], key: Key) -> Features:
         features = self.cache.read(method, hyperparameters, key)
@@ -122,7 +124,7 @@ class Scorer:
         sets = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
         trials, missing = self._trials(method, sets) if len(sets) > 1 and self.search else ((), "")
         if not trials:
-            default = Fitted(method, self._make(method, sets[0]), sets[0])
+            default = Fitted(self._make(method, sets[0]), sets[0])
             if missing:
                 self.log(f"{method.name}: using the default hyperparameters, because {missing} to search on")
             return default
@@ -130,7 +132,7 @@ class Scorer:
             raise EvaluationError(trials[0].problem)
         # `max` returns the first of equals, so the default wins ties.
         best = max(trials, key=lambda trial: -1.0 if trial.auroc is None else trial.auroc).hyperparameters
-        return Fitted(method, self._make(method, best), best, tuple(trials))
+        return Fitted(self._make(method, best), best, tuple(trials))
 
     def _trials(self, method: type[Detector], sets: Sequence[Mapping[str, float]]) -> tuple[Sequence[Trial], str]:
         """Return a trial of each set of hyperparameters, or none and what is missing for them."""
@@ -235,10 +237,3 @@ def _in_distribution(features: Features) -> Features:
     """Select the rows of in-distribution classes: some splits mix in-distribution and unknown rows."""
     known = features.labels >= 0
     return features if known.all() else features.take(known)
-
-
-def expand(names: Sequence[str] | None, own: Mapping[str, type[Detector]] | None = None) -> tuple[str, ...]:
-    """Check the names of methods; None, or `all` among them, means all built-in ones and the user's `own`."""
-    if names is None or "all" in names:
-        return (*METHODS, *(own or {}))
-    return tuple(find_method(name, own).name for name in names)

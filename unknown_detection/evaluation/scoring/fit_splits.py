@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unknown_detection.evaluation.errors import EvaluationError, require_known
-from unknown_detection.evaluation.features.cache import Key
+from unknown_detection.evaluation.releases import Key
 
 TRAIN, VALIDATION, EXTERNAL = "train", "validation", "external_validation"
 

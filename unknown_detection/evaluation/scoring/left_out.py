@@ -11,10 +11,6 @@ Tested by `tests/evaluation/scoring/test_duplicates.py`.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any, NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -34,22 +30,9 @@ SEEN = "an object of a known class"
 """Stands for the known class of an image on which people saw one without saying which."""
 
 
-class LeftOut(NamedTuple):
-    """How many rows of a split, or of one of its classes, the figures of a protocol leave out.
-
-    `rows` are those of the whole split. Of duplicates, `left_out` counts `duplicates` and those that are
-    `made_from_duplicates`: made from a duplicate's source image, or its clean originals. Of overlaps, `of_class` has
-    the `class_id` of the source and the known class that it overlaps, or `SEEN`.
-    """
-
-    protocol: str
-    config: str
-    split: str
-    of_class: tuple[str, ...]
-    rows: int
-    left_out: int
-    duplicates: int = 0
-    made_from_duplicates: int = 0
+COUNTED = ["protocol", "config", "split", "class_id", "overlap"]
+"""The columns by which `count_left_out` counts rows: one class and the known one that it overlaps, or `SEEN`; both are
+empty where duplicates are counted."""
 
 
 def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
@@ -92,53 +75,45 @@ def is_left_out(rows: Rows, kind: str) -> npt.NDArray[np.bool_] | None:
     return None if rows.overlap is None else rows.overlap != ""
 
 
-def count_left_out(rows: Rows, kind: str, protocol: str) -> list[LeftOut] | None:
-    """Count the rows that figures of a kind leave out, by split, overlaps by class, too; None if it is unknown."""
+def count_left_out(rows: Rows, kind: str, protocol: str) -> pd.DataFrame | None:
+    """Count the rows that figures of a kind leave out, by split, overlaps by class, too; None if it is unknown.
+
+    A line has the columns `COUNTED`; `rows`, those of the whole split; and `left_out`. Of duplicates, it also has of
+    these the `duplicates` and those `made_from_duplicates`: made from a duplicate's source image, or its clean
+    originals.
+    """
     left_out = is_left_out(rows, kind)
     if left_out is None:
         return None
-    total = _count(rows, "config", "split")
+    frame = pd.DataFrame({"config": rows.config, "split": rows.split, "left_out": left_out}).assign(protocol=protocol)
     if kind == WITHOUT_OVERLAP:
-        counts = _count(rows.where(left_out), "config", "split", "class_id", "overlap")
-        return [
-            LeftOut(protocol, config, split, tuple(of_class), total[config, split], count)
-            for (config, split, *of_class), count in sorted(counts.items())
-        ]
-    counts = _count(rows.where(left_out), "config", "split")
-    duplicates = _count(rows.where(np.asarray(rows.duplicate)), "config", "split")
-    return [
-        LeftOut(protocol, config, split, (), total[config, split], count, of := duplicates[config, split], count - of)
-        for (config, split), count in sorted(counts.items())
-    ]
+        frame = frame.assign(class_id=rows.class_id, overlap=rows.overlap)
+        counts = frame[left_out].groupby(COUNTED)[["left_out"]].sum()
+    else:
+        frame = frame.assign(class_id="", overlap="", duplicates=rows.duplicate)
+        counts = frame[left_out].groupby(COUNTED)[["left_out", "duplicates"]].sum()
+        counts["made_from_duplicates"] = counts["left_out"] - counts["duplicates"]
+    return counts.join(frame.groupby(["config", "split"]).size().rename("rows")).reset_index()
 
 
-def describe_left_out(kind: str, counted: Sequence[LeftOut]) -> str:
+def describe_left_out(kind: str, counted: pd.DataFrame) -> str:
     """Summarize in a sentence or two how many rows figures of a kind leave out, and of which splits all."""
     what, column = kind.removeprefix("without_"), f"according to the column {ID_OVERLAP}"
     if kind == WITHOUT_DUPLICATES:
         nothing = "None of the evaluated rows is a duplicate, so figures without duplicates equal those on all rows."
-        derived = " or are made from rows that do" * any(counts.made_from_duplicates for counts in counted)
+        derived = " or are made from rows that do" * bool(counted["made_from_duplicates"].any())
         why = f"they appear in a pair of the release's table of duplicates{derived}"
     else:
         nothing = f"No evaluated row has a class that overlaps a known one {column}, so figures without overlap equal "
         nothing += "those on all."
         why = f"their class is, holds or shows a known one, {column}"
-    if not counted:
+    if counted.empty:
         return nothing
-    # Several protocols may evaluate the same rows.
-    left_out = {(f"{counts.config}/{counts.split}", counts.of_class): counts.left_out for counts in counted}
-    remaining = {f"{counts.config}/{counts.split}": counts.rows for counts in counted}
-    for (split, _), count in left_out.items():
-        remaining[split] -= count
-    rows = quantity(sum(left_out.values()), "row")
-    emptied = [split for split, count in remaining.items() if not count]
-    sentence = f"Figures without {what} leave out {rows} of {quantity(len(remaining), 'split')} because {why}."
-    return f"{sentence} Nothing is left of {', '.join(emptied)}." if emptied else sentence
-
-
-def _count(rows: Rows, *columns: str) -> Counter[Any]:
-    """Count the rows with each combination of values in some columns of text."""
-    return Counter(pd.DataFrame({name: getattr(rows, name) for name in columns}).value_counts().to_dict())
+    once = counted.drop_duplicates(COUNTED[1:])  # several protocols may evaluate the same rows
+    splits = once.groupby(["config", "split"], sort=False).agg({"left_out": "sum", "rows": "first"})
+    rows, emptied = quantity(int(splits["left_out"].sum()), "row"), splits.index[splits["left_out"] == splits["rows"]]
+    sentence = f"Figures without {what} leave out {rows} of {quantity(len(splits), 'split')} because {why}."
+    return f"{sentence} Nothing is left of {', '.join(map('/'.join, emptied))}." if len(emptied) else sentence
 
 
 def _among(values: npt.NDArray[np.str_], members: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:

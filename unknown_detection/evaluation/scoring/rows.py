@@ -104,10 +104,15 @@ def unknown_splits(rows: Rows, roles: Sequence[str]) -> dict[str, Rows]:
     return splits
 
 
+def sides(known: Rows, *unknown: Rows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return the scores of in-distribution rows, then of unknown ones, and which of them are unknown; shape (n,)."""
+    scores = np.concatenate([known.score, *(rows.score for rows in unknown)])
+    return scores, np.arange(len(scores)) >= len(known)
+
+
 def rank_known_unknown(known: Rows, *unknown: Rows) -> Ranking:
     """Rank in-distribution rows against unknown ones."""
-    scores = [known.score, *(rows.score for rows in unknown)]
-    return rank(np.concatenate(scores), np.arange(sum(map(len, scores))) >= len(known))[0]
+    return rank(*sides(known, *unknown))[0]
 
 
 def rank_errors(rows: Rows) -> Ranking:

@@ -18,18 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from unknown_detection.csv_text import csv_text
-from unknown_detection.evaluation.detectors import METHODS, Settings, find_method
+from unknown_detection.evaluation.detectors import METHODS, Settings
 from unknown_detection.evaluation.detectors.nearest import on_device
 from unknown_detection.evaluation.detectors.own import Own, choose
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_packages
-from unknown_detection.evaluation.features.cache import FeatureCache, Key
+from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.features.extract import Receipt, identify, receipt
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.files import write_text
-from unknown_detection.evaluation.releases import choose_splits
+from unknown_detection.evaluation.releases import Key, choose_splits
 from unknown_detection.evaluation.scoring import times as times_of
-from unknown_detection.evaluation.scoring.fit import Fitted, Scorer, expand
+from unknown_detection.evaluation.scoring.fit import Fitted, Scorer
 from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.scores import Provenance, with_provenance, write_scores
@@ -107,17 +107,16 @@ def score(
         )
     fit_configs = [fit_configs] if isinstance(fit_configs, str) else fit_configs
     keys = _choose_keys(store, splits, fit_configs)
-    chosen = tuple(dict.fromkeys(config for config, _ in keys))
-    fit_splits = find_fit_splits(store.splits(), chosen, fit_configs)
+    configs = tuple(dict.fromkeys(config for config, _ in keys))
+    fit_splits = find_fit_splits(store.splits(), configs, fit_configs)
     if runner is not None:
         store.require(identify(runner.release, runner.model, store.identity.label_names))
-    listed, own = choose(detectors)
-    names = expand(listed, own)
-    needing = {name: required for name in names if (required := find_method(name, own).requires)}
+    chosen, everything = choose(detectors)
+    needing = {name: method.requires for name, method in chosen.items() if method.requires}
     modules = sorted({module for required in needing.values() for module in required})
     require_packages(*modules, to=f"fit {', '.join(needing)}", instead="choose others with --detectors")
     cache = FeatureCache(store, members, runner, seed, quiet)
-    scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, own=own, log=log)
+    scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, chosen=chosen, log=log)
     model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
     model_receipt.require(model_receipt.differences if accept else store.accepted())
     environments = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
@@ -135,15 +134,14 @@ def score(
             "There are no features of training rows, so detectors are fitted on half of the validation rows and tuned "
             "on the other half. The rows fitted on get no scores"
         )
-    leave_out = listed is None or "all" in listed
-    with on_device(device), bar(len(names), "fitting", quiet=quiet, unit=" detectors") as progress:
-        fitted = _fit_all(scorer, names, leave_out=leave_out, progress=progress.update)
-    for detector in fitted:
-        say(_described(detector))
+    with on_device(device), bar(len(chosen), "fitting", quiet=quiet, unit=" detectors") as progress:
+        fitted = _fit_all(scorer, [*chosen], leave_out=everything, progress=progress.update)
+    for fit in fitted:
+        say(_described(fit))
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
         measured = times_of.measure_times(scorer, fitted, keys[0]) if times else []
-    provenance = _provenance(scorer, chosen, fitted, model_receipt)
+    provenance = _provenance(scorer, configs, fitted, model_receipt)
     if file is not None:
         _write_beside(file, ".search.csv", _trials(fitted))
         _write_beside(file, times_of.ENDING, [times_of.COLUMNS, *measured] if measured else [])
@@ -214,7 +212,7 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
     fitted_on: set[str] = set()
     if scorer.halved and scorer.fit_splits.validation:
         fitted_on = {*scorer.cache.features(scorer.fit_splits.validation).ids[scorer.fit_half].tolist()}
-    parts: dict[str, list[pa.Table]] = {detector.method.name: [] for detector in fitted}
+    parts: dict[str, list[pa.Table]] = {fit.detector.name: [] for fit in fitted}
     for key in keys:
         ids = scorer.cache.features(key).ids
         skipped = scored | fitted_on if key[1] in FIT_AND_TUNE_SPLITS else scored
@@ -257,14 +255,14 @@ def _provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted]
         model_digest=digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
         seed=cache.seed,
         hyperparameters={
-            detector.method.name: dict(detector.hyperparameters)
-            | ({"members": float(len(identities))} if detector.method.reads == "members" else {})
-            for detector in fitted
+            fit.detector.name: dict(fit.hyperparameters)
+            | ({"members": float(len(identities))} if fit.detector.reads == "members" else {})
+            for fit in fitted
         },
         versions=versions,
         prepared=prepared,
-        rows={detector.method.name: _rows_used(scorer, detector) for detector in fitted},
-        own={detector.method.name: detector.method.digest for detector in fitted if detector.method.digest},
+        rows={fit.detector.name: _rows_used(scorer, fit) for fit in fitted},
+        own={fit.detector.name: fit.detector.digest for fit in fitted if fit.detector.digest},
         fit_half=scorer.halved,
         source=dict(cache.store.identity.source) | {name: text for name, text in notes.items() if text},
     )
@@ -273,10 +271,10 @@ def _provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted]
 def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
     """Name the rows that a detector was fitted and tuned on, and those that its threshold may be chosen on."""
     tuned, external = scorer.tuned_on, scorer.fit_splits.external
-    used = {"fitted_on": {"train": scorer.fitted_on, "validation": tuned, "none": ""}[fitted.method.fits_on]}
+    used = {"fitted_on": {"train": scorer.fitted_on, "validation": tuned, "none": ""}[fitted.detector.fits_on]}
     if fitted.detector.remark:
         used["fitted_on"] += f", {fitted.detector.remark}"
-    if fitted.trials and fitted.method.chosen_by == "errors":
+    if fitted.trials and fitted.detector.chosen_by == "errors":
         used["tuned_on"] = f"{tuned}, right against wrong"
     elif fitted.trials and external is not None:
         used["tuned_on"] = f"{tuned} against {'/'.join(external)}"
@@ -297,11 +295,11 @@ def _trials(fitted: Sequence[Fitted]) -> list[Sequence[object]]:
     """Return the trials of hyperparameter searches as lines of CSV."""
     aurocs = ["auroc_external_validation", "auroc_error_detection"]
     lines: list[Sequence[object]] = [["detector", "hyperparameters", *aurocs, "chosen", "problem"]]
-    for detector in fitted:
-        for trial in detector.trials:
-            auroc, of_errors = "" if trial.auroc is None else repr(trial.auroc), detector.method.chosen_by == "errors"
-            is_chosen = int(trial.hyperparameters == detector.hyperparameters)
-            described = [detector.method.name, _in_words(trial.hyperparameters)]
+    for fit in fitted:
+        for trial in fit.trials:
+            auroc, of_errors = "" if trial.auroc is None else repr(trial.auroc), fit.detector.chosen_by == "errors"
+            is_chosen = int(trial.hyperparameters == fit.hyperparameters)
+            described = [fit.detector.name, _in_words(trial.hyperparameters)]
             lines.append([*described, *(["", auroc] if of_errors else [auroc, ""]), is_chosen, trial.problem])
     return lines if len(lines) > 1 else []
 
@@ -310,13 +308,13 @@ def _described(fitted: Fitted) -> str:
     """Describe a fitted detector in one line."""
     values = ", ".join(filter(None, [_in_words(fitted.hyperparameters), fitted.detector.remark]))
     if not fitted.trials:
-        return f"{fitted.method.name}: {values}" if values else fitted.method.name
+        return f"{fitted.detector.name}: {values}" if values else fitted.detector.name
     best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
     failed = sum(trial.auroc is None for trial in fitted.trials)
     without = f", {failed} of which cannot be used here" if failed else ""
-    where = "of errors in validation" if fitted.method.chosen_by == "errors" else "on external_validation"
+    where = "of errors in validation" if fitted.detector.chosen_by == "errors" else "on external_validation"
     choice = f"the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} {where}{without}"
-    return f"{fitted.method.name}: {values}, {choice}"
+    return f"{fitted.detector.name}: {values}, {choice}"
 
 
 def _in_words(hyperparameters: Mapping[str, float]) -> str:

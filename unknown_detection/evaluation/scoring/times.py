@@ -22,11 +22,11 @@ from unknown_detection.evaluation.detectors.base import Scores
 from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.errors import EvaluationError, first_line
 from unknown_detection.evaluation.features.blocks import Columns
-from unknown_detection.evaluation.features.cache import Key
 from unknown_detection.evaluation.features.runner import outputs_of
 from unknown_detection.evaluation.features.store import block_column
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.models.preprocessing import load_batches
+from unknown_detection.evaluation.releases import Key
 from unknown_detection.evaluation.scoring.fit import Fitted, Scorer
 
 COLUMNS = ("detector", "forward_passes", "seconds", "images", "device")
@@ -63,8 +63,9 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tu
     def time_of(name: str) -> tuple[float, bool, Scores]:
         """Return the seconds of a detector besides a forward pass, whether it needs one, and its scores."""
         fit, features, seconds, needs_forward = scorer.fit(name), batch, 0.0, True
-        if issubclass(fit.method, ImageDetector):
-            image_pass, hyperparameters = fit.method.image_pass, fit.method.of_pass(fit.hyperparameters)
+        detector = fit.detector
+        if isinstance(detector, ImageDetector):
+            image_pass, hyperparameters = detector.image_pass, detector.of_pass(fit.hyperparameters)
             passed: Columns = {"logits": features.logits}
             needs_forward = image_pass.is_ordinary(hyperparameters)
             if not needs_forward:
@@ -73,18 +74,18 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tu
                     partial(image_pass.run, runner.model, images, ids, seed=seed, **hyperparameters)
                 )
             features = replace(features, passed=passed)
-        bases = {base: time_of(base) for base in fit.method.base_methods}
+        bases = {base: time_of(base) for base in detector.base_methods}
         if bases:
             features = replace(features, scores={base: scores for base, (_, _, scores) in bases.items()})
             needs_forward = any(needs for _, needs, _ in bases.values())
-        scores, own = _timed(lambda: fit.detector.score(features))
+        scores, own = _timed(lambda: detector.score(features))
         return seconds + own + sum(of_base for of_base, _, _ in bases.values()), needs_forward, scores
 
     lines = [("forward", forward)]
-    for detector in fitted:
-        if detector.method.reads != "members":
-            seconds, needs_forward, _ = time_of(detector.method.name)
-            lines.append((detector.method.name, seconds + forward * needs_forward))
+    for fit in fitted:
+        if fit.detector.reads != "members":
+            seconds, needs_forward, _ = time_of(fit.detector.name)
+            lines.append((fit.detector.name, seconds + forward * needs_forward))
     return [(name, seconds / forward, seconds, len(ids), runner.model.device) for name, seconds in lines]
 
 
