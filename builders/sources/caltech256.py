@@ -42,11 +42,8 @@ _ADVICE = (
 )
 
 _IMAGES = ClassFolders(
-    _KEY,
-    _TITLE,
-    classes,
     r"(?P<class_id>(?P<number>[0-9]{3})\.[^/]*)/(?P<image>(?P<number_again>[0-9]{3})_[0-9]{4}\.jpg)",
-    "133_0001.jpg",
+    "<number>.<class>/<number>_<4 digits>.jpg",
     _ADVICE,
     file_form="{:.3}_<4 digits>.jpg",
 )
@@ -83,7 +80,7 @@ CALTECH256 = Source(
     # All images, clutter included.
     expected=lambda: {"images": Expected.of({row.folder: row.images for row in tables.caltech256()})},
     accepted=(
-        *_IMAGES.layouts(_PUBLISHED, _FOLDER, "<number>.<class>/<number>_<4 digits>.jpg"),
+        *_IMAGES.layouts(_PUBLISHED, _FOLDER),
         _IMAGES.mirror(
             "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
             _SPLITS,

@@ -78,7 +78,7 @@ def _indexed(home: Home, place: Path) -> PartitionIndex:
         row = int(wrong[0])
         names = list(classes())[int(fine[row])], coarse_classes()[int(coarse[row])]
         raise _other(place, f"has the fine label {names[0]}, but the coarse label {names[1]} of image {row:,}")
-    table = position_table(home, tuple(classes()), fine, place)
+    table = position_table(home, fine, place)
     layout = f"pickle {relative(place, home.root)}"
     if place.is_file() and start is not None:
         offsets = pc.add(pc.multiply(table["offset"], RGB32_BYTES), start)
@@ -185,7 +185,7 @@ CIFAR100 = Source(
         CopyLayout(f"the archive {_ARCHIVE}", _archive),
         CopyLayout(
             "the Hub's cifar100/{partition}-*.parquet (also in data/)",
-            lambda home: mirrored(_TITLE, home, tuple(classes()), _parquet_codes),
+            lambda home: mirrored(home, _parquet_codes),
         ),
     ),
     arrays=True,

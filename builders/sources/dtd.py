@@ -40,11 +40,8 @@ def classes() -> Mapping[str, str]:
 
 
 _IMAGES = ClassFolders(
-    _KEY,
-    _TITLE,
-    classes,
     r"(?P<class_id>[a-z-]+)/(?P<image>(?P<class_id_again>[a-z-]+)_[0-9]{4})\.jpg",
-    "banded_0002.jpg",
+    "<texture>/<texture>_<4 digits>.jpg",
     _ADVICE,
     file_form="{}_<4 digits>.jpg",
     child="a texture's folder",
@@ -82,9 +79,7 @@ DTD = Source(
     # 40 training, validation and test images each of every texture.
     expected=lambda: {"images": Expected.each(classes(), 120)},
     accepted=(
-        *_IMAGES.layouts(
-            _PUBLISHED, "dtd/images", "<texture>/<texture>_<4 digits>.jpg", "the texture folders themselves"
-        ),
+        *_IMAGES.layouts(_PUBLISHED, "dtd/images", "the texture folders themselves"),
         _IMAGES.mirror(
             "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
             _SPLITS,

@@ -35,9 +35,6 @@ def classes() -> Mapping[str, str]:
 
 
 _IMAGES = ClassFolders(
-    _KEY,
-    _TITLE,
-    classes,
     r"(?P<class_id>.*)/(?P<image>[0-9]+)\.jpg",
     "<class>/<number>.jpg",
     file_form="<number>.jpg",
@@ -72,11 +69,11 @@ FOOD101 = Source(
     # 750 training and 250 test images of each class.
     expected=lambda: {"images": Expected.each(classes(), 1000)},
     accepted=(
-        *_IMAGES.layouts(_PUBLISHED, "food-101/images", "<class>/<number>.jpg"),
+        *_IMAGES.layouts(_PUBLISHED, "food-101/images"),
         _IMAGES.mirror(
             "the Hub's data/train-*.parquet and data/validation-*.parquet",
             _SPLITS,
-            lambda shard: shard.in_label_folders(_KEY, _IMAGES.known),
+            lambda shard: shard.in_label_folders(_KEY, {name: name for name in classes()}.get),
         ),
     ),
     shared_sides=(),

@@ -96,9 +96,6 @@ def class_indices() -> Mapping[str, int]:
 def _images(partition: str, *, bare: bool = False) -> ClassFolders:
     """Return the names of a partition's images, in class folders or, if `bare`, by themselves."""
     return ClassFolders(
-        _KEY,
-        _TITLE,
-        classes,
         (_BARE if bare else _IN_FOLDERS)[partition],
         _NAME_FORMS[partition],
         _ADVICE,

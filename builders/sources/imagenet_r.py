@@ -36,11 +36,8 @@ def classes() -> Mapping[str, str]:
 
 # n01443537/art_0.jpg: the kind of rendition and a number.
 _IMAGES = ClassFolders(
-    _KEY,
-    _TITLE,
-    classes,
     r"(?P<class_id>n[0-9]{8})/(?P<image>[a-z]+_[0-9]+)\.jpg",
-    "n01443537/art_0.jpg",
+    "<wnid>/<rendition>_<number>.jpg",
     file_form="<rendition>_<number>.jpg",
     ending=".jpg",
 )
@@ -72,7 +69,6 @@ IMAGENET_R = Source(
     accepted=_IMAGES.layouts(
         _PUBLISHED,
         "imagenet-r",
-        "<wnid>/<rendition>_<number>.jpg",
         "the class folders themselves, as in OpenOOD's images_largescale/imagenet_r",
     ),
     shared_sides=(),

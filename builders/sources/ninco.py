@@ -46,10 +46,7 @@ def expected() -> Mapping[str, Expected]:
 
 
 class _Folders(ClassFolders):
-    """Class folders whose classes and images have underscores for spaces."""
-
-    def known(self, folder: str) -> str | None:
-        return super().known(folder.replace(" ", "_"))
+    """Class folders whose images have underscores for spaces."""
 
     def indexed(self, tree: Tree) -> PartitionIndex:
         names = pc.replace_substring(tree.column("image"), " ", "_")
@@ -59,12 +56,10 @@ class _Folders(ClassFolders):
 # donuts/donuts_000_1024459.jpg: the class, a number, and the name in the set that the image is from. The endings are
 # those of the owners' list.
 _IMAGES = _Folders(
-    _KEY,
-    _TITLE,
-    classes,
     r"(?P<class_id>[^/]+)/(?P<image>(?P<class_id_again>[^/]+?)_[0-9]{3}_[^/]+\.(?:jpe?g|JPE?G|png|gif))",
-    "donuts/donuts_000_<name>.jpg",
+    "<class>/<class>_<3 digits>_<name>.jpg",
     file_form="{}_<3 digits>_<name>.jpg (or .jpeg, .png, .gif)",
+    class_of=lambda folder: name if (name := folder.replace(" ", "_")) in classes() else None,
 )
 
 NINCO = Source(
@@ -95,7 +90,6 @@ NINCO = Source(
     accepted=_IMAGES.layouts(
         _PUBLISHED,
         "NINCO/NINCO_OOD_classes",
-        "<class>/<class>_<3 digits>_<name>.jpg",
         "the class folders themselves, as in OpenOOD's images_largescale/ninco",
     ),
     shared_sides=(),

@@ -107,9 +107,6 @@ def _category_of(folder: str) -> str | None:
 
 def _images(partition: str, pattern: str, name_form: str) -> ClassFolders:
     return ClassFolders(
-        _KEY,
-        _TITLE,
-        classes,
         rf"(?:{pattern})\.jpg",
         name_form,
         _ADVICE,

@@ -69,9 +69,6 @@ def _spellings() -> Mapping[str, str]:
 
 
 _IMAGES = ClassFolders(
-    _KEY,
-    _TITLE,
-    classes,
     rf"(?:{_FOLDER}/)?(?P<class_id>(?:[a-z]/)?[^/]+(?:/[^/]+)?)/(?P<image>{_NAME})",
     f"{_FOLDER}/a/abbey/{_NAME_FORM}",
     file_form=_NAME_FORM,

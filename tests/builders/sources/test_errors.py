@@ -82,7 +82,7 @@ SOMETHING_ELSE = {
     ),
     ("imagenet21k", "ssb_hard"): (
         ({f"{TENCH}/{TENCH}_10026.JPEG": ""}, "the partition ssb_hard (49,000 images) is not in"),  # ImageNet-1k
-        ({"n00470682/n00470682_7.JPEG": ""}, "the partition ssb_hard (49,000 images) is not in"),
+        ({"n00470682/n00470682_7.JPEG": ""}, "is one of the 49,000 of the partition ssb_hard, for instance"),
         ({"n00470682.tar": "no archive"}, "is not a whole, uncompressed tar"),
         ({"fall11_whole.tar": "no archive"}, "is not a whole, uncompressed tar"),
     ),
