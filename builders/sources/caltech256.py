@@ -13,8 +13,6 @@ from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
 
-_KEY = "caltech256"
-_TITLE = "Caltech-256"
 _FOLDER = "256_ObjectCategories"
 
 # The address and the MD5 are torchvision's (datasets/caltech.py); voxel51/fiftyone's catalogue gives 1.16 GB.
@@ -49,8 +47,8 @@ _IMAGES = ClassFolders(
 )
 
 CALTECH256 = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="caltech256",
+    title="Caltech-256",
     edition="CaltechDATA version 1.0 (2022; collected 2007)",
     # We have not seen the rights field itself: two independent inventories of datasets quote it as CC BY 4.0, and no
     # stored copy of the record's page shows it. The record's own description says how the images were collected.

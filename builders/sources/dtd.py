@@ -10,9 +10,6 @@ from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
 
-_KEY = "dtd"
-_TITLE = "Describable Textures (DTD)"
-
 # The address and the MD5 are torchvision's (datasets/dtd.py), the size and the SHA-256 those of tensorflow/datasets
 # (url_checksums/dtd.txt).
 _PUBLISHED = OwnerFile(
@@ -49,8 +46,8 @@ _IMAGES = ClassFolders(
 )
 
 DTD = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="dtd",
+    title="Describable Textures (DTD)",
     edition="DTD release 1.0.1 (2014)",
     # We have not seen the owners' page itself; two independent descriptions of it (the TensorFlow and the Hub
     # catalogue) have the same words.

@@ -14,7 +14,6 @@ from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
 
 _KEY = "food101"
-_TITLE = "Food-101"
 _SPLITS = ("train", "validation")
 
 # The address and the MD5 are torchvision's (datasets/food101.py), the size and the SHA-256 those of
@@ -43,7 +42,7 @@ _IMAGES = ClassFolders(
 
 FOOD101 = Source(
     key=_KEY,
-    title=_TITLE,
+    title="Food-101",
     edition="Food-101 (2014)",
     licence=Licence(
         name="none; scientific fair use",

@@ -30,8 +30,6 @@ from builders.sources.readers.trees import Tree
 from taxonomy import lists
 from taxonomy.wordnet import nouns
 
-_KEY = "imagenet21k"
-_TITLE = "ImageNet-21k"
 _FALL = "fall11_whole.tar"
 
 # The MD5 as three independent lists give it, datadings among them; we know of no size.
@@ -109,8 +107,8 @@ def _tar_of_tars(home: Home) -> Tree | None:
 
 
 IMAGENET21K = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="imagenet21k",
+    title="ImageNet-21k",
     edition="ImageNet, fall 2011 or winter 2021",
     licence=IMAGENET.licence,
     citation="""@inproceedings{deng2009imagenet,

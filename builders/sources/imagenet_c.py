@@ -25,9 +25,6 @@ from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 from taxonomy import lists, tables
 
-_KEY = "imagenet_c"
-_TITLE = "ImageNet-C"
-
 # MD5s as Zenodo's record has them, by four independent lists (pytorch-ood's among them); the sizes are the rounded
 # ones of its page.
 _PUBLISHED = tuple(
@@ -116,8 +113,8 @@ def _archives(home: Home) -> Tree | None:
 
 
 IMAGENET_C = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="imagenet_c",
+    title="ImageNet-C",
     edition="ImageNet-C (2019), the images that OpenOOD v1.5 lists",
     licence=Licence(
         name="CC BY 4.0 as listed; images under ImageNet's terms of access",

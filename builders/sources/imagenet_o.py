@@ -27,7 +27,6 @@ from taxonomy import tables
 from taxonomy.wordnet import nouns
 
 _KEY = "imagenet_o"
-_TITLE = "ImageNet-O"
 _ARCHIVE = "imagenet-o"
 
 # The owners' README links the address and gives no size; the MD5 is what pytorch-ood (dataset/img/imagenet.py) checks.
@@ -145,7 +144,7 @@ def _folders(home: Home) -> PartitionIndex | None:
 
 IMAGENET_O = Source(
     key=_KEY,
-    title=_TITLE,
+    title="ImageNet-O",
     edition=f"ImageNet-O (2019; imagenet-o.tar has the MD5 {_PUBLISHED.md5})",
     # The repository's LICENSE is MIT, and the owners' copy on the Hub (cais/imagenet-o) names the same. The images are
     # ImageNet's, whose terms do not let anybody pass them on.

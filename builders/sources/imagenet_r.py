@@ -14,9 +14,6 @@ from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 from taxonomy import lists
 
-_KEY = "imagenet_r"
-_TITLE = "ImageNet-R"
-
 # The address is the one of the owners' README (hendrycks/imagenet-r), size and SHA-256 are those of
 # tensorflow/datasets (datasets/imagenet_r/checksums.tsv), and the MD5 is what pytorch-ood checks.
 _PUBLISHED = OwnerFile(
@@ -43,8 +40,8 @@ _IMAGES = ClassFolders(
 )
 
 IMAGENET_R = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="imagenet_r",
+    title="ImageNet-R",
     edition="ImageNet-R (2020)",
     licence=Licence(
         name="MIT; images under their makers' terms",

@@ -17,8 +17,6 @@ from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 from taxonomy import tables
 
-_KEY = "inaturalist"
-_TITLE = "iNaturalist (subset for out-of-distribution detection)"
 _SPLITS = ("train", "validation", "test")
 
 # The address is in the owners' README (deeplearning-wisc/large_scale_ood), which gives neither size nor checksum;
@@ -61,8 +59,8 @@ _IMAGES = _INaturalistNames(
 
 
 INATURALIST = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="inaturalist",
+    title="iNaturalist (subset for out-of-distribution detection)",
     edition=f"the subset of MOS (2021; iNaturalist.tar.gz has the MD5 {_PUBLISHED.md5})",
     # The subset's own page states no terms; these are those of the dataset that it was taken from
     # (visipedia/inat_comp, 2017/README.md).

@@ -17,7 +17,6 @@ from builders.sources.sun397 import SUN397
 from taxonomy import lists
 
 _KEY = "mos_sun"
-_TITLE = "SUN (subset for out-of-distribution detection)"
 _CLASS = "unlabelled"  # the published files do not say their categories
 
 # The address is in the owners' README (deeplearning-wisc/large_scale_ood), which gives neither size nor checksum;
@@ -47,7 +46,7 @@ _IMAGES = _MosSunNames(
 
 MOS_SUN = Source(
     key=_KEY,
-    title=_TITLE,
+    title="SUN (subset for out-of-distribution detection)",
     edition=f"the subset of MOS (2021; SUN.tar.gz has the MD5 {_PUBLISHED.md5})",
     licence=SUN397.licence,  # the subset's own page states no terms
     citation=SUN397.citation,

@@ -19,9 +19,6 @@ from builders.sources.readers.patterns import ClassFolders
 from builders.sources.readers.trees import Tree
 from taxonomy import tables
 
-_KEY = "ninco"
-_TITLE = "NINCO"
-
 # The address is the one of the owners' README (j-cb/NINCO), the MD5 what pytorch-ood (dataset/img/ninco.py) checks.
 # Neither says how large the archive is.
 _PUBLISHED = OwnerFile(
@@ -63,8 +60,8 @@ _IMAGES = _Folders(
 )
 
 NINCO = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="ninco",
+    title="NINCO",
     edition=f"NINCO (2023; {_PUBLISHED.name} has the MD5 {_PUBLISHED.md5})",
     # pytorch-ood gives the archive's licence as CC BY 4.0; we have not seen the record itself. What its pictures come
     # from stands in the owners' README and class table: among others Food-101, Places and iNaturalist, whose owners

@@ -15,6 +15,7 @@ from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Obtain
 from builders.sources.overlap import COLUMNS, overlap_columns
+from builders.sources.readers.folders import with_folders_above
 from builders.sources.readers.layouts import OtherDataError
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
@@ -34,10 +35,8 @@ _DIGESTS = {
     "val": "de3f75dace88435f73f797dc55319098d94b51016c472ca7a66eeebc415e4487",
 }
 
-# Where people have the lists: beside the images, in OpenOOD's tree (whose images lie in
-# images_largescale/openimage_o/images), and in a folder named as ViM's.
+# Where people have the lists: beside the images, in OpenOOD's tree, and in a folder named as ViM's.
 _LIST_FOLDERS = (".", "benchmark_imglist/imagenet", "benchmark_imglist/imagenet200", "datalists")
-_LEVELS_UP = 3
 
 
 def _list_of(partition: str, home: Path) -> tuple[Path, list[str]] | None:
@@ -46,8 +45,7 @@ def _list_of(partition: str, home: Path) -> tuple[Path, list[str]] | None:
     Raises:
         BuildError: a line has no such name, or the list is as long as OpenOOD's and has other names.
     """
-    absolute = home.absolute()
-    folders = [folder / inner for folder in (absolute, *absolute.parents[:_LEVELS_UP]) for inner in _LIST_FOLDERS]
+    folders = [folder / inner for folder in with_folders_above(home) for inner in _LIST_FOLDERS]
     paths = [folder / f"{partition}_openimage_o.txt" for folder in folders]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:

@@ -14,7 +14,7 @@ from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.folders import child_names, escape_name
-from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
+from builders.sources.readers.layouts import CopyLayout, Home
 from builders.sources.readers.patterns import ClassFolders
 from builders.storage.paths import store_of
 from taxonomy import tables
@@ -22,7 +22,6 @@ from taxonomy import tables
 _KEY = "sun397"
 _TITLE = "SUN397"
 _FOLDER = "SUN397"
-_FLAG = f"Give a copy of SUN397 with --{_KEY}"
 
 # All names have this form, even those of images that are not JPEG: the owners' page says that they are in jpg, png or
 # gif format, and mmpretrain (datasets/sun397.py) lists 119 images whose content differs from their extension.
@@ -116,7 +115,7 @@ def _indexed(home: Home, place: Path, folders: Sequence[str]) -> PartitionIndex 
     others = [stray.path for stray in piece.strays if stray.reason == f"not {_IMAGES.child}"]
     _refuse_other_edition([path for path in others if _holds_images(home.root / path)], place)
     if not piece.table.num_rows:
-        raise OtherDataError(f"{_TITLE}: the category folders in {place} hold no images named {_NAME_FORM}. {_FLAG}.")
+        raise home.other_data(f"the category folders in {place} hold no images named {_NAME_FORM}")
     return piece
 
 
@@ -136,7 +135,7 @@ def _refuse_other_edition(other_categories: Sequence[str], place: Path) -> None:
     if other_categories:
         raise BuildError(
             f"{_TITLE}: {place} has images of {len(other_categories):,} categories beside the {len(classes())}, first "
-            f"{other_categories[0]}, as larger editions of the SUN database have. {_FLAG}."
+            f"{other_categories[0]}, as larger editions of the SUN database have. Give a copy of SUN397 with --{_KEY}."
         )
 
 

@@ -14,8 +14,6 @@ from builders.sources.readers.layouts import CopyLayout, Home
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 
-_KEY = "svhn_full"
-_TITLE = "SVHN (full numbers)"
 _CLASS = "number"
 
 # Addresses, sizes and SHA-256 are those of the Hub's loader (huggingface/datasets, datasets/svhn/dataset_infos.json).
@@ -69,8 +67,8 @@ def _parquet(home: Home) -> Tree | None:
 
 
 SVHN_FULL = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="svhn_full",
+    title="SVHN (full numbers)",
     edition="SVHN, format 1: full numbers (2011)",
     licence=svhn.LICENCE,
     citation=svhn.CITATION,

@@ -47,6 +47,16 @@ def _listing(folder: object) -> Iterator[None]:
         ) from error
 
 
+def with_folders_above(folder: Path) -> list[Path]:
+    """Return a folder and the three above it, in which an owner's list may lie.
+
+    Kaggle's list of ImageNet lies three above the images' `ILSVRC/Data/CLS-LOC`, and OpenOOD's lists as far above its
+    `images_largescale/openimage_o/images`.
+    """
+    absolute = folder.absolute()
+    return [absolute, *absolute.parents[:3]]
+
+
 def text_array(texts: Sequence[str], prefix: str = "") -> pa.Array:
     """Return file names as an Arrow array, each behind a prefix; bytes that are not UTF-8 are replaced."""
     joined = prefix + f"\0{prefix}".join(texts)
