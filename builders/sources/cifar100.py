@@ -172,10 +172,9 @@ CIFAR100 = Source(
   institution = {University of Toronto},
   year = {2009}
 }""",
-    obtain=Obtain(
+    obtain=Obtain.packed(
         "https://www.cs.toronto.edu/~kriz/cifar.html",
-        "download the python version, cifar-100-python.tar.gz; it can stay packed",
-        files=(_PUBLISHED,),
+        _PUBLISHED,
         mirror=Mirror("hf://datasets/uoft-cs/cifar100/cifar100", {"train": (("train",),), "test": (("test",),)}),
     ),
     classes=classes,

@@ -66,10 +66,9 @@ DTD = Source(
   booktitle = {IEEE Conference on Computer Vision and Pattern Recognition},
   year = {2014}
 }""",
-    obtain=Obtain(
+    obtain=Obtain.packed(
         "https://www.robots.ox.ac.uk/~vgg/data/dtd/",
-        "download release 1.0.1, dtd-r1.0.1.tar.gz; it can stay packed",
-        files=(_PUBLISHED,),
+        _PUBLISHED,
         mirror=Mirror("hf://datasets/bitmind/dtd", {"images": (_SPLITS,)}),
     ),
     classes=classes,

@@ -36,7 +36,6 @@ def classes() -> Mapping[str, str]:
 _IMAGES = ClassFolders(
     r"(?P<class_id>.*)/(?P<image>[0-9]+)\.jpg",
     "<class>/<number>.jpg",
-    file_form="<number>.jpg",
     ending=".jpg",
 )
 

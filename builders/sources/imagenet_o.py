@@ -163,10 +163,9 @@ IMAGENET_O = Source(
   booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
   year = {2021}
 }""",
-    obtain=Obtain(
+    obtain=Obtain.packed(
         "https://github.com/hendrycks/natural-adv-examples",
-        "download ImageNet-O, imagenet-o.tar (178 MB); it can stay packed",
-        files=(_PUBLISHED,),
+        _PUBLISHED,
         mirror=Mirror("hf://datasets/cais/imagenet-o@refs/convert/parquet", {"images": (("test",),)}),
     ),
     classes=classes,

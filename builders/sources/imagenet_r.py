@@ -35,7 +35,6 @@ def classes() -> Mapping[str, str]:
 _IMAGES = ClassFolders(
     r"(?P<class_id>n[0-9]{8})/(?P<image>[a-z]+_[0-9]+)\.jpg",
     "<wnid>/<rendition>_<number>.jpg",
-    file_form="<rendition>_<number>.jpg",
     ending=".jpg",
 )
 

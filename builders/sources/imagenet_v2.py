@@ -44,7 +44,6 @@ def _of_folder() -> Mapping[str, str]:
 _IMAGES = ClassFolders(
     r"(?P<class_id>[0-9]+)/(?P<image>[0-9a-f]{40})\.jpeg",
     "<0 to 999>/<40 hexadecimal digits>.jpeg",
-    file_form="<40 hexadecimal digits>.jpeg",
     class_of=lambda folder: _of_folder().get(folder),
     prefix=lambda wnid: f"{class_indices()[wnid]}/",
     ending=".jpeg",

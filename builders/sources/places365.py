@@ -110,7 +110,6 @@ def _images(partition: str, pattern: str, name_form: str) -> ClassFolders:
         rf"(?:{pattern})\.jpg",
         name_form,
         _ADVICE,
-        file_form=name_form,
         child="a category folder",
         class_of=_category_of,
         prefix={"train": "train{}/".format, "val": lambda _: "val/"}[partition],

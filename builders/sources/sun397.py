@@ -70,8 +70,8 @@ def _spellings() -> Mapping[str, str]:
 _IMAGES = ClassFolders(
     rf"(?:{_FOLDER}/)?(?P<class_id>(?:[a-z]/)?[^/]+(?:/[^/]+)?)/(?P<image>{_NAME})",
     f"{_FOLDER}/a/abbey/{_NAME_FORM}",
-    file_form=_NAME_FORM,
     child="a category folder",
+    beside=("ClassName.txt",),  # the owners' list of categories
     class_of=lambda folder: category_of(folder.removeprefix(f"{_FOLDER}/")),
     prefix=lambda category: f"{category[1:]}/",
 )
@@ -111,17 +111,12 @@ def _indexed(home: Home, place: Path, folders: Sequence[str]) -> PartitionIndex 
     """Index category folders, None if there are none; refuse a copy of another edition or without images of SUN397."""
     if not folders:
         return None
-    piece = _without_list(_IMAGES.of_folders(home, place, folders, "category folders"))
+    piece = _IMAGES.of_folders(home, place, folders, "category folders")
     others = [stray.path for stray in piece.strays if stray.reason == f"not {_IMAGES.child}"]
     _refuse_other_edition([path for path in others if _holds_images(home.root / path)], place)
     if not piece.table.num_rows:
         raise home.other_data(f"the category folders in {place} hold no images named {_NAME_FORM}")
     return piece
-
-
-def _without_list(piece: PartitionIndex) -> PartitionIndex:
-    """Return a piece without the owners' list of categories among its strays."""
-    return dataclasses.replace(piece, strays=tuple(s for s in piece.strays if not s.path.endswith("ClassName.txt")))
 
 
 def _holds_images(folder: Path) -> bool:
@@ -147,7 +142,7 @@ def _archive(home: Home) -> PartitionIndex | None:
     folders = tree.column("class_id").unique().to_pylist()
     others = sorted(escape_name(folder) for folder in folders if not category_of(folder))
     _refuse_other_edition(others, tree.place)
-    return _without_list(_IMAGES.indexed(tree))
+    return _IMAGES.indexed(tree)
 
 
 SUN397 = Source(

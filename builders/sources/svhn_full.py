@@ -42,20 +42,20 @@ _CLASSES = {_CLASS: "house number"}
 
 
 class _NumberNames(ImageNames):
-    """Numbered images, beside which other files of the owners lie."""
+    """Numbered images."""
 
     def indexed(self, tree: Tree) -> PartitionIndex:
-        piece = self.index(tree, _CLASS, pc.binary_join_element_wise(tree.home.partition, tree.column("image"), "/"))
-        return dataclasses.replace(piece, strays=tuple(s for s in piece.strays if not s.path.endswith(_BESIDE)))
+        return self.index(tree, _CLASS, pc.binary_join_element_wise(tree.home.partition, tree.column("image"), "/"))
 
 
 _NAME = r"(?P<image>[1-9][0-9]*\.png)"
 _NAME_FORM = "<number>.png"
-_IMAGES = _NumberNames(_NAME, _NAME_FORM)
+_IMAGES = _NumberNames(_NAME, _NAME_FORM, beside=_BESIDE)
 
 
 def _archive(home: Home) -> PartitionIndex | None:
-    inside = _NumberNames(f"{home.partition}/{_NAME}", f"{home.partition}/{_NAME_FORM}")
+    folder = f"{home.partition}/"
+    inside = dataclasses.replace(_IMAGES, pattern=folder + _NAME, name_form=folder + _NAME_FORM)
     tree = inside.in_archive(home, home.partition)
     return None if tree is None else inside.indexed(tree)
 

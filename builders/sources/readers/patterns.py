@@ -6,7 +6,7 @@ Tested by `tests/builders/sources/readers/test_patterns.py` and `tests/builders/
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,12 +37,13 @@ class ImageNames:
     """How the images of a source are called, and how its copies are read by that.
 
     `pattern` is one of `trees.match_names`. `name_form` describes such names for messages, and `advice` is the next
-    step for a mirror with other names.
+    step for a mirror with other names. `beside` are the ends of paths of the owner's other files, which are no strays.
     """
 
     pattern: str
     name_form: str
     advice: str = ADVICE
+    beside: tuple[str, ...] = ()
 
     def indexed(self, tree: Tree) -> PartitionIndex:
         """Index the images of a tree by their names, each kind of names in its way."""
@@ -155,8 +156,12 @@ class ImageNames:
         # In most layouts the id is the path; then both columns share one array.
         files = ids if ids.equals(files) else files
         table = partition_table(class_column(names, codes), ids, files, offsets, sizes, own)
-        strays = tree.strays(lambda name: self.reason(tree, name))
+        strays = self.strays(tree.strays(lambda name: self.reason(tree, name)))
         return PartitionIndex(tree.home.partition, tree.description, tree.how, table, strays, **fields)
+
+    def strays(self, found: Iterable[Stray]) -> tuple[Stray, ...]:
+        """Return those of some strays that are no files of the owner."""
+        return tuple(stray for stray in found if not stray.path.endswith(self.beside))
 
     def index_listed(
         self,
@@ -196,10 +201,10 @@ class ClassFolders(ImageNames):
     """The names of images that lie in class folders: on disk, in an archive, or as a mirror's file names have them.
 
     The pattern has the groups `class_id`, which is the folder, and `image`, with which an image's id ends.
-    `file_form` is the form of the names in a class's folder, in which the class's id replaces `{}`, and `child` what
-    the folders are. `class_of` gives the class of a folder, None if it is of no class; without it folders have their
-    class's id as their name. `prefix` is the start of the ids of a class's images, and `ending` what comes after the
-    group `image`.
+    `file_form` is the form of the names in a class's folder, in which the class's id replaces `{}`; without it, the
+    end of `name_form`. `child` is what the folders are. `class_of` gives the class of a folder, None if it is of no
+    class; without it folders have their class's id as their name. `prefix` is the start of the ids of a class's
+    images, and `ending` what comes after the group `image`.
     """
 
     file_form: str = ""
@@ -236,10 +241,10 @@ class ClassFolders(ImageNames):
             self.indexed(self.in_folders(home, place, folders[start : start + _FOLDERS], description))
             for start in range(0, len(folders), _FOLDERS)
         ]
-        strays = [stray for piece in pieces for stray in piece.strays]
-        strays += strays_between(home.root, place, folders, self.child)
+        inside = [stray for piece in pieces for stray in piece.strays]
+        between = self.strays(strays_between(home.root, place, folders, self.child))
         table = pa.concat_tables([piece.table for piece in pieces])
-        return dataclasses.replace(pieces[0], table=table, strays=tuple(strays))
+        return dataclasses.replace(pieces[0], table=table, strays=(*inside, *between))
 
     def indexed(self, tree: Tree) -> PartitionIndex:
         """Index images by the class of their folder.
@@ -267,7 +272,9 @@ class ClassFolders(ImageNames):
         """Say why an entry of a tree is not one of the images, in the words of its class."""
         class_id = self.known(tree.home, name.rpartition("/")[0])
         reason = super().reason(tree, name)
-        return reason if class_id is None or reason == "a folder" else f"not named {self.file_form.format(class_id)}"
+        if class_id is None or reason == "a folder":
+            return reason
+        return f"not named {self.file_form.format(class_id) or self.name_form.rpartition('/')[2]}"
 
     def _refuse_folders_without_images(self, tree: Tree, with_images: set[str]) -> None:
         without_images: dict[str, list[str]] = {}

@@ -199,8 +199,7 @@ def test_a_missing_source_is_shown_with_the_way_to_get_it_and_its_layouts():
     first, page, get, mirror, *layouts_shown = missing_source(SOURCES["dtd"], "cifar/far_ood_dtd")
     assert first == "  --dtd DIR  Describable Textures (DTD), for cifar/far_ood_dtd"
     assert page == (
-        "      get it from https://www.robots.ox.ac.uk/~vgg/data/dtd/: download release 1.0.1, dtd-r1.0.1.tar.gz; it "
-        "can stay packed"
+        "      get it from https://www.robots.ox.ac.uk/~vgg/data/dtd/: download dtd-r1.0.1.tar.gz; it can stay packed"
     )
     assert get == "      or run python -m builders.commands.sources get dtd --into DIR"
     assert mirror == "      or give --dtd hf://datasets/bitmind/dtd"
