@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow as pa
 from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers.folders import child_names, escape_name
+from builders.sources.readers.folders import by_spelling, child_names, escape_name
 from builders.sources.readers.layouts import CopyLayout, Home
 from builders.sources.readers.patterns import ClassFolders
 from builders.storage.paths import store_of
@@ -51,20 +51,13 @@ def classes() -> Mapping[str, str]:
 
 
 def category_of(name: str) -> str | None:
-    """Return the category of a mirror's spelling, with or without the letter; None if it is not a category.
-
-    Mirrors write "/b/balcony/exterior" as "b_balcony_exterior", "balcony exterior" and the like.
-    """
-    return _spellings().get(_plain(name))
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[/_\- ]+", " ", name).strip()
+    """Return the category of a mirror's spelling, with or without the letter; None if it is not a category."""
+    return _spelled()(name)
 
 
 @functools.cache
-def _spellings() -> Mapping[str, str]:
-    return {_plain(text): category for category, name in classes().items() for text in (category, name)}
+def _spelled() -> Callable[[str], str | None]:
+    return by_spelling(classes())
 
 
 _IMAGES = ClassFolders(

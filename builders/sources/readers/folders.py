@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,19 @@ def relative(path: Path, root: Path) -> str:
     if text.startswith(above):  # a tenth of the time of pathlib, for each of some thousand folders
         return text.removeprefix(above).replace(os.sep, "/")
     return path.relative_to(root).as_posix()
+
+
+def by_spelling(classes: Mapping[str, str]) -> Callable[[str], str | None]:
+    """Return the function that gives the class of a text, its id or its name with any separators; None for others.
+
+    Mirrors write "/b/balcony/exterior" as "b_balcony_exterior", "balcony exterior" and the like.
+    """
+
+    def plain(text: str) -> str:
+        return re.sub(r"[/_\- ]+", " ", text).strip()
+
+    spellings = {plain(text): class_id for class_id, name in classes.items() for text in (class_id, name)}
+    return lambda text: spellings.get(plain(text))
 
 
 def class_column(class_ids: Sequence[str], codes: np.ndarray) -> pa.DictionaryArray:

@@ -242,11 +242,14 @@ def test_places365_keeps_the_standard_images_of_a_challenge_copy(tmp_path):
     assert index.pieces[0].strays == (Stray("data_256/a/airfield/00000002.jpg", reason),)
 
 
-def test_places365_easy_names_are_unique():
-    from builders.sources.places365 import flattened
+def test_a_place_has_several_spellings_and_shares_none():
+    from builders.sources.places365 import category_of
 
-    names = SOURCES["places365"].classes().values()
-    assert len({flattened(name) for name in names}) == len(names)
+    names = list(SOURCES["places365"].classes())
+    assert [category_of(name) for name in names] == names
+    assert [category_of(name[1:].replace("/", "-")) for name in names] == names
+    assert [category_of(name[3:].replace("/", "-").replace("_", "-")) for name in names] == names
+    assert {category_of(name) for name in ("exterior", "b_airfield", "")} == {None}
 
 
 def test_strays_of_the_demo_are_named_with_their_reason(demo):
