@@ -175,9 +175,8 @@ def show(context: click.Context, name: str) -> None:
         click.echo(f"page       {source.obtain.page}: {source.obtain.steps}")
         if source.obtain.is_plain:
             click.echo(f"get        {context.parent.command_path if context.parent else ''} get {name} --into DIR")
-        if source.obtain.mirror and source.obtain.mirror.at:
-            gate = ", once your account has accepted its terms" if source.obtain.mirror.gated else ""
-            click.echo(f"Hub        --{name} {source.obtain.mirror.at}{gate}")
+        if flag := source.obtain.mirror_flag(name):
+            click.echo(f"Hub        {flag}")
         for file in source.obtain.files:
             size = f"{file.size:,} bytes" if file.exact_size else "size not published"
             digest = f"SHA-256 {file.sha256}" if file.sha256 else f"MD5 {file.md5}" if file.md5 else "no checksum"

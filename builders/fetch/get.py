@@ -130,9 +130,8 @@ def _by_hand(source: Source, into: Path, missing: Sequence[FileState]) -> str:
         published = {"SHA-256": state.file.sha256, "MD5": state.file.md5}
         digests = [f"{name} {digest}" for name, digest in published.items() if digest]
         lines.append(f"  {state.file.name} ({', '.join([size, *digests])})")
-    if source.obtain.mirror and source.obtain.mirror.at:
-        gate = ", once your account has accepted its terms" if source.obtain.mirror.gated else ""
-        lines.append(f"  or build with --{source.key} {source.obtain.mirror.at}{gate}")
+    if flag := source.obtain.mirror_flag(source.key):
+        lines.append(f"  or build with {flag}")
     return "\n".join(lines)
 
 
