@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec.structs import astuple
 
 from builders.duplicates.distance import SIDE, scaled
 from builders.duplicates.exact import DIGEST, exact_pairs, index_digests, rows_of_pairs, searched_pairs
@@ -123,9 +124,9 @@ def complete(
         kept = [pair for pair in earlier.table.pairs if pair.splits in splits]
         rows = rows_of_pairs(kept, index)
         for pair in kept:
-            row, other_row = rows.get((pair.split, pair.id)), rows.get((pair.other_split, pair.other_id))
-            if row and other_row and row[1] != other_row[1]:
-                pairs.append(pair_of(row[0], other_row[0], pair.distance))  # with their current roles and classes
+            row, other_row = (rows.get((side.split, side.id)) for side in pair.sides)
+            if row and other_row and row.digest != other_row.digest:
+                pairs.append(pair_of(row.side, other_row.side, pair.distance))  # with their current roles and classes
         comparisons |= staying
     return PairTable(pairs, comparisons)
 
@@ -136,11 +137,8 @@ def write_duplicates(layout: Layout, table: PairTable, equal_files: Sequence[Pat
     # Another version of pyarrow writes the same pairs with other bytes, which would be an empty change.
     if equal := next((path for path in equal_files if read_pairs(path) == pairs), None):
         layout.duplicates.write_bytes(equal.read_bytes())
-    file = file_entry(layout, layout.duplicates)
     return DuplicatesEntry(
-        path=file.path,
-        size=file.size,
-        sha256=file.sha256,
+        *astuple(file_entry(layout, layout.duplicates)),
         rows=len(pairs),
         compared=compared_entries(table.comparisons),
         counts=counted(pairs),

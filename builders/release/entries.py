@@ -264,20 +264,12 @@ class PairCount(Struct, frozen=True, forbid_unknown_fields=True):
     two_classes: Count
 
 
-class DuplicatesEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The table of duplicates: its file, the number of its rows, comparisons, and counts of pairs."""
+class DuplicatesEntry(FileEntry, frozen=True, kw_only=True):
+    """The file of the table of duplicates, with the number of its rows, comparisons, and counts of pairs."""
 
-    path: Text
-    size: Count = field(name="bytes")
-    sha256: Sha256
     rows: Count
     compared: tuple[ComparedEntry, ...]
     counts: tuple[PairCount, ...]
-
-    @property
-    def file(self) -> FileEntry:
-        """The table as a file of the release."""
-        return FileEntry(self.path, self.size, self.sha256)
 
 
 class AuditEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -341,7 +333,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
             if split.samples is not None:
                 yield split.samples, samples_path(key), f"the picture of {key}"
         if self.duplicates is not None:
-            yield self.duplicates.file, "duplicates/pairs.parquet", "the table of duplicates"
+            yield self.duplicates, "duplicates/pairs.parquet", "the table of duplicates"
         for key, audit in sorted(self.audits.items()):
             yield audit.table, f"audit/{key}.csv", f"the table of the audit {key}"
             if audit.chart is not None:
