@@ -5,6 +5,7 @@ Tested by `tests/builders/commands/test_audit.py`.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,12 +58,10 @@ def pairs_sheet(root: Path, manifest: Manifest, key: str, count: int) -> Finding
     """Draw images of a split above their nearest duplicates in the table: `count` pairs, the least similar."""
     nearest: dict[str, tuple[float, str, str]] = {}
     for pair in _table(root, manifest):
-        for split, row, partner in (
-            (pair.split, pair.id, (pair.distance, pair.other_split, pair.other_id)),
-            (pair.other_split, pair.other_id, (pair.distance, pair.split, pair.id)),
-        ):
-            if split == key:
-                nearest[row] = min(partner, nearest.get(row, partner))
+        for side, other in itertools.permutations(pair.sides):
+            if side.split == key:
+                partner = (pair.distance, other.split, other.id)
+                nearest[side.id] = min(partner, nearest.get(side.id, partner))
     if not nearest:
         raise BuildError(f"{key} has no duplicates in the table of {root}. Choose another split with --splits.")
     drawn = sorted(nearest.items(), key=lambda item: (-item[1][0], item[0]))[:count]

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from builders.audit.chart import HeatCell, heat_table
@@ -37,6 +36,7 @@ from builders.release import images
 from builders.release.duplicates import Pair, groups, is_known_and_unknown
 from builders.release.entries import Manifest, SplitEntry, is_training
 from builders.release.reader import RowGroup, read_index, row_groups, unreadable_file
+from builders.storage.parquet import UNREADABLE
 from builders.storage.paths import store_of
 from unknown_detection.words import quantity
 
@@ -114,7 +114,7 @@ def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
             read_index(split.root, split.entry, [name])
     try:
         pairs = exact_pairs({name: split.index for name, split in splits.items()})
-    except (OSError, pa.ArrowException) as error:
+    except UNREADABLE as error:
         raise unreadable_file(next(iter(splits.values())).root, error) from error
     if not any(name.startswith(AGAINST) for name in splits):
         return pairs

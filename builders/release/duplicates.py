@@ -16,9 +16,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from builders.errors import BuildError, one_line
+from builders.errors import BuildError, first_line, one_line
 from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairCount
 from builders.storage.files import atomic_path, open_buffered
+from builders.storage.parquet import UNREADABLE
 
 CONFIG = "duplicates"
 """Name of the table's config in the card, and of its folder."""
@@ -65,6 +66,14 @@ class Pair(NamedTuple):
     def splits(self) -> tuple[str, str]:
         """The splits of the two rows, sorted."""
         return self.split, self.other_split
+
+    @property
+    def sides(self) -> tuple[PairedRow, PairedRow]:
+        """The two rows."""
+        return (
+            PairedRow(self.split, self.id, self.role, self.class_id),
+            PairedRow(self.other_split, self.other_id, self.other_role, self.other_class_id),
+        )
 
 
 class Comparison(NamedTuple):
@@ -131,9 +140,8 @@ def read_pairs(path: Path) -> list[Pair]:
                 raise _not_pairs(path, f"claims {parquet.metadata.num_rows:,} rows in {size:,} bytes")
             table = parquet.read(use_threads=False)
         rows = [column.to_pylist() for column in table.columns]
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        reason = one_line(str(error).partition("\n")[0])
-        raise _not_pairs(path, f"cannot be read as Parquet ({reason})") from error
+    except UNREADABLE as error:
+        raise _not_pairs(path, f"cannot be read as Parquet ({first_line(error)})") from error
     if not table.schema.equals(schema()):
         columns = one_line(", ".join(table.column_names), _SHOWN)
         raise _not_pairs(path, f"has the columns {columns}, not those of a table of duplicates")

@@ -19,8 +19,7 @@ from builders.release.schema import is_demo_schema
 from builders.sources.base import Source
 from builders.sources.made import NOISE
 from builders.sources.registry import SOURCES
-from builders.storage.parquet import read_schema
-from hf_scripts.checks.rows import UNREADABLE
+from builders.storage.parquet import UNREADABLE, read_schema
 
 _MAY_READ: Mapping[str, tuple[Access, ...]] = {
     "open": ("public", "gated", "private"),
