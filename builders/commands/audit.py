@@ -15,6 +15,7 @@ from builders.audit.measures import has_known_test, measure_rows, sampled
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
 from builders.audit.smoothness import SEPARABLE, smoothness_lines
 from builders.cli.console import aligned_lines, exit_code
+from builders.cli.executor_flags import workers_option
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import usable_cores
@@ -38,13 +39,7 @@ _WORKER_IMPORTS = ("builders.audit.duplicates", "builders.audit.measures", "nump
 _release = click.argument("release", metavar="RELEASE", type=PathType())
 _splits = splits_option("Audit these alone; without it the whole release is.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Print the result, and write nothing.")
-_workers = click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=usable_cores,
-    show_default="all usable cores",
-    help="Processes that read images.",
-)
+_workers = workers_option("Processes that read images.")
 
 
 def _out(content: str) -> Callable[[Any], Any]:

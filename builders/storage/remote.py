@@ -121,7 +121,7 @@ class RemoteStore(Store):
     def arrow(self, path: Any) -> Any:
         return path.open_ranges()
 
-    def array(self, path: Path, *, mapped: bool = False) -> npt.NDArray[Any]:
+    def array(self, path: Path) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = np.load(BytesIO(path.read_bytes()))
         return array
 

@@ -187,9 +187,9 @@ class Store:
         """Open an Arrow file for `pa.ipc.open_file`; a context manager."""
         return pa.memory_map(str(path))
 
-    def array(self, path: Path, *, mapped: bool = False) -> npt.NDArray[Any]:
-        """Load an array that `np.save` wrote; `mapped` maps a file of this machine into memory."""
-        array: npt.NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None)
+    def array(self, path: Path) -> npt.NDArray[Any]:
+        """Load an array that `np.save` wrote."""
+        array: npt.NDArray[Any] = np.load(path)
         return array
 
     def written(self, path: Path, *, durable: bool = True) -> AbstractContextManager[Path]:
