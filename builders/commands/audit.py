@@ -312,13 +312,14 @@ def pairs(release: Path, splits: Sequence[str], out: Path | None, images: int, d
     The least similar pairs come first: those are the ones to doubt. Of configs that are named as a whole, the splits
     that have duplicates are drawn.
     """
-    from builders.audit.contact_sheet import pairs_sheet, with_duplicates
+    from builders.audit.contact_sheet import listed_pairs, pairs_sheet
 
     _check_file(out, picture=True)
     with audited(release, dry_run=dry_run or out is not None) as manifest:
         keys = chosen_splits(splits, list(manifest.by_key()), str(release))
-        chosen = sorted(with_duplicates(release, manifest) & set(keys)) or keys[:1]  # refused: it has none
-        drawn = (pairs_sheet(release, manifest, key, images) for key in chosen)
+        listed = listed_pairs(release, manifest)
+        chosen = sorted({split for pair in listed for split in pair.splits}.intersection(keys)) or keys[:1]  # refused
+        drawn = (pairs_sheet(release, manifest, listed, key, images) for key in chosen)
         _keep_pictures(release, manifest, drawn, len(chosen), out, dry_run=dry_run)
 
 

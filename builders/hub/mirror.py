@@ -88,21 +88,16 @@ def _partition(
     prefix = f"{place.folder}/" if place.folder else ""
     names = [path.removeprefix(prefix) for path in tree if path.startswith(prefix) and path.endswith(".parquet")]
     folders = sorted({parent for name in names for parent in PurePosixPath(name).parents})
-    for depth in range(DEPTH + 1):
-        matches = {
-            folder: files
-            for folder in folders
-            if len(folder.parts) == depth and (files := _files(folder, names, alternatives))
-        }
-        if len(matches) > 1:
-            several = [str(folder) for folder in matches]
-            raise BuildError(
-                f"{source.title}: {place} has the partition {partition} in several folders, "
-                f"{', '.join(several[:NAMED])}{more(several)}. Name one of them, for instance "
-                f"{place}/{several[0]}."
-            )
-        for files in matches.values():
-            return [f"{prefix}{file}" for file in files]
+    files_of = {folder: files for folder in folders if (files := _files(folder, names, alternatives))}
+    depth = min((len(folder.parts) for folder in files_of), default=0)
+    highest = [str(folder) for folder in files_of if len(folder.parts) == depth <= DEPTH]
+    if len(highest) > 1:
+        raise BuildError(
+            f"{source.title}: {place} has the partition {partition} in several folders, "
+            f"{', '.join(highest[:NAMED])}{more(highest)}. Name one of them, for instance {place}/{highest[0]}."
+        )
+    if highest:
+        return [f"{prefix}{file}" for file in files_of[PurePosixPath(highest[0])]]
     expected = " or ".join(f"{' and '.join(splits)}" for splits in alternatives)
     raise BuildError(
         f"{source.title}: {place} has no Parquet files of the partition {partition}, which mirrors name {expected}. "

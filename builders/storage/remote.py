@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -28,7 +27,7 @@ from builders.storage.paths import as_path
 from builders.storage.scratch import scratch_folder
 from builders.storage.store import Store
 from builders.storage.stores import listings
-from builders.storage.stores.errors import ChangedMeanwhileError, client_errors, is_change, store_errors
+from builders.storage.stores.errors import ChangedMeanwhileError, client_errors, is_change, os_error, store_errors
 from builders.storage.stores.path import StorePath
 from builders.storage.stores.prefetch import RemoteRanges
 
@@ -73,7 +72,7 @@ class RemoteStore(Store):
         return list(folder.names())
 
     def names_in_each(self, folders: Sequence[Path]) -> Iterator[list[str]]:
-        return map(listings.names_in, folders, listings.list_ahead(folders))
+        return map(list, listings.list_ahead(folders))
 
     def folders(self, folder: Path) -> list[str]:
         return [name for name in self.names(folder) if (folder / name).is_dir()]
@@ -92,7 +91,7 @@ class RemoteStore(Store):
     def sizes(self, root: Path, files: Sequence[str]) -> Iterator[int]:
         for file, size in zip(files, listings.sizes_of(root, files), strict=True):
             if size is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(root / file))
+                raise os_error(errno.ENOENT, root / file)
             refuse_irregular(str(root / file), stat.S_IFDIR if size == listings.FOLDER else stat.S_IFREG)
             yield size
 

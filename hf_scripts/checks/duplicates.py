@@ -17,15 +17,14 @@ from builders.release.duplicates import (
     comparison,
     counted,
     groups,
-    is_known_and_unknown,
     listed_comparisons,
+    pairs_summary,
     read_pairs,
 )
 from builders.release.entries import SIMILARITY, By, DuplicatesEntry, Manifest, is_training
 from builders.storage.parquet import read_row_count
 from hf_scripts.checks.images import Decoded
 from hf_scripts.checks.problems import Problems
-from unknown_detection.words import quantity
 
 _PROBLEM = "duplicates"
 
@@ -79,7 +78,7 @@ def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decod
             which = f"at distance {pair.distance:.6g}" if pair.distance else "equal"
             rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
             problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
-    return [*_counts(manifest, pairs), *_not_compared(manifest, ways)]
+    return [*([pairs_summary(pairs, manifest)] if pairs else []), *_not_compared(manifest, ways)]
 
 
 _Ways = Mapping[tuple[str, str], Set[By]]
@@ -202,28 +201,6 @@ def _similar(
             images = (decoded[key].pixels for key in (query, reference))
             pairs = find_pairs(*images, threshold=THRESHOLD - _ROUNDING, advance=lambda _: None)
             yield from searched_pairs(pairs, (query, indexes[query]), (reference, indexes[reference]))
-
-
-def _counts(manifest: Manifest, pairs: Sequence[Pair]) -> list[str]:
-    """Return one note on all pairs: their number, how many differ in class or role, and where the most are."""
-    if not pairs:
-        return []
-    training = {key for key, entry in manifest.by_key().items() if is_training(key, entry)}
-    with_training = sum((pair.split in training) != (pair.other_split in training) for pair in pairs)
-    counts = counted(pairs)
-    numbers = {
-        "under two classes": sum(count.two_classes for count in counts),
-        "in two roles": sum(count.two_roles for count in counts),
-        "known and unknown": sum(map(is_known_and_unknown, pairs)),
-        "with an in-distribution training image": with_training,
-    }
-    facts = ", ".join(f"{number:,} {relation}" for relation, number in numbers.items() if number)
-    most = max(counts, key=lambda count: count.pairs)
-    first, second = most.split, most.other_split
-    where = f"between {first} and {second}" if first != second else f"within {first}"
-    if len(counts) > 1:
-        where = f"in {len(counts):,} pairings of splits, {most.pairs:,} of them {where}"
-    return [f"{quantity(len(pairs), 'pair')} of duplicates {where}{f' ({facts})' if facts else ''}"]
 
 
 def _not_compared(manifest: Manifest, compared: Iterable[tuple[str, str]]) -> list[str]:

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builders.release.digests import file_sha256
 from builders.release.entries import FileEntry, Manifest
-from builders.release.layout import CARD, Layout, shows_images
+from builders.release.layout import Layout, shows_images
 from builders.release.manifest import ManifestError, read_manifest
 from builders.storage.files import TEMPORARY
 from builders.storage.paths import store_of
@@ -72,11 +73,9 @@ def check_strays(root: Path, manifest: Manifest, problems: Problems) -> None:
 
     Pictures of images (`shows_images`) may be there: a manifest never lists them, and a repository may not have them.
     """
-    known = {Layout(root).manifest.name, CARD}
-    for file in (*manifest.files(), *(() if manifest.croissant is None else (manifest.croissant,))):
-        if file.path in known:
-            problems.add("manifest", f"manifest.json: lists {file.path} twice, with different sizes or digests")
-        known.add(file.path)
+    known = Counter([Layout(root).manifest.name, *(file.path for file in manifest.files_and_card())])
+    for file in (file for file, times in known.items() if times > 1):
+        problems.add("manifest", f"manifest.json: lists {file} twice, with different sizes or digests")
     for path in store_of(root).entries(root, _NOT_RELEASED):
         name = path.relative_to(root).as_posix()
         if path.name.startswith(".") and path.name.endswith(TEMPORARY):
