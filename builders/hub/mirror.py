@@ -21,6 +21,7 @@ from builders.hub.retry import Log
 from builders.sources.base import Source
 from builders.sources.readers.layouts import DEPTH
 from builders.sources.readers.parquet_files import split_names
+from builders.storage.files import require_space
 from builders.storage.paths import inside
 from builders.storage.store import file_lock
 from unknown_detection.durable import finish, make_folder
@@ -120,12 +121,8 @@ def download_mirror(source: Source, files: MirrorFiles, log: Log, *, quiet: bool
     log(f"{source.title}: downloading {files.describe()}")
     with os_errors_as_build_errors("write the files from the Hub"):
         make_folder(files.home)
-        free = shutil.disk_usage(files.home).free
-        if files.size > free:
-            raise BuildError(
-                f"{files.place} needs {files.size:,} bytes more, and the disk of {files.home} has {free:,} left. "
-                "Choose a folder on a larger disk with --cache."
-            )
+        advice = "Choose a folder on a larger disk with --cache."
+        require_space(files.home, files.size, f"{files.place} needs", advice)
         busy = f"Another run is downloading into {files.home}. Wait for it, or choose another --cache."
         with file_lock(files.home / ".lock", busy), hub_settings():
             _download(files, log, quiet=quiet)

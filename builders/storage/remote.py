@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
 from builders.storage.byte_ranges import Ranges
-from builders.storage.files import read_regular, refuse_irregular
+from builders.storage.files import read_regular, refuse_irregular, require_space
 from builders.storage.paths import as_path
 from builders.storage.scratch import scratch_folder
 from builders.storage.store import Store
@@ -52,11 +52,12 @@ class RemoteStore(Store):
             )
         return root / text
 
-    def space_for(self, root: Path, sizes: Sequence[int]) -> tuple[Path, int, str]:
-        remedy = (
-            "Files are written there before they are sent: set TMPDIR to a folder with space for one of each worker"
+    def require_space(self, root: Path, sizes: Sequence[int]) -> None:
+        advice = (
+            "Files are written there before they are sent: set TMPDIR to a folder with space for one of each worker, "
+            "and run the same command again."
         )
-        return Path(tempfile.gettempdir()), max(sizes, default=0), remedy
+        require_space(Path(tempfile.gettempdir()), max(sizes, default=0), "The build needs", advice)
 
     @contextlib.contextmanager
     def lock(self, path: Path, busy: str, root: Path, folders: Sequence[str]) -> Iterator[None]:

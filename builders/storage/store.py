@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
 from builders.storage.byte_ranges import Ranges
-from builders.storage.files import TEMPORARY, open_here, refuse_irregular
+from builders.storage.files import TEMPORARY, open_here, refuse_irregular, require_space
 from unknown_detection.durable import make_folder, process_name, replacing
 
 
@@ -68,9 +68,10 @@ class Store:
             )
         return full
 
-    def space_for(self, root: Path, sizes: Sequence[int]) -> tuple[Path, int, str]:
-        """Return the local folder in which writing takes disk space, the bytes it takes, and advice if it is full."""
-        return root, sum(sizes), "Free some, or give another --out"
+    def require_space(self, root: Path, sizes: Sequence[int]) -> None:
+        """Raise `BuildError` if there is no room for files of some sizes; those for a store are first written here."""
+        advice = "Free some, or give another --out, and run the same command again."
+        require_space(root, sum(sizes), "The build needs", advice)
 
     @contextlib.contextmanager
     def lock(self, path: Path, busy: str, root: Path, folders: Sequence[str]) -> Iterator[None]:
