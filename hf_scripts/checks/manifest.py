@@ -84,15 +84,6 @@ def check_strays(root: Path, manifest: Manifest, problems: Problems) -> None:
             problems.add("file not listed", f"{name}: manifest.json does not list this file")
 
 
-def check_tree(tree: Mapping[str, RemoteFile], manifest: Manifest) -> Problems:
-    """Check that a repository holds the files that its manifest lists, and no others."""
-    problems = Problems()
-    for file in sorted({*manifest.files_and_card()}, key=lambda file: file.path):
-        check_stored(file, tree, problems)
-    problems.merge(check_unlisted(tree, manifest))
-    return problems
-
-
 def check_stored(file: FileEntry, tree: Mapping[str, RemoteFile], problems: Problems) -> None:
     """Check that a repository has a listed file with the listed size and, if the Hub gives one, the listed digest."""
     stored = tree.get(file.path)

@@ -23,6 +23,7 @@ from builders.release.digests import file_sha256
 from builders.release.manifest import parse, read_manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks.problems import Problems
 from hf_scripts.publish.licences import forbidden_images
 from hf_scripts.publish.versions import parse_version
 
@@ -154,7 +155,10 @@ def read_back(repository: Repository, tag: str, commit: str, published: Path, ro
             "the same command again."
         )
     manifest, tree = parse(published.read_bytes(), str(published)), repository.tree(tag)
-    problems = check_manifest.check_tree(tree, manifest)
+    problems = Problems()
+    for file in manifest.files_and_card():
+        check_manifest.check_stored(file, tree, problems)
+    problems.merge(check_manifest.check_unlisted(tree, manifest))
     if _MANIFEST not in tree or not tree[_MANIFEST].has_content_of(published):
         problems.add("manifest", f"{_MANIFEST} is missing, or is not the published one")
     for file in manifest.files_and_card() if not problems.total() else ():
