@@ -17,7 +17,7 @@ from builders.card import card
 from builders.duplicates.table import complete, read_earlier, write_duplicates
 from builders.errors import BuildError
 from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest
-from builders.release.layout import CARD, CHANGELOG, CROISSANT, Layout
+from builders.release.layout import CARD, CHANGELOG, CROISSANT, MANIFEST, Layout
 from builders.release.manifest import file_entry
 from builders.release.tables import read_excluded, write_excluded
 from builders.storage.files import write_text
@@ -212,4 +212,4 @@ def write_version(
         changelog=tuple(sorted([merged.add(layout.changelog), *tables], key=lambda entry: entry.path)),
     )
     merged.manifest = card.write_card_and_manifest(layout, published)
-    merged.written += [CARD, CROISSANT, layout.manifest.name]
+    merged.written += [CARD, CROISSANT, MANIFEST]
