@@ -20,9 +20,9 @@ from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import usable_cores
 from builders.executors.local import LocalExecutor
-from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
+from builders.release.schema import KNOWN_ROLE
 from builders.storage.files import write_text
 from builders.storage.paths import LOCAL, PathType
 from builders.storage.scratch import scratch_folder

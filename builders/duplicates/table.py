@@ -25,7 +25,6 @@ from builders.duplicates.exact import DIGEST, exact_pairs, index_digests, rows_o
 from builders.executors.base import Meter
 from builders.release.digests import rows_digest
 from builders.release.duplicates import (
-    KNOWN_ROLE,
     Comparison,
     Pair,
     compared_entries,
@@ -165,7 +164,7 @@ def _near_duplicates(
     layout: Layout, manifest: Manifest, benchmark: Benchmark, meter: Meter, known: Set[Comparison]
 ) -> PairTable:
     entries, readable = manifest.by_key(), list[tuple[str, str]]()
-    known_splits = {key for key, entry in entries.items() if entry.roles == (KNOWN_ROLE,)}
+    known_splits = {key for key, entry in entries.items() if entry.is_known}
     for key, of in compared_by_similarity(benchmark, entries, known_splits):
         if comparison(SIMILARITY, key, of) in known:
             continue

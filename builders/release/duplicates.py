@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, first_line, one_line
 from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairCount, is_training
+from builders.release.schema import KNOWN_ROLE
 from builders.storage.files import atomic_path, open_buffered
 from builders.storage.parquet import UNREADABLE
 from unknown_detection.words import quantity
@@ -27,8 +28,6 @@ CONFIG = "duplicates"
 SPLIT = "pairs"
 
 _SHOWN = 200
-
-KNOWN_ROLE = "in_distribution"
 
 
 class PairedRow(NamedTuple):

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 
 from builders.release.layout import samples_path, shard_path
-from builders.release.schema import Column, Role
+from builders.release.schema import KNOWN_ROLE, Column, Role
 from builders.release.values import (
     REPOSITORY,
     AuditKey,
@@ -225,6 +225,11 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         return tuple(dict.fromkeys(part.role for part in self.parts))
 
     @property
+    def is_known(self) -> bool:
+        """Whether all of its rows are in-distribution."""
+        return self.roles == (KNOWN_ROLE,)
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The keys of the sources of the rows without repetition, in the order of the parts."""
         return tuple(dict.fromkeys(part.source for part in self.parts))
@@ -232,7 +237,7 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 def is_training(key: str, split: SplitEntry) -> bool:
     """Whether a split (`config/split`) is a training split of in-distribution images."""
-    return key.endswith("/train") and split.roles == ("in_distribution",)
+    return key.endswith("/train") and split.is_known
 
 
 class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -12,7 +12,6 @@ from builders.duplicates.distance import distance
 from builders.duplicates.exact import IndexRow, exact_pairs, rows_of_pairs, searched_pairs
 from builders.errors import BuildError
 from builders.release.duplicates import (
-    KNOWN_ROLE,
     Pair,
     comparison,
     counted,
@@ -191,7 +190,7 @@ def _similar(
     entries = manifest.by_key()
 
     def order(key: str) -> tuple[bool, bool, str]:
-        return not is_training(key, entries[key]), entries[key].roles != (KNOWN_ROLE,), key
+        return not is_training(key, entries[key]), not entries[key].is_known, key
 
     for splits in sorted(splits for splits, by in ways.items() if SIMILARITY in by):
         if all(key in decoded for key in splits):
