@@ -17,9 +17,9 @@ from builders.card.pictures import first_rows
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Executor, Meter, Progress, ProgressCounter, Resources
 from builders.release import images
-from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
 from builders.release.reader import RowGroup, Rows, read_index, row_groups
+from builders.release.schema import KNOWN_ROLE
 
 HEADER_NUMBERS = ("width", "height", "aspect", "bytes_per_pixel", "jpeg", "jpeg_quality")
 """Read from the header alone. `jpeg` is 1 for a JPEG and 0 for other formats, which have no `jpeg_quality`."""

@@ -15,13 +15,14 @@ from builders.audit.measures import has_known_test, measure_rows, sampled
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
 from builders.audit.smoothness import SEPARABLE, smoothness_lines
 from builders.cli.console import aligned_lines, exit_code
+from builders.cli.executor_flags import workers_option
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import usable_cores
 from builders.executors.local import LocalExecutor
-from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
+from builders.release.schema import KNOWN_ROLE
 from builders.storage.files import write_text
 from builders.storage.paths import LOCAL, PathType, store_of
 from builders.storage.scratch import scratch_folder
@@ -38,13 +39,7 @@ _WORKER_IMPORTS = ("builders.audit.duplicates", "builders.audit.measures", "nump
 _release = click.argument("release", metavar="RELEASE", type=PathType())
 _splits = splits_option("Audit these alone; without it the whole release is.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Print the result, and write nothing.")
-_workers = click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=usable_cores,
-    show_default="all usable cores",
-    help="Processes that read images.",
-)
+_workers = workers_option("Processes that read images.")
 
 
 def _out(content: str) -> Callable[[Any], Any]:
@@ -317,13 +312,14 @@ def pairs(release: Path, splits: Sequence[str], out: Path | None, images: int, d
     The least similar pairs come first: those are the ones to doubt. Of configs that are named as a whole, the splits
     that have duplicates are drawn.
     """
-    from builders.audit.contact_sheet import pairs_sheet, with_duplicates
+    from builders.audit.contact_sheet import listed_pairs, pairs_sheet
 
     _check_file(out, release, picture=True)
     with audited(release, dry_run=dry_run or out is not None) as manifest:
         keys = chosen_splits(splits, list(manifest.by_key()), str(release))
-        chosen = sorted(with_duplicates(release, manifest) & set(keys)) or keys[:1]  # refused: it has none
-        drawn = (pairs_sheet(release, manifest, key, images) for key in chosen)
+        listed = listed_pairs(release, manifest)
+        chosen = sorted({split for pair in listed for split in pair.splits}.intersection(keys)) or keys[:1]  # refused
+        drawn = (pairs_sheet(release, manifest, listed, key, images) for key in chosen)
         _keep_pictures(release, manifest, drawn, len(chosen), out, dry_run=dry_run)
 
 

@@ -17,11 +17,12 @@ import click
 from builders.cli.console import aligned_lines, exit_code, print_document
 from builders.cli.source_flags import listed_sources, recognised_partitions, sources_option
 from builders.errors import BuildError, os_errors_as_build_errors
-from builders.fetch.get import cautions, free_bytes, get, needed_bytes, states, toml_line
+from builders.fetch.get import cautions, get, needed_bytes, states, toml_line
 from builders.hub.place import HubPlace
 from builders.registry import BENCHMARKS
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
+from builders.storage.files import free_bytes
 from builders.storage.paths import store_of
 from unknown_detection.help import HelpGroup, no_sync_option
 from unknown_detection.words import byte_text

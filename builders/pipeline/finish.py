@@ -33,7 +33,6 @@ from builders.release.entries import (
     SourceEntry,
     SplitEntry,
     WithdrawnRow,
-    is_training,
 )
 from builders.release.layout import PARTS, Layout
 from builders.release.manifest import file_entry
@@ -207,7 +206,6 @@ def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest) -> Man
     splits = manifest.by_key()
     table = complete(manifest, lambda key: layout.root / splits[key].index.path, earlier_tables, pixel_pairs)
     duplicates = write_duplicates(layout, table)
-    training = {key for key, entry in splits.items() if is_training(key, entry)}
-    run.meter.note(pairs_summary(read_pairs(layout.duplicates), training))
+    run.meter.note(pairs_summary(read_pairs(layout.duplicates), manifest))
     manifest = with_samples(layout, msgspec.structs.replace(manifest, duplicates=duplicates), before)
     return card.write_card_and_manifest(layout, manifest, before)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.splits import Config, Part
-from builders.errors import BuildError
 from builders.executors.base import Advance
 from builders.generate.contract import COMPANION_VALUE, Generator
 from builders.pipeline.build_plan import BuildPlan
@@ -35,14 +33,12 @@ from builders.pipeline.shards import SHARD_BYTES
 from builders.plan.candidates import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
-from builders.release.layout import Layout
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import estimated_bytes, look_up_sizes
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.files import atomic_path
 from builders.storage.paths import store_of
-from unknown_detection.words import byte_text
 
 STAGING = "staging"
 """Root key of pack files, beside the source keys."""
@@ -126,24 +122,14 @@ def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadP
     packed = {key: rows for key, index in indexes.items() if len(rows := _packed_rows(index, splits))}
     if store_of(run.out).is_local and not staging.exists():
         # These lie on the disk twice during a build; until they are unpacked their bytes are an estimate.
-        refuse_full_disk([2 * sum(estimated_bytes(indexes[key], rows) for key, rows in packed.items())], run.layout)
+        estimate = sum(estimated_bytes(indexes[key], rows) for key, rows in packed.items())
+        store_of(run.out).require_space(run.out, [2 * estimate])
     parts: dict[str, list[PlannedSplit]] = {}
     for split in splits:
         parts.setdefault(split.split_key, []).append(split)
     with run.meter.step("finding", sum(split.size for split in splits)) as advance:
         unpacked = {key: _unpacked(indexes[key], rows, staging, advance) for key, rows in packed.items()}
         return [_located(plan, key, of_split, unpacked, advance) for key, of_split in parts.items()]
-
-
-def refuse_full_disk(sizes: Sequence[int], layout: Layout) -> None:
-    """Refuse files that do not fit: all of them, or for a store the largest, which is written here first."""
-    folder, needed, remedy = store_of(layout.root).space_for(layout.root, sizes)
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise BuildError(
-            f"{folder} has {byte_text(free)} of free space, and the build needs {byte_text(needed)}. {remedy}, and "
-            "run the same command again."
-        )
 
 
 def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:

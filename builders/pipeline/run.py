@@ -16,7 +16,7 @@ from builders.generate.batches import SEALED_SUFFIX
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.finish import finish_release, with_written_splits
 from builders.pipeline.published import copy_published, with_expected, with_published_splits, with_residuals
-from builders.pipeline.read_plan import STAGING, ReadPlan, locate_splits, refuse_full_disk
+from builders.pipeline.read_plan import STAGING, ReadPlan, locate_splits
 from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.state import TRIES, State, locked
 from builders.pipeline.without_duplicates import leave_duplicates_out
@@ -54,7 +54,7 @@ def write_release(plan: BuildPlan) -> Manifest:
         if published is not None:
             chosen = [with_expected(published, split) for split in chosen]
         tasks = work.tasks(chosen)
-        refuse_full_disk([task.size for task in tasks if task.data is not None], layout)
+        store_of(run.out).require_space(run.out, [task.size for task in tasks if task.data is not None])
         with run.meter.step("writing", sum(task.stop - task.start for task in tasks)) as advance:
             run.executor.run(tasks, advance)
         manifest = _finish(plan, chosen, work)

@@ -32,8 +32,8 @@ from builders.pipeline.read_plan import ReadPlan, locate_splits
 from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.shards import ShardTask
 from builders.plan.planner import PlannedSplit, as_listed, plan
-from builders.release.duplicates import KNOWN_ROLE, Pair, PairedRow, pair_of
-from builders.release.schema import PIXEL_DIGEST, ROLES
+from builders.release.duplicates import Pair, PairedRow, pair_of
+from builders.release.schema import KNOWN_ROLE, PIXEL_DIGEST, ROLES
 from builders.storage.parquet import read_parquet, write_arrow
 
 
