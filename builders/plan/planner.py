@@ -303,9 +303,10 @@ def counted(
     key: str, split: Split, view: IndexArrays, counts: npt.NDArray[np.int64], reasons: Mapping[str, Reason]
 ) -> Iterator[Exclusion]:
     """Count the images that a split or part leaves out; `counts` is by partition and class, `reasons` by class id."""
+    source = split.source.key
     for p, c in zip(*np.nonzero(counts), strict=True):
         class_id = str(view.class_ids[c])
-        place = (key, split.source.key, view.partitions[p], class_id, view.names[class_id])
+        place = (key, source, view.partitions[p], class_id, view.names[class_id])
         yield Exclusion(*place, "", int(counts[p, c]), *reasons[class_id])
 
 
@@ -313,12 +314,12 @@ def one_by_one(
     key: str, split: Split, view: IndexArrays, rows: Rows, rule: str, evidence: Mapping[str, str]
 ) -> list[Exclusion]:
     """List images that a rule leaves out one by one; `evidence` is by row id."""
-    exclusions, ids = [], view.ids(rows)
+    exclusions, ids, source = [], view.ids(rows), split.source.key
     numbers = zip(view.index.piece_of(rows).tolist(), view.class_codes[rows].tolist(), strict=True)
     named = zip(ids.to_pylist(), row_ids(split, ids).to_pylist(), strict=True)
     for (piece, code), (image, row_id) in zip(numbers, named, strict=True):
         class_id = str(view.class_ids[code])
-        place = (key, split.source.key, view.partitions[piece], class_id, view.names[class_id])
+        place = (key, source, view.partitions[piece], class_id, view.names[class_id])
         exclusions.append(Exclusion(*place, image, 1, rule, evidence[row_id]))
     return sorted(exclusions, key=lambda e: e.image)
 
