@@ -22,7 +22,7 @@ from hf_scripts import verify
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.layouts import imagenet_archives, imagenet_parquet
 from tests.builders.planning import planning_run
-from tests.builders.trees import link, linked
+from tests.builders.trees import link, linked, replaced
 from tests.killing import killed_at_rename, tree, watched_at_renames
 from tests.manifests import rows_in
 from tests.power import Disk
@@ -355,14 +355,6 @@ def test_two_runs_on_one_folder_do_not_mix(demo, tmp_path):
             build_demo(demo, out)
         process.kill()
     build_demo(demo, out, splits=SPLITS[1:2])
-
-
-def replaced(path, change):
-    """Put other bytes into a linked file; returns the old ones."""
-    data = path.read_bytes()
-    path.unlink()
-    path.write_bytes(change(data))
-    return data
 
 
 @pytest.fixture
