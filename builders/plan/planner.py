@@ -287,14 +287,14 @@ class _Selection:
 
     def _exclusion(self, piece: int, code: int, image: str, images: int, rule: str, evidence: str) -> Exclusion:
         view, class_id = self.view, str(self.view.class_ids[code])
-        place = (self.key, self.split.source.key, view.partitions[piece], class_id, view.names[class_id])
+        place = (self.key, view.index.source.key, view.partitions[piece], class_id, view.names[class_id])
         return Exclusion(*place, image, images, rule, evidence)
 
     def strays(self) -> Iterator[Exclusion]:
         """List stray files; a stray is not an image of the source, so it counts 0 images and the sum stays right."""
         for piece in self.view.index.pieces:
             for stray in piece.strays if piece.partition in self.split.partitions else ():
-                place = (self.key, self.split.source.key, piece.partition, "", "")
+                place = (self.key, self.view.index.source.key, piece.partition, "", "")
                 yield Exclusion(*place, stray.path, 0, "stray", stray.reason)
 
     def reasons(self, before: Sequence[str]) -> dict[str, Reason]:

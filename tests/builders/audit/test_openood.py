@@ -31,7 +31,10 @@ def tree(openood_release, tmp_path_factory):
 
 @pytest.fixture
 def changed(tree, tmp_path):
-    return Path(shutil.copytree(tree, tmp_path / "data"))
+    """A copy of the lists, and of NINCO's images alone."""
+    for folder in ("benchmark_imglist", "images_largescale/ninco"):
+        shutil.copytree(tree / folder, tmp_path / "data" / folder)
+    return tmp_path / "data"
 
 
 def audit(release, copy, *flags):

@@ -180,10 +180,11 @@ def test_two_workers_set_up_once_each_and_change_no_byte(release, photographs, d
     assert len(toy.logged(device, "image")) == 30
 
 
-def test_a_killed_build_resumes(release, photographs, device, tmp_path, monkeypatch):
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_killed_build_resumes(release, photographs, device, tmp_path, step):
     splits = ("toy/attacked", "toy/corrupted")
     expected = {name: data for name, data in files_of(release).items() if name.startswith(("data/toy/", "index/toy/"))}
-    points = range(1, 26, 3)
+    points = range(1, 27, step)
     watched = watched_at_renames(points, tmp_path / "out", BUILD, photographs, tmp_path / "out", *splits)
     assert watched.renames - points[-1] < points.step, "kills reach the end of the build"
     for point in points:

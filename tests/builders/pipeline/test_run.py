@@ -22,7 +22,7 @@ from hf_scripts import verify
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.layouts import imagenet_archives, imagenet_parquet
 from tests.builders.planning import planning_run
-from tests.builders.trees import linked
+from tests.builders.trees import link, linked, replaced
 from tests.killing import killed_at_rename, tree, watched_at_renames
 from tests.manifests import rows_in
 from tests.power import Disk
@@ -326,8 +326,15 @@ def test_a_release_without_its_state_still_refuses_other_choices(demo, release, 
     assert files_of(out) == files_of(release)
 
 
+def own_validation_images(demo, root):
+    """ImageNet whose validation images are links of the test's own; the training images are everybody's."""
+    linked(demo["imagenet"] / "val", root / "val")
+    link(demo["imagenet"] / "train", root / "train")
+    return root
+
+
 def test_sources_that_changed_do_not_mix_with_a_release(demo, tmp_path):
-    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    imagenet = own_validation_images(demo, tmp_path / "imagenet")
     roots = demo | {"imagenet": imagenet}
     build_demo(roots, tmp_path / "out", splits=SPLITS[1:2])
     next(iter(sorted((imagenet / "val" / "n01443537").iterdir()))).unlink()
@@ -350,18 +357,10 @@ def test_two_runs_on_one_folder_do_not_mix(demo, tmp_path):
     build_demo(demo, out, splits=SPLITS[1:2])
 
 
-def replaced(path, change):
-    """Put other bytes into a linked file; returns the old ones."""
-    data = path.read_bytes()
-    path.unlink()
-    path.write_bytes(change(data))
-    return data
-
-
 @pytest.fixture
 def damaged(demo, release, tmp_path):
     """Sources with one cut image in near_ood: the roots, the image's path and its whole bytes."""
-    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    imagenet = own_validation_images(demo, tmp_path / "imagenet")
     row = pq.read_table(release / "index/imagenet/near_ood.parquet").to_pylist()[7]
     path = imagenet / "val" / row["class_id"] / row["source_id"].removeprefix("val/")
     sound = replaced(path, lambda data: data[:-30])
@@ -394,7 +393,7 @@ def test_a_cut_image_is_left_out_with_its_reason_where_that_is_allowed(damaged, 
 
 
 def test_damage_that_only_decoding_sees_is_found_when_all_is_decoded(demo, tmp_path):
-    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    imagenet = own_validation_images(demo, tmp_path / "imagenet")
     roots, benchmark = demo | {"imagenet": imagenet}, complete(BENCHMARK, demo)
     path = sorted((imagenet / "val" / "n02099601").iterdir())[0]
     replaced(path, lambda data: data.replace(data[data.index(b"\xff\xc4") + 5 :][:16], b"\xff" * 16, 1))
@@ -405,7 +404,7 @@ def test_damage_that_only_decoding_sees_is_found_when_all_is_decoded(demo, tmp_p
 
 
 def test_a_short_and_a_missing_class_are_refused_with_their_counts(demo, tmp_path):
-    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    imagenet = own_validation_images(demo, tmp_path / "imagenet")
     sentence = (
         rf"ImageNet-1k .*, val .*: expected 50 images of n01443537 \(goldfish\), found 2 and 199 more classes differ, "
         rf"in {imagenet}. Complete that source, or build what there is with --allow-partial"

@@ -23,6 +23,7 @@ from hf_scripts.materialize import main as materialize
 from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.planted import Planting, with_comment
+from tests.builders.trees import replaced
 
 TEST, NEAR, TRAIN = "imagenet/test", "imagenet/near_ood", "imagenet-train/train"
 
@@ -68,10 +69,8 @@ def planted(demo, release, plain, tmp_path_factory):
     first = planting.row(NEAR, 0)
     everyone = pq.read_table(release / "index" / f"{NEAR}.parquet", columns=["id", "class_id"]).to_pylist()
     (second,) = [r["id"] for r in everyone if r["class_id"] == first.class_id and r["id"] != first.id]
-    path = planting.files[second.rpartition("/")[2]]
     data = planting.path(TRAIN, 2).read_bytes()
-    path.unlink()
-    path.write_bytes(data)
+    replaced(planting.files[second.rpartition("/")[2]], lambda _: data)
     train = {planting.row(TRAIN, number).id for number in (0, 2)}
     expected = {first.id: planting.row(TRAIN, 0).id, second: planting.row(TRAIN, 2).id}
     expected |= {unknown.id: unknown.other_id, unknown.other_id: unknown.id}
