@@ -1,4 +1,4 @@
-"""The state of a release folder, by which later runs continue: a lock, the choices, and the plans' digests.
+"""The state of a release folder, by which later runs continue: a lock, the choices, digests of plans and draws.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -53,6 +53,7 @@ class _Recorded(msgspec.Struct, omit_defaults=True):
     allow_partial: bool = False
     adopted: dict[str, str] = {}
     plans: dict[str, str] = {}
+    draws: dict[str, str] = {}
     generators: dict[str, dict[str, Any]] = {}
     versions: dict[str, str] = {}
 
@@ -136,8 +137,12 @@ class State:
                     "only here). Give another --out, or the same adopted copy as before."
                 )
 
-    def record(self, plans: Mapping[str, str]) -> None:
-        """Refuse a folder whose rows come from other sources, and record this run's choices and plans."""
+    def record(self, plans: Mapping[str, str], draws: Mapping[str, str]) -> None:
+        """Refuse a folder whose rows come from other sources, and record this run's choices, plans and draws.
+
+        A split may be built in one run, and what is drawn after it in another: by `draws` (`PlannedSplit.draws`) both
+        runs know the same images of it.
+        """
         versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
         for tries_left in reversed(range(TRIES)):
             before = self.recorded
@@ -147,10 +152,18 @@ class State:
                         f"The sources or the list of withdrawn rows changed since {key} was planned in "
                         f"{self.run.out}. Give another --out, or both as they were."
                     )
+            for key, digest in draws.items():
+                if before.draws.get(key, digest) != digest:
+                    raise BuildError(
+                        f"The sources changed since an earlier run on {self.run.out}: {key} now draws other images, "
+                        "so a split that is drawn after it may share some with it. Give another --out, or the "
+                        "sources as they were."
+                    )
             state = self.choices | {
                 "allow_partial": self.run.allow_partial,
                 "adopted": before.adopted | dict(self.adopted),
                 "plans": before.plans | dict(plans),
+                "draws": before.draws | dict(draws),
                 "generators": before.generators | self.generators,
                 "versions": versions | {"python": platform.python_version()},
             }

@@ -64,12 +64,12 @@ def verify_folder(
         problems.merge(outcome.problems)
     rows = {task.file.path: outcome.rows for task, outcome in zip(tasks, outcomes, strict=True)}
     _check_counts(manifest, rows, problems)
-    check_excluded(root, manifest, problems)
+    disjoint = check_excluded(root, manifest, problems)
     check_card(root, manifest, problems)
     if manifest.croissant is not None:
         problems.merge(check_file(root, manifest.croissant))
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
-        check_ids(root, manifest, problems)
+        check_ids(root, manifest, disjoint, problems)
         notes = check_duplicates(root, manifest, _decoded(tasks, outcomes), problems)
     else:
         notes = ["splits were not compared with each other, because an index is damaged"]

@@ -182,6 +182,22 @@ def test_another_place_seed_and_run(release, folders, tmp_path):
     assert splits[0]["digest"] != splits[1]["digest"]
 
 
+@pytest.mark.parametrize("splits", [("folder", "folder-train"), ("folder-train", "folder")])
+def test_a_folder_that_grew_is_not_drawn_from_again_for_the_rest_of_its_splits(folders, tmp_path, capsys, splits):
+    """Or some of its new training images would be those of its old validation split."""
+    grown = tmp_path / "known"
+    shutil.copytree(folders / "known", grown)
+    flags = [f"--unknown=near={folders / 'near'}", f"--out={tmp_path / 'out'}", "--workers=1", "--quiet"]
+    assert folder_benchmark.main([f"--in-distribution={grown}", *flags, f"--splits={splits[0]}"]) == 0
+    for name in CLASSES:
+        for image in range(20):
+            shutil.copy(grown / name / "00.jpg", grown / name / f"more{image:02d}.jpg")
+    before = files_of(tmp_path / "out")
+    assert folder_benchmark.main([f"--in-distribution={grown}", *flags, f"--splits={splits[1]}"]) == 2
+    assert re.search("folder/(validation|test) now draws other images", capsys.readouterr().err)
+    assert files_of(tmp_path / "out") == before
+
+
 def test_given_partitions_are_taken_as_they_are(folders, tmp_path):
     for partition, images in {"train": range(6), "val": range(6, 9), "test": range(9, 12)}.items():
         for name in CLASSES:
