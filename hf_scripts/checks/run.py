@@ -56,7 +56,7 @@ def verify_folder(
     if manifest is None:
         return Verified(problems)
     splits = frozenset(chosen_splits(requested, list(manifest.by_key()), str(name)))
-    check_strays(root, manifest, problems)
+    unfinished = check_strays(root, manifest, problems)
     tasks = _tasks(root, manifest, splits, decode=decode)
     with bar(sum(task.file.size for task in tasks), "checking", unit="B") as shown:
         outcomes = _run(tasks, workers, shown.update)
@@ -75,7 +75,7 @@ def verify_folder(
         notes = ["splits were not compared with each other, because an index is damaged"]
     if problems.total():
         _refuse_build_in_progress(root)  # one that began meanwhile
-    return Verified(problems, manifest, splits, tuple(notes))
+    return Verified(problems, manifest, splits, (*unfinished, *notes))
 
 
 def _refuse_build_in_progress(root: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from builders import folder_benchmark
+from builders.card import card
 from builders.commands import audit as audit
 from builders.sources.image_folder import find_images
 from hf_scripts import materialize, verify
@@ -330,3 +331,29 @@ def test_a_folder_whose_images_are_all_left_out_is_an_error_with_the_reason(fold
     sentence = "far_ood_flat would have no rows: all 7 of its images were left out, 7 of them because: the file is "
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "out" / "manifest.json").exists()
+    # Its advice, to leave the split out, gives a release that is whole.
+    flags = arguments(copy, tmp_path / "out", "--allow-partial", "--splits=folder/test,folder/validation")
+    assert folder_benchmark.main(flags) == 0
+    assert verify.main([str(tmp_path / "out"), "--workers=1", "--check=fast"]) == 0
+    assert "more files here of folder-train/train, folder/external_validation" in capsys.readouterr().out
+
+
+def test_a_build_that_was_stopped_at_its_end_can_be_one_of_fewer_splits_or_go_on(
+    folders, release, tmp_path, capsys, monkeypatch
+):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr(card, "write_manifest", stopped)
+        assert folder_benchmark.main(arguments(folders, out)) == 130
+    assert folder_benchmark.main(arguments(folders, out, "--splits=folder/test,folder/near_ood")) == 0
+    assert verify.main([str(out), "--workers=1", "--check=fast"]) == 0
+    assert "of folder-train, folder-train/train, folder/external_validation and 2 more, " in capsys.readouterr().out
+    shutil.copy(out / "data/folder/test-00000-of-00001.parquet", out / "data/folder/mine-00000-of-00001.parquet")
+    assert verify.main([str(out), "--workers=1", "--check=fast"]) == 1
+    assert "data/folder/mine-00000-of-00001.parquet: manifest.json does not list" in capsys.readouterr().out
+    (out / "data/folder/mine-00000-of-00001.parquet").unlink()
+    assert folder_benchmark.main(arguments(folders, out)) == 0
+    assert files_of(out) == files_of(release)
