@@ -130,6 +130,11 @@ class State:
                 )
         for name, names in self.labels.items():
             built = manifest.configs.get(name)
+            if built and built.benchmark != self.run.benchmark.name:
+                raise BuildError(
+                    f"{name} in {root} is a config of the benchmark {built.benchmark}, not of "
+                    f"{self.run.benchmark.name}. Give another --out, or to own folders another --name."
+                )
             odd = sorted(set(built.label_names) ^ set(names)) if built else []
             if odd:
                 raise BuildError(

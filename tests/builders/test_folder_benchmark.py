@@ -233,6 +233,14 @@ def test_materialize_says_that_it_cannot(release, tmp_path, capsys):
     [
         ({"--name": "cifar"}, ("--name cifar", "imagenet, cifar, facets, broad")),
         ({"--name": "Mine!"}, ("--name Mine!", "lower-case")),
+        ({"--name": "facets-t1"}, ("--name facets-t1", "facets has one of that name")),
+        ({"--name": "openood-imagenet200"}, ("openood has one of that name",)),
+        ({"--name": "duplicates"}, ("every release has one for the table of duplicates of that name",)),
+        ({"--name": "mine-index"}, ("every release has one for an index of that name",)),
+        ({"--name": "mine-sealed"}, ("every release has one for sealed residuals of that name",)),
+        ({"--name": "m" * 85}, ("would have 101 characters, and it may have 100",)),
+        ({"--seed": f"{2**63}"}, ("--seed 9223372036854775808", "64 bits")),
+        ({"--seed": f"-{2**63 + 1}"}, ("--seed -9223372036854775809", "64 bits")),
         ({"--unknown": "middle=x"}, ("middle=x", "near=DIR, far=DIR or external=DIR")),
         ({"--unknown": "near=absent"}, ("no folder absent", "Give a folder")),
         ({"--in-distribution": "absent"}, ("no folder absent",)),
@@ -288,6 +296,18 @@ def test_a_benchmark_of_its_own_name_shares_a_release(release, folders, tmp_path
     manifest = manifest_of(out)
     assert sorted(manifest["benchmarks"]) == ["folder", "second"]
     assert {key for key in manifest["sources"] if key.startswith("second-")} == {"second-in-distribution"}
+
+
+@pytest.mark.parametrize("names", [("own", "own-train"), ("own-train", "own")])
+def test_a_benchmark_whose_config_is_another_ones_does_not_share_a_release(folders, tmp_path, capsys, names):
+    """`own-train` is the config of the training images of `own`."""
+    first, second = (arguments(folders, tmp_path, f"--name={name}", "--splits=own-train") for name in names)
+    assert folder_benchmark.main(first) == 0
+    before = files_of(tmp_path)
+    assert folder_benchmark.main(second) == 2
+    sentence = f"own-train in {tmp_path} is a config of the benchmark {names[0]}, not of {names[1]}."
+    assert sentence in capsys.readouterr().err
+    assert files_of(tmp_path) == before
 
 
 def test_all_broken_images_are_named_at_once_and_the_command_goes_on_when_they_are_mended(
