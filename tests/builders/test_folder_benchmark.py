@@ -275,6 +275,25 @@ def test_folders_that_cannot_be_divided(folders, tmp_path, capsys):
     assert "two folders for near_ood" in refused(f"--in-distribution={folders / 'known'}", twice)
 
 
+def test_a_release_and_its_sources_do_not_lie_in_one_another(folders, tmp_path, capsys, monkeypatch):
+    """A release in a folder of classes would be one of them in the next run."""
+    known = shutil.copytree(folders / "known", tmp_path / "mine/known")
+    flags = [f"--unknown=near={folders / 'near'}", "--workers=1", "--quiet"]
+    before = files_of(tmp_path)
+    for out in (known, known / "ant/release"):
+        assert folder_benchmark.main([*flags, f"--in-distribution={known}", f"--out={out}"]) == 2
+    monkeypatch.chdir(known)
+    assert folder_benchmark.main([*flags, "--in-distribution=.", "--out=build/release"]) == 2
+    assert "error: The release folder build/release lies in the source .. Give" in capsys.readouterr().err
+    (tmp_path / ".state").mkdir()  # as of a release
+    assert folder_benchmark.main([*flags, f"--in-distribution={known}", f"--out={tmp_path}"]) == 2
+    assert f"The source {known} lies in the release folder {tmp_path}." in capsys.readouterr().err
+    assert files_of(tmp_path) == before
+    shutil.move(tmp_path / "mine", tmp_path / ".state/mine")
+    inside = f"--in-distribution={tmp_path / '.state/mine/known'}"
+    assert folder_benchmark.main([*flags, inside, f"--out={tmp_path}", "--splits=folder/near_ood"]) == 0
+
+
 def test_images_of_16_bits_are_named_and_can_be_left_out(folders, tmp_path, capsys):
     shutil.copytree(folders / "far", tmp_path / "far")
     Image.fromarray(np.full((40, 48), 30_000, np.uint16)).save(tmp_path / "far/x-ray.png")
