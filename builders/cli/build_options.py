@@ -124,9 +124,9 @@ def parse_flags(
     settings: Iterable[Flag] = (),
 ) -> BuildFlags:
     """Return the flags' values as fields."""
-    if not -(2**63) <= values["seed"] < 2**63:  # `builders.release.values.Seed`
+    if not -(2**63) <= (seed := values.get("seed", 0)) < 2**63:  # `builders.release.values.Seed`
         raise BuildError(
-            f"--seed {one_line(values['seed'], 40)} has more than the 64 bits that a release has for it. Give one "
+            f"--seed {one_line(seed, 40)} has more than the 64 bits that a release has for it. Give one "
             "between -2**63 and 2**63 - 1."
         )
     remaining = dict(values)
