@@ -118,9 +118,9 @@ class State:
                         f"has {_shown(value)}. Give another --out, or the same choices as before."
                     )
         if self.recorded.allow_partial and not self.run.allow_partial:
+            again = "" if self.run.released else ", or build it in the same way"  # published rows have no such flag
             raise BuildError(
-                f"The release in {root} was built from short sources (--allow-partial). Give another --out, or build "
-                "it in the same way."
+                f"The release in {root} was built from short sources (--allow-partial). Give another --out{again}."
             )
         for key, identity in self.generators.items():
             if differing := identity_differences((self.recorded.generators | generators).get(key, identity), identity):

@@ -199,6 +199,22 @@ def test_a_folder_that_grew_is_not_drawn_from_again_for_the_rest_of_its_splits(f
     assert files_of(tmp_path / "out") == before
 
 
+def test_a_second_run_says_what_it_takes_from_the_first(folders, tmp_path, capsys):
+    """Shards, of which no image is read again, and pixels, where the second run asks for none."""
+    flags = [*arguments(folders, tmp_path / "out", "--splits=folder/test,folder/near_ood")]
+    flags.remove("--quiet")
+    assert folder_benchmark.main([*flags, "--index-only", "--dry-run"]) == 0
+    assert "the release would have rows without pixels" in capsys.readouterr().out
+    assert folder_benchmark.main(flags) == 0
+    assert "earlier run" not in capsys.readouterr().err
+    before = files_of(tmp_path / "out")
+    assert folder_benchmark.main([*flags, "--index-only"]) == 0
+    error = capsys.readouterr().err
+    assert "2 shards of an earlier run are used; an image that changed since then is not noticed" in error
+    assert f"--index-only: folder/test, folder/near_ood had pixels in {tmp_path / 'out'}, which stay there" in error
+    assert files_of(tmp_path / "out") == before
+
+
 def test_given_partitions_are_taken_as_they_are(folders, tmp_path):
     for partition, images in {"train": range(6), "val": range(6, 9), "test": range(9, 12)}.items():
         for name in CLASSES:
@@ -224,7 +240,8 @@ def test_given_partitions_are_taken_as_they_are(folders, tmp_path):
 def test_materialize_says_that_it_cannot(release, tmp_path, capsys):
     assert materialize.main([str(release), "--splits=folder", f"--out={tmp_path / 'out'}"]) == 2
     error = capsys.readouterr().err
-    assert "do not build the benchmark folder" in error
+    assert "folder is a benchmark of somebody's own folders" in error
+    assert "python -m builders.folder_benchmark builds the same rows" in error
     assert not (tmp_path / "out").exists()
 
 
@@ -265,7 +282,9 @@ def test_folders_that_cannot_be_divided(folders, tmp_path, capsys):
 
     for image in range(4):
         draw(tmp_path / "few" / "ant" / f"{image}.jpg", image)
-    assert "The class ant" in refused(f"--in-distribution={tmp_path / 'few'}")
+    assert "few has 4 images, and at least 5" in refused(f"--in-distribution={tmp_path / 'few'}")
+    draw(tmp_path / "fewer" / "ant" / "0.jpg", 0)
+    assert "fewer has 1 image, and at least 5" in refused(f"--in-distribution={tmp_path / 'fewer'}")
     (tmp_path / "trained").mkdir()
     shutil.copytree(tmp_path / "few", tmp_path / "trained/train")
     assert "only training images" in refused(f"--in-distribution={tmp_path / 'trained'}")

@@ -1,5 +1,6 @@
 """The state file beside a release: what is no state is refused in a sentence, before anything is written."""
 
+import dataclasses
 import json
 import os
 
@@ -48,6 +49,15 @@ def test_a_state_without_draws_is_one_of_an_earlier_version(run):
     State(run, ADOPTED, {}).record(PLANS, {"imagenet/validation": "cd" * 32})
     with pytest.raises(BuildError, match="imagenet/validation now draws other images"):
         State(run, ADOPTED, {}).record(PLANS, DRAWS)
+
+
+def test_only_a_build_is_advised_to_allow_short_sources(run):
+    """And not `materialize`, which has no such flag."""
+    strict = dataclasses.replace(run, allow_partial=False)
+    with pytest.raises(BuildError, match=r"Give another --out, or build it in the same way\.$"):
+        State(strict, ADOPTED, {}).check()
+    with pytest.raises(BuildError, match=r"\(--allow-partial\)\. Give another --out\.$"):
+        State(dataclasses.replace(strict, released="1.1.0"), ADOPTED, {}).check()
 
 
 @pytest.mark.parametrize(
