@@ -409,6 +409,8 @@ def test_a_build_that_was_stopped_at_its_end_can_be_one_of_fewer_splits_or_go_on
     assert folder_benchmark.main(arguments(folders, out, "--splits=folder/test,folder/near_ood")) == 0
     assert verify.main([str(out), "--workers=1", "--check=fast"]) == 0
     assert "of folder-train, folder-train/train, folder/external_validation and 2 more, " in capsys.readouterr().out
+    assert set(datasets.get_dataset_config_names(str(out))) == {"folder", "folder-index", "duplicates"}
+    assert set(datasets.get_dataset_split_names(str(out), "folder")) == {"test", "near_ood"}
     shutil.copy(out / "data/folder/test-00000-of-00001.parquet", out / "data/folder/mine-00000-of-00001.parquet")
     assert verify.main([str(out), "--workers=1", "--check=fast"]) == 1
     assert "data/folder/mine-00000-of-00001.parquet: manifest.json does not list" in capsys.readouterr().out
