@@ -110,9 +110,9 @@ def check_strays(root: Path, manifest: Manifest, problems: Problems) -> list[str
                 problems.add("file not listed", f"{name}: manifest.json does not list this file")
     if not unfinished:
         return []
-    files, keys = quantity(unfinished.total(), "more file"), sorted(unfinished)
+    files, keys = quantity(unfinished.total(), "file"), sorted(unfinished)
     named = f"{', '.join(keys[:NAMED])}{more(keys)}"
-    return [f"{files} here of {named}, whose build did not end; build that to its end, or remove the rest of it"]
+    return [f"no part of the release: {files} of {named}, whose build did not end; go on with it, or remove the files"]
 
 
 def check_tree(tree: Mapping[str, RemoteFile], manifest: Manifest) -> Problems:

@@ -393,7 +393,7 @@ def test_a_folder_whose_images_are_all_left_out_is_an_error_with_the_reason(fold
     flags = arguments(copy, tmp_path / "out", "--allow-partial", "--splits=folder/test,folder/validation")
     assert folder_benchmark.main(flags) == 0
     assert verify.main([str(tmp_path / "out"), "--workers=1", "--check=fast"]) == 0
-    assert "more files here of folder-train/train, folder/external_validation" in capsys.readouterr().out
+    assert " files of folder-train/train, folder/external_validation" in capsys.readouterr().out
 
 
 def test_a_build_that_was_stopped_at_its_end_can_be_one_of_fewer_splits_or_go_on(
