@@ -21,6 +21,7 @@ from builders.sources.base import Source
 from builders.sources.image_folder import ALL, FolderImages, image_folder
 from taxonomy.overlaps import BY_NAME
 from unknown_detection.commands import run_builder
+from unknown_detection.words import quantity
 
 VERSION = "1.0.0"
 
@@ -138,9 +139,9 @@ def _few(known: FolderImages, partition: str) -> int:
     smallest = min(sizes, key=lambda class_id: (sizes[class_id], class_id))
     if sizes[smallest] < HELD_OUT:
         raise BuildError(
-            f"The class {smallest} of {known.root} has {sizes[smallest]} images, and at least {HELD_OUT} are needed "
-            "to draw validation and test images. Add images, remove the class, or divide the folder into train, "
-            "validation and test."
+            f"The class {smallest} of {known.root} has {quantity(sizes[smallest], 'image')}, and at least {HELD_OUT} "
+            "are needed to draw validation and test images. Add images, remove the class, or divide the folder into "
+            "train, validation and test."
         )
     return min(sizes[smallest] // HELD_OUT, MOST_HELD_OUT)
 

@@ -151,7 +151,7 @@ def _folders(folder: Path) -> list[Path]:
 def _summary(key: str, split: Split, adopted: Adopted | None) -> str:
     if adopted is None:
         return f"{key}: not in the adopted copy, so it is drawn by rule"
-    text = f"{key}: adopted {len(adopted.class_ids):,} classes"
+    text = f"{key}: adopted {len(adopted.class_ids):,} class{'' if len(adopted.class_ids) == 1 else 'es'}"
     by_rule = split.classes.ids() if isinstance(split.classes, Classes) else split.source.classes()
     other_classes = len(set(adopted.class_ids) - set(by_rule))
     text += f" ({other_classes:,} of them not by our rule)" if other_classes else ""

@@ -14,9 +14,9 @@ from markupsafe import Markup
 
 from builders.card import facts, words
 from builders.card.metadata import croissant_text, front_matter_text
-from builders.release.entries import Manifest, without_outdated_audits
+from builders.release.entries import FileEntry, Manifest, without_outdated_audits
 from builders.release.layout import CARD, CROISSANT, INDEX_SUFFIX, Layout
-from builders.release.manifest import file_entry, write_manifest
+from builders.release.manifest import file_entry, valid_text, write_manifest
 from builders.release.schema import COLUMN_MEANINGS, SHIFT_ROLES
 from builders.storage.files import write_text
 from unknown_detection.words import byte_text, quantity
@@ -31,6 +31,9 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest
     Returns the manifest as written; `before` and errors are as of `write_manifest`.
     """
     manifest = without_outdated_audits(manifest)
+    # What would not be valid is refused before a file is replaced; the digests of these two are not known yet.
+    card, croissant = (FileEntry(name, 0, "0" * 64) for name in (CARD, CROISSANT))
+    valid_text(layout.root, msgspec.structs.replace(manifest, card=card, croissant=croissant))
     for path, text in rendered(manifest).items():
         write_text(layout.inside(path), text)
     manifest = msgspec.structs.replace(

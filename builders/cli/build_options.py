@@ -17,6 +17,7 @@ from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS, Execut
 from builders.cli.source_flags import Place, default_cache
 from builders.cli.split_choice import splits_option
 from builders.declare.benchmark import Settings, Variant
+from builders.errors import BuildError, one_line
 from builders.generate.flags import Flag
 from builders.storage.paths import PathType
 from unknown_detection.help import no_sync_option
@@ -127,6 +128,11 @@ def parse_flags(
     settings: Iterable[Flag] = (),
 ) -> BuildFlags:
     """Return the flags' values as fields."""
+    if not -(2**63) <= (seed := values.get("seed", 0)) < 2**63:  # `builders.release.values.Seed`
+        raise BuildError(
+            f"--seed {one_line(seed, 40)} has more than the 64 bits that a release has for it. Give one "
+            "between -2**63 and 2**63 - 1."
+        )
     remaining = dict(values)
     places = {key: remaining.pop(key) for key in sources}
     chosen = {variant.name: remaining.pop(parameter(variant.name)) for variant in variants}

@@ -36,10 +36,10 @@ from builders.demo.write import is_demo
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.generate.contract import INSTALL, check_installed, not_installed, without_packages
 from builders.generate.flags import DEVICE
-from builders.pipeline.build_plan import Run
+from builders.pipeline.build_plan import BuildPlan, Run
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
-from builders.pipeline.state import refuse_foreign
+from builders.pipeline.state import refuse_foreign, refuse_nested
 from builders.sources.base import Source
 from builders.storage.paths import store_of
 from builders.storage.text_files import read_csv
@@ -70,6 +70,7 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
             roots = demo_sources(sources_on_disk(benchmark, read), flags, cleanup)
         else:
             roots = given_sources(benchmark, module, read, flags, meter.note)
+            refuse_nested(flags.out, roots.values())
         demo = any(is_demo(root) for root in roots.values())  # also where a flag gives the folder of one
         if demo and not names:
             splits = listed_in_demo(benchmark, splits)
@@ -93,6 +94,7 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
                 without_duplicates=variant,
             )
             plan = prepare(run)
+            warn_of_unmatched(plan)
             images = sum(split.size for split in plan.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
             manifest = None if flags.dry_run else write_release(plan)
@@ -161,6 +163,16 @@ def read_withdrawn(path: Path) -> dict[str, str]:
         if reasons.setdefault(row["id"], row["reason"]) != row["reason"]:
             raise BuildError(f"Line {line} of {path} gives {one_line(row['id'])} a second reason. Keep one of them.")
     return reasons
+
+
+def warn_of_unmatched(plan: BuildPlan) -> None:
+    """Name the ids of `--withdraw` that no row has: a misspelt one takes back nothing. Others are built elsewhere."""
+    excluded = [(split.split, exclusion) for split in plan.planned for exclusion in split.excluded]
+    withdrawn = {split.row_id(e.image) for split, e in excluded if e.rule == "withdrawn"}
+    if unmatched := sorted(plan.run.withdrawn.keys() - withdrawn):
+        names = ", ".join(unmatched[:NAMED]) + more(unmatched)
+        # Also with --quiet: it is no progress.
+        click.echo(f"--withdraw: no row of these splits has the id {names}; look at the spelling", err=True)
 
 
 # Splits

@@ -15,11 +15,14 @@ import click
 
 from builders.cli.build_options import BUILD_FLAGS, BuildFlags, build_options, parse_flags
 from builders.cli.console import exit_code
+from builders.declare.benchmark import Benchmark
 from builders.errors import BuildError, one_line, os_errors_as_build_errors
 from builders.executors.base import without_pandas
 from builders.folder_benchmark import Unknown, declare
 from builders.registry import BENCHMARKS
+from builders.release.manifest import kind_of_own_config
 from builders.release.schema import Role
+from builders.release.values import LONGEST_NAME
 from builders.sources.image_folder import HIDDEN, FolderImages, find_images, refuse_unreadable
 from builders.storage.paths import PathType, as_path, store_of
 from unknown_detection.commands import own_process
@@ -105,12 +108,32 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values:
                 )
         if not flags.quiet:
             _note_other_files([known, *(folder.images for folder in folders)])
-        _check_images([known, *(folder.images for folder in folders)], flags)
     benchmark = declare(name, flags.seed, known, folders)
+    _refuse_names(benchmark)
+    with os_errors_as_build_errors("read the folders"):
+        _check_images([known, *(folder.images for folder in folders)], flags)
     roots = [known.root, *(folder.images.root for folder in folders)]
     places = {source.key: root for source, root in zip(benchmark.sources(), roots, strict=True)}
     with os_errors_as_build_errors("read the folders and write the release"):
         run_build(benchmark, MODULE, dataclasses.replace(flags, folders=places))
+
+
+def _refuse_names(benchmark: Benchmark) -> None:
+    """Refuse a name with which a config would be called like another one, or that makes names too long."""
+    declared = {config.name: other.name for other in BENCHMARKS.values() for config in other.configs}
+    for config in benchmark.configs:
+        kind = kind_of_own_config(config.name)
+        if kind or config.name in declared:
+            owner = f"every release has one for {kind}" if kind else f"{declared[config.name]} has one"
+            raise BuildError(
+                f"--name {benchmark.name} would name a config {config.name}, and {owner} of that name. Give another."
+            )
+    longest = max((source.key for source in benchmark.sources()), key=len)
+    if len(longest) > LONGEST_NAME:
+        raise BuildError(
+            f"The name {longest[:40]}... of a source of the release would have {len(longest)} characters, and it may "
+            f"have {LONGEST_NAME}. Give a shorter --name, or shorter names of the folders of unknowns."
+        )
 
 
 def _unknown(value: str) -> Unknown:

@@ -15,6 +15,7 @@ import click
 from builders.cli.console import aligned_lines, print_document
 from builders.declare.benchmark import Benchmark
 from builders.declare.splits import Part, Split
+from builders.errors import NAMED, more
 from builders.pipeline.build_plan import BuildPlan
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.layout import INDEX_SUFFIX
@@ -27,6 +28,11 @@ from unknown_detection.words import byte_text
 def print_result(plan: BuildPlan, manifest: Manifest | None, *, as_json: bool) -> None:
     """Print what was built; without a manifest, what a dry run would build."""
     if manifest is not None:
+        entries = manifest.by_key()
+        if kept := [key for key in plan.run.splits if entries[key].data and plan.run.index_only]:
+            names = f"{', '.join(kept[:NAMED])}{more(kept)}"
+            # Also with --quiet: it is no progress.
+            click.echo(f"--index-only: {names} had pixels in {plan.run.out}, which stay there", err=True)
         click.echo(built_text(plan.run.benchmark, manifest, plan.run.out, plan.run.splits))
     elif as_json:
         print_document("build", dry_run_document(plan))
@@ -113,7 +119,9 @@ def dry_run_text(plan: BuildPlan) -> str:
         for part in entry["parts"]:
             parts.append((part["part"], benchmark.units[part["part"]].split, part["classes"], part["rows"]))
     counts = counts_table(benchmark, {entry["split"]: (entry["rows"], "") for entry in document["splits"]})
-    closing = f"dry run: nothing was written; the release would take about {byte_text(document['bytes'])}"
+    without = not any(plan.run.has_pixels(split.config) for split in plan.planned)
+    taken = "have rows without pixels" if without else f"take about {byte_text(document['bytes'])}"
+    closing = f"dry run: nothing was written; the release would {taken}"
     return "\n".join([*counts, *parts_table(parts), "", *aligned_lines(lines), "", closing])
 
 

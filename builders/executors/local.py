@@ -68,7 +68,12 @@ class LocalExecutor:
             remove_stale_folders(_SOCKETS)
         else:
             context = _context(self._preload)
-            self._workers = [_Worker(context, number) for number in range(self._slots)]
+            try:
+                self._workers = [_Worker(context, number) for number in range(self._slots)]
+            except OSError as error:  # no more files
+                raise BuildError(
+                    f"{self._slots:,} workers cannot be started: {error.strerror}. Give fewer --workers."
+                ) from error
             self._starting.start()  # in a thread: the server answers only after it has imported everything
         return self
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from builders.adopt.copies import adopt, adoption_digest
 from builders.declare.quotas import Half, Listed
 from builders.demo.write import is_demo
-from builders.errors import NAMED, BuildError, more
+from builders.errors import BuildError
 from builders.pipeline.build_plan import BuildPlan, Run
 from builders.plan.candidates import Draws, missing_originals, shared_originals
 from builders.plan.completeness import agreement, count_shortfalls, missing_listed
@@ -53,10 +53,6 @@ def prepare(run: Run) -> BuildPlan:
         if originals is not None and len(originals.partitions) > 1:
             note(f"{key}: of {originals.of.title}, {shared_originals(originals, indexes[originals.of.key])}")
     planned = plan(draws, indexes, splits=own_parts, limit_per_class=run.limit_per_class, withdrawn=run.withdrawn)
-    withdrawn = {split.split.row_id(e.image) for split in planned for e in split.excluded if e.rule == "withdrawn"}
-    if unmatched := sorted(run.withdrawn.keys() - withdrawn):  # misspelt, or of splits that are built elsewhere
-        names = ", ".join(unmatched[:NAMED]) + more(unmatched)
-        note(f"--withdraw: no row of these splits has the id {names}; look at the spelling")
     for split in planned:
         if split.split.authors is not None:
             note(agreement(draws, split, indexes[split.split.source.key]))

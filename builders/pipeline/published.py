@@ -88,6 +88,11 @@ class Published:
         from builders.registry import BENCHMARKS  # imports all benchmarks, which a build from sources does not need
 
         name = self.entry.benchmark
+        if name not in BENCHMARKS and not self.manifest.benchmarks[name].citation:
+            raise BuildError(
+                f"{name} is a benchmark of somebody's own folders, which materialize does not read. With the same "
+                "folders, python -m builders.folder_benchmark builds the same rows."
+            )
         if name not in BENCHMARKS:
             names = ", ".join(sorted(BENCHMARKS))
             raise BuildError(f"These tools do not build the benchmark {name}, only {names}. Update the tools.")

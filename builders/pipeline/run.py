@@ -47,7 +47,8 @@ def write_release(plan: BuildPlan) -> Manifest:
         located = locate_splits(plan, plan.planned)
         if published is not None:
             located = [with_residuals(published, split, layout) for split in located]
-        state.record({split.key: split.digest for split in located})
+        draws = {key: digest for split in plan.planned for key, digest in split.draws.items()}
+        state.record({split.key: split.digest for split in located}, draws)
         work = ShardWork(run, plan.indexes)
         ready = work.generate(located)
         chosen = [ready[key] for key in run.splits if key in ready]

@@ -25,6 +25,7 @@ from builders.release.layout import PARTS
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
 from builders.storage.parquet import read_parquet, write_arrow
+from unknown_detection.words import quantity
 
 
 class ShardWork:
@@ -71,6 +72,9 @@ class ShardWork:
         unfinished = [
             (plan, shard) for plan in plans for shard in range(plan.shards) if not self._finished(plan, shard)
         ]
+        if kept := sum(plan.shards for plan in plans) - len(unfinished):
+            earlier = f"{quantity(kept, 'shard')} of an earlier run {'is' if kept == 1 else 'are'} used"
+            self.run.meter.note(f"{earlier}; an image that changed since then is not noticed")
         generated = [plan.rows_of(shard)["file"] for plan, shard in unfinished if plan.key in self.batches]
         for plan in {plan.key: plan for plan, _ in unfinished}.values():
             plan.unpack()

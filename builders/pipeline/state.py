@@ -1,4 +1,4 @@
-"""The state of a release folder, by which later runs continue: a lock, the choices, and the plans' digests.
+"""The state of a release folder, by which later runs continue: a lock, the choices, digests of plans and draws.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ class _Recorded(msgspec.Struct, omit_defaults=True):
     allow_partial: bool = False
     adopted: dict[str, str] = {}
     plans: dict[str, str] = {}
+    draws: dict[str, str] = {}
     generators: dict[str, dict[str, Any]] = {}
     versions: dict[str, str] = {}
 
@@ -117,9 +118,9 @@ class State:
                         f"has {_shown(value)}. Give another --out, or the same choices as before."
                     )
         if self.recorded.allow_partial and not self.run.allow_partial:
+            again = "" if self.run.released else ", or build it in the same way"  # published rows have no such flag
             raise BuildError(
-                f"The release in {root} was built from short sources (--allow-partial). Give another --out, or build "
-                "it in the same way."
+                f"The release in {root} was built from short sources (--allow-partial). Give another --out{again}."
             )
         for key, identity in self.generators.items():
             if differing := identity_differences((self.recorded.generators | generators).get(key, identity), identity):
@@ -129,6 +130,11 @@ class State:
                 )
         for name, names in self.labels.items():
             built = manifest.configs.get(name)
+            if built and built.benchmark != self.run.benchmark.name:
+                raise BuildError(
+                    f"{name} in {root} is a config of the benchmark {built.benchmark}, not of "
+                    f"{self.run.benchmark.name}. Give another --out, or to own folders another --name."
+                )
             odd = sorted(set(built.label_names) ^ set(names)) if built else []
             if odd:
                 raise BuildError(
@@ -136,8 +142,12 @@ class State:
                     "only here). Give another --out, or the same adopted copy as before."
                 )
 
-    def record(self, plans: Mapping[str, str]) -> None:
-        """Refuse a folder whose rows come from other sources, and record this run's choices and plans."""
+    def record(self, plans: Mapping[str, str], draws: Mapping[str, str]) -> None:
+        """Refuse a folder whose rows come from other sources, and record this run's choices, plans and draws.
+
+        A split may be built in one run, and what is drawn after it in another: by `draws` (`PlannedSplit.draws`) both
+        runs know the same images of it.
+        """
         versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
         for tries_left in reversed(range(TRIES)):
             before = self.recorded
@@ -147,10 +157,18 @@ class State:
                         f"The sources or the list of withdrawn rows changed since {key} was planned in "
                         f"{self.run.out}. Give another --out, or both as they were."
                     )
+            for key, digest in draws.items():
+                if before.draws.get(key, digest) != digest:
+                    raise BuildError(
+                        f"The sources changed since an earlier run on {self.run.out}: {key} now draws other images, "
+                        "so a split that is drawn after it may share some with it. Give another --out, or the "
+                        "sources as they were."
+                    )
             state = self.choices | {
                 "allow_partial": self.run.allow_partial,
                 "adopted": before.adopted | dict(self.adopted),
                 "plans": before.plans | dict(plans),
+                "draws": before.draws | dict(draws),
                 "generators": before.generators | self.generators,
                 "versions": versions | {"python": platform.python_version()},
             }
@@ -178,6 +196,22 @@ def refuse_foreign(root: Path) -> None:
             f"{root} has files that are not a release's. Give another --out, since a build writes README.md, data/ "
             "and more there."
         )
+
+
+def refuse_nested(out: Path, sources: Iterable[Path]) -> None:
+    """Refuse an output folder inside a source, of which it would be a part in the next run, or around one.
+
+    The sources of a demo lie in the state of its release.
+    """
+    for source in sources:
+        if _is_inside(out, source):
+            raise BuildError(f"The release folder {out} lies in the source {source}. Give an --out outside of it.")
+        if _is_inside(source, out) and not _is_inside(source, out / STATE):
+            raise BuildError(f"The source {source} lies in the release folder {out}. Give an --out beside it.")
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return f"{path.resolve()}/".startswith(f"{str(folder.resolve()).rstrip('/')}/")
 
 
 def _shown(value: object) -> str:

@@ -19,6 +19,7 @@ from builders.declare.benchmark import Count, split_of
 from builders.declare.quotas import Rows
 from builders.declare.splits import AllClasses, ClassesOf, Config, FirstClasses, Split
 from builders.plan.candidates import Adopted, Draws, IndexArrays, KeyedRanks, original_ids
+from builders.release.digests import lines_digest
 from builders.release.schema import NUMBERED, OODNESS, PLANNED, ROLES, UNKNOWN_ROLES
 from builders.release.tables import Exclusion
 from builders.sources.base import SourceIndex
@@ -38,7 +39,8 @@ class PlannedSplit:
     `labels` are the label names of the config. `chosen` are the images as row numbers of the source's index, in any
     order. `listing` makes `rows` and `table` when either is first asked for: a dry run counts images, and asks
     for neither. `classes` counts the classes of the images, and `available` the source's images in the split's
-    partitions: the chosen and the excluded ones.
+    partitions: the chosen and the excluded ones. `draws` has the digests of the images that are drawn, before a limit
+    and withdrawn rows, by each split that others draw after: this one where it is such, and those before it.
     """
 
     key: str
@@ -51,6 +53,7 @@ class PlannedSplit:
     classes: int
     available: int
     excluded: tuple[Exclusion, ...] = field(repr=False)
+    draws: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def rows(self) -> Rows:
@@ -119,7 +122,8 @@ class _Planner:
             chosen = selection.ranks.first(publishable, np.full(len(view.class_ids), limit))
         inside = view.index.rows_of(split.partitions)
         accounted = np.sort(np.concatenate([selection.drawn, selection.duplicated]))
-        reasons = selection.reasons(self.benchmark.drawn_before(key))
+        before = self.benchmark.drawn_before(key)
+        reasons = selection.reasons(before)
         beyond = dict.fromkeys(view.names, ("limit-per-class", f"first {limit} by keyed rank"))
         excluded = [
             *selection.counted(view.tally(inside) - view.tally(accounted), reasons),
@@ -128,6 +132,7 @@ class _Planner:
         ]
         duplicates = self.duplicates.get(self.benchmark.group(config.name), {})
         labels = self.draws.label_names(config)
+        parents = {other.quota.parent for _, other in self.benchmark.units.values()}
         return PlannedSplit(
             key=key,
             config=config,
@@ -143,6 +148,7 @@ class _Planner:
                 *selection.one_by_one(taken_back, "withdrawn", withdrawn),
                 *selection.one_by_one(selection.duplicated, "duplicate", duplicates),
             ),
+            draws={name: self.select(name).digest for name in (key, *before) if name in parents},
         )
 
     def select(self, key: str) -> _Selection:
@@ -221,6 +227,11 @@ class _Selection:
     adopted: Adopted | None
     drawn: Rows
     duplicated: Rows
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Digest of the ids of the drawn images, in whose order those of a source's layouts may differ."""
+        return lines_digest(pa.table({"id": self.view.ids(self.drawn)}).sort_by("id"), ("id",))
 
     def listing(self, chosen: Rows, labels: tuple[str, ...]) -> tuple[Rows, pa.Table]:
         """Return some of the rows in the order of their ranks, and their table."""

@@ -128,11 +128,11 @@ def dump(manifest: Manifest) -> str:
     return json.dumps(msgspec.to_builtins(manifest), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def write_manifest(root: Path, manifest: Manifest, before: Manifest | None = None) -> None:
-    """Write the manifest of a release folder.
+def valid_text(root: Path, manifest: Manifest) -> str:
+    """Return the text of the manifest of a release folder.
 
-    In a store, only the manifest `before`, which was read, or none if that is `EMPTY`, is replaced; None replaces any.
-    A `BuildError` says what would not be valid, such as control characters in a file's name.
+    Raises:
+        BuildError: it would not be valid; the message says what, such as control characters in a file's name.
     """
     path, text = Layout(root).manifest, dump(manifest)
     try:
@@ -141,6 +141,15 @@ def write_manifest(root: Path, manifest: Manifest, before: Manifest | None = Non
         raise BuildError(
             f"Cannot write {path}, which would not be valid: {error.reason}. Change it and run the same command again."
         ) from error
+    return text
+
+
+def write_manifest(root: Path, manifest: Manifest, before: Manifest | None = None) -> None:
+    """Write the manifest of a release folder; raises as `valid_text`.
+
+    In a store, only the manifest `before`, which was read, or none if that is `EMPTY`, is replaced; None replaces any.
+    """
+    path, text = Layout(root).manifest, valid_text(root, manifest)
     store_of(path).replace(
         path,
         text.encode("utf-8"),
@@ -174,9 +183,8 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
     if not manifest.configs:
         yield "it has no config"
     for name, config in sorted(manifest.configs.items()):
-        for reserved, config_kind in _OWN_CONFIGS.items():
-            if name == reserved or (reserved != CONFIG and name.endswith(reserved)):
-                yield f"{name} cannot name a config: the card has one of that name for {config_kind}"
+        if kind := kind_of_own_config(name):
+            yield f"{name} cannot name a config: the card has one of that name for {kind}"
         if config.benchmark not in manifest.benchmarks:
             yield f"{name} belongs to the benchmark {config.benchmark}, which it does not describe"
         yield from _wrong_config(name, config)
@@ -206,6 +214,12 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
     for file in manifest.changelog or ():
         if file.path != CHANGELOG and not _CHANGES.fullmatch(file.path):
             yield f"the changelog's {file.path} is neither {CHANGELOG} nor in {CHANGES}/"
+
+
+def kind_of_own_config(name: str) -> str:
+    """Return what the card has a config of this name for, besides those of the manifest; empty if it has none."""
+    kinds = [kind for own, kind in _OWN_CONFIGS.items() if name == own or (own != CONFIG and name.endswith(own))]
+    return kinds[0] if kinds else ""
 
 
 def _wrong_config(name: str, config: ConfigEntry) -> Iterator[str]:

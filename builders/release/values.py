@@ -32,6 +32,9 @@ PATTERNS = {
 }
 """Descriptions of the patterns, for messages."""
 
+LONGEST_NAME = 100
+"""Upper limit on the characters of the names of configs, splits and sources. Ours: file systems take 255 bytes."""
+
 Text = Annotated[str, Meta(pattern=TEXT, max_length=10_000)]
 """A line of printable text."""
 
@@ -44,9 +47,9 @@ Count = Annotated[int, Meta(ge=0, le=10**15)]
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Sha256 = Annotated[str, Meta(pattern=SHA256)]
 
-ConfigName = Annotated[str, Meta(pattern=CONFIG_NAME, max_length=100)]
+ConfigName = Annotated[str, Meta(pattern=CONFIG_NAME, max_length=LONGEST_NAME)]
 """Configs have hyphens in their names; splits have underscores, because the Hub allows no hyphens there."""
 
-SplitName = Annotated[str, Meta(pattern=SPLIT_NAME, max_length=100)]
-Name = Annotated[str, Meta(pattern=NAME, max_length=100)]
+SplitName = Annotated[str, Meta(pattern=SPLIT_NAME, max_length=LONGEST_NAME)]
+Name = Annotated[str, Meta(pattern=NAME, max_length=LONGEST_NAME)]
 AuditKey = Annotated[str, Meta(pattern=AUDIT_KEY, max_length=300)]

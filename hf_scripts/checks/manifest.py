@@ -6,18 +6,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from builders.errors import NAMED, more
 from builders.release.digests import file_sha256
 from builders.release.entries import FileEntry, Manifest
-from builders.release.layout import MANIFEST, shows_images
+from builders.release.layout import MANIFEST, Layout, shows_images
 from builders.release.manifest import ManifestError, read_manifest
 from builders.storage.files import TEMPORARY
 from builders.storage.paths import store_of
 from hf_scripts.checks.problems import Problems
+from unknown_detection.words import quantity
 
 if TYPE_CHECKING:  # the Hub's client, which a folder needs not
     from builders.hub.repository import RemoteFile
@@ -25,6 +28,11 @@ if TYPE_CHECKING:  # the Hub's client, which a folder needs not
 _NOT_RELEASED = (".cache", ".git", ".gitattributes", ".state")
 """Entries of a release's root that are no part of it: a build's state, and what git and the Hub's client keep.
 `datasets` looks into a hidden folder only where a pattern names it, and no pattern of a card does."""
+
+_OF_SPLIT = re.compile(
+    r"(?:data|sealed|index|samples)/([\w-]+/\w+)(?:-\d{5}-of-\d{5})?\.(?:parquet|png)|excluded/([\w-]+)\.csv", re.ASCII
+)
+"""A file of a split or of a config (`builders.release.layout`), and the key of the split or the config's name."""
 
 
 def load_manifest(root: Path, problems: Problems, name: str = "") -> Manifest | None:
@@ -68,20 +76,41 @@ def _compare(listed: FileEntry, size: int, sha256: Callable[[], str], problems: 
         problems.add("file digest", f"{listed.path}: {wrong}")
 
 
-def check_strays(root: Path, manifest: Manifest, problems: Problems) -> None:
-    """Check that the manifest lists all files of the release, once each.
+def is_unfinished(root: Path, manifest: Manifest, key: str) -> bool:
+    """Whether a build of a split (`config/split`), or of a config's first splits, began in a folder and did not end.
+
+    What it wrote may be hours of work, with which the same command goes on, and is no part of the release.
+    """
+    plan = Layout(root).plan(key)
+    listed = key in manifest.configs or key in manifest.by_key()
+    return not listed and (plan.is_file() or plan.with_suffix("").is_dir())
+
+
+def check_strays(root: Path, manifest: Manifest, problems: Problems) -> list[str]:
+    """Check that the manifest lists all files of the release, once each; returns notes on unfinished splits.
 
     Pictures of images (`shows_images`) may be there: a manifest never lists them, and a repository may not have them.
     """
     known = Counter([MANIFEST, *(file.path for file in manifest.files_and_card())])
     for file in (file for file, times in known.items() if times > 1):
         problems.add("manifest", f"manifest.json: lists {file} twice, with different sizes or digests")
+    unfinished = Counter[str]()
     for path in store_of(root).entries(root, _NOT_RELEASED):
         name = path.relative_to(root).as_posix()
         if path.name.startswith(".") and path.name.endswith(TEMPORARY):
             problems.add("temporary file", f"{name}: a temporary file, left by a killed run")
         elif name not in known and not shows_images(name):
-            problems.add("file not listed", f"{name}: manifest.json does not list this file")
+            of_split = _OF_SPLIT.fullmatch(name)
+            key = (of_split[1] or of_split[2]) if of_split else ""
+            if key and is_unfinished(root, manifest, key):
+                unfinished[key] += 1
+            else:
+                problems.add("file not listed", f"{name}: manifest.json does not list this file")
+    if not unfinished:
+        return []
+    files, keys = quantity(unfinished.total(), "file"), sorted(unfinished)
+    named = f"{', '.join(keys[:NAMED])}{more(keys)}"
+    return [f"no part of the release: {files} of {named}, whose build did not end; go on with it, or remove the files"]
 
 
 def check_stored(file: FileEntry, tree: Mapping[str, RemoteFile], problems: Problems) -> None:

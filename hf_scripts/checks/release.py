@@ -6,8 +6,9 @@ Tested by `tests/hf_scripts/checks/test_release.py` and `test_card.py`.
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,17 +22,25 @@ from builders.release.layout import Layout
 from builders.release.tables import TableError, read_excluded
 from builders.storage.files import read_regular
 from builders.storage.parquet import read_parquet
+from hf_scripts.checks.manifest import is_unfinished
 from hf_scripts.checks.problems import Problems
 
 MOST_CARD_BYTES = 2_000_000
 """Upper limit on README.md. Ours: ten times the size that `push` sends."""
 
+_DRAWN_FOR = re.compile("drawn for ([^,]+)")
+"""Evidence that images are left out because splits have them that draw before (`builders.declare.quotas`)."""
+
 _SHOWN = 200
 """Upper limit on the characters of a text from the card that a message repeats."""
 
 
-def check_excluded(root: Path, manifest: Manifest, problems: Problems) -> None:
-    """Check that the rows and the excluded images of every split add up to the images of its source."""
+def check_excluded(root: Path, manifest: Manifest, problems: Problems) -> set[tuple[str, str]]:
+    """Check that the rows and the excluded images of every split add up to the images of its source.
+
+    Returns pairs of splits that share no image by what the tables say: one leaves out what is drawn for the other.
+    """
+    keys, disjoint = manifest.by_key(), set[tuple[str, str]]()
     for name, config in sorted(manifest.configs.items()):
         path = config.excluded.path
         if not (root / path).is_file():
@@ -46,9 +55,13 @@ def check_excluded(root: Path, manifest: Manifest, problems: Problems) -> None:
         by_rule: dict[str, Counter[str]] = {key: Counter() for key in parts}
         for line in lines:
             if line.split not in by_rule:
-                problems.add("exclusions", f"{path}: a line names {line.split}, which is no split of {name}")
+                if not is_unfinished(root, manifest, line.split.partition(".")[0]):
+                    problems.add("exclusions", f"{path}: a line names {line.split}, which is no split of {name}")
             elif line.images:
                 by_rule[line.split][line.rule] += line.images
+                if drawn := _DRAWN_FOR.match(line.evidence):
+                    pairs = [(line.split.partition(".")[0], key.partition(".")[0]) for key in drawn[1].split(" or ")]
+                    disjoint.update(pair for pair in pairs if pair[1] in keys)
         for key, part in parts.items():
             left_out = by_rule[key].total()
             if part.rows + left_out != part.available:
@@ -64,24 +77,34 @@ def check_excluded(root: Path, manifest: Manifest, problems: Problems) -> None:
             else:
                 continue
             problems.add("exclusions", f"{key}: {wrong}")
+    return disjoint
 
 
 def _rules(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{rule} {images:,}" for rule, images in sorted(counts.items())) or "nothing"
 
 
-def check_ids(root: Path, manifest: Manifest, problems: Problems) -> None:
-    """Check that no id occurs in two splits of a config. All indexes must be readable."""
+def check_ids(root: Path, manifest: Manifest, disjoint: Collection[tuple[str, str]], problems: Problems) -> None:
+    """Check that no id occurs in two splits of a config, or of a `disjoint` pair. All indexes must be readable."""
+    indexes = {key: root / split.index.path for key, split in manifest.by_key().items()}
+
+    def compare(key: str, ids: pa.ChunkedArray, other: str, other_ids: pa.ChunkedArray) -> None:
+        common = ids.filter(pc.is_in(ids, value_set=other_ids))
+        if len(common):
+            count = f"{len(common):,} ids are" if len(common) > 1 else "1 id is"
+            problems.add("id in two splits", f"{key}: {count} also in {other}, for instance {common[0]}")
+
     for name, config in sorted(manifest.configs.items()):
-        earlier: list[tuple[str, pa.ChunkedArray]] = []
-        for split, entry in sorted(config.splits.items()):
-            key, ids = f"{name}/{split}", read_parquet(root / entry.index.path, ["id"])["id"]
-            for other, other_ids in earlier:
-                common = ids.filter(pc.is_in(ids, value_set=other_ids))
-                if len(common):
-                    count = f"{len(common):,} ids are" if len(common) > 1 else "1 id is"
-                    problems.add("id in two splits", f"{key}: {count} also in {other}, for instance {common[0]}")
-            earlier.append((key, ids))
+        of_config = {f"{name}/{split}": _ids(indexes[f"{name}/{split}"]) for split in sorted(config.splits)}
+        for other, key in itertools.combinations(of_config, 2):
+            compare(key, of_config[key], other, of_config[other])
+    for key, other in sorted(disjoint):
+        if key.partition("/")[0] != other.partition("/")[0]:
+            compare(key, _ids(indexes[key]), other, _ids(indexes[other]))
+
+
+def _ids(index: Path) -> pa.ChunkedArray:
+    return read_parquet(index, ["id"])["id"]
 
 
 def check_card(root: Path, manifest: Manifest, problems: Problems) -> None:

@@ -56,7 +56,7 @@ def verify_folder(
     if manifest is None:
         return Verified(problems)
     splits = frozenset(chosen_splits(requested, list(manifest.by_key()), str(name)))
-    check_strays(root, manifest, problems)
+    unfinished = check_strays(root, manifest, problems)
     tasks = _tasks(root, manifest, splits, decode=decode)
     with bar(sum(task.file.size for task in tasks), "checking", unit="B") as shown:
         outcomes = _run(tasks, workers, shown.update)
@@ -64,18 +64,18 @@ def verify_folder(
         problems.merge(outcome.problems)
     rows = {task.file.path: outcome.rows for task, outcome in zip(tasks, outcomes, strict=True)}
     _check_counts(manifest, rows, problems)
-    check_excluded(root, manifest, problems)
+    disjoint = check_excluded(root, manifest, problems)
     check_card(root, manifest, problems)
     if manifest.croissant is not None:
         problems.merge(check_file(root, manifest.croissant))
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
-        check_ids(root, manifest, problems)
+        check_ids(root, manifest, disjoint, problems)
         notes = check_duplicates(root, manifest, _decoded(tasks, outcomes), problems)
     else:
         notes = ["splits were not compared with each other, because an index is damaged"]
     if problems.total():
         _refuse_build_in_progress(root)  # one that began meanwhile
-    return Verified(problems, manifest, splits, tuple(notes))
+    return Verified(problems, manifest, splits, (*unfinished, *notes))
 
 
 def _refuse_build_in_progress(root: Path) -> None:

@@ -149,8 +149,8 @@ def check_together(merged: MergedRelease) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(merged.fetch(split.index.path).resolve())
     problems = Problems()
-    release.check_excluded(merged.root, together, problems)
-    release.check_ids(merged.root, together, problems)
+    disjoint = release.check_excluded(merged.root, together, problems)
+    release.check_ids(merged.root, together, disjoint, problems)
     if problems.total():
         raise BuildError(
             f"These splits do not fit those that stay in {merged.base.repository.name}: {problems.first()}. Build "

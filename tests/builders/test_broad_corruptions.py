@@ -241,11 +241,12 @@ def test_half_of_one_image_a_class_is_told_as_such(imagenet, tmp_path, capsys):
     """At most half of a short class is drawn (`builders.declare.quotas.PerClass`), and 1 // 2 is 0."""
     for wnid in CLASSES:
         first = min((imagenet / "val" / wnid).iterdir())
-        (tmp_path / "val" / wnid).mkdir(parents=True)
-        shutil.copy(first, tmp_path / "val" / wnid)
-    assert build(tmp_path, tmp_path / "out", "broad-reference/test") == 2
+        (tmp_path / "imagenet/val" / wnid).mkdir(parents=True)
+        shutil.copy(first, tmp_path / "imagenet/val" / wnid)
+    assert build(tmp_path / "imagenet", tmp_path / "out", "broad-reference/test") == 2
     assert (
         "would have no rows: ImageNet-1k (ILSVRC2012) in "
-        f"{tmp_path} has 3 images of its classes, and all are left out, 3 of them by the rule image-not-drawn (keyed "
-        "rank beyond the class's 5 (or half of a class that is short); half of one image is none). Complete that"
+        f"{tmp_path / 'imagenet'} has 3 images of its classes, and all are left out, 3 of them by the rule "
+        "image-not-drawn (keyed rank beyond the class's 5 (or half of a class that is short); half of one image is "
+        "none). Complete that"
     ) in capsys.readouterr().err

@@ -221,7 +221,9 @@ def test_adopting_builds_exactly_the_list(demo, tmp_path, capsys):
     (lists / "CoComageNet.json").write_text(json.dumps({"-1": listed}))
     arguments = ["--coco2017", str(demo["coco2017"]), "--out", str(tmp_path / "out"), "--workers", "1", "--index-only"]
     assert main([*arguments, "--splits", SEVERAL, "--adopt", str(lists)]) == 0
-    assert "adopted 1 classes, 5 images" in capsys.readouterr().err
+    assert "adopted 1 class, 5 images" in capsys.readouterr().err
+    assert verify.main([str(tmp_path / "out"), "--workers", "1"]) == 0
+    assert "complete sources give" not in capsys.readouterr().out  # that is known of a draw, not of a list
     rows = load_dataset(str(tmp_path / "out"), "broad-multi-label-index", split="cocomagenet")
     assert sorted(int(name[10:22]) for name in rows["source_id"]) == listed
 

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from builders import folder_benchmark
+from builders.card import card
 from builders.commands import audit as audit
 from builders.sources.image_folder import find_images
 from hf_scripts import materialize, verify
@@ -182,6 +183,38 @@ def test_another_place_seed_and_run(release, folders, tmp_path):
     assert splits[0]["digest"] != splits[1]["digest"]
 
 
+@pytest.mark.parametrize("splits", [("folder", "folder-train"), ("folder-train", "folder")])
+def test_a_folder_that_grew_is_not_drawn_from_again_for_the_rest_of_its_splits(folders, tmp_path, capsys, splits):
+    """Or some of its new training images would be those of its old validation split."""
+    grown = tmp_path / "known"
+    shutil.copytree(folders / "known", grown)
+    flags = [f"--unknown=near={folders / 'near'}", f"--out={tmp_path / 'out'}", "--workers=1", "--quiet"]
+    assert folder_benchmark.main([f"--in-distribution={grown}", *flags, f"--splits={splits[0]}"]) == 0
+    for name in CLASSES:
+        for image in range(20):
+            shutil.copy(grown / name / "00.jpg", grown / name / f"more{image:02d}.jpg")
+    before = files_of(tmp_path / "out")
+    assert folder_benchmark.main([f"--in-distribution={grown}", *flags, f"--splits={splits[1]}"]) == 2
+    assert re.search("folder/(validation|test) now draws other images", capsys.readouterr().err)
+    assert files_of(tmp_path / "out") == before
+
+
+def test_a_second_run_says_what_it_takes_from_the_first(folders, tmp_path, capsys):
+    """Shards, of which no image is read again, and pixels, where the second run asks for none."""
+    flags = [*arguments(folders, tmp_path / "out", "--splits=folder/test,folder/near_ood")]
+    flags.remove("--quiet")
+    assert folder_benchmark.main([*flags, "--index-only", "--dry-run"]) == 0
+    assert "the release would have rows without pixels" in capsys.readouterr().out
+    assert folder_benchmark.main(flags) == 0
+    assert "earlier run" not in capsys.readouterr().err
+    before = files_of(tmp_path / "out")
+    assert folder_benchmark.main([*flags, "--index-only"]) == 0
+    error = capsys.readouterr().err
+    assert "2 shards of an earlier run are used; an image that changed since then is not noticed" in error
+    assert f"--index-only: folder/test, folder/near_ood had pixels in {tmp_path / 'out'}, which stay there" in error
+    assert files_of(tmp_path / "out") == before
+
+
 def test_given_partitions_are_taken_as_they_are(folders, tmp_path):
     for partition, images in {"train": range(6), "val": range(6, 9), "test": range(9, 12)}.items():
         for name in CLASSES:
@@ -207,7 +240,8 @@ def test_given_partitions_are_taken_as_they_are(folders, tmp_path):
 def test_materialize_says_that_it_cannot(release, tmp_path, capsys):
     assert materialize.main([str(release), "--splits=folder", f"--out={tmp_path / 'out'}"]) == 2
     error = capsys.readouterr().err
-    assert "do not build the benchmark folder" in error
+    assert "folder is a benchmark of somebody's own folders" in error
+    assert "python -m builders.folder_benchmark builds the same rows" in error
     assert not (tmp_path / "out").exists()
 
 
@@ -216,6 +250,14 @@ def test_materialize_says_that_it_cannot(release, tmp_path, capsys):
     [
         ({"--name": "cifar"}, ("--name cifar", "imagenet, cifar, facets, broad")),
         ({"--name": "Mine!"}, ("--name Mine!", "lower-case")),
+        ({"--name": "facets-t1"}, ("--name facets-t1", "facets has one of that name")),
+        ({"--name": "openood-imagenet200"}, ("openood has one of that name",)),
+        ({"--name": "duplicates"}, ("every release has one for the table of duplicates of that name",)),
+        ({"--name": "mine-index"}, ("every release has one for an index of that name",)),
+        ({"--name": "mine-sealed"}, ("every release has one for sealed residuals of that name",)),
+        ({"--name": "m" * 85}, ("would have 101 characters, and it may have 100",)),
+        ({"--seed": f"{2**63}"}, ("--seed 9223372036854775808", "64 bits")),
+        ({"--seed": f"-{2**63 + 1}"}, ("--seed -9223372036854775809", "64 bits")),
         ({"--unknown": "middle=x"}, ("middle=x", "near=DIR, far=DIR or external=DIR")),
         ({"--unknown": "near=absent"}, ("no folder absent", "Give a folder")),
         ({"--in-distribution": "absent"}, ("no folder absent",)),
@@ -240,7 +282,9 @@ def test_folders_that_cannot_be_divided(folders, tmp_path, capsys):
 
     for image in range(4):
         draw(tmp_path / "few" / "ant" / f"{image}.jpg", image)
-    assert "The class ant" in refused(f"--in-distribution={tmp_path / 'few'}")
+    assert "few has 4 images, and at least 5" in refused(f"--in-distribution={tmp_path / 'few'}")
+    draw(tmp_path / "fewer" / "ant" / "0.jpg", 0)
+    assert "fewer has 1 image, and at least 5" in refused(f"--in-distribution={tmp_path / 'fewer'}")
     (tmp_path / "trained").mkdir()
     shutil.copytree(tmp_path / "few", tmp_path / "trained/train")
     assert "only training images" in refused(f"--in-distribution={tmp_path / 'trained'}")
@@ -260,6 +304,25 @@ def test_files_that_are_not_taken_for_images_are_counted(folders, tmp_path, caps
     assert folder_benchmark.main([flag for flag in flags if flag != "--quiet"]) == 0
     sentence = f"{tmp_path / 'far'}: 2 files are not taken for images, such as a.heic (not the name of an image)"
     assert sentence in capsys.readouterr().err.splitlines()
+
+
+def test_a_release_and_its_sources_do_not_lie_in_one_another(folders, tmp_path, capsys, monkeypatch):
+    """A release in a folder of classes would be one of them in the next run."""
+    known = shutil.copytree(folders / "known", tmp_path / "mine/known")
+    flags = [f"--unknown=near={folders / 'near'}", "--workers=1", "--quiet"]
+    before = files_of(tmp_path)
+    for out in (known, known / "ant/release"):
+        assert folder_benchmark.main([*flags, f"--in-distribution={known}", f"--out={out}"]) == 2
+    monkeypatch.chdir(known)
+    assert folder_benchmark.main([*flags, "--in-distribution=.", "--out=build/release"]) == 2
+    assert "error: The release folder build/release lies in the source .. Give" in capsys.readouterr().err
+    (tmp_path / ".state").mkdir()  # as of a release
+    assert folder_benchmark.main([*flags, f"--in-distribution={known}", f"--out={tmp_path}"]) == 2
+    assert f"The source {known} lies in the release folder {tmp_path}." in capsys.readouterr().err
+    assert files_of(tmp_path) == before
+    shutil.move(tmp_path / "mine", tmp_path / ".state/mine")
+    inside = f"--in-distribution={tmp_path / '.state/mine/known'}"
+    assert folder_benchmark.main([*flags, inside, f"--out={tmp_path}", "--splits=folder/near_ood"]) == 0
 
 
 def test_images_of_16_bits_are_named_and_can_be_left_out(folders, tmp_path, capsys):
@@ -283,6 +346,18 @@ def test_a_benchmark_of_its_own_name_shares_a_release(release, folders, tmp_path
     manifest = manifest_of(out)
     assert sorted(manifest["benchmarks"]) == ["folder", "second"]
     assert {key for key in manifest["sources"] if key.startswith("second-")} == {"second-in-distribution"}
+
+
+@pytest.mark.parametrize("names", [("own", "own-train"), ("own-train", "own")])
+def test_a_benchmark_whose_config_is_another_ones_does_not_share_a_release(folders, tmp_path, capsys, names):
+    """`own-train` is the config of the training images of `own`."""
+    first, second = (arguments(folders, tmp_path, f"--name={name}", "--splits=own-train") for name in names)
+    assert folder_benchmark.main(first) == 0
+    before = files_of(tmp_path)
+    assert folder_benchmark.main(second) == 2
+    sentence = f"own-train in {tmp_path} is a config of the benchmark {names[0]}, not of {names[1]}."
+    assert sentence in capsys.readouterr().err
+    assert files_of(tmp_path) == before
 
 
 def test_all_broken_images_are_named_at_once_and_the_command_goes_on_when_they_are_mended(
@@ -326,3 +401,31 @@ def test_a_folder_whose_images_are_all_left_out_is_an_error_with_the_reason(fold
     sentence = "far_ood_flat would have no rows: all 7 of its images were left out, 7 of them because: the file is "
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "out" / "manifest.json").exists()
+    # Its advice, to leave the split out, gives a release that is whole.
+    flags = arguments(copy, tmp_path / "out", "--allow-partial", "--splits=folder/test,folder/validation")
+    assert folder_benchmark.main(flags) == 0
+    assert verify.main([str(tmp_path / "out"), "--workers=1", "--check=fast"]) == 0
+    assert " files of folder-train/train, folder/external_validation" in capsys.readouterr().out
+
+
+def test_a_build_that_was_stopped_at_its_end_can_be_one_of_fewer_splits_or_go_on(
+    folders, release, tmp_path, capsys, monkeypatch
+):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr(card, "write_manifest", stopped)
+        assert folder_benchmark.main(arguments(folders, out)) == 130
+    assert folder_benchmark.main(arguments(folders, out, "--splits=folder/test,folder/near_ood")) == 0
+    assert verify.main([str(out), "--workers=1", "--check=fast"]) == 0
+    assert "of folder-train, folder-train/train, folder/external_validation and 2 more, " in capsys.readouterr().out
+    assert set(datasets.get_dataset_config_names(str(out))) == {"folder", "folder-index", "duplicates"}
+    assert set(datasets.get_dataset_split_names(str(out), "folder")) == {"test", "near_ood"}
+    shutil.copy(out / "data/folder/test-00000-of-00001.parquet", out / "data/folder/mine-00000-of-00001.parquet")
+    assert verify.main([str(out), "--workers=1", "--check=fast"]) == 1
+    assert "data/folder/mine-00000-of-00001.parquet: manifest.json does not list" in capsys.readouterr().out
+    (out / "data/folder/mine-00000-of-00001.parquet").unlink()
+    assert folder_benchmark.main(arguments(folders, out)) == 0
+    assert files_of(out) == files_of(release)

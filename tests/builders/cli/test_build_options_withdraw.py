@@ -45,7 +45,7 @@ def test_the_command_line_reads_the_list(cifar_release, demo, tmp_path, capsys):
     (tmp_path / "gone.csv").write_text(f"id,reason\n{gone},asked\ndtd/nowhere.jpg,asked\n", encoding="utf-8")
     sources = [text for key in ("cifar100", "dtd") for text in (f"--{key}", str(demo[key]))]
     flags = ["--splits", "cifar/far_ood_dtd", "--out", str(tmp_path / "out"), "--workers", "1"]
-    assert main([*sources, *flags, "--withdraw", str(tmp_path / "gone.csv")]) == 0
+    assert main([*sources, *flags, "--quiet", "--withdraw", str(tmp_path / "gone.csv")]) == 0
     assert [row.id for _, row in read_manifest(tmp_path / "out").withdrawn()] == [gone]
     # The same folder cannot hold the rows without the withdrawal.
     assert "no row of these splits has the id dtd/nowhere.jpg; look" in capsys.readouterr().err

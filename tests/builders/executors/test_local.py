@@ -1,5 +1,6 @@
 """The executor on this machine: order, failures, resources, Ctrl-C, and workers that die at any instruction."""
 
+import errno
 import multiprocessing
 import os
 import random
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from builders.errors import BuildError
+from builders.executors import local
 from builders.executors.base import Resources
 from builders.executors.local import LocalExecutor
 from tests.builders.executors import tasks
@@ -181,6 +183,17 @@ if __name__ == "__main__":
         except BuildError as error:
             print(error)
 """
+
+
+def test_more_workers_than_files_may_be_open_are_refused(monkeypatch):
+    """A worker takes two, and a process may have 1,024 or so (`ulimit -n`)."""
+
+    def pipe(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(local, "_Worker", pipe)
+    with pytest.raises(BuildError, match=r"^100,000 workers cannot be started: Too many open files\. Give fewer"):
+        LocalExecutor(100_000).__enter__()
 
 
 def test_workers_that_cannot_be_started_are_said_to_be_so_with_the_reason(tmp_path):

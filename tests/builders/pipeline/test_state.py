@@ -1,5 +1,7 @@
 """The state file beside a release: what is no state is refused in a sentence, before anything is written."""
 
+import dataclasses
+import json
 import os
 
 import pytest
@@ -10,7 +12,7 @@ from builders.pipeline.state import State, locked
 from builders.release.layout import Layout
 from tests.builders.planning import planning_run
 
-ADOPTED, PLANS = {"imagenet/test": ""}, {"imagenet/test": "ab" * 32}
+ADOPTED, PLANS, DRAWS = {"imagenet/test": ""}, {"imagenet/test": "ab" * 32}, {"imagenet/validation": "ef" * 32}
 
 
 @pytest.fixture
@@ -19,7 +21,7 @@ def run(tmp_path):
     request = {"out": tmp_path, "splits": (), "roots": {}, "seed": 0, "allow_partial": True, "demo": True}
     earlier_run = planning_run(BENCHMARK, request)
     earlier_run.layout.state.mkdir()
-    State(earlier_run, ADOPTED, {}).record(PLANS)
+    State(earlier_run, ADOPTED, {}).record(PLANS, DRAWS)
     return earlier_run
 
 
@@ -31,13 +33,31 @@ def path_of(run):
 def read(run):
     state = State(run, ADOPTED, {})
     state.check()
-    state.record(PLANS)
+    state.record(PLANS, DRAWS)
 
 
 def test_a_state_that_was_recorded_is_read(run):
     read(run)
     with pytest.raises(BuildError, match="changed since imagenet/test was planned"):
-        State(run, {}, {}).record({"imagenet/test": "cd" * 32})
+        State(run, {}, {}).record({"imagenet/test": "cd" * 32}, {})
+
+
+def test_a_state_without_draws_is_one_of_an_earlier_version(run):
+    recorded = json.loads(path_of(run).read_text())
+    assert recorded.pop("draws") == DRAWS
+    path_of(run).write_text(json.dumps(recorded))
+    State(run, ADOPTED, {}).record(PLANS, {"imagenet/validation": "cd" * 32})
+    with pytest.raises(BuildError, match="imagenet/validation now draws other images"):
+        State(run, ADOPTED, {}).record(PLANS, DRAWS)
+
+
+def test_only_a_build_is_advised_to_allow_short_sources(run):
+    """And not `materialize`, which has no such flag."""
+    strict = dataclasses.replace(run, allow_partial=False)
+    with pytest.raises(BuildError, match=r"Give another --out, or build it in the same way\.$"):
+        State(strict, ADOPTED, {}).check()
+    with pytest.raises(BuildError, match=r"\(--allow-partial\)\. Give another --out\.$"):
+        State(dataclasses.replace(strict, released="1.1.0"), ADOPTED, {}).check()
 
 
 @pytest.mark.parametrize(
@@ -54,6 +74,7 @@ def test_a_state_that_was_recorded_is_read(run):
         b'{"seed": ' + b"9" * 5000 + b"}",
         b'{"plans": []}',
         b'{"plans": {"imagenet/test": 3}}',
+        b'{"draws": {"imagenet/validation": 3}}',
         b'{"adopted": "x"}',
         b'{"generators": {"imagenet/test": "x"}}',
     ],

@@ -491,6 +491,10 @@ def test_what_nobody_could_read_is_not_written(tmp_path):
     with pytest.raises(BuildError, match=sentence):
         write_manifest(root, replace(manifest, configs=configs))
     assert (root / "manifest.json").read_bytes() == before
+    card = (root / "README.md").read_bytes()
+    with pytest.raises(BuildError, match=sentence):
+        write_card_and_manifest(Layout(root), replace(manifest, configs=configs))
+    assert (root / "README.md").read_bytes() == card
 
 
 def test_reading_says_nothing_of_the_files(tmp_path):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from unittest import mock
 
 from builders.audit import duplicates, measures
 from builders.errors import BuildError
+from builders.executors.base import Advance
 from builders.executors.local import LocalExecutor
 from builders.pipeline import state
 from builders.release.duplicates import PairedRow, pair_of, read_pairs, write_pairs
@@ -85,11 +87,10 @@ def pairs() -> list[bytes]:
 class Silent:
     """A meter that shows nothing."""
 
-    def step(self, title: str, images: int) -> None:
-        """Begin a step."""
-
-    def advance(self, images: int, size: int = 0) -> None:
-        """Count images."""
+    @contextlib.contextmanager
+    def step(self, title: str, images: int) -> Iterator[Advance]:
+        """Count nothing."""
+        yield lambda images, size=0: None
 
     def note(self, text: str) -> None:
         """Print a line."""

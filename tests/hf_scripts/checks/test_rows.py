@@ -195,6 +195,14 @@ def test_an_id_in_two_splits(copy, problems):
     assert problems() == [f"imagenet/test: {sentence}"]
 
 
+def test_a_validation_image_among_those_that_were_left_for_training(copy, problems):
+    """Of another config, which a build may have drawn from a source that had grown meanwhile."""
+    row = pq.read_table(copy / "index/imagenet/validation.parquet").to_pylist()[0]
+    rewrite(copy, "imagenet-train/train", lambda t: with_cells(t, 8, source_id=row["source_id"], id=row["id"]))
+    sentence = f"1 id is also in imagenet/validation, for instance {row['id']}"
+    assert problems() == [f"imagenet-train/train: {sentence}"]
+
+
 def test_a_path_of_the_build_machine(copy, problems):
     image = {"bytes": image_of(copy, TEST_SHARD, 6), "path": "/srv/somebody/a.JPEG"}
     rewrite(copy, "imagenet/test", lambda t: with_cells(t, 6, image=image, class_name="/srv/somebody"))
