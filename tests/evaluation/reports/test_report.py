@@ -148,6 +148,9 @@ def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_pat
     assert accuracy == pytest.approx(((test <= cut).mean() + (far > cut).mean()) / 2)
     path = write(tmp_path / "other.parquet", digits, columns, keep=~fits)
     assert report(tmp_path / "other", digits, "--scores", path) == 2
+    # A DataFrame cannot say so, and lacks the same rows.
+    in_memory = pq.read_table(path).to_pandas()
+    assert set(ud.evaluate(in_memory, digits, CONFIG)["detector"]) == {"msp", "mine"}
 
 
 def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tmp_path, digits, rows, capsys):

@@ -133,7 +133,7 @@ def join_runs(
             if configs not in indexes:
                 indexes[configs] = release_index(release, configs)
             index, table = _chosen(indexes[configs], table, keys) if keys else (indexes[configs], table)
-            fitted_on = ids_fitted_on(release, stated.fit_half if stated else "")
+            fitted_on = ids_fitted_on(release, stated.fit_half) if stated else None
             rows = join_scores(index, table, str(path), fitted_on)
             if stated:
                 rows = {name: _with_confidence(name, of_detector) for name, of_detector in rows.items()}

@@ -65,13 +65,16 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
     return ReleaseIndex(rows, {config: release.label_names(config) for config in configs}, frozenset(overlaps))
 
 
-def join_scores(index: ReleaseIndex, scores: pa.Table, where: str, fitted_on: pa.Array = _NO_IDS) -> dict[str, Rows]:
+def join_scores(
+    index: ReleaseIndex, scores: pa.Table, where: str, fitted_on: pa.Array | None = None
+) -> dict[str, Rows]:
     """Return the rows that have a score, with it, by detector; in the release's order.
 
     Every row must have exactly one score per detector, and every score must belong to a row. Splits in
     `FIT_AND_TUNE_SPLITS` may be missing, each as a whole, and so may their rows that detectors were `fitted_on` in
-    place of training rows. An id in several splits has the same score in all of them. `scores` are those of
-    `read_scores`. A row without a prediction has -1, and NaN without a confidence.
+    place of training rows; where that is None, as of a DataFrame or a CSV file, all rows of a split's fit half may. An
+    id in several splits has the same score in all of them. `scores` are those of `read_scores`. A row without a
+    prediction has -1, and NaN without a confidence.
     """
     rows, ids, score_ids = index.rows, pa.array(index.rows.id, pa.string()), scores["id"].combine_chunks()
     unknown_ids = pc.unique(score_ids.filter(pc.invert(pc.is_in(score_ids, value_set=ids))))
@@ -81,7 +84,7 @@ def join_scores(index: ReleaseIndex, scores: pa.Table, where: str, fitted_on: pa
             "have. Remove them, or name the config that they belong to."
         )
     detectors = scores["detector"].combine_chunks().dictionary_encode()
-    fit_rows = pc.is_in(ids, value_set=fitted_on).to_numpy(zero_copy_only=False)
+    fit_rows = pc.is_in(ids, value_set=_NO_IDS if fitted_on is None else fitted_on).to_numpy(zero_copy_only=False)
     joined = {}
     for number, name in enumerate(detectors.dictionary.to_pylist()):
         of_detector = scores.filter(pc.equal(detectors.indices, number))
@@ -98,6 +101,9 @@ def join_scores(index: ReleaseIndex, scores: pa.Table, where: str, fitted_on: pa
             missing = in_split & ~scored
             if split in FIT_AND_TUNE_SPLITS:
                 missing &= ~fit_rows & (in_split & scored).any()
+                if fitted_on is None and missing.any():
+                    fits = in_fit_half(rows.id[in_split].tolist(), rows.label[in_split])
+                    missing[in_split] &= (missing[in_split] != fits).any()
             if missing.any():
                 raise EvaluationError(
                     f"{where} lacks scores of {name} for {summarize_ids(rows.id[missing])} of the "
