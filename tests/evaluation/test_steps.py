@@ -234,6 +234,19 @@ def test_scores_are_a_table_a_data_frame_a_dictionary_or_a_file(release, scores,
         assert set(figures["detector"]) <= {"msp", "scores", "s"}
 
 
+def test_scores_of_some_splits_are_evaluated_on_these_unless_others_are_named(release, features, scores):
+    named = f"{CONFIG}/test,{CONFIG}/near_ood"
+    some = ud.score(features, ["msp", "knn"], splits=named, search=False)
+    expected = ud.evaluate(scores, release, named)
+    pd.testing.assert_frame_equal(ud.evaluate(some, release), expected)
+    assert set(expected["split"]) == {"near_ood"}
+    assert f"rows of {CONFIG}/far_ood_noise" in refusal(ud.evaluate, some, release, CONFIG)
+    damaged = some.slice(1)
+    assert "lacks scores of msp for 1 id" in refusal(ud.evaluate, damaged, release)
+    # Scores that do not say so are those of all splits, as before.
+    assert f"rows of {CONFIG}/far_ood_noise" in refusal(ud.evaluate, some.to_pandas(), release)
+
+
 def test_several_scores_are_runs_by_their_files_names_or_numbers(release, scores, tmp_path):
     pa.parquet.write_table(scores, tmp_path / "first.parquet")
     figures = ud.evaluate([tmp_path / "first.parquet", scores.to_pandas(), scores], ud.load(release))

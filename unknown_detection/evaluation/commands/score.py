@@ -12,7 +12,7 @@ import click
 
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import choose_splits, load
+from unknown_detection.evaluation.releases import load
 from unknown_detection.help import ESSENTIALS, HelpCommand
 from unknown_detection.terminal.progress import log
 
@@ -149,7 +149,7 @@ def command(
         click.echo(f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR")
         return
     try:
-        results = short_results(scores, opened, choose_splits(store.splits(), splits, str(features)))
+        results = short_results(scores, opened)
     except EvaluationError as error:
         results = [f"no figures yet: {error}"]
     else:

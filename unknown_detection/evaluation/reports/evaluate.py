@@ -46,7 +46,8 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | Iterable[
             more unknown; optional `detector`), a dictionary of id to score, or a Parquet or CSV file; or a list of
             several, such as those of several models.
         release: the release whose rows were scored: a folder, ORG/NAME on the Hub, or an opened one.
-        splits: what to evaluate, as `CONFIG[/SPLIT],...` or several such texts; None for all with scores.
+        splits: what to evaluate, as `CONFIG[/SPLIT],...` or several such texts; None for all splits that `score`
+            scored, or of a config whose scores another tool computed.
 
     Returns:
         A line for each run, detector, and split and role of unknown rows, with the columns `detector`, `config`,

@@ -107,8 +107,9 @@ def join_runs(
     """Read one or several scores and join them with the rows of a release.
 
     Scores are `FILE`, `VARIANT=FILE` if no file has this name, or those in memory. Rows of other splits than those to
-    evaluate (`choose_splits`) are not read. Their configs, which are returned, too, are those of scores that do not
-    state theirs; without any, that is the release's only config with rows to evaluate.
+    evaluate (`choose_splits`) are not read; without any, those are evaluated that the scores state. Their configs,
+    which are returned, too, are those of scores that do not state theirs; without any, that is the release's only
+    config with rows to evaluate.
     """
     available = {config: release.splits(config) for config in release.configs}
     keys = [] if splits is None else choose_splits(available, splits, release.name)
@@ -132,7 +133,8 @@ def join_runs(
             configs = stated.configs if stated else named or _only_config(available)
             if configs not in indexes:
                 indexes[configs] = release_index(release, configs)
-            index, table = _chosen(indexes[configs], table, keys) if keys else (indexes[configs], table)
+            scored = choose_splits(available, stated.splits, release.name) if stated and stated.splits else []
+            index, table = _chosen(indexes[configs], table, keys or scored)
             fitted_on = ids_fitted_on(release, stated.fit_half) if stated else None
             rows = join_scores(index, table, str(path), fitted_on)
             if stated:
@@ -198,11 +200,16 @@ def choose_protocols(
 
 
 def _chosen(index: ReleaseIndex, scores: pa.Table, keys: Sequence[Key]) -> tuple[ReleaseIndex, pa.Table]:
-    """Drop rows of splits that are not to be evaluated, and their scores; splits for fitting and tuning stay."""
+    """Drop rows of splits that are not to be evaluated, and their scores; splits for fitting and tuning stay.
+
+    Of configs without any of `keys`, all rows stay.
+    """
     rows = index.rows
     keep = ~np.isin(rows.config, [config for config, _ in keys]) | np.isin(rows.split, FIT_AND_TUNE_SPLITS)
     for config, split in keys:
         keep |= (rows.config == config) & (rows.split == split)
+    if keep.all():
+        return index, scores
     dropped, kept = (pc.is_in(scores["id"], value_set=pa.array(rows.id[mask], pa.string())) for mask in (~keep, keep))
     return replace(index, rows=rows.where(keep)), scores.filter(pc.or_(kept, pc.invert(dropped)))
 

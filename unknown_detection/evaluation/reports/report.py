@@ -17,7 +17,7 @@ from unknown_detection.evaluation.display.tables import aligned_columns, as_csv,
 from unknown_detection.evaluation.errors import require_packages
 from unknown_detection.evaluation.files import require_folder_of, write_text
 from unknown_detection.evaluation.protocols.results import FILE, over_runs, write_figures
-from unknown_detection.evaluation.releases import Key, Release, load
+from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.reports import judging
 from unknown_detection.evaluation.reports.inputs import ScoredRun, choose_protocols, join_runs
 from unknown_detection.evaluation.reports.page import PAGE, render_page
@@ -139,9 +139,9 @@ def report(
     return figures
 
 
-def short_results(scores: pa.Table, release: Release, splits: Iterable[Key]) -> list[str]:
+def short_results(scores: pa.Table, release: Release) -> list[str]:
     """Return the main figures of a table of scores for a terminal, on all rows, by the protocol of each config."""
-    runs, _ = join_runs(scores, release, splits)
+    runs, _ = join_runs(scores, release, None)
     figures = judging.compute_figures(runs, choose_protocols((), runs, ()), release)
     return _terminal_lines(summaries(over_runs(figures)))
 

@@ -141,7 +141,7 @@ def score(
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
         measured = times_of.measure_times(scorer, fitted, keys[0]) if times else []
-    provenance = _provenance(scorer, configs, fitted, model_receipt)
+    provenance = _provenance(scorer, keys, fitted, model_receipt)
     if file is not None:
         _write_beside(file, ".search.csv", _trials(fitted))
         _write_beside(file, times_of.ENDING, [times_of.COLUMNS, *measured] if measured else [])
@@ -231,9 +231,9 @@ _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
 """Packages whose version may affect scores."""
 
 
-def _provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], receipt: Receipt) -> Provenance:
+def _provenance(scorer: Scorer, keys: Sequence[Key], fitted: Sequence[Fitted], receipt: Receipt) -> Provenance:
     """Return the provenance of a run's scores."""
-    cache = scorer.cache
+    cache, configs = scorer.cache, tuple(dict.fromkeys(config for config, _ in keys))
     identities = [store.identity for store in (cache.store, *cache.members)]
     digests = [identity.model_digest for identity in identities]
     accepted = [*receipt.differences, *(text for store in cache.members for text in store.accepted())]
@@ -249,7 +249,7 @@ def _provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted]
     }
     return Provenance(
         release_digest=cache.store.identity.release_digest,
-        configs=tuple(configs),
+        configs=configs,
         model=" + ".join(identity.model for identity in identities),
         # For several models, a digest over theirs in order.
         model_digest=digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
@@ -265,6 +265,7 @@ def _provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted]
         own={fit.detector.name: fit.detector.digest for fit in fitted if fit.detector.digest},
         fit_half=scorer.halved,
         source=dict(cache.store.identity.source) | {name: text for name, text in notes.items() if text},
+        splits=tuple(map("/".join, keys)),
     )
 
 
