@@ -601,6 +601,29 @@ def test_scores_do_not_depend_on_which_detectors_are_asked_for(folder):
     assert np.array_equal(scorer.score("ens_f", ("toy", "test")), alone)
 
 
+def test_a_detector_sees_no_label_of_the_rows_that_its_hyperparameters_are_chosen_on(folder):
+    """Whichever way they are chosen: a score of right and wrong would otherwise have an AUROC of 1."""
+    seen = []
+
+    class Peek(ud.Detector):
+        fits_on, chosen_by, search = "validation", "errors", {"factor": (1.0, 2.0)}
+
+        def __init__(self, factor=1.0):
+            self.factor = factor
+
+        def fit(self, features, head=None):
+            return self
+
+        def score(self, features):
+            seen.extend(features.labels.tolist())
+            return self.factor * (features.logits.argmax(axis=1) != features.labels)
+
+    lines = []
+    ud.score(folder, [Peek, type("Other", (Peek,), {"chosen_by": "external"})], say=lines.append)
+    assert set(seen) == {-1}
+    assert sum("the best of 2 with AUROC 0.5000" in line for line in lines) == 2
+
+
 def test_memory_holds_a_few_splits_only(folder):
     cache = FeatureCache(FeatureStore.open(folder))
     for key in SPLITS:

@@ -185,7 +185,7 @@ class Scorer:
         for values in sets if 0 < wrong.sum() < len(wrong) else ():
             try:
                 detector = self._new(method, values).fit(rows.take(fits), self._head)
-                trials.append(Trial(values, auroc(detector.score(judged), wrong)))
+                trials.append(Trial(values, auroc(detector.score(judged.unlabelled()), wrong)))
             except EvaluationError as error:
                 trials.append(Trial(values, None, str(error)))
         return trials
