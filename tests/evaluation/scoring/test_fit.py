@@ -18,6 +18,7 @@ import pytest
 
 import unknown_detection as ud
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
+from tests.evaluation.refusals import refusal
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError
@@ -261,6 +262,26 @@ def only(*keys):
 def test_which_rows_fit_and_tune(splits, configs, fit_configs, train, validation):
     fit_splits = find_fit_splits(splits, configs, fit_configs)
     assert (fit_splits.train, fit_splits.validation) == (train, validation)
+
+
+def test_several_configs_are_fitted_on_the_rows_of_one_only_if_it_is_named_or_all_have_the_same(tmp_path):
+    """As FACETS's validation splits have, whose unknown rows differ."""
+    others = toy_features(rows=60, unknown=9, seed=6, name="other")
+    joined = dataclasses.replace(others, ids=np.where(others.labels < 0, others.ids, VALIDATION.ids[: len(others)]))
+    assert (joined.ids[:60] == VALIDATION.ids[:60]).all()
+    evaluated = {("toy", "test"): TEST, ("two", "near_ood"): NEAR}
+    training = {("toy-train", "train"): TRAIN, ("two-train", "train"): others}
+    halves = {("toy", "validation"): VALIDATION.take(np.arange(60)), ("two", "validation"): others}
+    for name, splits in (("training", training), ("halves", halves)):
+        fill(tmp_path / name, evaluated | splits)
+        named = ", ".join(map("/".join, splits))
+        assert f"{named} have different rows, and" in refusal(ud.score, tmp_path / name, "mahalanobis", search=False)
+    fill(tmp_path / "same", evaluated | halves | {("two", "validation"): joined})
+    fill(tmp_path / "one", evaluated | halves | {("toy-train", "train"): TRAIN})
+    for folder, fit in (("training", "toy-train"), ("halves", "two"), ("same", ()), ("one", ())):
+        scores = ud.score(tmp_path / folder, "mahalanobis", search=False, fit_configs=fit)
+        assert {*TEST.ids.tolist(), *NEAR.ids.tolist()} <= {*scores["id"].to_pylist()}
+    assert len(ud.score(tmp_path / "training", "mahalanobis", splits="two", search=False)) == len(NEAR)
 
 
 def test_openoods_tuning_images_stand_for_external_rows():

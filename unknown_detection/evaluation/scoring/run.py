@@ -71,8 +71,8 @@ def score(
             `Features` to one score per row. None, or `all` among them, for all built-in ones that can be used with
             these features.
         splits: as for `extract`; None for all of the configs with rows to evaluate.
-        fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else a half of the validation
-            rows, which get no scores.
+        fit_configs: configs to fit on, which several configs with other rows each need; empty for `<config>-train` if
+            it was extracted, else a half of the validation rows, which get no scores.
         search: search hyperparameters on `external_validation`; if false, use the defaults.
         settings: by detector, hyperparameters with the values to search among; one value sets it.
         runner: runs the model on the images again, for the detectors that need it; None for the one that extracted
@@ -109,6 +109,8 @@ def score(
     keys = _choose_keys(store, splits, fit_configs)
     configs = tuple(dict.fromkeys(config for config, _ in keys))
     fit_splits = find_fit_splits(store.splits(), configs, fit_configs)
+    if not fit_configs:
+        _require_same_fit_rows(store, configs)
     if runner is not None:
         store.require(identify(runner.release, runner.model, store.identity.label_names))
     chosen, everything = choose(detectors)
@@ -176,6 +178,23 @@ def _choose_keys(
             "Extract more splits."
         )
     return [(config, split) for config in evaluated for split in available[config]]
+
+
+def _require_same_fit_rows(store: FeatureStore, configs: Sequence[str]) -> None:
+    """Refuse configs each of which would be fitted on other rows, since all are fitted on those of the first.
+
+    FACETS's configs, which have no training rows, share the in-distribution rows of their validation splits.
+    """
+    splits = store.splits()
+    alone = [find_fit_splits(splits, [config], ()) for config in configs]
+    keys = {of.train for of in alone if of.train} or {of.validation for of in alone if of.validation}
+    columns = [store.row_blocks(*key).read(("id", "label")) for key in keys] if len(keys) > 1 else []
+    if len({frozenset(of["id"][of["label"] >= 0].tolist()) for of in columns}) > 1:
+        raise EvaluationError(
+            f"{', '.join(sorted(map('/'.join, keys)))} have different rows, and detectors are fitted on those of one "
+            "only. Score the configs one by one with --splits (in Python splits=), or name those to fit on with "
+            "--fit-splits (fit_configs=)."
+        )
 
 
 def _fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: Progress) -> list[Fitted]:
