@@ -314,6 +314,13 @@ def test_a_release_that_is_open_or_a_path_is_a_release(release):
         (lambda it: ud.evaluate(pd.DataFrame({"x": [1]}), it.root), EvaluationError, "needs the columns id and score"),
         (lambda it: ud.evaluate(it.scores, 3), TypeError, "A release is a folder, ORG/NAME .* not an int"),
         (lambda it: ud.evaluate(it.scores, it.root, "birds"), EvaluationError, "'birds'"),
+        (
+            lambda it: ud.evaluate(it.scores, it.root, f"{CONFIG}/near_ood"),
+            EvaluationError,
+            "test of small has no in-distribution rows among .* rows. Score that split, and name it among those",
+        ),
+        (lambda it: ud.report(it.scores, it.root, "no", protocols="msp"), EvaluationError, "'msp' is not a protocol"),
+        (lambda it: ud.report(it.scores, it.root, "no", roc="mps"), EvaluationError, "'mps' is not a detector with"),
         (lambda it: ud.evaluate(it.scores.slice(1), it.root), EvaluationError, r"lacks scores of msp for 1 id"),
     ],
 )

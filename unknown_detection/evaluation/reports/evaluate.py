@@ -76,10 +76,9 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | Iterable[
 
 def _lines(run: ScoredRun) -> Iterator[dict[str, Any]]:
     for detector, rows in run.rows.items():
-        everywhere = rows.where(rows.known & (rows.split == TEST))
         for config, of_config in rows.by("config").items():
             known = of_config.where(of_config.known & (of_config.split == TEST))
-            known = known if len(known) else known_rows(everywhere, TEST)
+            known = known if len(known) else known_rows(rows, TEST)
             for split, of_split in of_config.where(~of_config.known).by("split").items():
                 if split in FIT_AND_TUNE_SPLITS:
                     continue

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.files import load_python, safe_file_name
-from unknown_detection.evaluation.protocols import PROTOCOLS, default_protocol, register, robustness
+from unknown_detection.evaluation.protocols import PROTOCOLS, Protocol, default_protocol, register, robustness
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS
 from unknown_detection.evaluation.releases import Key, Release, choose_splits
 from unknown_detection.evaluation.scoring.joining import (
@@ -166,12 +166,13 @@ def judged_runs(runs: Sequence[ScoredRun]) -> pd.DataFrame:
 
 
 def choose_protocols(
-    requested: Sequence[str], runs: Sequence[ScoredRun], configs: Sequence[str]
+    requested: str | Protocol | Sequence[str | Protocol], runs: Sequence[ScoredRun], configs: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Choose the configs that each protocol evaluates, of those to evaluate; empty for all with scores.
 
-    `requested` are names of protocols, or `FILE.py:NAME` for one of the user's own, each perhaps with `=CONFIG,...`;
-    empty for the default protocol of each config, and the optimizer paper's if there are several training methods.
+    `requested` are protocols or their names, or `FILE.py:NAME` for one of the user's own, a name perhaps with
+    `=CONFIG,...`; empty for the default protocol of each config, and the optimizer paper's if there are several
+    training methods.
     """
     scored_configs = tuple(dict.fromkeys(config for run in runs for config in run.about.configs))
     chosen = tuple(configs) or scored_configs
@@ -179,7 +180,8 @@ def choose_protocols(
     robust = bool(robustness.robust_detectors(judged_runs(runs)))
     usual = [f"{default_protocol(config)}={config}" for config in chosen] + [robustness.NAME] * robust
     plan: dict[str, tuple[str, ...]] = {}
-    for text in requested or usual:
+    for asked in ([requested] if isinstance(requested, str | Protocol) else requested) or usual:
+        text = asked if isinstance(asked, str) else register(asked).name
         name, equals, of = text.partition("=")
         name = register(load_python(name, "protocol")[0]).name if ".py:" in name else name
         named = tuple(of.split(",")) if equals else chosen

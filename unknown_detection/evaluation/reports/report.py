@@ -14,8 +14,9 @@ import pyarrow as pa
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.evaluation.display.canvas import inline_svg, save
 from unknown_detection.evaluation.display.tables import aligned_columns, as_csv, as_latex
-from unknown_detection.evaluation.errors import require_packages
+from unknown_detection.evaluation.errors import require_known, require_packages
 from unknown_detection.evaluation.files import require_folder_of, write_text
+from unknown_detection.evaluation.protocols import Protocol
 from unknown_detection.evaluation.protocols.results import FILE, over_runs, write_figures
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.reports import judging
@@ -41,7 +42,7 @@ def report(
     out: str | Path,
     *,
     splits: str | Iterable[str] | None = None,
-    protocols: Sequence[str] = (),
+    protocols: str | Protocol | Sequence[str | Protocol] = (),
     csv: bool = False,
     latex: bool = False,
     plots: bool | None = None,
@@ -64,7 +65,8 @@ def report(
         release: the release whose rows were scored: a folder, ORG/NAME on the Hub, or an opened one.
         out: folder to write; a report there is replaced.
         splits: as for `evaluate`.
-        protocols: names of protocols, or `NAME=CONFIG,CONFIG`; empty for the default protocol of each config.
+        protocols: one or several: names, `NAME=CONFIG,CONFIG`, or a `Protocol` of one's own; empty for the default
+            protocol of each config.
         csv: also write the figures and each table as CSV.
         latex: also write each table as LaTeX.
         plots: True also writes the plots as PDF, PNG and SVG; False leaves them out of the page, too.
@@ -87,6 +89,7 @@ def report(
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits, quiet=quiet)
     plan = choose_protocols(protocols, runs, configs)
+    require_known("detector with scores", [] if roc is None else [roc], {name for run in runs for name in run.rows})
     log(_described(opened, runs, plan))
     left_out = judging.rows_left_out(runs, plan)
     warnings = judging.warnings(opened, runs, plan)
