@@ -285,7 +285,8 @@ def test_features_of_several_models_are_an_ensemble(release, features):
 
 
 def test_splits_are_a_text_or_several_names_or_pairs(release, model):
-    for splits in (f"{CONFIG}/test,{CONFIG}/near_ood", [f"{CONFIG}/test", (CONFIG, "near_ood")]):
+    named = f"{CONFIG}/test,{CONFIG}/near_ood"
+    for splits in (named, [named], [f"{CONFIG}/test", (CONFIG, "near_ood")]):
         features = ud.extract(model, release, splits, device="cpu")
         assert features.splits() == {CONFIG: ("near_ood", "test")}
 

@@ -541,6 +541,15 @@ def test_flags_that_name_nothing(score, flags, sentence):
     assert sentence in refused(score(*flags))
 
 
+def test_lists_that_are_given_twice_add_up(score, tmp_path):
+    flags = ("--splits", "toy/test", "--splits", "toy/near_ood,toy/validation", "--detectors", "energy,knn")
+    assert score(*flags, "--no-search", detectors="msp")[0] == 0
+    scores = scores_of(tmp_path / "scores.parquet")
+    rows = {*TEST.ids.tolist(), *NEAR.ids.tolist(), *VALIDATION.ids.tolist()}
+    assert {*scores} == {(name, id_) for name in ("msp", "energy", "knn") for id_ in rows}
+    assert "No split is named" in refused(score("--splits", ""))
+
+
 def test_files_of_another_kind(score, tmp_path):
     assert "must end in .parquet" in refused(score(out="scores.csv"))
     assert "there is no features.json" in refused(score(features=tmp_path))

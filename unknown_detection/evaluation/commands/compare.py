@@ -10,6 +10,7 @@ import click
 import numpy as np
 import pandas as pd
 
+from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.display.names import figure_metric, metric_name, set_name, statistic_name
 from unknown_detection.evaluation.display.tables import aligned_columns, number_text
 from unknown_detection.evaluation.errors import EvaluationError, require_known
@@ -31,7 +32,7 @@ _MINUS = "Differences are second minus first, in the paper's unit."
 @click.argument("second", type=click.Path(path_type=Path))
 @click.option("--detector", "detectors", multiple=True, metavar="NAME", help="Only this detector; may be repeated.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Only this metric; may be repeated.")
-@click.option("--splits", metavar="CONFIG[/SPLIT],...", help="Only figures of these configs, or splits of unknowns.")
+@options.listed("--splits", metavar="CONFIG[/SPLIT],...", help="Only figures of these configs, or splits of unknowns.")
 @click.option("--all", "every", is_flag=True, help="Print every figure, not a summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print all chosen figures as JSON, in full precision.")
 def command(

@@ -28,7 +28,7 @@ from unknown_detection.evaluation.releases import load
 )
 @click.argument("more", metavar="[FILE...]", nargs=-1)
 @options.release(required=True)
-@click.option("--splits", metavar="CONFIG[/SPLIT],...", help="What to evaluate. Default: what was scored.")
+@options.listed("--splits", metavar="CONFIG[/SPLIT],...", help="What to evaluate. Default: what was scored.")
 @click.option(
     "--protocol",
     "protocols",

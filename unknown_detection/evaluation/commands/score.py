@@ -38,12 +38,12 @@ class _Score(HelpCommand):
     ),
 )
 @options.features
-@click.option(
+@options.listed(
     "--splits",
     metavar="CONFIG[/SPLIT],...",
     help="Configs or single splits to score. Default: all configs with rows to evaluate.",
 )
-@click.option(
+@options.listed(
     "--detectors",
     metavar="NAMES",
     help="Comma-separated built-in detectors, or all. Default: all; none with --detector.",
@@ -55,7 +55,7 @@ class _Score(HelpCommand):
     multiple=True,
     help="A detector of your own: a class or a function in a Python file; may be repeated.",
 )
-@click.option(
+@options.listed(
     "--fit-splits",
     metavar="CONFIG,...",
     help="Configs to fit on. Default: CONFIG-train if it was extracted, else half of validation.",
