@@ -297,6 +297,12 @@ def test_a_release_that_is_open_or_a_path_is_a_release(release):
     assert repr(opened) == f"<release {release}: {CONFIG}, {CONFIG}-train>"
 
 
+def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(features):
+    message = refusal(ud.score, features.root, "odin")
+    assert "needs --release, --model and --weights" in message
+    assert "(in Python, the features that extract returned, or runner=)" in message
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

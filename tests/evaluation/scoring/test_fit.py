@@ -696,7 +696,7 @@ def test_a_package_that_is_not_installed_is_named_before_anything_is_fitted(dete
     code, out, err = score(detectors=detectors)
     assert (code, out) == (2, "")
     assert err.startswith("error: sklearn is not installed, but needed to fit ") and "oodl" in err
-    assert err.endswith("or choose others with --detectors.\n")
+    assert err.endswith("or choose other detectors.\n")
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "sklearn", None)
     assert score(detectors="msp,energy")[0] == 0, "which need no package"

@@ -144,10 +144,14 @@ def compare(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     other_rows |= (merged["rows"] == WITHOUT_OVERLAP) & (merged["size"] != merged["size_second"])
     merged = merged[~other_rows].reset_index(drop=True)
     if not len(merged):
-        shown = " and ".join(", ".join(names[:5]) + ", ..." * (len(names) > 5) for names in detectors)
+        kinds = {"detector": "detectors", "variant": "training methods"}
+        kinds |= {"protocol": "protocols", "config": "configs", "metric": "metrics"}
+        apart = next((name for name in kinds if not {*left[name]} & {*right[name]}), "detector")
+        sides = [figures[apart].unique().tolist() for figures in both]
+        shown = " and ".join(", ".join(names[:5]) + ", ..." * (len(names) > 5) for names in sides)
         raise EvaluationError(
-            f"The reports have no figure in common: their detectors are {shown}. Write both with the same protocol "
-            "and detectors."
+            f"The reports have no figure in common: their {kinds[apart]} are {shown}. Write both with the same "
+            "protocols, configs, detectors and training methods."
         )
     numbers = merged[["mean", "std", "mean_second", "std_second"]].mul(merged["factor"], axis=0)
     pairs = pd.concat([merged[keys], numbers.set_axis(["first", "first_std", "second", "second_std"], axis=1)], axis=1)

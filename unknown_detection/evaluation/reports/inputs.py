@@ -229,6 +229,6 @@ def _only_config(available: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     if len(configs) != 1:
         raise EvaluationError(
             f"The release does not have exactly one config to evaluate (found: {', '.join(configs) or 'none'}). Name "
-            "the configs of the scores with --splits."
+            "the configs of the scores with --splits (in Python splits=)."
         )
     return configs

@@ -208,7 +208,7 @@ class Scorer:
         if not len(features):
             raise EvaluationError(
                 f"{'/'.join(key)} has no labelled rows to fit {method.name} on. Choose another config with "
-                "--fit-splits."
+                "--fit-splits (in Python fit_configs=)."
             )
         return detector.fit(features, self._head)
 

@@ -103,7 +103,8 @@ def score(
         raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
     if times and (runner is None or file is None):
         raise EvaluationError(
-            "Times are measured with the model. Give --release, --model and --weights, or leave out --times."
+            "Times are measured with the model. Give --release, --model and --weights (in Python, the features that "
+            "extract returned, or runner=, and out=), or leave out --times."
         )
     fit_configs = [fit_configs] if isinstance(fit_configs, str) else fit_configs
     keys = _choose_keys(store, splits, fit_configs)
@@ -116,7 +117,7 @@ def score(
     chosen, everything = choose(detectors)
     needing = {name: method.requires for name, method in chosen.items() if method.requires}
     modules = sorted({module for required in needing.values() for module in required})
-    require_packages(*modules, to=f"fit {', '.join(needing)}", instead="choose others with --detectors")
+    require_packages(*modules, to=f"fit {', '.join(needing)}", instead="choose other detectors")
     cache = FeatureCache(store, members, runner, seed, quiet)
     scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, chosen=chosen, log=log)
     model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
