@@ -309,6 +309,7 @@ def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(feature
         (lambda it: ud.extract(it.root, it.model, "out"), TypeError, "A release is a folder, .* not a Small"),
         (lambda it: ud.extract(3, it.root), TypeError, "A model is a torch.nn.Module, or timm:NAME, .*not an int"),
         (lambda it: ud.extract(it.model, it.root, "birds"), EvaluationError, "'birds' is not a config of"),
+        (lambda it: ud.extract(it.model, it.root, classes={"red": 1}), TypeError, "classes= takes a file, not a dict"),
         (lambda it: ud.extract(it.model, it.root, weights="x.pt"), EvaluationError, "A module has its weights: leave"),
         (lambda it: ud.score(it.scores, "msp"), TypeError, "Features are what extract returned, .* not a Table"),
         (lambda it: ud.score(it.features, 3), EvaluationError, "int is int, not a detector"),
@@ -329,6 +330,11 @@ def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(feature
         (lambda it: ud.report(it.scores, it.root, "no", protocols="msp"), EvaluationError, "'msp' is not a protocol"),
         (lambda it: ud.report(it.scores, it.root, "no", roc="mps"), EvaluationError, "'mps' is not a detector with"),
         (lambda it: ud.evaluate(it.scores.slice(1), it.root), EvaluationError, r"lacks scores of msp for 1 id"),
+        (
+            lambda it: ud.evaluate(dict.fromkeys(it.scores["id"].to_pylist()[1 : len(it.scores) // 2], 1.0), it.root),
+            EvaluationError,
+            "The table scores lacks scores for 1 id",
+        ),
     ],
 )
 def test_a_wrong_call_gets_a_sentence(call, error, message, release, model, features, scores):

@@ -136,7 +136,7 @@ def join_runs(
             scored = choose_splits(available, stated.splits, release.name) if stated and stated.splits else []
             index, table = _chosen(indexes[configs], table, keys or scored)
             fitted_on = ids_fitted_on(release, stated.fit_half) if stated else None
-            rows = join_scores(index, table, str(path), fitted_on)
+            rows = join_scores(index, table, str(path) if in_file else f"The table {path}", fitted_on)
             if stated:
                 rows = {name: _with_confidence(name, of_detector) for name, of_detector in rows.items()}
                 # A model file is recorded without its folder, which may differ between machines.

@@ -17,7 +17,7 @@ from unknown_detection.evaluation.releases import Release, paired_ids
 from unknown_detection.evaluation.scoring.fit_splits import EXTERNALS, HELD_OUT, TRAIN, VALIDATION, in_fit_half
 from unknown_detection.evaluation.scoring.left_out import find_overlaps
 from unknown_detection.evaluation.scoring.rows import Rows
-from unknown_detection.evaluation.scoring.scores import summarize_ids
+from unknown_detection.evaluation.scoring.scores import IN_MEMORY, summarize_ids
 
 FIT_AND_TUNE_SPLITS = (*EXTERNALS, HELD_OUT, TRAIN, VALIDATION)
 """Splits for fitting and tuning; a scores file may omit one of them, but only as a whole."""
@@ -88,11 +88,12 @@ def join_scores(
     joined = {}
     for number, name in enumerate(detectors.dictionary.to_pylist()):
         of_detector = scores.filter(pc.equal(detectors.indices, number))
+        whose = "" if name == IN_MEMORY else f" of {name}"
         of_ids = of_detector["id"].combine_chunks()
         counts = pc.value_counts(of_ids)
         if len(counts) < len(of_ids):
             repeated = summarize_ids(counts.field("values").filter(pc.greater(counts.field("counts"), 1)))
-            raise EvaluationError(f"{where} has several scores of {name} for {repeated}; keep one per id.")
+            raise EvaluationError(f"{where} has several scores{whose} for {repeated}; keep one per id.")
         lines = pc.index_in(ids, value_set=of_ids)
         scored = lines.is_valid().to_numpy(zero_copy_only=False)
         unscored = zip(rows.config[~scored].tolist(), rows.split[~scored].tolist(), strict=True)
@@ -106,12 +107,12 @@ def join_scores(
                     missing[in_split] &= (missing[in_split] != fits).any()
             if missing.any():
                 raise EvaluationError(
-                    f"{where} lacks scores of {name} for {summarize_ids(rows.id[missing])} of the "
+                    f"{where} lacks scores{whose} for {summarize_ids(rows.id[missing])} of the "
                     f"{int(in_split.sum()):,} rows of {config}/{split}. Score them, too."
                 )
         of_rows = of_detector.take(lines.drop_null())
         chosen = rows if scored.all() else rows.where(scored)
-        prediction = _predictions(chosen, of_rows, index.label_names, f"of {name} in {where}")
+        prediction = _predictions(chosen, of_rows, index.label_names, f"{whose} in {where}".strip())
         confidence = None
         if "confidence" in of_rows.column_names and of_rows["confidence"].null_count < len(of_rows):
             confidence = np.asarray(of_rows["confidence"].to_numpy(), dtype=np.float64)  # null becomes NaN
