@@ -2,8 +2,9 @@
 
 `python -m benchmarks.image_way [TREE ...]` builds one split of the demo's ImageNet in one process, in this checkout
 and in other ones, and notes every function of ours the first time that it is called. `files` are the files that
-have one, `stops` the functions, `returns` how often the way comes back to a file that it had left. `--list` prints the
-way. Imports are done before, so what runs at import does not count.
+have one, `stops` the functions, `returns` how often the way comes back to a file that it had left: once up to the
+written shard, where the image is in the release, and once of the whole build, which also describes it (duplicates,
+card, manifest). `--list` prints the way. Imports are done before, so what runs at import does not count.
 """
 
 from __future__ import annotations
@@ -21,18 +22,27 @@ from typing import Any
 HERE = Path(__file__).parents[1]
 PACKAGES = ("builders", "hf_scripts", "taxonomy", "unknown_detection")
 SPLIT = "imagenet/test"
+WRITES = "ShardTask.run"
+"""The function that returns when a shard is written."""
+
+Way = list[tuple[str, str]]
+"""The functions of ours that were called as (file, qualified name), by their first calls."""
 
 
-def follow(tree: Path) -> list[tuple[str, str]]:
-    """Build, and return the functions that were called as (file, qualified name), by their first calls."""
+def follow(tree: Path) -> tuple[Way, int]:
+    """Build, and return the way of an image, and how many of its stops are before the shard is written."""
     from builders.demo.write import write_demo
     from builders.imagenet_benchmark import main
 
     inside = tuple(f"{tree / package}{os.sep}" for package in PACKAGES)
     way: dict[tuple[str, str], None] = {}
+    written = 0
 
     def note(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal written
         code = frame.f_code
+        if event == "return" and code.co_qualname == WRITES:
+            written = len(way)
         if event == "call" and code.co_filename.startswith(inside) and not code.co_name.startswith("<"):
             way[code.co_filename.removeprefix(f"{tree}{os.sep}"), code.co_qualname] = None
 
@@ -51,11 +61,11 @@ def follow(tree: Path) -> list[tuple[str, str]]:
             threading.setprofile(None)
         if code:
             raise RuntimeError(f"the build failed in {tree}")
-    return list(way)
+    return list(way), written
 
 
-def returns(way: list[tuple[str, str]]) -> int:
-    """Return how often the way comes back to a file that it had left."""
+def counts(way: Way) -> str:
+    """Count files, stops, and how often the way comes back to a file that it had left."""
     left_files: set[str] = set()
     count, last = 0, ""
     for file, _ in way:
@@ -63,7 +73,7 @@ def returns(way: list[tuple[str, str]]) -> int:
             count += file in left_files
             left_files.add(last)
             last = file
-    return count
+    return f"{len({file for file, _ in way}):5} {len(way):5} {count:7}"
 
 
 def main() -> None:
@@ -74,13 +84,12 @@ def main() -> None:
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        way = follow(args.child)
-        files = len({file for file, _ in way})
-        print(f"{files:5} {len(way):5} {returns(way):7}", file=sys.stderr)
-        for file, name in way if args.list else ():
-            print(f"  {file}: {name}", file=sys.stderr)
+        way, written = follow(args.child)
+        print(counts(way[:written]), counts(way), sep="   ", file=sys.stderr)
+        for number, (file, name) in enumerate(way if args.list else ()):
+            print(f"  {file}: {name}{'  <- the shard is written' * (number == written - 1)}", file=sys.stderr)
         return
-    print("files stops returns  tree")
+    print("to the written shard  the whole build\nfiles stops returns   files stops returns  tree")
     for tree in (HERE, *(path.resolve() for path in args.trees)):
         child = [sys.executable, str(HERE / "benchmarks" / "image_way.py"), "--child", str(tree)]
         child += ["--list"] if args.list and tree == HERE else []

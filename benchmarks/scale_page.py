@@ -123,12 +123,12 @@ def declared(benchmark: Benchmark, title: str, gpu_hours: float = 0.0) -> Worklo
     """Return the workload of all splits of a benchmark; images of all sources are assumed as large as ImageNet's."""
     names = lists = rows = reads = largest = 0
     size = 0.0
-    for source, partitions in benchmark.partitions(benchmark.by_key()).items():
+    for source, partitions in benchmark.partitions(benchmark.units).items():
         for partition in partitions if source.on_disk else ():
             total, classes = source.expected()[partition].total, len(source.classes())
             names, largest = names + total, max(largest, total)
             lists += classes * math.ceil(total / classes / LISTED)
-    for key, (_, split) in benchmark.by_key().items():
+    for key, (_, split) in benchmark.units.items():
         count = benchmark.count(key).rows
         rows += count
         reads += count if split.source.on_disk else 0

@@ -223,7 +223,9 @@ ATTACKS = Settings(
     flags=flags.FLAGS,
     splits=lambda values: _attacked(flags.generators(values)),
     # One image each, as in the demo's reference: 20 s on a core, with all steps.
-    demo=DemoModels(("model", "weights"), flags.DEMO_MAKES, flags.write_classifiers, FirstClasses(6)),
+    demo=DemoModels(
+        ("model", "weights"), [*_attacked(flags.DEMO_MAKES).values()], flags.write_classifiers, FirstClasses(6)
+    ),
 )
 
 # Synthetic images, made with a person's own copies of the models
@@ -274,7 +276,7 @@ GENERATIVE_MODELS = Settings(
         DEVICE,
     ),
     splits=_synthetic_asked_for,
-    demo=DemoModels(("biggan", "stable-diffusion"), models.MAKES, models.write_models, FirstClasses(4)),
+    demo=DemoModels(("biggan", "stable-diffusion"), [*SYNTHETIC.units.values()], models.write_models, FirstClasses(4)),
 )
 
 # Corruptions

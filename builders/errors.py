@@ -41,6 +41,11 @@ def one_line(text: object, most: int = 300) -> str:
     )
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error of a library says, as `one_line`, or the name of its type."""
+    return one_line(str(error).partition("\n")[0]) or type(error).__name__
+
+
 @contextmanager
 def os_errors_as_build_errors(doing: str) -> Iterator[None]:
     """Turn errors of the operating system (no space, no permission, no such folder) into a `BuildError`.

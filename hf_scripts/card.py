@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from builders.card import card
-from builders.card.metadata import croissant_text
 from builders.cli.console import exit_code
 from builders.errors import os_errors_as_build_errors
 from builders.release.layout import Layout
@@ -32,8 +31,8 @@ def command(folder: Path, check: bool) -> int:
     layout = Layout(folder)
     with os_errors_as_build_errors("read the release and write its card"):
         manifest = read_manifest(folder)
-        rendered = {layout.card: card.card_text(manifest), layout.croissant: croissant_text(manifest)}
-        outdated = [line for path, text in rendered.items() if (line := _outdated(path, text))]
+        texts = card.rendered(manifest)
+        outdated = [line for path, text in texts.items() if (line := _outdated(layout.inside(path), text))]
         if not outdated:
             click.echo(f"{layout.card} and {layout.croissant.name} are up to date")
             return 0

@@ -52,8 +52,8 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
     check_json(as_json=flags.as_json, dry_run=flags.dry_run)
     flags.executor.check()
     store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
+    meter = TerminalMeter(quiet=flags.quiet)
     with (
-        TerminalMeter(quiet=flags.quiet) as meter,
         os_errors_as_build_errors("read the sources and write the release"),
         _published(target, flags.splits, revision, meter) as configs,
     ):

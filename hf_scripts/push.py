@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from builders.card.metadata import front_matter
+from builders.card.facts import configs_to_load
 from builders.cli.console import check_json, exit_code, json_option, print_document
+from builders.cli.executor_flags import workers_option
 from builders.cli.split_choice import splits_option
 from builders.errors import BuildError
-from builders.executors.base import usable_cores
 from builders.hub.place import is_repository
 from builders.release.manifest import read_manifest
 from builders.storage.paths import LOCAL
@@ -71,13 +71,7 @@ from unknown_detection.terminal.progress import log, result
     show_default=True,
     help="Refuse to upload more files than this.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=usable_cores,
-    show_default="all usable cores",
-    help="Processes that check the folder.",
-)
+@workers_option("Processes that check the folder.")
 def command(
     folder: Path,
     repo: str,
@@ -136,9 +130,8 @@ def command(
     if as_json:
         print_document("push", document)
     elif not dry_run or document["published_already"]:
-        config = front_matter(part)["configs"][0]
-        split = config["data_files"][0]["split"]
-        click.echo(f'load_dataset("{repo}", "{config["config_name"]}", split="{split}", revision="{tag}")')
+        example = configs_to_load(part)[0]
+        click.echo(f'load_dataset("{repo}", "{example.config}", split="{example.shown}", revision="{tag}")')
     return 0
 
 

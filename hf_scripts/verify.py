@@ -10,10 +10,11 @@ from typing import Any
 
 import click
 
+from builders.card.facts import missing_images
 from builders.cli.console import aligned_lines, exit_code, json_option, print_document
+from builders.cli.executor_flags import workers_option
 from builders.cli.split_choice import splits_option
 from builders.errors import NAMED, BuildError, more
-from builders.executors.base import usable_cores
 from builders.hub.place import folder_or_repository
 from builders.release.entries import Manifest
 from builders.storage.paths import LOCAL
@@ -49,13 +50,7 @@ from unknown_detection.words import printable, quantity
     help="fast: compare bytes and digests. decode: decode every image, too.",
 )
 @json_option()
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=usable_cores,
-    show_default="all usable cores",
-    help="Processes that read files.",
-)
+@workers_option("Processes that read files.")
 def command(
     release: str,
     revision: str | None,
@@ -161,10 +156,7 @@ def _facts(manifest: Manifest) -> Iterator[str]:
         if benchmark.limit_per_class is not None:
             yield f"{name} is limited to {quantity(benchmark.limit_per_class, 'image')} of each class"
     splits = manifest.by_key()
-    short: dict[str, list[str]] = {}
-    for key, split in splits.items():
-        for sentence in split.shortfalls:
-            short.setdefault(sentence, []).append(key)
+    short = missing_images(manifest)
     for sentence, keys in list(short.items())[:1]:
         many = (
             f"sources are short in {len(short):,} ways; the first (manifest.json has all): " if len(short) > 1 else ""

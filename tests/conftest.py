@@ -85,6 +85,15 @@ def demo(tmp_path_factory):
     return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
 
 
+@pytest.fixture
+def drawn_demo(demo, monkeypatch):
+    """`--demo` and the command `demo` find the demo sources drawn, as in a folder where a build was before."""
+    monkeypatch.setattr(
+        "builders.commands.demo_build.keep_demo", lambda root, keys, **_: {key: demo[key] for key in keys}
+    )
+    monkeypatch.setattr("builders.commands.demo.write_demo", lambda root, **_: {key: root / key for key in demo})
+
+
 @pytest.fixture(scope="session")
 def laid_out(demo, tmp_path_factory):
     """Gives the folder of a demo source in another layout, made once for all tests. Read only."""
@@ -124,7 +133,7 @@ def facets_release(demo, tmp_path_factory):
 @pytest.fixture(scope="session")
 def broad_release(demo, tmp_path_factory):
     """An undisturbed release of BROAD without images that are made, built by one worker."""
-    splits = tuple(key for key, (_, split) in BROAD.by_key().items() if split.generator is None)
+    splits = tuple(key for key, (_, split) in BROAD.units.items() if split.generator is None)
     return made_once(
         tmp_path_factory, "broad-release", lambda root: build_demo(demo, root, benchmark=BROAD, splits=splits)
     )

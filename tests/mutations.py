@@ -154,7 +154,11 @@ def _with(manifest, place, value):
     return _changed(manifest, place, put)
 
 
-def _changed(manifest, place, change):
-    found = copy.deepcopy(manifest)
-    change(_at(found, place[:-1]), place[-1])
+def _changed(node, place, change):
+    """A copy in which a place is changed; what does not lie on the way there is shared with the original."""
+    found = copy.copy(node)
+    if len(place) == 1:
+        change(found, place[0])
+    else:
+        found[place[0]] = _changed(node[place[0]], place[1:], change)
     return found

@@ -41,22 +41,16 @@ def run(command, *more):
     return importlib.import_module(ENTRIES[module]).main([*arguments, *more])
 
 
-@pytest.fixture
-def shared_demo(demo, monkeypatch):
-    """`--demo` finds the demo sources drawn, as in a folder where a build was before."""
-    monkeypatch.setattr("builders.demo.write.keep_demo", lambda root, keys, **_: {key: demo[key] for key in keys})
-
-
-@pytest.fixture(params=["imagenet", "cifar", "facets", "broad"])
+@pytest.fixture(params=["imagenet_release", "cifar_release", "facets_release", "broad_release"])
 def released(request, tmp_path):
     """A copy of a demo release, whose files are links, with its page beside it."""
     folder = tmp_path / "release"
     others = shutil.ignore_patterns(".state")  # its lock
-    shutil.copytree(request.getfixturevalue(f"{request.param}_release"), folder, ignore=others, copy_function=os.link)
-    return request.param, folder
+    shutil.copytree(request.getfixturevalue(request.param), folder, ignore=others, copy_function=os.link)
+    return request.param.removesuffix("_release"), folder
 
 
-def test_commands_of_a_release_run_as_its_page_and_its_card_print_them(released, shared_demo, demo, tmp_path, capsys):
+def test_commands_of_a_release_run_as_its_page_and_its_card_print_them(released, drawn_demo, demo, tmp_path, capsys):
     name, release = released
     assert report([str(release), "--out", str(tmp_path / "page.html"), "--pictures", "none"]) == 0
     commands = printed_in((tmp_path / "page.html").read_text() + (release / "README.md").read_text())

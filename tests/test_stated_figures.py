@@ -154,14 +154,14 @@ def declared():
     found = []
     for benchmark in BENCHMARKS.values():
         for version in (benchmark, *(benchmark.with_variants([variant.name]) for variant in benchmark.variants)):
-            for key, (config, split) in version.by_key().items():
+            for key, (config, split) in version.units.items():
                 numbers = [split.paper.rows, split.paper.classes]
                 found += [Stated("split", f"{number:,}", key) for number in numbers if number]
                 found += stated_in("reason", split.paper.why)
                 found += stated_in("description", config.description)
                 if isinstance(split.classes, AllClasses):
                     found += stated_in("reason", split.classes.why)
-            for key in version.parts():
+            for key in version.parts:
                 found += of_split(version, key)
     return found
 
@@ -251,11 +251,11 @@ def test_a_figure_that_nobody_listed_is_found(text, expected):
 
 
 def test_the_pages_of_the_benchmarks_have_the_counts_of_the_declarations():
-    counts = {key: benchmark.count(key) for benchmark in BENCHMARKS.values() for key in benchmark.parts()}
+    counts = {key: benchmark.count(key) for benchmark in BENCHMARKS.values() for key in benchmark.parts}
     shown = {}
     for name in ("imagenet", "cifar", "facets", "broad", "openood"):
         lines = texts()[f"docs/benchmarks/{name}.md"].splitlines()
-        lines = lines[lines.index("| config | split | role | from | rows | the paper's table |") :]
+        lines = lines[lines.index("| config | split | rows | the paper's table | role | from |") :]
         for row in rows_of(itertools.takewhile(lambda line: line.startswith("|"), lines)):
             shown[f"{row['config']}/{row['split']}".replace("`", "")] = (row["rows"], row["the paper's table"])
     shown.pop("broad-corruptions-more/<name>_<severity>")

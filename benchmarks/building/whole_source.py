@@ -56,10 +56,8 @@ def main() -> None:
     """Build."""
     tree, out = Path(sys.argv[1]), as_path(sys.argv[2])
     benchmark = everything(FIXED_RESIZE if "--resize" in sys.argv else None)
-    with (
-        TerminalMeter(quiet=True) as meter,
-        LocalExecutor(1 if "--one-worker" in sys.argv else usable_cores()) as executor,
-    ):
+    meter = TerminalMeter(quiet=True)
+    with LocalExecutor(1 if "--one-worker" in sys.argv else usable_cores()) as executor:
         indexes = {"imagenet": open_source(IMAGENET, tree, ("train",))}
         draws = Draws(benchmark, 0)
         planned = plan(draws, indexes, splits=[SPLIT])

@@ -136,8 +136,9 @@ def plan_once(generated: Generated) -> dict[str, float]:
     """Plan in this process; returns rows, seconds, processor seconds and MB."""
     benchmark = generated.benchmark()
     started, before = time.perf_counter(), time.process_time()
-    with TerminalMeter(quiet=True) as meter, contextlib.redirect_stderr(io.StringIO()):
-        planned = prepare(Run(benchmark, LocalExecutor(1), meter, Path("nowhere"), tuple(benchmark.parts()), {}, 0))
+    meter = TerminalMeter(quiet=True)
+    with contextlib.redirect_stderr(io.StringIO()):
+        planned = prepare(Run(benchmark, LocalExecutor(1), meter, Path("nowhere"), tuple(benchmark.parts), {}, 0))
         dry_run_text(planned)
     index = planned.indexes["generated"]
     return {

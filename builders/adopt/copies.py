@@ -41,16 +41,16 @@ def adopt(
 
     Returns the adopted classes and images by key; splits that the copy lacks are missing and are drawn by rule.
     """
-    declared = benchmark.by_key()
+    declared = benchmark.units
     parents = [parent for key in splits for parent in benchmark.drawn_before(key)]
-    drawn = {labels.draw.key for key in splits if (labels := declared[key][0].drawn_labels) and labels.draw}
+    drawn = {labels.draw.key for key in splits if (labels := declared[key].config.drawn_labels) and labels.draw}
     sharing = [key for key, (_, split) in declared.items() if _draw_key(split) in drawn]
     keys = list(dict.fromkeys([*splits, *parents, *sharing]))
     adopted: dict[str, Adopted] = {}
     lists = find_lists(benchmark, {split_of(key) for key in splits}, copy)
     for key, path in lists.items():
         adopted |= adopt_list(benchmark, key, path, indexes)
-    in_folders = [key for key in keys if _is_set(declared[key][1])]
+    in_folders = [key for key in keys if _is_set(declared[key].split)]
     if copy.is_file() and not lists:
         mentions = _mentions(benchmark, copy)
         adopted |= {key: adopt_classes(*declared[key], mentions[key]) for key in keys if key in mentions}
@@ -64,7 +64,7 @@ def adopt(
     _follow_draws(benchmark, keys, copy, adopted)
     _follow_parents(benchmark, keys, splits, adopted, seed)
     for key in keys:
-        log(_summary(key, declared[key][1], adopted.get(key)))
+        log(_summary(key, declared[key].split, adopted.get(key)))
     return adopted
 
 
@@ -82,7 +82,7 @@ def _mentions(benchmark: Benchmark, path: Path) -> dict[str, list[tuple[str, str
     A split is given by our name (`imagenet/near_ood`), by the copy's (`test/near-imagenet200`), or by its set alone
     (`imagenet200`), which stands for all splits of that set.
     """
-    declared = benchmark.by_key()
+    declared = benchmark.units
     names: dict[str, list[str]] = defaultdict(list)
     for key, (_, split) in declared.items():
         for name in {key, split.published, split.published.rpartition("/")[2]} - {""}:
@@ -106,7 +106,7 @@ def _mentions(benchmark: Benchmark, path: Path) -> dict[str, list[tuple[str, str
 def _from_folders(
     benchmark: Benchmark, keys: Sequence[str], copy: Path, indexes: Mapping[str, SourceIndex], log: Log
 ) -> dict[str, Adopted]:
-    declared = benchmark.by_key()
+    declared = benchmark.units
     sets = [split.published for _, split in declared.values() if _is_set(split)]
     root = _root(copy, sets)
     published = {root / name for name in sets}
@@ -168,12 +168,12 @@ def _draw_key(split: Split) -> str:
 
 def _follow_draws(benchmark: Benchmark, keys: Sequence[str], copy: Path, adopted: dict[str, Adopted]) -> None:
     """Apply the copy's choice of in-distribution classes to all splits that share the draw."""
-    declared = benchmark.by_key()
+    declared = benchmark.units
     for labels in dict.fromkeys(config.drawn_labels for config in benchmark.configs):
         if labels is None or labels.draw is None:
             continue
-        sharing = [key for key in keys if _draw_key(declared[key][1]) == labels.draw.key]
-        labelled = {key for key in sharing if declared[key][1].classes == declared[key][0].labels}
+        sharing = [key for key in keys if _draw_key(declared[key].split) == labels.draw.key]
+        labelled = {key for key in sharing if declared[key].split.classes == declared[key].config.labels}
         given = {key: set(adopted[key].class_ids) for key in sharing if key in adopted}
         if not given:
             continue
@@ -186,8 +186,8 @@ def _follow_draws(benchmark: Benchmark, keys: Sequence[str], copy: Path, adopted
                 equal = key in labelled or first not in labelled
                 rule, extent = ("have the same classes", "in only one") if equal else ("share no class", "in both")
                 raise BuildError(
-                    f"{declared[first][1].published} and {declared[key][1].published} of {copy} must {rule}, but "
-                    f"{conflicting[0]}{more(conflicting, 1)} is {extent} of them. Complete the copy."
+                    f"{declared[first].split.published} and {declared[key].split.published} of {copy} must {rule}, "
+                    f"but {conflicting[0]}{more(conflicting, 1)} is {extent} of them. Complete the copy."
                 )
         for key in sharing:
             if key not in adopted:
@@ -198,13 +198,13 @@ def _follow_parents(
     benchmark: Benchmark, keys: Sequence[str], splits: Sequence[str], adopted: dict[str, Adopted], seed: int
 ) -> None:
     """Keep a split disjoint from the split that draws before it, whichever of the two the copy has."""
-    declared = benchmark.by_key()
+    declared = benchmark.units
     for key in keys:
         _, split = declared[key]
         parent_key = split.quota.parent
         parent, own = adopted.get(parent_key), adopted.get(key)
         if parent is None and own is not None and own.source_ids is not None and parent_key in splits:
-            name, parent_name = split.published or key, declared[parent_key][1].published or parent_key
+            name, parent_name = split.published or key, declared[parent_key].split.published or parent_key
             raise BuildError(
                 f"The adopted copy has {name} but not {parent_name}, and {parent_key} drawn by rule would share "
                 f"images with it. Add {parent_name} to the copy, or build other splits with --splits."

@@ -66,7 +66,7 @@ def find_lists(benchmark: Benchmark, keys: Collection[str], copy: Path) -> dict[
 
 def adopt_list(benchmark: Benchmark, key: str, path: Path, indexes: Mapping[str, SourceIndex]) -> dict[str, Adopted]:
     """Read the list of a split, and return the images of each of its parts."""
-    parts = {part: benchmark.by_key()[part][1] for part in benchmark.parts()[key]}
+    parts = {part: benchmark.units[part].split for part in benchmark.parts[key]}
     if path.suffix == ".json":
         return {part: _numbered(split, path, indexes[split.source.key]) for part, split in parts.items()}
     return _TextList(key, path, parts, benchmark.index_words).adopt(indexes)

@@ -13,8 +13,8 @@ from builders.audit.chart import HeatCell, heat_table
 from builders.audit.measures import NUMBERS, Float64, RoleRows, has_known_test, known_rows, mann_whitney_auroc
 from builders.audit.record import Findings
 from builders.errors import BuildError
-from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
+from builders.release.schema import KNOWN_ROLE
 
 FLAGGED = 0.9
 """The AUROC above which a number is flagged (ours): it alone tells the two sides apart in nine of ten pairs."""

@@ -5,6 +5,7 @@ Tested by `tests/builders/commands/test_audit.py`.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,16 +54,21 @@ def contact_sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[
     )
 
 
-def pairs_sheet(root: Path, manifest: Manifest, key: str, count: int) -> Findings:
-    """Draw images of a split above their nearest duplicates in the table: `count` pairs, the least similar."""
+def listed_pairs(root: Path, manifest: Manifest) -> list[Pair]:
+    """Read the table of duplicates of a release."""
+    if manifest.duplicates is None:
+        raise BuildError(f"{root} has no table of duplicates. Build it again.")
+    return read_pairs(Layout(root).duplicates)
+
+
+def pairs_sheet(root: Path, manifest: Manifest, pairs: Sequence[Pair], key: str, count: int) -> Findings:
+    """Draw images of a split above their nearest duplicates in a table: `count` pairs, the least similar."""
     nearest: dict[str, tuple[float, str, str]] = {}
-    for pair in _table(root, manifest):
-        for split, row, partner in (
-            (pair.split, pair.id, (pair.distance, pair.other_split, pair.other_id)),
-            (pair.other_split, pair.other_id, (pair.distance, pair.split, pair.id)),
-        ):
-            if split == key:
-                nearest[row] = min(partner, nearest.get(row, partner))
+    for pair in pairs:
+        for side, other in itertools.permutations(pair.sides):
+            if side.split == key:
+                partner = (pair.distance, other.split, other.id)
+                nearest[side.id] = min(partner, nearest.get(side.id, partner))
     if not nearest:
         raise BuildError(f"{key} has no duplicates in the table of {root}. Choose another split with --splits.")
     drawn = sorted(nearest.items(), key=lambda item: (-item[1][0], item[0]))[:count]
@@ -88,17 +94,6 @@ def pairs_sheet(root: Path, manifest: Manifest, key: str, count: int) -> Finding
         rows=[(key, row, f"{distance:.4f}", *other) for row, (distance, *other) in drawn],
         picture=grid(strips, f"Distance 0: equal pixels or equal bytes. {_FRAMED}"),
     )
-
-
-def with_duplicates(root: Path, manifest: Manifest) -> set[str]:
-    """Return the splits (`config/split`) that have rows in the table of duplicates."""
-    return {split for pair in _table(root, manifest) for split in pair.splits}
-
-
-def _table(root: Path, manifest: Manifest) -> list[Pair]:
-    if manifest.duplicates is None:
-        raise BuildError(f"{root} has no table of duplicates. Build it again.")
-    return read_pairs(Layout(root).duplicates)
 
 
 def _by_id(root: Path, manifest: Manifest, key: str, ids: set[str]) -> dict[str, RowPicture]:

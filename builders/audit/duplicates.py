@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from builders.audit.chart import HeatCell, heat_table
 from builders.audit.record import Findings
-from builders.duplicates.distance import SIDE, Images, scaled
+from builders.duplicates.distance import SIDE, scaled
 from builders.duplicates.exact import DIGEST, exact_pairs, searched_pairs
 from builders.duplicates.search import THRESHOLD, Index, Pairs, find_pairs
 from builders.errors import more
@@ -37,7 +36,7 @@ from builders.release import images
 from builders.release.duplicates import Pair, groups, is_known_and_unknown
 from builders.release.entries import Manifest, SplitEntry, is_training
 from builders.release.reader import RowGroup, read_index, row_groups, unreadable_file
-from builders.storage.paths import store_of
+from builders.storage.parquet import UNREADABLE
 from unknown_detection.words import quantity
 
 AGAINST = "against:"
@@ -114,7 +113,7 @@ def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
             read_index(split.root, split.entry, [name])
     try:
         pairs = exact_pairs({name: split.index for name, split in splits.items()})
-    except (OSError, pa.ArrowException) as error:
+    except UNREADABLE as error:
         raise unreadable_file(next(iter(splits.values())).root, error) from error
     if not any(name.startswith(AGAINST) for name in splits):
         return pairs
@@ -140,11 +139,6 @@ class ThumbnailTask:
         array.flush()
 
 
-def _mapped(path: Path) -> Images:
-    array: Images = store_of(path).array(path, mapped=True)
-    return array
-
-
 @dataclass(frozen=True)
 class _PreparedIndex:
     """Makes the index of the references in a .npy file, once in each worker."""
@@ -152,7 +146,7 @@ class _PreparedIndex:
     references: Path
 
     def __call__(self) -> Index:
-        return Index(_mapped(self.references))
+        return Index(np.lib.format.open_memmap(self.references, "r"))
 
 
 @dataclass(frozen=True)
@@ -170,7 +164,7 @@ class SearchTask:
         # Each worker has one core: threads of the matrix product would wait for each other.
         with threadpool_limits(1, user_api="blas"):
             index = once_per_worker(_PreparedIndex(self.references))
-            queries = _mapped(self.queries)[self.start : self.stop]
+            queries = np.lib.format.open_memmap(self.queries, "r")[self.start : self.stop]
             pairs = find_pairs(np.asarray(queries), index, advance=lambda count: progress(count, 0))
         return Pairs(pairs.queries + self.start, pairs.references, pairs.distances)
 
@@ -193,18 +187,18 @@ def find_near(
         groups_of = row_groups(split.root, name.removeprefix(AGAINST), split.entry, np.arange(split.entry.rows))
         thumbnails += [ThumbnailTask(group, files[name]) for group in groups_of]
     if thumbnails:
-        meter.step("reading images", sum(by_name[name].entry.rows for name in files))
-        executor.run(thumbnails, meter.advance)
-    meter.step("comparing with training images", sum(by_name[key].entry.rows for _, key in searched))
+        with meter.step("reading images", sum(by_name[name].entry.rows for name in files)) as advance:
+            executor.run(thumbnails, advance)
     near: list[Pair] = []
-    for train, key in searched:
-        rows = by_name[key].entry.rows
-        starts = range(0, rows, _QUERIES)
-        tasks = [SearchTask(files[key], files[train], start, min(start + _QUERIES, rows)) for start in starts]
-        parts = [(part.queries, part.references, part.distances) for part in executor.run(tasks, meter.advance)]
-        if parts:
-            pairs = Pairs(*map(np.concatenate, zip(*parts, strict=True)))
-            near += searched_pairs(pairs, (key, by_name[key].index), (train, by_name[train].index))
+    with meter.step("comparing with training images", sum(by_name[key].entry.rows for _, key in searched)) as advance:
+        for train, key in searched:
+            rows = by_name[key].entry.rows
+            starts = range(0, rows, _QUERIES)
+            tasks = [SearchTask(files[key], files[train], start, min(start + _QUERIES, rows)) for start in starts]
+            parts = [(part.queries, part.references, part.distances) for part in executor.run(tasks, advance)]
+            if parts:
+                pairs = Pairs(*map(np.concatenate, zip(*parts, strict=True)))
+                near += searched_pairs(pairs, (key, by_name[key].index), (train, by_name[train].index))
     return dataclasses.replace(
         duplicates, near=tuple(near), searched=tuple(searched), without_images=tuple(without_images)
     )

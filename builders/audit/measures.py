@@ -17,9 +17,9 @@ from builders.card.pictures import first_rows
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Executor, Meter, Progress, ProgressCounter, Resources
 from builders.release import images
-from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
 from builders.release.reader import RowGroup, Rows, read_index, row_groups
+from builders.release.schema import KNOWN_ROLE
 
 HEADER_NUMBERS = ("width", "height", "aspect", "bytes_per_pixel", "jpeg", "jpeg_quality")
 """Read from the header alone. `jpeg` is 1 for a JPEG and 0 for other formats, which have no `jpeg_quality`."""
@@ -169,8 +169,8 @@ def measure_rows(
         for rows, numbers in chosen.items()
         for group in row_groups(root, rows.split, entries[rows.split], numbers)
     ]
-    meter.step("measuring", sum(len(numbers) for numbers in chosen.values()))
-    results = executor.run([MeasureTask(group) for _, group in groups], meter.advance)
+    with meter.step("measuring", sum(len(numbers) for numbers in chosen.values())) as advance:
+        results = executor.run([MeasureTask(group) for _, group in groups], advance)
     measured = {rows: np.zeros((len(numbers), len(NUMBERS))) for rows, numbers in chosen.items()}
     for (rows, group), values in zip(groups, results, strict=True):
         measured[rows][group.first : group.first + len(values)] = values

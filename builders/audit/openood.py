@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builders.errors import BuildError
 from builders.release import images
 from builders.release.entries import Manifest
 from builders.release.openood_tree import LISTS, openood_path
 from builders.release.reader import read_index
 from builders.storage.paths import inside
+from builders.storage.text_files import read_text_lines
 
 EQUAL, MISSING, OTHER = "equal", "missing", "other content"
 UNLISTED, STRANGE, RELABELLED = "not in the list", "in the list alone", "other label in the list"
@@ -93,11 +93,8 @@ def _labels(path: Path) -> dict[str, str] | None:
     """Read the label of each path in a list; None where there is no list."""
     if not path.is_file():
         return None
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise BuildError(f"{path} is no list of images: it is not UTF-8. Download OpenOOD's lists again.") from error
-    return {line.partition(" ")[0]: line.partition(" ")[2].strip() for line in text.splitlines() if line}
+    lines = read_text_lines(path, "Download OpenOOD's lists again.")
+    return {line.partition(" ")[0]: line.partition(" ")[2].strip() for line in lines if line}
 
 
 def _list_differences(listed: dict[str, str], labels: dict[str, int]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from builders.audit.chart import HeatCell, heat_table
 from builders.audit.record import Findings
 from builders.errors import BuildError
-from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
 from builders.release.reader import read_index
 from builders.release.schema import ID_OVERLAP
@@ -40,7 +39,7 @@ def count_overlap(root: Path, manifest: Manifest) -> list[SplitOverlap]:
     """Count the overlapping rows of every split with unknown rows and the column, by known and unknown class."""
     overlaps = []
     for key, config, split in manifest.splits():
-        if split.roles != (KNOWN_ROLE,) and ID_OVERLAP in config.columns:
+        if not split.is_known and ID_OVERLAP in config.columns:
             columns = [COLUMN, "class_id", "class_name"]
             table = read_index(root, split, columns)
             counted = table.group_by(columns).aggregate([([], "count_all")]).to_pylist()

@@ -13,7 +13,7 @@ from PIL import Image
 from builders.card import card
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import AuditEntry, Manifest
-from builders.release.layout import CARD, FOLDERS, STATE, Layout, shows_images
+from builders.release.layout import CARD, FOLDERS, MANIFEST, STATE, Layout, shows_images
 from builders.release.manifest import file_entry, read_manifest
 from builders.storage.files import atomic_path, write_text
 from builders.storage.paths import store_of
@@ -80,7 +80,7 @@ def record(root: Path, manifest: Manifest, findings: Findings) -> Manifest:
 
 def paths(findings: Findings) -> list[str]:
     """Return the files that recording an audit writes, relative to the release folder."""
-    return [f"audit/{findings.key}.csv", f"audit/{findings.key}.png", CARD, "manifest.json"]
+    return [f"audit/{findings.key}.csv", f"audit/{findings.key}.png", CARD, MANIFEST]
 
 
 def table_text(findings: Findings) -> str:

@@ -22,8 +22,8 @@ from builders.audit.measures import (
     sampled,
 )
 from builders.executors.base import Executor, Meter
-from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
+from builders.release.schema import KNOWN_ROLE
 
 SEPARABLE = 0.75
 """The AUROC from which on a split counts as separable by smoothness (ours: halfway between chance and certainty)."""

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from builders.card import facts, words
 from builders.card.metadata import croissant_text, front_matter_text
 from builders.release.entries import Manifest, without_outdated_audits
-from builders.release.layout import INDEX_SUFFIX, Layout
+from builders.release.layout import CARD, CROISSANT, INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry, write_manifest
 from builders.release.schema import COLUMN_MEANINGS, SHIFT_ROLES
 from builders.storage.files import write_text
@@ -31,13 +31,18 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest
     Returns the manifest as written; `before` and errors are as of `write_manifest`.
     """
     manifest = without_outdated_audits(manifest)
-    write_text(layout.croissant, croissant_text(manifest))
-    write_text(layout.card, card_text(manifest))
+    for path, text in rendered(manifest).items():
+        write_text(layout.inside(path), text)
     manifest = msgspec.structs.replace(
         manifest, card=file_entry(layout, layout.card), croissant=file_entry(layout, layout.croissant)
     )
     write_manifest(layout.root, manifest, before)
     return manifest
+
+
+def rendered(manifest: Manifest) -> dict[str, str]:
+    """Render the files that follow from a manifest; returns their texts by path."""
+    return {CARD: card_text(manifest), CROISSANT: croissant_text(manifest)}
 
 
 def card_text(manifest: Manifest) -> str:

@@ -242,7 +242,7 @@ def card_configs(manifest: Manifest) -> dict[str, CardSplits]:
                 if files:
                     listed.setdefault(key, {})[split] = files, entry.rows
     table = manifest.duplicates
-    pairs: dict[str, CardSplits] = {} if table is None else {CONFIG: {SPLIT: ((table.file,), table.rows)}}
+    pairs: dict[str, CardSplits] = {} if table is None else {CONFIG: {SPLIT: ((table,), table.rows)}}
     return {**images, **indexes, **sealed, **pairs}
 
 

@@ -16,7 +16,7 @@ from builders.cli.console import json_option
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS, ExecutorFlags
 from builders.cli.source_flags import Place, default_cache
 from builders.cli.split_choice import splits_option
-from builders.declare.benchmark import Variant
+from builders.declare.benchmark import Settings, Variant
 from builders.generate.flags import Flag
 from builders.storage.paths import PathType
 from unknown_detection.help import no_sync_option
@@ -50,6 +50,10 @@ class BuildFlags:
     folders: Mapping[str, Place] = field(default_factory=dict)
     variants: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def given(self, settings: Settings) -> list[Flag]:
+        """Return the flags of some settings that have another value than without the flag."""
+        return [flag for flag in settings.flags if self.settings[flag.name] != (() if flag.multiple else flag.default)]
 
 
 DUPLICATES = "duplicates"

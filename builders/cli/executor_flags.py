@@ -19,6 +19,12 @@ EXECUTOR_FLAGS = ("workers", "executor", "ray_address")
 """The options of `EXECUTOR_OPTIONS`, as sections of a help page have them."""
 
 
+def workers_option(text: str, default: Callable[[], int] | None = usable_cores) -> Callable[[Any], Any]:
+    """Return the option `--workers`, with its help; without a default it is None where it is not given."""
+    kind, shown = click.IntRange(min=1), "all usable cores"
+    return click.option("--workers", type=kind, default=default, show_default=shown, help=text)
+
+
 CLUSTER_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--executor",
@@ -35,12 +41,7 @@ CLUSTER_OPTIONS: tuple[Callable[[Any], Any], ...] = (
 )
 
 EXECUTOR_OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option(
-        "--workers",
-        type=click.IntRange(min=1),
-        show_default="all usable cores",
-        help="Processes that write shards. The result does not depend on it.",
-    ),
+    workers_option("Processes that write shards. The result does not depend on it.", default=None),
     *CLUSTER_OPTIONS,
 )
 

@@ -129,9 +129,8 @@ def missing_source(source: Source, needing: str) -> list[str]:
         lines.append(f"    get it from {obtain.page}: {obtain.steps}")
         if obtain.is_plain:
             lines.append(f"    or run python -m builders.commands.sources get {source.key} --into DIR")
-        if obtain.mirror is not None and obtain.mirror.at:
-            gate = ", once your account has accepted its terms" if obtain.mirror.gated else ""
-            lines.append(f"    or give --{source.key} {obtain.mirror.at}{gate}")
+        if flag := obtain.mirror_flag(source.key):
+            lines.append(f"    or give {flag}")
     return [f"  {line}" for line in (*lines, *(f"    {layout}" for layout in source.layouts))]
 
 

@@ -15,15 +15,16 @@ from builders.audit.measures import has_known_test, measure_rows, sampled
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
 from builders.audit.smoothness import SEPARABLE, smoothness_lines
 from builders.cli.console import aligned_lines, exit_code
+from builders.cli.executor_flags import workers_option
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import usable_cores
 from builders.executors.local import LocalExecutor
-from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
+from builders.release.schema import KNOWN_ROLE
 from builders.storage.files import write_text
-from builders.storage.paths import LOCAL, PathType
+from builders.storage.paths import LOCAL, PathType, store_of
 from builders.storage.scratch import scratch_folder
 from unknown_detection.csv_text import csv_text
 from unknown_detection.help import HelpGroup
@@ -38,13 +39,7 @@ _WORKER_IMPORTS = ("builders.audit.duplicates", "builders.audit.measures", "nump
 _release = click.argument("release", metavar="RELEASE", type=PathType())
 _splits = splits_option("Audit these alone; without it the whole release is.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Print the result, and write nothing.")
-_workers = click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=usable_cores,
-    show_default="all usable cores",
-    help="Processes that read images.",
-)
+_workers = workers_option("Processes that read images.")
 
 
 def _out(content: str) -> Callable[[Any], Any]:
@@ -157,7 +152,7 @@ def duplicates(
     from builders.audit import duplicates as audit
 
     # With --against or --out nothing is written into the release.
-    _check_file(out)
+    _check_file(out, release, against)
     with audited(release, dry_run=dry_run or against is not None or out is not None) as manifest:
         parts = audit.release_splits(release, manifest)
         other_manifest = None
@@ -198,7 +193,7 @@ def openood(release: Path, copy: Path, splits: Sequence[str], out: Path | None) 
     from builders.audit import openood as audit
     from builders.release.openood_tree import LISTS
 
-    _check_file(out)
+    _check_file(out, release)
     with os_errors_as_build_errors("compare the copy"):
         manifest = read_manifest(release)
         listed = [key for key in manifest.by_key() if key in LISTS]
@@ -288,12 +283,12 @@ def artifacts(release: Path, splits: Sequence[str], sample: int, workers: int, d
 def sheet(release: Path, splits: Sequence[str], out: Path | None, images: int, dry_run: bool) -> None:
     """Draw the first images of every split, by role and class, into one picture for each config.
 
-    Rows are sorted by a keyed hash (SHA-256 of seed, split and id), so the first ones are a random sample.
+    Rows are sorted by a keyed hash (SHA-256 of seed, config, split and id), so the first are a random sample.
     Images of unknown classes have a frame.
     """
     from builders.audit.contact_sheet import contact_sheet
 
-    _check_file(out, picture=True)
+    _check_file(out, release, picture=True)
     with audited(release, dry_run=dry_run or out is not None) as manifest:
         chosen = _by_config(release, manifest, splits)
         drawn = (contact_sheet(release, manifest, config, names, images) for config, names in chosen.items())
@@ -317,13 +312,14 @@ def pairs(release: Path, splits: Sequence[str], out: Path | None, images: int, d
     The least similar pairs come first: those are the ones to doubt. Of configs that are named as a whole, the splits
     that have duplicates are drawn.
     """
-    from builders.audit.contact_sheet import pairs_sheet, with_duplicates
+    from builders.audit.contact_sheet import listed_pairs, pairs_sheet
 
-    _check_file(out, picture=True)
+    _check_file(out, release, picture=True)
     with audited(release, dry_run=dry_run or out is not None) as manifest:
         keys = chosen_splits(splits, list(manifest.by_key()), str(release))
-        chosen = sorted(with_duplicates(release, manifest) & set(keys)) or keys[:1]  # refused: it has none
-        drawn = (pairs_sheet(release, manifest, key, images) for key in chosen)
+        listed = listed_pairs(release, manifest)
+        chosen = sorted({split for pair in listed for split in pair.splits}.intersection(keys)) or keys[:1]  # refused
+        drawn = (pairs_sheet(release, manifest, listed, key, images) for key in chosen)
         _keep_pictures(release, manifest, drawn, len(chosen), out, dry_run=dry_run)
 
 
@@ -342,10 +338,15 @@ def _keep_pictures(
         click.echo(f"wrote {out}")
 
 
-def _check_file(out: Path | None, *, picture: bool = False) -> None:
-    """Refuse an `--out` that cannot be a file, or no picture, before any work."""
+def _check_file(out: Path | None, *releases: Path | None, picture: bool = False) -> None:
+    """Refuse an `--out` that cannot be a file, lies inside a release or is no picture, before any work."""
     if out is None:
         return
+    for release in releases:
+        if release is not None and store_of(release).is_local and release.resolve() in out.resolve().parents:
+            raise BuildError(
+                f"--out {out} lies inside the release {release}, whose files its manifest lists. Give another place."
+            )
     if out.is_dir():
         raise BuildError(f"--out {out} is a folder. Give the name of a file in it.")
     inside = next((parent for parent in out.parents if parent.exists()), out)
@@ -369,11 +370,8 @@ def _finish(release: Path, manifest: Manifest, findings: Findings, *, dry_run: b
 
 @contextmanager
 def _working(workers: int) -> Iterator[tuple[LocalExecutor, TerminalMeter]]:
-    with (
-        TerminalMeter(quiet=False) as meter,
-        LocalExecutor(workers, preload=_WORKER_IMPORTS, resumes=False) as executor,
-    ):
-        yield executor, meter
+    with LocalExecutor(workers, preload=_WORKER_IMPORTS, resumes=False) as executor:
+        yield executor, TerminalMeter(quiet=False)
 
 
 main = functools.partial(exit_code, command, stopped="stopped; nothing was changed.")

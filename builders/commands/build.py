@@ -26,15 +26,12 @@ from builders.cli.split_choice import is_selected, parse_split_names, refuse_unk
 from builders.commands.demo_build import (
     demo_models,
     demo_sources,
-    given_flags,
     listed_in_demo,
-    planned_demo_models,
     replaced_configs,
     with_demo_models,
 )
 from builders.commands.summary import print_result
 from builders.declare.benchmark import Benchmark
-from builders.declare.splits import Split
 from builders.demo.write import is_demo
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.generate.contract import INSTALL, check_installed, not_installed, without_packages
@@ -49,29 +46,22 @@ from builders.storage.text_files import read_csv
 from unknown_detection.terminal.progress import TerminalMeter
 
 WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.pipeline.shards", "numpy.ma")
-"""All that a build's workers use, and no declared benchmark: the one that runs as `__main__` has another name in them.
-pyarrow asks for the last at the first array that it makes of one of NumPy's."""
+"""What a build's workers import at their start. No declared benchmark is among it, since the running one is `__main__`
+and would be imported again under its own name; pyarrow imports `numpy.ma` at the first array of NumPy's."""
 
 
 def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     """Build a benchmark as flags ask for, and print what was built."""
+    meter, variant = TerminalMeter(quiet=flags.quiet), flags.withdraw == DUPLICATES
     declared.check()
-    refuse_replaced(declared, flags)
     benchmark, flags = apply_variants(declared, flags)
     names = parse_split_names(flags.splits)
     benchmark = benchmark.with_settings(flags.settings, {name.partition("/")[0] for name in names})
-    models = demo_models(declared, flags)
-    benchmark = planned_demo_models(benchmark, models)
-    refuse_unknown_splits(names, list(benchmark.parts()), f"The benchmark {benchmark.name}")
-    check_json(as_json=flags.as_json, dry_run=flags.dry_run)
-    store_of(flags.out).require_access(flags.out)
-    refuse_foreign(flags.out)
-    store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
-    flags.executor.check()
-    variant = flags.withdraw == DUPLICATES
-    with TerminalMeter(quiet=flags.quiet) as meter, contextlib.ExitStack() as cleanup:
-        if flags.demo:
-            refuse_sources_of_demo(flags, meter.note)
+    models = demo_models(declared, flags) if flags.demo else []
+    benchmark = benchmark.with_splits({settings.config: demo.planned for settings, demo in models})
+    refuse_unknown_splits(names, list(benchmark.parts), f"The benchmark {benchmark.name}")
+    check_flags(flags, meter.note)
+    with contextlib.ExitStack() as cleanup:
         benchmark, splits = choose_splits(benchmark, names, flags, meter.note)
         read = benchmark.compared_with(splits) if variant else splits
         if flags.demo:
@@ -108,15 +98,25 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
             manifest = None if flags.dry_run else write_release(plan)
         if manifest is None and variant:
             meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
-        meter.done()
         print_result(plan, manifest, as_json=flags.as_json)
+
+
+def check_flags(flags: BuildFlags, note: Callable[[str], object]) -> None:
+    """Refuse flags that do not go together, and a release folder or a cluster that cannot be used."""
+    check_json(as_json=flags.as_json, dry_run=flags.dry_run)
+    store_of(flags.out).require_access(flags.out)
+    refuse_foreign(flags.out)
+    store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
+    flags.executor.check()
+    if flags.demo:
+        refuse_sources_of_demo(flags, note)
 
 
 def refuse_replaced(benchmark: Benchmark, flags: BuildFlags) -> None:
     """Refuse flags that make generators of a config that a chosen variant replaces."""
     for settings in benchmark.settings:
         adopting = replaced_configs(benchmark, flags).get(settings.config)
-        given = " and ".join(f"--{flag.name}" for flag in given_flags(settings, flags) if flag != DEVICE)
+        given = " and ".join(f"--{flag.name}" for flag in flags.given(settings) if flag != DEVICE)
         if adopting is not None and given:
             raise BuildError(
                 f"{adopting} takes the images of {settings.config} from its folder, so {given} cannot be given with "
@@ -129,6 +129,7 @@ def apply_variants(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, 
 
     A variant is also chosen where the folder of the usual source holds the variant's source instead.
     """
+    refuse_replaced(benchmark, flags)
     variants, folders = dict(flags.variants), dict(flags.folders)
     for variant in benchmark.variants:
         usual, other = variant.instead_of, variant.source
@@ -176,16 +177,12 @@ def choose_splits(
     lacking: dict[str, str] = {}
     if flags.demo and not flags.dry_run:
         unnamed = [key for key in benchmark.usual() if not is_selected(key, names) and not benchmark.needs(key)]
-        missing: dict[str, dict[str, Split]] = {}
-        for key, generator in without_packages(benchmark.generators(unnamed)).items():
-            lacking[key] = not_installed([generator])
-            config, split = benchmark.by_key()[key]
-            needing = dataclasses.replace(generator, needs=lacking[key])
-            missing.setdefault(config.name, {})[split.name] = dataclasses.replace(split, generator=needing)
-        benchmark = benchmark.with_splits(missing)
+        uninstalled = without_packages(benchmark.generators(unnamed))
+        lacking = {key: not_installed([generator]) for key, generator in uninstalled.items()}
+        benchmark = benchmark.needing(lacking)
     ready = benchmark.ready()
     for name in names:
-        inside = [key for key in benchmark.parts() if is_selected(key, [name])]
+        inside = [key for key in benchmark.parts if is_selected(key, [name])]
         if not set(inside) & set(ready):
             raise BuildError(
                 f"--splits {name} cannot be generated yet: {inside[0]} is made with {benchmark.needs(inside[0])}. Add "
@@ -193,7 +190,7 @@ def choose_splits(
             )
     splits = tuple(key for key in ready if is_selected(key, names or benchmark.usual()))
     if not splits:
-        needed = " or ".join(dict.fromkeys(map(benchmark.needs, benchmark.parts())))
+        needed = " or ".join(dict.fromkeys(map(benchmark.needs, benchmark.parts)))
         raise BuildError(f"All splits of this benchmark need a model: give {needed}.")
     for key in benchmark.usual() if not names else ():
         if key not in ready and key not in lacking:

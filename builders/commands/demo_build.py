@@ -16,10 +16,8 @@ import click
 from builders.cli.build_options import BuildFlags
 from builders.declare.benchmark import Benchmark, DemoModels, Settings
 from builders.declare.quotas import Listed
-from builders.declare.splits import Split
 from builders.demo.files import FILES
 from builders.demo.write import keep_demo
-from builders.generate.flags import Flag
 from builders.pipeline.state import locked
 from builders.release.layout import Layout
 from builders.sources.base import Source
@@ -33,43 +31,16 @@ def replaced_configs(benchmark: Benchmark, flags: BuildFlags) -> dict[str, str]:
     return {config.name: f"--{variant.name}" for variant in chosen for config in variant.configs}
 
 
-def given_flags(settings: Settings, flags: BuildFlags) -> list[Flag]:
-    """Return the flags of some settings that have another value than without the flag."""
-    return [flag for flag in settings.flags if flags.settings[flag.name] != (() if flag.multiple else flag.default)]
-
-
 def demo_models(benchmark: Benchmark, flags: BuildFlags) -> list[tuple[Settings, DemoModels]]:
     """Return the models that a demo makes: no flag gives one of them, and no variant replaces their images."""
     replaced = replaced_configs(benchmark, flags)
     return [
         (settings, settings.demo)
-        for settings in (benchmark.settings if flags.demo else ())
+        for settings in benchmark.settings
         if settings.demo is not None
         and settings.config not in replaced
-        and not any(flag.name in settings.demo.flags for flag in given_flags(settings, flags))
+        and not any(flag.name in settings.demo.flags for flag in flags.given(settings))
     ]
-
-
-def planned_demo_models(benchmark: Benchmark, models: Iterable[tuple[Settings, DemoModels]]) -> Benchmark:
-    """Return the benchmark with the splits that a demo's models make.
-
-    Their generators take the same packages, and `with_demo_models` replaces them.
-    """
-    added: dict[str, dict[str, Split]] = {}
-    for settings, demo in models:
-        (own,) = (config.splits for config in benchmark.configs if config.name == settings.config)
-        templates = {split.name: split for split in own if isinstance(split, Split)}
-        like = next(iter(templates.values()))
-        added[settings.config] = {
-            name: dataclasses.replace(
-                templates.get(name, like),
-                name=name,
-                classes=demo.classes,
-                generator=dataclasses.replace(generator, needs=""),
-            )
-            for name, generator in demo.makes.items()
-        }
-    return benchmark.with_splits(added)
 
 
 def with_demo_models(
@@ -81,20 +52,16 @@ def with_demo_models(
 ) -> Benchmark:
     """Write a demo's models for some splits, and return the benchmark with the generators that use them."""
     for settings, demo in models if not flags.dry_run else ():
-        names = [name for name in demo.makes if f"{settings.config}/{name}" in splits]
+        names = [split.name for split in demo.splits if f"{settings.config}/{split.name}" in splits]
         if not names:
             continue
+        given = {flag.name: flags.settings[flag.name] for flag in flags.given(settings)}
         with _demo_folder("demo-models", flags, cleanup) as folder:
             make_folder(folder / settings.config)
-            values = {**flags.settings, **demo.write(folder / settings.config, names)}
-        given = {flag.name: flags.settings[flag.name] for flag in given_flags(settings, flags)}
-        made = settings.splits(values | given)
-        chosen = {name: dataclasses.replace(made[name], classes=demo.classes) for name in names if name in made}
-        for name in set(names) - set(made):  # which other flags rule out, such as --attack
-            _, split = benchmark.by_key()[f"{settings.config}/{name}"]
-            generator = split.generator and dataclasses.replace(split.generator, needs="other flags")
-            chosen[name] = dataclasses.replace(split, generator=generator)
-        benchmark = benchmark.with_splits({settings.config: chosen})
+            made = settings.splits({**flags.settings, **demo.write(folder / settings.config, names), **given})
+        added = {name: dataclasses.replace(made[name], classes=demo.classes) for name in names if name in made}
+        ruled_out = [f"{settings.config}/{name}" for name in names if name not in made]  # by flags such as --attack
+        benchmark = benchmark.with_splits({settings.config: added}).needing(dict.fromkeys(ruled_out, "other flags"))
     return benchmark
 
 
@@ -120,7 +87,7 @@ def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, 
     """Leave out the splits whose published lists name no image of the demo."""
     kept = []
     for key in splits:
-        split = benchmark.by_key()[benchmark.parts()[key][0]][1]
+        split = benchmark.units[benchmark.parts[key][0]].split
         demo = FILES.get(split.source.key)
         quota = split.quota if isinstance(split.quota, Listed) else None
         images = demo.images() if demo is not None else None

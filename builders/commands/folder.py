@@ -20,7 +20,7 @@ from builders.executors.base import without_pandas
 from builders.folder_benchmark import Unknown, declare
 from builders.registry import BENCHMARKS
 from builders.release.schema import Role
-from builders.sources.image_folder import FolderImages, find_images, refuse_unreadable
+from builders.sources.image_folder import HIDDEN, FolderImages, find_images, refuse_unreadable
 from builders.storage.paths import PathType, as_path, store_of
 from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
@@ -104,6 +104,13 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values:
         )
     with os_errors_as_build_errors("read the folders"):
         known = find_images(in_distribution)
+        for folder in folders:
+            if folder.images.root.resolve() == known.root.resolve():
+                raise BuildError(
+                    f"--unknown gives {known.root}, which is --in-distribution, too. Give another folder."
+                )
+        if not flags.quiet:
+            _note_other_files([known, *(folder.images for folder in folders)])
         _check_images([known, *(folder.images for folder in folders)], flags)
     benchmark = declare(name, flags.seed, known, folders)
     roots = [known.root, *(folder.images.root for folder in folders)]
@@ -123,6 +130,16 @@ def _unknown(value: str) -> Unknown:
     role, split = _ROLES[match["kind"]]
     name = f"{split}_{match['name']}" if match["name"] else split
     return Unknown(name, role, find_images(as_path(match["folder"]), flat=name))
+
+
+def _note_other_files(folders: Sequence[FolderImages]) -> None:
+    """Say how many files of each folder are not taken for images; hidden ones are no surprise."""
+    for folder in folders:
+        others = [stray for strays in folder.strays.values() for stray in strays if stray.reason != HIDDEN]
+        if others:
+            files = "1 file is" if len(others) == 1 else f"{len(others):,} files are"
+            first = f"{others[0].path} ({others[0].reason})"
+            click.echo(f"{folder.root}: {files} not taken for images, such as {first}", err=True)
 
 
 def _check_images(folders: Sequence[FolderImages], flags: BuildFlags) -> None:

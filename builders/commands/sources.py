@@ -6,7 +6,6 @@ Tested by `tests/builders/commands/test_sources.py`.
 from __future__ import annotations
 
 import functools
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +14,15 @@ from typing import Any
 
 import click
 
-from builders.cli.console import aligned_lines, exit_code
+from builders.cli.console import aligned_lines, exit_code, print_document
 from builders.cli.source_flags import listed_sources, recognised_partitions, sources_option
 from builders.errors import BuildError, os_errors_as_build_errors
-from builders.fetch.get import cautions, free_bytes, get, needed_bytes, states, toml_line
+from builders.fetch.get import cautions, get, needed_bytes, states, toml_line
 from builders.hub.place import HubPlace
 from builders.registry import BENCHMARKS
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
+from builders.storage.files import free_bytes
 from builders.storage.paths import store_of
 from unknown_detection.help import HelpGroup, no_sync_option
 from unknown_detection.words import byte_text
@@ -124,7 +124,7 @@ def describe_source(source: Source, folder: Path | HubPlace | None = None, *, sc
                 readings[f"{name} --{variant.name}"] = benchmark.with_variants([variant.name])
         for reading, declared in readings.items():
             needed[reading] = tuple(
-                key for key, parts in declared.parts().items() if source in declared.partitions(parts)
+                key for key, parts in declared.parts.items() if source in declared.partitions(parts)
             )
     if folder is None or isinstance(folder, HubPlace) or (not store_of(folder).is_local and not scan):
         return Overview(source, needed, folder)  # a store is only asked where one waits for it
@@ -153,7 +153,7 @@ def command(context: click.Context, sources: Path | None, scan: bool, as_json: b
         folders = listed_sources(sources)
         overviews = [describe_source(source, folders.get(key), scan=scan) for key, source in SOURCES.items()]
     if as_json:
-        click.echo(json.dumps([entry.as_json() for entry in overviews], indent=2))
+        print_document("sources", {"sources": [entry.as_json() for entry in overviews]})
         return
     headings = ["source", "needed by (splits)", "size", "licence", "may publish", "from", "here"]
     for line in aligned_lines([headings, *(entry.cells() for entry in overviews)]):
@@ -176,9 +176,8 @@ def show(context: click.Context, name: str) -> None:
         click.echo(f"page       {source.obtain.page}: {source.obtain.steps}")
         if source.obtain.is_plain:
             click.echo(f"get        {context.parent.command_path if context.parent else ''} get {name} --into DIR")
-        if source.obtain.mirror and source.obtain.mirror.at:
-            gate = ", once your account has accepted its terms" if source.obtain.mirror.gated else ""
-            click.echo(f"Hub        --{name} {source.obtain.mirror.at}{gate}")
+        if flag := source.obtain.mirror_flag(name):
+            click.echo(f"Hub        {flag}")
         for file in source.obtain.files:
             size = f"{file.size:,} bytes" if file.exact_size else "size not published"
             digest = f"SHA-256 {file.sha256}" if file.sha256 else f"MD5 {file.md5}" if file.md5 else "no checksum"
@@ -230,8 +229,10 @@ def _dry_run(chosen: Sequence[Source], into: Path) -> None:
     for line in aligned_lines(lines):
         click.echo(line)
     needed, free = needed_bytes(files), free_bytes(into)
-    fits = "there is room" if needed <= free else "there is no room"
-    click.echo(f"{needed:,} bytes of disk are needed and {free:,} are free in {into}: {fits}")
+    by_hand = sum(state.file.size for state in files if not state.done and not state.file.url)
+    fits = "there is room" if needed + by_hand <= free else "there is no room"
+    more = f", and {by_hand:,} more for what is downloaded by hand;" if by_hand else " and"
+    click.echo(f"{needed:,} bytes of disk are needed{more} {free:,} are free in {into}: {fits}")
     for source in chosen:
         if source.obtain and not source.obtain.files:
             click.echo(f"{source.key}: by hand, from {source.obtain.page}: {source.obtain.steps}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builders.declare.quotas import DeclarationError, Listed, Rest
-from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, class_sizes
+from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, Unit, class_sizes
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
 from taxonomy import lists
@@ -62,15 +62,27 @@ class Variant:
 class DemoModels:
     """Models with random weights, which `--demo` uses where no flag gives a model.
 
-    `flags` are the names of those flags. `makes` has, by the names of the splits that the models make, a generator
-    that takes the same packages. `write` writes the models of some of these splits into a folder, and returns the
-    values of the flags that give them. Images are made of `classes` alone.
+    `flags` are the names of those flags. `splits` are what the models make, with generators that take the same
+    packages. `write` writes the models of some of these splits, given by name, into a folder, and returns the values
+    of the flags that give them. Images are made of `classes` alone.
     """
 
     flags: tuple[str, ...]
-    makes: Mapping[str, Generator]
+    splits: Sequence[Split]
     write: Callable[[Path, Collection[str]], Mapping[str, Any]]
     classes: FirstClasses
+
+    @property
+    def planned(self) -> dict[str, Split]:
+        """Its splits by name, before it is known which are built and their models are written."""
+        return {
+            split.name: dataclasses.replace(
+                split,
+                classes=self.classes,
+                generator=split.generator and dataclasses.replace(split.generator, needs=""),
+            )
+            for split in self.splits
+        }
 
 
 @dataclass(frozen=True)
@@ -109,7 +121,7 @@ class Benchmark:
     settings: tuple[Settings, ...] = ()
 
     def __post_init__(self) -> None:
-        if not any(split.is_named for _, split in self.by_key().values()):
+        if not any(split.is_named for _, split in self.units.values()):
             self.check()
 
     def check(self) -> None:
@@ -152,46 +164,49 @@ class Benchmark:
             configs.append(dataclasses.replace(config, splits=tuple(splits.values())))
         return dataclasses.replace(self, configs=tuple(configs))
 
+    def needing(self, needs: Mapping[str, str]) -> Benchmark:
+        """Return the benchmark with splits that cannot be generated yet, and what each needs, by `config/split`."""
+        added: dict[str, dict[str, Split]] = {}
+        for key, need in needs.items():
+            config, split = self.units[key]
+            generator = split.generator and dataclasses.replace(split.generator, needs=need)
+            added.setdefault(config.name, {})[split.name] = dataclasses.replace(split, generator=generator)
+        return self.with_splits(added)
+
     def needs(self, key: str) -> str:
         """Return the flags that must be given before a split (`config/split`) can be generated; empty if none."""
         return next((generator.needs for generator in self.generators([key]).values() if generator.needs), "")
 
     def ready(self) -> tuple[str, ...]:
         """Return the keys of the splits (`config/split`) that need no flag."""
-        return tuple(key for key in self._parts if not self.needs(key))
+        return tuple(key for key in self.parts if not self.needs(key))
 
     @functools.cached_property
-    def _declared(self) -> Mapping[str, tuple[Config, Split]]:
-        return {key: (config, split) for config in self.configs for key, split in config.by_key().items()}
+    def units(self) -> Mapping[str, Unit]:
+        """What is planned alone, in declared order: splits by `config/split`, parts by `config/split.part`."""
+        return {key: Unit(config, split) for config in self.configs for key, split in config.units.items()}
 
     @functools.cached_property
-    def _parts(self) -> Mapping[str, tuple[str, ...]]:
+    def parts(self) -> Mapping[str, tuple[str, ...]]:
+        """The units of each split by `config/split`: its parts, or where it has none itself."""
         parts: dict[str, tuple[str, ...]] = {}
-        for key in self._declared:
+        for key in self.units:
             parts[split_of(key)] = (*parts.get(split_of(key), ()), key)
         return parts
 
-    def by_key(self) -> Mapping[str, tuple[Config, Split]]:
-        """Return all splits in declared order by `config/split`, and parts by `config/split.part`."""
-        return self._declared
-
-    def parts(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the keys of the parts of each split by `config/split`; a split that is not joined has its own."""
-        return self._parts
-
     def parts_of(self, splits: Iterable[str]) -> tuple[str, ...]:
         """Return the keys of the parts of some splits (`config/split`)."""
-        return tuple(part for key in splits for part in self._parts[key])
+        return tuple(part for key in splits for part in self.parts[key])
 
     def generators(self, splits: Iterable[str]) -> dict[str, Generator]:
         """Return the generators of some splits (`config/split`) by key, where images are not the source's own."""
-        generators = {key: self._declared[key][1].image_generator for key in splits if key in self._declared}
+        generators = {key: self.units[key].split.image_generator for key in splits if key in self.units}
         return {key: generator for key, generator in generators.items() if generator is not None}
 
     def usual(self) -> tuple[str, ...]:
         """Return the splits (`config/split`) that are built if none are named: all but those of optional configs."""
         optional = {config.name for config in self.configs if config.optional}
-        return tuple(key for key in self._parts if key.partition("/")[0] not in optional)
+        return tuple(key for key in self.parts if key.partition("/")[0] not in optional)
 
     def published(self) -> Mapping[str, str]:
         """Return the place of each split in the authors' archive, by `config/split`, without those that it lacks."""
@@ -200,10 +215,10 @@ class Benchmark:
 
     def count(self, key: str) -> Count:
         """Count the rows of a split (`config/split`) or of a part of one."""
-        parts, rows = self._parts.get(key, (key,)), 0
-        papers = [self._declared[part][1].paper for part in parts]
+        parts, rows = self.parts.get(key, (key,)), 0
+        papers = [self.units[part].split.paper for part in parts]
         for part in parts:
-            split = self._declared[part][1]
+            split = self.units[part].split
             rows += split.quota.expected(functools.partial(class_sizes, split.source, split.partitions, split.classes))
             if isinstance(split.quota, Rest):
                 rows -= sum(self.count(first).rows for first in self.drawn_before(part))
@@ -217,20 +232,20 @@ class Benchmark:
     def drawn_before(self, key: str) -> tuple[str, ...]:
         """Return the keys of the splits or parts that draw from the same images before this one, the first last."""
         parents = []
-        while key := self._declared[key][1].quota.parent:
+        while key := self.units[key].split.quota.parent:
             parents.append(key)
         return tuple(parents)
 
     def sources(self) -> tuple[Source, ...]:
         """Return all sources that the splits need, in order of first use."""
-        sources = [source for _, split in self._declared.values() for source in split.sources]
+        sources = [source for _, split in self.units.values() for source in split.sources]
         return tuple({source.key: source for source in sources}.values())
 
     def partitions(self, parts: Iterable[str]) -> dict[Source, tuple[str, ...]]:
         """Return the partitions, by source, that some splits need, with those of the splits that draw before them."""
         needed: dict[str, dict[str, None]] = {}
         for key in (key for part in parts for key in (part, *self.drawn_before(part))):
-            _, split = self._declared[key]
+            _, split = self.units[key]
             needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
             if (originals := split.originals) is not None:
                 needed.setdefault(originals.of.key, {}).update(dict.fromkeys(originals.partitions))
@@ -247,7 +262,7 @@ class Benchmark:
         """
         groups = {self.group(key.partition("/")[0]) for key in splits}
         built = {*splits, *(set(self.usual()) & set(self.ready()))}
-        return tuple(key for key in self._parts if key in built and self.group(key.partition("/")[0]) in groups)
+        return tuple(key for key in self.parts if key in built and self.group(key.partition("/")[0]) in groups)
 
 
 def split_of(key: str) -> str:
@@ -260,7 +275,7 @@ def _problems(benchmark: Benchmark) -> Iterator[str]:
     from taxonomy.decisions import TABLES  # here, since `--help` of a benchmark checks nothing
     from taxonomy.overlaps import BY_NAME, LABEL_SPACES
 
-    keys, splits = benchmark.by_key(), benchmark.parts()
+    keys, splits = benchmark.units, benchmark.parts
     names = [config.name for config in benchmark.configs]
     for config in benchmark.configs:
         names += [f"{config.name}/{split.name}" for split in config.splits]
@@ -303,7 +318,7 @@ def _problems(benchmark: Benchmark) -> Iterator[str]:
     yield from _problems_of_draws(keys, splits)
 
 
-def _problems_of_draws(keys: Mapping[str, tuple[Config, Split]], splits: Collection[str]) -> Iterator[str]:
+def _problems_of_draws(keys: Mapping[str, Unit], splits: Collection[str]) -> Iterator[str]:
     """Yield the mistakes in what splits and parts, given by key, take of their sources."""
     for key, (_, split) in keys.items():
         counts, quota, before = split.source.expected(), split.quota, [key]
@@ -314,7 +329,7 @@ def _problems_of_draws(keys: Mapping[str, tuple[Config, Split]], splits: Collect
             yield f"{key}: ranked_as names {split.ranked_as}, which is no split"
         if isinstance(quota, Listed) and quota.of not in lists.LISTS:
             yield f"{key}: there is no published list {quota.of}"
-        while parent := keys[before[-1]][1].quota.parent:
+        while parent := keys[before[-1]].split.quota.parent:
             if parent not in keys:
                 yield f"{key}: its quota names {parent}, which is no split or part"
                 break
@@ -322,7 +337,7 @@ def _problems_of_draws(keys: Mapping[str, tuple[Config, Split]], splits: Collect
                 yield f"{key}: it is drawn after {parent}, which is drawn after it"
                 break
             # `Rest` is of equal classes and partitions, any other quota of one source.
-            own, first = keys[before[-1]][1], keys[parent][1]
+            own, first = keys[before[-1]].split, keys[parent].split
             same_images = (own.classes, own.partitions) == (first.classes, first.partitions)
             if own.source.key != first.source.key or (isinstance(own.quota, Rest) and not same_images):
                 yield f"{key}: it is drawn after {parent}, which draws from other images"

@@ -5,9 +5,10 @@ Tested by `tests/builders/declare/test_benchmark.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from builders.declare.quotas import DeclarationError, Originals, Quota
 from builders.generate.contract import AS_PNG, Generator
@@ -295,7 +296,7 @@ class Config:
     @property
     def columns(self) -> tuple[Column, ...]:
         """Columns in addition to those of every config."""
-        oodness = (OODNESS,) * any(split.oodness is not None for split in self.by_key().values())
+        oodness = (OODNESS,) * any(split.oodness is not None for split in self.units.values())
         return oodness + self.overlap_columns + self.source_columns + self.generated_columns
 
     @property
@@ -306,16 +307,17 @@ class Config:
     @property
     def source_columns(self) -> tuple[Column, ...]:
         """Columns that the sources of its splits have of their own, in the order of the splits."""
-        return tuple(dict.fromkeys(column for split in self.by_key().values() for column in split.source.columns))
+        return tuple(dict.fromkeys(column for split in self.units.values() for column in split.source.columns))
 
     @property
     def generated_columns(self) -> tuple[Column, ...]:
         """Columns that the generators of its splits add, in the order of the splits."""
-        generators = [split.image_generator for split in self.by_key().values()]
+        generators = [split.image_generator for split in self.units.values()]
         return tuple(dict.fromkeys(column for generator in generators if generator for column in generator.columns))
 
-    def by_key(self) -> dict[str, Split]:
-        """Return the units of planning: splits by `config/split`, parts by `config/split.part`."""
+    @functools.cached_property
+    def units(self) -> Mapping[str, Split]:
+        """What is planned alone, in declared order: splits by `config/split`, parts by `config/split.part`."""
         splits: dict[str, Split] = {}
         for split in self.splits:
             key = f"{self.name}/{split.name}"
@@ -336,3 +338,10 @@ class Config:
         if split.role not in KNOWN_CLASS_ROLES:
             return False
         return split.source.classes().keys() <= self.labels.source.classes().keys()
+
+
+class Unit(NamedTuple):
+    """What is planned alone, a split or a part of a joined one, and its config."""
+
+    config: Config
+    split: Split

@@ -226,7 +226,7 @@ def _svhn_full_lists(_: Sequence[Drawing]) -> dict[str, str]:
 
 
 def _inaturalist() -> Iterator[Drawing]:
-    """Two images of each species: those examined for objects of ImageNet-1k first, before them those that show one."""
+    """Two images of each species: first those seen to show an ImageNet-1k object, then others examined for one."""
     examined = {image.source_id: image.decision != "i" for image in tables.examined_images()}
     species, counts = tables.inaturalist(), collections.Counter[str]()
     for name in sorted(species, key=lambda name: (examined.get(name, 2), name)):

@@ -6,7 +6,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,14 @@ _BATCH_ROWS = 65536
 _DIGITS = 16
 
 
+class IndexRow(NamedTuple):
+    """A row of an index: what a pair says of it, its content digest, and its number in the index."""
+
+    side: PairedRow
+    digest: str
+    number: int
+
+
 def exact_pairs(indexes: Mapping[str, Path], digests: Mapping[str, pa.ChunkedArray] | None = None) -> list[Pair]:
     """Find the pairs of rows with equal digests, within a split or between two, in no particular order.
 
@@ -49,10 +57,10 @@ def exact_pairs(indexes: Mapping[str, Path], digests: Mapping[str, pa.ChunkedArr
     for key, path in indexes.items():
         numbers = np.flatnonzero(pc.is_in(starts[key], value_set=repeated).to_numpy())
         rows = _rows_at(path, key, numbers)
-        texts = digests[key].take(pa.array(numbers)).to_pylist() if digests else [digest for _, digest in rows]
-        for text, (row, _) in zip(texts, rows, strict=True):
+        texts = digests[key].take(pa.array(numbers)).to_pylist() if digests else [row.digest for row in rows]
+        for text, row in zip(texts, rows, strict=True):
             if text:  # empty only in a damaged index
-                groups[text].append(row)
+                groups[text].append(row.side)
     return [pair for members in groups.values() for pair in _pairs(sorted(members))]
 
 
@@ -71,45 +79,38 @@ def searched_pairs(pairs: Pairs, query: tuple[str, Path], reference: tuple[str, 
         distinct, positions = np.unique(numbers, return_inverse=True)
         rows = _rows_at(path, key, distinct)
         sides.append([rows[position] for position in positions.tolist()])
-    for (row, digest), (other_row, other_digest), distance in zip(*sides, pairs.distances.tolist(), strict=True):
-        if digest != other_digest and row.id != other_row.id:
-            yield pair_of(row, other_row, distance)
+    for row, other_row, distance in zip(*sides, pairs.distances.tolist(), strict=True):
+        if row.digest != other_row.digest and row.side.id != other_row.side.id:
+            yield pair_of(row.side, other_row.side, distance)
 
 
-def ids_by_key(pairs: Iterable[Pair]) -> dict[str, set[str]]:
-    """Collect the ids of both sides of pairs by their split (`config/split`)."""
-    ids: dict[str, set[str]] = defaultdict(set)
-    for pair in pairs:
-        ids[pair.split].add(pair.id)
-        ids[pair.other_split].add(pair.other_id)
-    return ids
-
-
-def rows_of_pairs(
-    pairs: Iterable[Pair], indexes: Callable[[str], Path | None]
-) -> dict[tuple[str, str], tuple[PairedRow, str]]:
-    """Read the rows of both sides of pairs, each with its content digest, by split and id; missing ones are left out.
+def rows_of_pairs(pairs: Iterable[Pair], indexes: Callable[[str], Path | None]) -> dict[tuple[str, str], IndexRow]:
+    """Read the rows of both sides of pairs, by split and id; those that are in no index are left out.
 
     `indexes` gives the index file of a split (`config/split`), or None if there is none.
     """
-    rows: dict[tuple[str, str], tuple[PairedRow, str]] = {}
-    for key, ids in sorted(ids_by_key(pairs).items()):
+    ids_by_key: dict[str, set[str]] = defaultdict(set)
+    for side in itertools.chain.from_iterable(pair.sides for pair in pairs):
+        ids_by_key[side.split].add(side.id)
+    rows: dict[tuple[str, str], IndexRow] = {}
+    for key, ids in sorted(ids_by_key.items()):
         if (path := indexes(key)) is not None:
             is_named = pc.is_in(read_parquet(path, ["id"])["id"], value_set=pa.array(sorted(ids), pa.string()))
-            rows |= {(key, row.id): (row, digest) for row, digest in _rows_at(path, key, np.flatnonzero(is_named))}
+            rows |= {(key, row.side.id): row for row in _rows_at(path, key, np.flatnonzero(is_named))}
     return rows
 
 
-def _rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[PairedRow, str]]:
-    """Read rows of an index file, by ascending row numbers, with their content digests."""
-    rows, first = list[tuple[PairedRow, str]](), 0
+def _rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[IndexRow]:
+    """Read rows of an index file, by ascending row numbers."""
+    rows, first = list[IndexRow](), 0
     with open_streamed(path) as opened:
         for batch in row_batches(opened, _BATCH_ROWS, ["id", "role", "class_id", DIGEST]) if len(numbers) else ():
             inside = numbers[(numbers >= first) & (numbers < first + batch.num_rows)] - first
-            for row in batch.take(pa.array(inside)).to_pylist():
+            for number, row in zip(inside.tolist(), batch.take(pa.array(inside)).to_pylist(), strict=True):
                 role = row["role"]  # a damaged index may have any number, or nothing
                 role = ROLES[role] if role in range(len(ROLES)) else str(role)
-                rows.append((PairedRow(key, row["id"] or "", role, row["class_id"] or ""), row[DIGEST] or ""))
+                side = PairedRow(key, row["id"] or "", role, row["class_id"] or "")
+                rows.append(IndexRow(side, row[DIGEST] or "", first + number))
             first += batch.num_rows
     return rows
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec.structs import astuple
 
 from builders.duplicates.distance import SIDE, scaled
 from builders.duplicates.exact import DIGEST, exact_pairs, index_digests, rows_of_pairs, searched_pairs
 from builders.executors.base import Meter
 from builders.release.digests import rows_digest
 from builders.release.duplicates import (
-    KNOWN_ROLE,
     Comparison,
     Pair,
     compared_entries,
@@ -123,9 +123,9 @@ def complete(
         kept = [pair for pair in earlier.table.pairs if pair.splits in splits]
         rows = rows_of_pairs(kept, index)
         for pair in kept:
-            row, other_row = rows.get((pair.split, pair.id)), rows.get((pair.other_split, pair.other_id))
-            if row and other_row and row[1] != other_row[1]:
-                pairs.append(pair_of(row[0], other_row[0], pair.distance))  # with their current roles and classes
+            row, other_row = (rows.get((side.split, side.id)) for side in pair.sides)
+            if row and other_row and row.digest != other_row.digest:
+                pairs.append(pair_of(row.side, other_row.side, pair.distance))  # with their current roles and classes
         comparisons |= staying
     return PairTable(pairs, comparisons)
 
@@ -136,11 +136,8 @@ def write_duplicates(layout: Layout, table: PairTable, equal_files: Sequence[Pat
     # Another version of pyarrow writes the same pairs with other bytes, which would be an empty change.
     if equal := next((path for path in equal_files if read_pairs(path) == pairs), None):
         layout.duplicates.write_bytes(equal.read_bytes())
-    file = file_entry(layout, layout.duplicates)
     return DuplicatesEntry(
-        path=file.path,
-        size=file.size,
-        sha256=file.sha256,
+        *astuple(file_entry(layout, layout.duplicates)),
         rows=len(pairs),
         compared=compared_entries(table.comparisons),
         counts=counted(pairs),
@@ -167,7 +164,7 @@ def _near_duplicates(
     layout: Layout, manifest: Manifest, benchmark: Benchmark, meter: Meter, known: Set[Comparison]
 ) -> PairTable:
     entries, readable = manifest.by_key(), list[tuple[str, str]]()
-    known_splits = {key for key, entry in entries.items() if entry.roles == (KNOWN_ROLE,)}
+    known_splits = {key for key, entry in entries.items() if entry.is_known}
     for key, of in compared_by_similarity(benchmark, entries, known_splits):
         if comparison(SIMILARITY, key, of) in known:
             continue
@@ -180,14 +177,14 @@ def _near_duplicates(
         return _NOTHING
     from builders.duplicates.search import find_pairs  # only a benchmark that is searched pays for its imports
 
-    meter.step("searching for near-duplicates", sum(entries[key].rows for key, _ in readable))
     pairs: list[Pair] = []
     references: dict[str, Pixels] = {}
-    for key, of in readable:
-        if of not in references:
-            references = {of: _pixels(layout, of, entries[of])}
-        numbers = find_pairs(_pixels(layout, key, entries[key]), references[of], advance=meter.advance)
-        pairs += searched_pairs(numbers, (key, layout.index(key)), (of, layout.index(of)))
+    with meter.step("searching for near-duplicates", sum(entries[key].rows for key, _ in readable)) as advance:
+        for key, of in readable:
+            if of not in references:
+                references = {of: _pixels(layout, of, entries[of])}
+            numbers = find_pairs(_pixels(layout, key, entries[key]), references[of], advance=advance)
+            pairs += searched_pairs(numbers, (key, layout.index(key)), (of, layout.index(of)))
     return PairTable(pairs, {comparison(SIMILARITY, *keys) for keys in readable})
 
 

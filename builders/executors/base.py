@@ -9,6 +9,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -112,14 +113,18 @@ class ProgressCounter:
             self.images = self.bytes = 0
 
 
+class Advance(Protocol):
+    """Counts images, and bytes if known, as done."""
+
+    def __call__(self, images: int, size: int = 0) -> None:
+        """Count those done since the last call."""
+
+
 class Meter(Protocol):
     """Shows how far a long step is."""
 
-    def step(self, title: str, images: int) -> None:
-        """Begin a step over a number of images."""
-
-    def advance(self, images: int, size: int = 0) -> None:
-        """Count images and bytes as done."""
+    def step(self, title: str, images: int) -> AbstractContextManager[Advance]:
+        """Show a step over a number of images, as long as its block runs."""
 
     def note(self, text: str) -> None:
         """Print a line that stays."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from builders.fetch.http import Log, download_file, part_bytes, part_of
 from builders.fetch.unzip import unzip
 from builders.sources.base import Source
 from builders.sources.obtain import OwnerFile
-from builders.storage.files import open_regular
+from builders.storage.files import open_regular, require_space
 from builders.storage.paths import inside
 from builders.storage.store import file_lock
 from unknown_detection.durable import finish, make_folder
@@ -71,12 +70,6 @@ def needed_bytes(files: Sequence[FileState]) -> int:
     )
 
 
-def free_bytes(folder: Path) -> int:
-    """Return the free bytes on the disk of a folder, which need not exist yet."""
-    absolute = folder.absolute()
-    return shutil.disk_usage(next(path for path in (absolute, *absolute.parents) if path.exists())).free
-
-
 def cautions(files: Sequence[FileState]) -> list[str]:
     """Return a warning for each file without a published digest, one line each."""
     lines = []
@@ -98,12 +91,8 @@ def get(sources: Sequence[Source], into: Path, log: Log, *, quiet: bool = False)
     """
     files = {source.key: states(source, into) for source in sources}
     needed = needed_bytes([state for source_files in files.values() for state in source_files])
-    free = free_bytes(into)
-    if needed > free:
-        raise BuildError(
-            f"The files need {needed:,} bytes, and the disk of {into} has {free:,} left. Choose a folder on a larger "
-            "disk with --into, or get fewer sources at a time."
-        )
+    advice = "Choose a folder on a larger disk with --into, or get fewer sources at a time."
+    require_space(into, needed, "The files need", advice)
     instructions = []
     busy = f"Another run is getting files into {into}. Wait for it, or choose another --into."
     with file_lock(into / ".get.lock", busy):
@@ -130,9 +119,8 @@ def _by_hand(source: Source, into: Path, missing: Sequence[FileState]) -> str:
         published = {"SHA-256": state.file.sha256, "MD5": state.file.md5}
         digests = [f"{name} {digest}" for name, digest in published.items() if digest]
         lines.append(f"  {state.file.name} ({', '.join([size, *digests])})")
-    if source.obtain.mirror and source.obtain.mirror.at:
-        gate = ", once your account has accepted its terms" if source.obtain.mirror.gated else ""
-        lines.append(f"  or build with --{source.key} {source.obtain.mirror.at}{gate}")
+    if flag := source.obtain.mirror_flag(source.key):
+        lines.append(f"  or build with {flag}")
     return "\n".join(lines)
 
 

@@ -24,7 +24,6 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _EIGHT_BIT_RGB = (8, 2, 0, 0, 0)
 """Bit depth, colour type, compression, filter method, no interlacing (PNG specification, section 11.2.1)."""
 _FILTER_UP = 2
-_CHANNELS = 3
 
 _ZLIB_STORED = b"\x78\x01"
 """Header of a zlib stream: deflate, a window of 32 KB, the lowest level (RFC 1950, section 2.2)."""

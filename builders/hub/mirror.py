@@ -21,6 +21,7 @@ from builders.hub.retry import Log
 from builders.sources.base import Source
 from builders.sources.readers.layouts import DEPTH
 from builders.sources.readers.parquet_files import split_names
+from builders.storage.files import require_space
 from builders.storage.paths import inside
 from builders.storage.store import file_lock
 from unknown_detection.durable import finish, make_folder
@@ -88,21 +89,16 @@ def _partition(
     prefix = f"{place.folder}/" if place.folder else ""
     names = [path.removeprefix(prefix) for path in tree if path.startswith(prefix) and path.endswith(".parquet")]
     folders = sorted({parent for name in names for parent in PurePosixPath(name).parents})
-    for depth in range(DEPTH + 1):
-        matches = {
-            folder: files
-            for folder in folders
-            if len(folder.parts) == depth and (files := _files(folder, names, alternatives))
-        }
-        if len(matches) > 1:
-            several = [str(folder) for folder in matches]
-            raise BuildError(
-                f"{source.title}: {place} has the partition {partition} in several folders, "
-                f"{', '.join(several[:NAMED])}{more(several)}. Name one of them, for instance "
-                f"{place}/{several[0]}."
-            )
-        for files in matches.values():
-            return [f"{prefix}{file}" for file in files]
+    files_of = {folder: files for folder in folders if (files := _files(folder, names, alternatives))}
+    depth = min((len(folder.parts) for folder in files_of), default=0)
+    highest = [str(folder) for folder in files_of if len(folder.parts) == depth <= DEPTH]
+    if len(highest) > 1:
+        raise BuildError(
+            f"{source.title}: {place} has the partition {partition} in several folders, "
+            f"{', '.join(highest[:NAMED])}{more(highest)}. Name one of them, for instance {place}/{highest[0]}."
+        )
+    if highest:
+        return [f"{prefix}{file}" for file in files_of[PurePosixPath(highest[0])]]
     expected = " or ".join(f"{' and '.join(splits)}" for splits in alternatives)
     raise BuildError(
         f"{source.title}: {place} has no Parquet files of the partition {partition}, which mirrors name {expected}. "
@@ -125,12 +121,8 @@ def download_mirror(source: Source, files: MirrorFiles, log: Log, *, quiet: bool
     log(f"{source.title}: downloading {files.describe()}")
     with os_errors_as_build_errors("write the files from the Hub"):
         make_folder(files.home)
-        free = shutil.disk_usage(files.home).free
-        if files.size > free:
-            raise BuildError(
-                f"{files.place} needs {files.size:,} bytes more, and the disk of {files.home} has {free:,} left. "
-                "Choose a folder on a larger disk with --cache."
-            )
+        advice = "Choose a folder on a larger disk with --cache."
+        require_space(files.home, files.size, f"{files.place} needs", advice)
         busy = f"Another run is downloading into {files.home}. Wait for it, or choose another --cache."
         with file_lock(files.home / ".lock", busy), hub_settings():
             _download(files, log, quiet=quiet)

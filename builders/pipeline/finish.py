@@ -16,6 +16,7 @@ from builders.card import card
 from builders.card.pictures import with_samples
 from builders.duplicates.table import compare_pixels, complete, read_earlier, write_duplicates
 from builders.errors import BuildError
+from builders.executors.base import Advance
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import ReadPlan
 from builders.pipeline.shards import read_record
@@ -32,7 +33,6 @@ from builders.release.entries import (
     SourceEntry,
     SplitEntry,
     WithdrawnRow,
-    is_training,
 )
 from builders.release.layout import PARTS, Layout
 from builders.release.manifest import file_entry
@@ -42,7 +42,7 @@ from builders.sources import broken
 from builders.storage.parquet import read_parquet
 
 
-def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest) -> Manifest:
+def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest, advance: Advance) -> Manifest:
     """Write index and exclusions of splits that were built from sources, and add them to a manifest."""
     run, benchmark = plan.run, plan.run.benchmark
     configs: dict[str, ConfigEntry] = {}
@@ -53,6 +53,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
         exclusions: list[Exclusion] = []
         for split in (split for split in chosen if split.config.name == config.name):
             entry, excluded = _finish_split(plan, split)
+            advance(split.table.num_rows)
             entries[split.key.partition("/")[2]] = entry
             keys += [part.key for part in entry.parts]
             exclusions += excluded
@@ -140,7 +141,6 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
         overlaps=rows.num_rows - rows[ID_OVERLAP.name].null_count if ID_OVERLAP in config.columns else None,
         compared=remarks_on_classes(config, located.parts[0].split) if ID_OVERLAP in config.columns else None,
     )
-    run.meter.advance(located.table.num_rows)
     return entry, exclusions
 
 
@@ -206,7 +206,6 @@ def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest) -> Man
     splits = manifest.by_key()
     table = complete(manifest, lambda key: layout.root / splits[key].index.path, earlier_tables, pixel_pairs)
     duplicates = write_duplicates(layout, table)
-    training = {key for key, entry in splits.items() if is_training(key, entry)}
-    run.meter.note(pairs_summary(read_pairs(layout.duplicates), training))
+    run.meter.note(pairs_summary(read_pairs(layout.duplicates), manifest))
     manifest = with_samples(layout, msgspec.structs.replace(manifest, duplicates=duplicates), before)
     return card.write_card_and_manifest(layout, manifest, before)

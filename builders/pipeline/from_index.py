@@ -70,7 +70,7 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
     benchmark, rows = published.benchmark, published.rows(key)
     planned = []
     for part in published.splits[key].parts:
-        config, split = benchmark.by_key()[part.key]
+        config, split = benchmark.units[part.key]
         own_columns = [column.name for column in (*config.source_columns, *config.overlap_columns)]
         index = indexes[split.source.key]
         part_rows = rows

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from builders.declare.benchmark import Benchmark
 from builders.declare.splits import Config, Split
 from builders.errors import BuildError, one_line
+from builders.executors.base import Advance
 from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE, Generator, identity_differences
 from builders.generate.sealed import CONTENT, residual_opener
 from builders.pipeline.build_plan import Run
@@ -35,7 +36,7 @@ from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.files import atomic_path, copy_here
-from builders.storage.parquet import read_parquet
+from builders.storage.parquet import read_parquet, spilled
 from builders.storage.sealed_files import published_residuals
 
 Bring = Callable[[FileEntry, Path], object]
@@ -103,7 +104,7 @@ class Published:
         for config in benchmark.configs:
             if config.name == self.config:
                 benchmark = benchmark.with_splits({config.name: self._opening(config)})
-        splits = {key: (split.source.key, tuple(split.partitions)) for key, (_, split) in benchmark.by_key().items()}
+        splits = {key: (split.source.key, tuple(split.partitions)) for key, (_, split) in benchmark.units.items()}
         for key, part in self.parts.items():
             if splits.get(key) != (part.source, part.partitions):
                 raise BuildError(
@@ -127,7 +128,7 @@ class Published:
         (`builders.declare.benchmark.Settings`).
         """
         splits: dict[str, Split] = {}
-        own = config.by_key()
+        own = config.units
         for key, entry in self.splits.items():
             places = [(part.role, part.source, part.partitions) for part in entry.parts]
             alike = (split for split in own.values() if [(split.role, split.source.key, split.partitions)] == places)
@@ -167,7 +168,7 @@ class Published:
         for key in sorted(self.splits.keys() - self.recorded):
             for part in self.splits[key].parts:
                 needed.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
-            companions = self.benchmark.by_key()[key][1].companions if key in self.benchmark.by_key() else None
+            companions = self.benchmark.units[key].split.companions if key in self.benchmark.units else None
             if companions is not None:
                 needed.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
         return {source: tuple(needed[source.key]) for source in self.benchmark.sources() if source.key in needed}
@@ -182,8 +183,17 @@ class Published:
             raise BuildError(f"The published file {file.path} is not in {self.root}. Fetch it again.")
         copy_here(path, target)
 
+    @functools.cached_property
+    def _rows(self) -> dict[str, pa.Table]:
+        return {}
+
     def rows(self, key: str) -> pa.Table:
-        """Return the rows of one split (`config/split`), as published; the file is read and checked at each call."""
+        """Return the rows of one split (`config/split`), as published; the file is read and checked once."""
+        if key not in self._rows:
+            self._rows[key] = spilled([self._read_rows(key)])
+        return self._rows[key]
+
+    def _read_rows(self, key: str) -> pa.Table:
         split = self.entry.splits[key.partition("/")[2]]
         path = self.root / split.index.path
         if not path.is_file():
@@ -273,7 +283,9 @@ def with_expected(published: Published, plan: ReadPlan) -> ReadPlan:
     return dataclasses.replace(plan, table=table)
 
 
-def with_published_splits(published: Published, run: Run, written: Sequence[ReadPlan], before: Manifest) -> Manifest:
+def with_published_splits(
+    published: Published, run: Run, written: Sequence[ReadPlan], before: Manifest, advance: Advance
+) -> Manifest:
     """Write the published index and exclusions, and add the config to a manifest as its publisher described it."""
     layout, entry, manifest = run.layout, published.entry, published.manifest
     ready = {plan.key: plan for plan in written}
@@ -283,7 +295,7 @@ def with_published_splits(published: Published, run: Run, written: Sequence[Read
         write_index(path, rows, entry.label_names, entry.columns, demo=run.demo)
         data = data_entries(layout, ready[key]) if key in ready else listed.data
         splits[key.partition("/")[2]] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
-        run.meter.advance(rows.num_rows)
+        advance(rows.num_rows)
     excluded = layout.excluded(published.config)
     lines = [line for line in read_excluded(published.root / entry.excluded.path) if line.split in published.parts]
     write_excluded(excluded, lines, list(published.parts))

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,21 +26,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.splits import Config, Part
-from builders.errors import BuildError
+from builders.executors.base import Advance
 from builders.generate.contract import COMPANION_VALUE, Generator
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.shards import SHARD_BYTES
 from builders.plan.candidates import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
-from builders.release.layout import Layout
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import estimated_bytes, look_up_sizes
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.files import atomic_path
 from builders.storage.paths import store_of
-from unknown_detection.words import byte_text
 
 STAGING = "staging"
 """Root key of pack files, beside the source keys."""
@@ -125,24 +122,14 @@ def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadP
     packed = {key: rows for key, index in indexes.items() if len(rows := _packed_rows(index, splits))}
     if store_of(run.out).is_local and not staging.exists():
         # These lie on the disk twice during a build; until they are unpacked their bytes are an estimate.
-        refuse_full_disk([2 * sum(estimated_bytes(indexes[key], rows) for key, rows in packed.items())], run.layout)
-    run.meter.step("finding", sum(split.size for split in splits))
-    places = _Places(indexes, packed, staging, run.meter.advance)
+        estimate = sum(estimated_bytes(indexes[key], rows) for key, rows in packed.items())
+        store_of(run.out).require_space(run.out, [2 * estimate])
     parts: dict[str, list[PlannedSplit]] = {}
     for split in splits:
         parts.setdefault(split.split_key, []).append(split)
-    return [_located(plan, key, of_split, places) for key, of_split in parts.items()]
-
-
-def refuse_full_disk(sizes: Sequence[int], layout: Layout) -> None:
-    """Refuse files that do not fit: all of them, or for a store the largest, which is written here first."""
-    folder, needed, remedy = store_of(layout.root).space_for(layout.root, sizes)
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise BuildError(
-            f"{folder} has {byte_text(free)} of free space, and the build needs {byte_text(needed)}. {remedy}, and "
-            "run the same command again."
-        )
+    with run.meter.step("finding", sum(split.size for split in splits)) as advance:
+        unpacked = {key: _unpacked(indexes[key], rows, staging, advance) for key, rows in packed.items()}
+        return [_located(plan, key, of_split, unpacked, advance) for key, of_split in parts.items()]
 
 
 def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:
@@ -159,11 +146,13 @@ def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:
     return packed
 
 
-def _located(plan: BuildPlan, key: str, parts: Sequence[PlannedSplit], places: _Places) -> ReadPlan:
+def _located(
+    plan: BuildPlan, key: str, parts: Sequence[PlannedSplit], unpacked: Mapping[str, _Unpacked], advance: Advance
+) -> ReadPlan:
     """Find the images of a split's parts, put them in the order of the release, and cut the whole into shards."""
     tables, packs = [], dict[Path, Pack]()
     for part in parts:
-        table, used = places.of_split(part)
+        table, used = _with_places(part, plan.indexes, unpacked, advance)
         tables.append(table)
         packs |= {pack.path: pack for pack in used}
     table, config, generator = pa.concat_tables(tables), parts[0].config, parts[0].split.image_generator
@@ -189,82 +178,82 @@ def _located(plan: BuildPlan, key: str, parts: Sequence[PlannedSplit], places: _
     return ReadPlan(key, config, generator, tuple(parts), table, starts, digest, tuple(packs.values()))
 
 
-class _Places:
-    """Finds the images of sources, and unpacks those in `packed`, the rows in containers by source: each is read once.
+@dataclass(frozen=True, eq=False)
+class _Unpacked:
+    """The images in a source's containers that some splits need: ascending rows of its index, and where they are.
 
-    The packs are files in `staging`; `advance` is called with the number of images found since the last call.
+    `places` has `file`, `offset` and `size` of each row, and `packs` are these files by name.
     """
 
-    def __init__(
-        self,
-        indexes: Mapping[str, SourceIndex],
-        packed: Mapping[str, Int64],
-        staging: Path,
-        advance: Callable[[int], None],
-    ) -> None:
-        self._indexes, self._staging, self._advance, self._packed = indexes, staging, advance, packed
-        self._packs: dict[str, Pack] = {}
-        self._unpacked = {key: self._unpack(indexes[key], rows) for key, rows in packed.items()}
+    rows: Int64
+    places: pa.Table
+    packs: Mapping[str, Pack]
 
-    def _unpack(self, index: SourceIndex, rows: Int64) -> pa.Table:
-        """Return `file`, `offset` and `size` of the images in some rows in packs, into which they are unpacked."""
-        columns = index.take(["file", "offset", "how"], rows)
-        files = columns["file"].combine_chunks().dictionary_encode()
-        hows = columns["how"].cast(pa.string())
-        codes, inside = files.indices.to_numpy(), columns["offset"].to_numpy()
-        offsets, sizes = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-        names = [""] * len(files.dictionary)
-        for file, code in sorted((file, code) for code, file in enumerate(files.dictionary.to_pylist())):
-            positions = np.flatnonzero(codes == code)
-            positions = positions[np.argsort(inside[positions], kind="stable")]
-            numbers = inside[positions]
-            # Named after the source, the file and the rows: a rerun finds it, and other rows get another.
-            key = hashlib.sha256(f"{file}\n".encode() + numbers.tobytes()).hexdigest()[:16]
-            names[code] = f"{index.source.key}-{key}{PACK_SUFFIX}"
-            images = functools.partial(UNPACKERS[hows[int(positions[0])].as_py()], index.root / file, numbers)
-            self._packs[names[code]] = pack = Pack(self._staging / names[code], images)
-            sizes[positions] = lengths = pack.lengths()
-            offsets[positions] = np.cumsum(lengths) - lengths
-            self._advance(len(positions))
-        pack_names = pa.array(names, pa.string()).take(files.indices)
-        return pa.table({"file": pack_names, "offset": offsets, "size": sizes})
 
-    def of_split(self, planned: PlannedSplit) -> tuple[pa.Table, list[Pack]]:
-        """Return a split's table with the places of its images, and the packs that these lie in.
+def _unpacked(index: SourceIndex, rows: Int64, staging: Path, advance: Advance) -> _Unpacked:
+    """Unpack the images in some rows of a source's containers into packs in `staging`; each container is read once."""
+    columns = index.take(["file", "offset", "how"], rows)
+    files = columns["file"].combine_chunks().dictionary_encode()
+    hows = columns["how"].cast(pa.string())
+    codes, inside = files.indices.to_numpy(), columns["offset"].to_numpy()
+    offsets, sizes = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    names, packs = [""] * len(files.dictionary), dict[str, Pack]()
+    for file, code in sorted((file, code) for code, file in enumerate(files.dictionary.to_pylist())):
+        positions = np.flatnonzero(codes == code)
+        positions = positions[np.argsort(inside[positions], kind="stable")]
+        numbers = inside[positions]
+        # Named after the source, the file and the rows: a rerun finds it, and other rows get another.
+        key = hashlib.sha256(f"{file}\n".encode() + numbers.tobytes()).hexdigest()[:16]
+        names[code] = f"{index.source.key}-{key}{PACK_SUFFIX}"
+        images = functools.partial(UNPACKERS[hows[int(positions[0])].as_py()], index.root / file, numbers)
+        packs[names[code]] = pack = Pack(staging / names[code], images)
+        sizes[positions] = lengths = pack.lengths()
+        offsets[positions] = np.cumsum(lengths) - lengths
+        advance(len(positions))
+    pack_names = pa.array(names, pa.string()).take(files.indices)
+    return _Unpacked(rows, pa.table({"file": pack_names, "offset": offsets, "size": sizes}), packs)
 
-        Companions, the images of another source that a split's generator takes, have the columns `companion_...`.
-        """
-        table, companions = planned.table, planned.split.companions
-        found, packs = self._find(planned.split.source.key, planned.rows)
-        if companions is not None:
-            index = self._indexes[companions.of.key]
-            rows = companion_rows(index, companions.partitions[0], table["source_id"])
-            beside, used = self._find(companions.of.key, rows)
-            packs += used
-            del beside["form"]
-            found |= {f"companion_{name}": column for name, column in beside.items()}
-            found[f"{COMPANION_VALUE}original_hash"] = index.take(["original_hash"], rows)["original_hash"]
-        for name, column in found.items():
-            table = table.append_column(name, column)
-        return table, packs
 
-    def _find(self, key: str, rows: Int64) -> tuple[dict[str, pa.Array], list[Pack]]:
-        """Return `root`, `file`, `offset`, `size` and `form` of images of a source, given rows, and their packs."""
-        index = self._indexes[key]
-        listed = index.take(["how", "file", "offset", "size", "form"], rows)
-        files, roots, packs = listed["file"].combine_chunks(), pa.repeat(key, len(rows)), list[Pack]()
-        offsets, sizes = listed["offset"].to_numpy().copy(), listed["size"].to_numpy().copy()
-        how = listed["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
-        if key in self._unpacked:
-            inside = ~np.isin(how, IN_PLACE)
-            places = self._unpacked[key].take(pa.array(np.searchsorted(self._packed[key], rows[inside])))
-            offsets[inside], sizes[inside] = places["offset"].to_numpy(), places["size"].to_numpy()
-            files = pc.replace_with_mask(files, pa.array(inside), places["file"].combine_chunks())
-            roots = pc.if_else(pa.array(inside), STAGING, roots)
-            packs = [self._packs[name] for name in places["file"].unique().to_pylist()]
-        look_up_sizes(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, self._advance)
-        columns = {"root": roots, "file": files, "offset": pa.array(offsets), "size": pa.array(sizes)}
-        return {**columns, "form": listed["form"].cast(pa.string())}, packs
+def _with_places(
+    planned: PlannedSplit, indexes: Mapping[str, SourceIndex], unpacked: Mapping[str, _Unpacked], advance: Advance
+) -> tuple[pa.Table, list[Pack]]:
+    """Return a split's table with the places of its images, and the packs that these lie in.
+
+    Companions, the images of another source that a split's generator takes, have the columns `companion_...`.
+    """
+    table, source, companions = planned.table, planned.split.source.key, planned.split.companions
+    columns, packs = _places(indexes[source], planned.rows, unpacked.get(source), advance)
+    if companions is not None:
+        index = indexes[companions.of.key]
+        rows = companion_rows(index, companions.partitions[0], table["source_id"])
+        beside, used = _places(index, rows, unpacked.get(companions.of.key), advance)
+        packs += used
+        del beside["form"]
+        columns |= {f"companion_{name}": column for name, column in beside.items()}
+        columns[f"{COMPANION_VALUE}original_hash"] = index.take(["original_hash"], rows)["original_hash"]
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    return table, packs
+
+
+def _places(
+    index: SourceIndex, rows: Int64, unpacked: _Unpacked | None, advance: Advance
+) -> tuple[dict[str, pa.Array], list[Pack]]:
+    """Return `root`, `file`, `offset`, `size` and `form` of images of a source, given rows, and their packs."""
+    listed = index.take(["how", "file", "offset", "size", "form"], rows)
+    files, roots, packs = listed["file"].combine_chunks(), pa.repeat(index.source.key, len(rows)), list[Pack]()
+    offsets, sizes = listed["offset"].to_numpy().copy(), listed["size"].to_numpy().copy()
+    how = listed["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
+    if unpacked is not None:
+        inside = ~np.isin(how, IN_PLACE)
+        places = unpacked.places.take(pa.array(np.searchsorted(unpacked.rows, rows[inside])))
+        offsets[inside], sizes[inside] = places["offset"].to_numpy(), places["size"].to_numpy()
+        files = pc.replace_with_mask(files, pa.array(inside), places["file"].combine_chunks())
+        roots = pc.if_else(pa.array(inside), STAGING, roots)
+        packs = [unpacked.packs[name] for name in places["file"].unique().to_pylist()]
+    look_up_sizes(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, advance)
+    columns = {"root": roots, "file": files, "offset": pa.array(offsets), "size": pa.array(sizes)}
+    return {**columns, "form": listed["form"].cast(pa.string())}, packs
 
 
 def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from builders.generate.batches import SEALED_SUFFIX
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.finish import finish_release, with_written_splits
 from builders.pipeline.published import copy_published, with_expected, with_published_splits, with_residuals
-from builders.pipeline.read_plan import STAGING, ReadPlan, locate_splits, refuse_full_disk
+from builders.pipeline.read_plan import STAGING, ReadPlan, locate_splits
 from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.state import TRIES, State, locked
 from builders.pipeline.without_duplicates import leave_duplicates_out
@@ -54,9 +54,9 @@ def write_release(plan: BuildPlan) -> Manifest:
         if published is not None:
             chosen = [with_expected(published, split) for split in chosen]
         tasks = work.tasks(chosen)
-        refuse_full_disk([task.size for task in tasks if task.data is not None], layout)
-        run.meter.step("writing", sum(task.stop - task.start for task in tasks))
-        run.executor.run(tasks, run.meter.advance)
+        store_of(run.out).require_space(run.out, [task.size for task in tasks if task.data is not None])
+        with run.meter.step("writing", sum(task.stop - task.start for task in tasks)) as advance:
+            run.executor.run(tasks, advance)
         manifest = _finish(plan, chosen, work)
         # The packs and sealed residuals; lengths and records are kept. In a store, this run's own alone go.
         own = [*(pack.path for split in located for pack in split.packs), *work.packs()]
@@ -68,14 +68,14 @@ def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork) -> Man
     """Describe the written splits and add them to the manifest; again if another run changed that meanwhile."""
     run, layout = plan.run, plan.run.layout
     for tries_left in reversed(range(TRIES)):
-        run.meter.step("finishing", sum(split.table.num_rows for split in chosen))
         before = read_or_empty(layout.root)
         try:
-            manifest = (
-                with_written_splits(plan, chosen, before)
-                if plan.published is None
-                else with_published_splits(plan.published, run, chosen, before)
-            )
+            with run.meter.step("finishing", sum(split.table.num_rows for split in chosen)) as advance:
+                manifest = (
+                    with_written_splits(plan, chosen, before, advance)
+                    if plan.published is None
+                    else with_published_splits(plan.published, run, chosen, before, advance)
+                )
             entries = manifest.by_key()
             for split in chosen:
                 # The pixels that later runs compare with theirs are stored, of a split without shards.

@@ -123,8 +123,9 @@ class ShardWork:
             path = self.staging / f"{key.replace('/', '-')}.arrow"
             write_arrow(path, plan.table)
             tasks += [BatchTask(path, batch, self.roots, generator, self.run.allow_partial) for batch in missing[key]]
-        self.run.meter.step("generating images", sum(task.batch.stop - task.batch.start for task in tasks))
-        self.run.executor.run(tasks, self.run.meter.advance)
+        images = sum(task.batch.stop - task.batch.start for task in tasks)
+        with self.run.meter.step("generating images", images) as advance:
+            self.run.executor.run(tasks, advance)
 
     def _generate_missing(self, files: set[str]) -> None:
         """Generate the images of the named packs again, where these were removed."""

@@ -12,7 +12,7 @@ import io
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -97,7 +97,7 @@ class ShardTask:
                 parts = [self._write_group(rows, group, writer) for group in groups]
             size, digest = (sink.size, sink.digest.hexdigest()) if sink is not None else (0, "")
             sealed = self._write_sealed(rows, self.sealed) if self.sealed is not None else 0
-            index = pa.concat_tables(parts or [self._index_rows(rows.slice(0, 0), GroupImages())])
+            index = pa.concat_tables(parts or [self._index_rows(rows.slice(0, 0), GroupImages(np.empty(0, np.uint8)))])
         record = ShardRecord(index.num_rows, size, digest, self.decode, tuple(dropped), sealed)
         metadata = {_RECORD: json.dumps(asdict(record)).encode()}
         with atomic_path(self.part) as temporary:
@@ -111,7 +111,8 @@ class ShardTask:
 
         Those that are left out as unreadable are added to `dropped`, with id and reason.
         """
-        count, group = ProgressCounter(rows.num_rows, progress), GroupImages()
+        # A bytearray would be zeroed first.
+        count, group = ProgressCounter(rows.num_rows, progress), GroupImages(np.empty(ROW_GROUP_BYTES, np.uint8))
         expected = rows["expected_sha256"].to_pylist() if "expected_sha256" in rows.column_names else []
         # A published image was readable to its publisher, so only its digest is compared.
         broken = set() if expected or self.generated else known_broken(rows)
@@ -129,8 +130,9 @@ class ShardTask:
                 dropped.append((ids[number], failed[number]))
                 count.add(0)
                 continue
-            if group.filled and group.filled + size > ROW_GROUP_BYTES:
-                yield from group.flushed()
+            if group.numbers and group.filled + size > ROW_GROUP_BYTES:
+                yield group
+                group = GroupImages(group.data)
             view = group.room(size)
             reader.read_into(view, path, offset)
             count.add(size)
@@ -152,8 +154,10 @@ class ShardTask:
                 raise _other_content(rows, number, path, digest)
             group.keep(number, len(view), digest, stored, pixels)
             if ends_group(group.filled, len(view), digest):
-                yield from group.flushed()
-        yield from group.flushed()
+                yield group
+                group = GroupImages(group.data)
+        if group.numbers:
+            yield group
 
     @contextlib.contextmanager
     def _data_writer(self) -> Iterator[tuple[_HashingFile | None, pq.ParquetWriter | None]]:
@@ -259,6 +263,7 @@ def ends_group(filled: int, size: int, digest: str) -> bool:
     return filled >= _LEAST_BYTES and int(digest[:13], 16) / 16**13 < size / _MEAN_BYTES
 
 
+@dataclass(eq=False)
 class GroupImages:
     """Collects the images of a row group: in `data` their bytes, end to end, and what the release says of each.
 
@@ -267,13 +272,12 @@ class GroupImages:
     pixels of images that were decoded to be checked.
     """
 
-    def __init__(self) -> None:
-        self.data: npt.NDArray[np.uint8] = np.empty(ROW_GROUP_BYTES, np.uint8)  # a bytearray would be zeroed first
-        self._clear()
-
-    def _clear(self) -> None:
-        self.numbers, self.offsets = list[int](), [0]
-        self.digests, self.stored, self.pixels = list[str](), list[images.Stored](), list[str]()
+    data: npt.NDArray[np.uint8]
+    numbers: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=lambda: [0])
+    digests: list[str] = field(default_factory=list)
+    stored: list[images.Stored] = field(default_factory=list)
+    pixels: list[str] = field(default_factory=list)
 
     @property
     def filled(self) -> int:
@@ -296,12 +300,6 @@ class GroupImages:
         self.stored.append(stored)
         if pixels:
             self.pixels.append(pixels)
-
-    def flushed(self) -> Iterator[GroupImages]:
-        """Yield the group if it has images, and begin the next."""
-        if self.numbers:
-            yield self
-        self._clear()
 
 
 class _HashingFile(io.RawIOBase):

@@ -32,8 +32,8 @@ from builders.pipeline.read_plan import ReadPlan, locate_splits
 from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.shards import ShardTask
 from builders.plan.planner import PlannedSplit, as_listed, plan
-from builders.release.duplicates import KNOWN_ROLE, Pair, PairedRow, pair_of
-from builders.release.schema import PIXEL_DIGEST, ROLES
+from builders.release.duplicates import Pair, PairedRow, pair_of
+from builders.release.schema import KNOWN_ROLE, PIXEL_DIGEST, ROLES
 from builders.storage.parquet import read_parquet, write_arrow
 
 
@@ -201,8 +201,8 @@ class _Survey:
                     tasks.append(work.task(split, shard, plan=plan_file, data=None, part=parts[-1]))
             if any(task.plan == plan_file for task in tasks):
                 write_arrow(plan_file, split.table)
-        self.run.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks))
-        self.run.executor.run(tasks, self.run.meter.advance)
+        with self.run.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks)) as advance:
+            self.run.executor.run(tasks, advance)
         for part in parts:
             rows = read_parquet(part)
             self._add_digests(rows)

@@ -87,7 +87,7 @@ def plan(
     withdrawn: Mapping[str, str] | None = None,
     duplicates: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[PlannedSplit]:
-    """Choose the images of some splits, given as keys of `Benchmark.by_key`.
+    """Choose the images of some splits, given as keys of `Benchmark.units`.
 
     `indexes` are by source key and have the partitions that the splits need. `limit_per_class` keeps only the first
     images of a class by keyed rank. `withdrawn` has the reason by row id for rows that may no longer be published; no
@@ -108,24 +108,23 @@ class _Planner:
         self.views = {key: IndexArrays(index) for key, index in indexes.items()}
         self.words: dict[tuple[str, str], npt.NDArray[np.uint64]] = {}
         self.duplicates = duplicates
-        self.selected: dict[str, tuple[Rows, Rows]] = {}
+        self.selected: dict[str, _Selection] = {}
 
     def plan(self, key: str, limit: int | None, withdrawn: Mapping[str, str]) -> PlannedSplit:
-        config, split = self.benchmark.by_key()[key]
-        view, adopted, class_ids = self.views[split.source.key], self.draws.adopted.get(key), self.draws.classes(key)
-        drawn, duplicated = self.select(key)
-        taken_back = _named(view, split, drawn, withdrawn)
-        chosen = publishable = _without(drawn, taken_back)
+        selection = self.select(key)
+        config, split, view = selection.config, selection.split, selection.view
+        taken_back = _named(view, split, selection.drawn, withdrawn)
+        chosen = publishable = _without(selection.drawn, taken_back)
         if limit is not None:
-            chosen = self.ranks(key).first(publishable, np.full(len(view.class_ids), limit))
+            chosen = selection.ranks.first(publishable, np.full(len(view.class_ids), limit))
         inside = view.index.rows_of(split.partitions)
-        accounted = np.sort(np.concatenate([drawn, duplicated]))
-        reasons = reasons_by_class(split, view.names, class_ids, adopted, self.benchmark.drawn_before(key))
+        accounted = np.sort(np.concatenate([selection.drawn, selection.duplicated]))
+        reasons = selection.reasons(self.benchmark.drawn_before(key))
         beyond = dict.fromkeys(view.names, ("limit-per-class", f"first {limit} by keyed rank"))
         excluded = [
-            *counted(key, split, view, view.tally(inside) - view.tally(accounted), reasons),
-            *counted(key, split, view, view.tally(publishable) - view.tally(chosen), beyond),
-            *strays(key, split, view),
+            *selection.counted(view.tally(inside) - view.tally(accounted), reasons),
+            *selection.counted(view.tally(publishable) - view.tally(chosen), beyond),
+            *selection.strays(),
         ]
         duplicates = self.duplicates.get(self.benchmark.group(config.name), {})
         labels = self.draws.label_names(config)
@@ -136,36 +135,25 @@ class _Planner:
             count=self.benchmark.count(key),
             labels=labels,
             chosen=chosen,
-            listing=functools.cache(functools.partial(self.listing, key, chosen, labels)),
+            listing=functools.cache(functools.partial(selection.listing, chosen, labels)),
             classes=int(np.count_nonzero(view.sizes(chosen))),
             available=len(inside),
             excluded=(
                 *sorted(excluded, key=lambda e: (e.source, e.partition, e.class_id, e.image, e.rule)),
-                *one_by_one(key, split, view, taken_back, "withdrawn", withdrawn),
-                *one_by_one(key, split, view, duplicated, "duplicate", duplicates),
+                *selection.one_by_one(taken_back, "withdrawn", withdrawn),
+                *selection.one_by_one(selection.duplicated, "duplicate", duplicates),
             ),
         )
 
-    def listing(self, key: str, chosen: Rows, labels: tuple[str, ...]) -> tuple[Rows, pa.Table]:
-        """Return a split's rows in the order of its ranks, and their table."""
-        config, split = self.benchmark.by_key()[key]
-        view, adopted, ranks = self.views[split.source.key], self.draws.adopted.get(key), self.ranks(key)
-        rows = ranks.ordered(chosen, ranks.words(chosen))
-        blocks = (rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK))
-        return rows, spilled(planned_table(config, split, view, block, labels, adopted) for block in blocks)
-
-    def select(self, key: str) -> tuple[Rows, Rows]:
-        """Return the ascending rows of a split's quota, and of its candidates that are duplicates; selected once.
-
-        The quota is taken before a limit and withdrawn rows.
-        """
+    def select(self, key: str) -> _Selection:
+        """Take a split's quota of its candidates, before a limit and withdrawn rows; once for each split."""
         if key in self.selected:
             return self.selected[key]
-        config, split = self.benchmark.by_key()[key]
+        config, split = self.benchmark.units[key]
         view, adopted, originals = self.views[split.source.key], self.draws.adopted.get(key), split.originals
-        candidates = view.rows(self.draws.classes(key), split.partitions)
-        duplicates = self.duplicates.get(self.benchmark.group(config.name), {})
-        duplicated = _named(view, split, candidates, duplicates)
+        class_ids, ranks = self.draws.classes(key), self.ranks(key)
+        candidates = view.rows(class_ids, split.partitions)
+        duplicated = _named(view, split, candidates, self.duplicates.get(self.benchmark.group(config.name), {}))
         rows = _without(candidates, duplicated)
         if adopted is not None and adopted.source_ids is not None:
             rows = view.named(rows, adopted.source_ids)
@@ -173,14 +161,14 @@ class _Planner:
             if originals is not None:
                 rows = view.named(rows, original_ids(self.views[originals.of.key].index, originals.partitions))
             for first in self.benchmark.drawn_before(key):
-                rows = _without(rows, self.select(first)[0])
-            rows = split.quota.take(rows, self.ranks(key), split.partitions)
-        self.selected[key] = rows, duplicated
+                rows = _without(rows, self.select(first).drawn)
+            rows = split.quota.take(rows, ranks, split.partitions)
+        self.selected[key] = _Selection(key, config, split, view, ranks, class_ids, adopted, rows, duplicated)
         return self.selected[key]
 
     def ranks(self, key: str) -> KeyedRanks:
         """Return the ranks by which a split draws its images, and in whose order its rows are."""
-        _, split = self.benchmark.by_key()[key]
+        _, split = self.benchmark.units[key]
         view = self.views[split.source.key]
         if not split.ranked_as:
             return KeyedRanks(view, self.draws.rank(split_of(key)))
@@ -205,57 +193,138 @@ def _named(view: IndexArrays, split: Split, rows: Rows, ids: Mapping[str, str]) 
     return named
 
 
-# The table of the images that are planned
-
-
-def planned_table(
-    config: Config, split: Split, view: IndexArrays, rows: Rows, labels: Sequence[str], adopted: Adopted | None
-) -> pa.Table:
-    """Return the table of some rows of a source, in their order.
-
-    It has the columns of `PLAN_SCHEMA`, and `oodness`, `id_overlap` and the sources' own columns if the config has
-    them.
-    """
-    class_ids = [str(class_id) for class_id in view.class_ids]
-    codes, source_ids, count = view.class_codes[rows], view.ids(rows), len(rows)
-    class_of_row = pa.array(codes)
-
-    def of_class(values: Sequence[object], kind: pa.DataType) -> pa.Array:
-        return pa.array(values, kind).take(class_of_row)
-
-    numbers = {name: i for i, name in enumerate(labels)} if config.has_labels(split) else {}
-    columns = [
-        of_class([numbers.get(class_id, -1) for class_id in class_ids], pa.int64()),
-        pa.repeat(pa.scalar(ROLES.index(split.role), pa.int64()), count),
-        of_class(class_ids, pa.string()),
-        of_class([view.names[class_id] for class_id in class_ids], pa.string()),
-        pa.repeat(pa.scalar(split.source.key), count),
-        source_ids,
-        row_ids(split, source_ids),
-    ]
-    table = pa.Table.from_arrays(columns, schema=PLAN_SCHEMA)
-    if OODNESS in config.columns:
-        distances = _oodness(split, adopted)
-        values = [distances.get(class_id, np.nan) for class_id in class_ids]
-        table = table.append_column(OODNESS.name, of_class(values, pa.float64()))
-    if config.overlaps:
-        known = _overlaps(config, split, labels)
-        overlapped = [known.get(class_id, (None, None)) for class_id in class_ids]
-        for column, per_class in zip(config.overlap_columns, zip(*overlapped, strict=True), strict=False):
-            table = table.append_column(column.name, of_class(per_class, column.arrow))
-    for column in config.source_columns:
-        if column in split.source.columns:
-            table = table.append_column(column.name, view.index.take([column.name], rows)[column.name])
-        else:
-            table = table.append_column(column.name, pa.repeat(pa.scalar(column.absent, column.arrow), count))
-    return table
-
-
 def row_ids(split: Split, source_ids: pa.Array) -> pa.Array:
     """Return the ids of a split's rows, from the ids of the source's images."""
     ids = pc.binary_join_element_wise(pa.scalar(split.source.key), source_ids, "/")
     generator = split.image_generator
     return ids if generator is None else pc.binary_join_element_wise(ids, generator.row_id(""), "")
+
+
+Reason = tuple[str, str]
+"""Rule and evidence."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Selection:
+    """The images that a split or part draws of its candidates, the images of `class_ids` in its partitions.
+
+    `drawn` are the ascending rows of its quota, `duplicated` those of candidates that are duplicates. Every image of
+    the partitions is in the table, or it is counted or listed among those that are left out.
+    """
+
+    key: str
+    config: Config
+    split: Split
+    view: IndexArrays
+    ranks: KeyedRanks
+    class_ids: Sequence[str]
+    adopted: Adopted | None
+    drawn: Rows
+    duplicated: Rows
+
+    def listing(self, chosen: Rows, labels: tuple[str, ...]) -> tuple[Rows, pa.Table]:
+        """Return some of the rows in the order of their ranks, and their table."""
+        rows = self.ranks.ordered(chosen, self.ranks.words(chosen))
+        blocks = (rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK))
+        return rows, spilled(self.table(block, labels) for block in blocks)
+
+    def table(self, rows: Rows, labels: Sequence[str]) -> pa.Table:
+        """Return the table of some rows of the source, in their order.
+
+        It has the columns of `PLAN_SCHEMA`, and `oodness`, `id_overlap` and the sources' own columns if the config has
+        them.
+        """
+        config, split, view = self.config, self.split, self.view
+        class_ids = [str(class_id) for class_id in view.class_ids]
+        codes, source_ids, count = view.class_codes[rows], view.ids(rows), len(rows)
+        class_of_row = pa.array(codes)
+
+        def of_class(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+            return pa.array(values, kind).take(class_of_row)
+
+        numbers = {name: i for i, name in enumerate(labels)} if config.has_labels(split) else {}
+        columns = [
+            of_class([numbers.get(class_id, -1) for class_id in class_ids], pa.int64()),
+            pa.repeat(pa.scalar(ROLES.index(split.role), pa.int64()), count),
+            of_class(class_ids, pa.string()),
+            of_class([view.names[class_id] for class_id in class_ids], pa.string()),
+            pa.repeat(pa.scalar(split.source.key), count),
+            source_ids,
+            row_ids(split, source_ids),
+        ]
+        table = pa.Table.from_arrays(columns, schema=PLAN_SCHEMA)
+        if OODNESS in config.columns:
+            distances = _oodness(split, self.adopted)
+            values = [distances.get(class_id, np.nan) for class_id in class_ids]
+            table = table.append_column(OODNESS.name, of_class(values, pa.float64()))
+        if config.overlaps:
+            known = _overlaps(config, split, labels)
+            overlapped = [known.get(class_id, (None, None)) for class_id in class_ids]
+            for column, per_class in zip(config.overlap_columns, zip(*overlapped, strict=True), strict=False):
+                table = table.append_column(column.name, of_class(per_class, column.arrow))
+        for column in config.source_columns:
+            if column in split.source.columns:
+                table = table.append_column(column.name, view.index.take([column.name], rows)[column.name])
+            else:
+                table = table.append_column(column.name, pa.repeat(pa.scalar(column.absent, column.arrow), count))
+        return table
+
+    def counted(self, counts: npt.NDArray[np.int64], reasons: Mapping[str, Reason]) -> Iterator[Exclusion]:
+        """Count the images that are left out; `counts` is by partition and class, `reasons` by class id."""
+        for p, c in zip(*np.nonzero(counts), strict=True):
+            yield self._exclusion(int(p), int(c), "", int(counts[p, c]), *reasons[str(self.view.class_ids[c])])
+
+    def one_by_one(self, rows: Rows, rule: str, evidence: Mapping[str, str]) -> list[Exclusion]:
+        """List images that a rule leaves out one by one; `evidence` is by row id."""
+        ids = self.view.ids(rows)
+        numbers = zip(self.view.index.piece_of(rows).tolist(), self.view.class_codes[rows].tolist(), strict=True)
+        named = zip(ids.to_pylist(), row_ids(self.split, ids).to_pylist(), strict=True)
+        exclusions = [
+            self._exclusion(piece, code, image, 1, rule, evidence[row_id])
+            for (piece, code), (image, row_id) in zip(numbers, named, strict=True)
+        ]
+        return sorted(exclusions, key=lambda e: e.image)
+
+    def _exclusion(self, piece: int, code: int, image: str, images: int, rule: str, evidence: str) -> Exclusion:
+        view, class_id = self.view, str(self.view.class_ids[code])
+        place = (self.key, view.index.source.key, view.partitions[piece], class_id, view.names[class_id])
+        return Exclusion(*place, image, images, rule, evidence)
+
+    def strays(self) -> Iterator[Exclusion]:
+        """List stray files; a stray is not an image of the source, so it counts 0 images and the sum stays right."""
+        for piece in self.view.index.pieces:
+            for stray in piece.strays if piece.partition in self.split.partitions else ():
+                place = (self.key, self.view.index.source.key, piece.partition, "", "")
+                yield Exclusion(*place, stray.path, 0, "stray", stray.reason)
+
+    def reasons(self, before: Sequence[str]) -> dict[str, Reason]:
+        """Return rule and evidence by class id that explain why images of a class are left out.
+
+        `before` are the splits that draw from the same images before.
+        """
+        names, classes = self.view.names, self.split.classes
+        beyond = (self.split.quota.rule, self.split.quota.evidence(" or ".join(before)))
+        outside: dict[str, Reason] = {}
+        if self.adopted is not None:
+            outside = dict.fromkeys(
+                names, ("not-adopted", "not in the copy of the published benchmark that was adopted")
+            )
+            if self.adopted.source_ids is not None:  # else the copy names classes, and their images are drawn
+                return outside
+        elif isinstance(classes, FirstClasses):
+            evidence = f"beyond the first {classes.count} classes, of which a demo makes images"
+            outside = dict.fromkeys(names, ("demo-classes", evidence))
+        elif not isinstance(classes, AllClasses):
+            table, draw = classes.table, classes.draw
+            evidence = f"not one of the classes that the rules of the table {table} look at"
+            outside = dict.fromkeys(names, ("outside", evidence))
+            for decided in decisions.load_decisions(table):
+                outside[decided.class_id] = (decided.rule, f"{decided.decision}: {decided.evidence}")
+                if draw is not None and decided.decision == classes.decision:
+                    of = f"{draw.count} drawn classes" + (" of its group" if draw.of_each_group else "")
+                    undrawn = ("class-not-drawn", f"keyed rank beyond the {of}")
+                    outside[decided.class_id] = ("class-drawn", f"among the {of}") if draw.rest else undrawn
+        return outside | dict.fromkeys(self.class_ids, beyond)
 
 
 def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
@@ -291,65 +360,3 @@ def remarks_on_classes(config: Config, split: Split) -> tuple[str, ...] | None:
     if split.role not in UNKNOWN_ROLES:
         return own_classes.naming_remarks(split.source.classes())
     return own_classes.compare_classes(split.source.classes(), config.labels.source.classes()).remarks
-
-
-# The images that are left out: every image of a split's partitions is planned, or listed or counted here
-
-Reason = tuple[str, str]
-"""Rule and evidence."""
-
-
-def counted(
-    key: str, split: Split, view: IndexArrays, counts: npt.NDArray[np.int64], reasons: Mapping[str, Reason]
-) -> Iterator[Exclusion]:
-    """Count the images that a split or part leaves out; `counts` is by partition and class, `reasons` by class id."""
-    for p, c in zip(*np.nonzero(counts), strict=True):
-        class_id = str(view.class_ids[c])
-        place = (key, split.source.key, view.partitions[p], class_id, view.names[class_id])
-        yield Exclusion(*place, "", int(counts[p, c]), *reasons[class_id])
-
-
-def one_by_one(
-    key: str, split: Split, view: IndexArrays, rows: Rows, rule: str, evidence: Mapping[str, str]
-) -> list[Exclusion]:
-    """List images that a rule leaves out one by one; `evidence` is by row id."""
-    exclusions, ids = [], view.ids(rows)
-    numbers = zip(view.index.piece_of(rows).tolist(), view.class_codes[rows].tolist(), strict=True)
-    named = zip(ids.to_pylist(), row_ids(split, ids).to_pylist(), strict=True)
-    for (piece, code), (image, row_id) in zip(numbers, named, strict=True):
-        class_id = str(view.class_ids[code])
-        place = (key, split.source.key, view.partitions[piece], class_id, view.names[class_id])
-        exclusions.append(Exclusion(*place, image, 1, rule, evidence[row_id]))
-    return sorted(exclusions, key=lambda e: e.image)
-
-
-def strays(key: str, split: Split, view: IndexArrays) -> Iterator[Exclusion]:
-    """List stray files; a stray is not an image of the source, so it counts 0 images and the sum stays right."""
-    for piece in view.index.pieces:
-        for stray in piece.strays if piece.partition in split.partitions else ():
-            yield Exclusion(key, split.source.key, piece.partition, "", "", stray.path, 0, "stray", stray.reason)
-
-
-def reasons_by_class(
-    split: Split, names: Mapping[str, str], class_ids: Sequence[str], adopted: Adopted | None, before: Sequence[str]
-) -> dict[str, Reason]:
-    """Return rule and evidence by class id that explain why images of a class are not in a split."""
-    beyond, outside = (split.quota.rule, split.quota.evidence(" or ".join(before))), dict[str, Reason]()
-    if adopted is not None:
-        outside = dict.fromkeys(names, ("not-adopted", "not in the copy of the published benchmark that was adopted"))
-        if adopted.source_ids is not None:  # else the copy names classes, and their images are drawn
-            return outside
-    elif isinstance(split.classes, FirstClasses):
-        evidence = f"beyond the first {split.classes.count} classes, of which a demo makes images"
-        outside = dict.fromkeys(names, ("demo-classes", evidence))
-    elif not isinstance(split.classes, AllClasses):
-        table, draw = split.classes.table, split.classes.draw
-        evidence = f"not one of the classes that the rules of the table {table} look at"
-        outside = dict.fromkeys(names, ("outside", evidence))
-        for decided in decisions.load_decisions(table):
-            outside[decided.class_id] = (decided.rule, f"{decided.decision}: {decided.evidence}")
-            if draw is not None and decided.decision == split.classes.decision:
-                of = f"{draw.count} drawn classes" + (" of its group" if draw.of_each_group else "")
-                undrawn = ("class-not-drawn", f"keyed rank beyond the {of}")
-                outside[decided.class_id] = ("class-drawn", f"among the {of}") if draw.rest else undrawn
-    return outside | dict.fromkeys(class_ids, beyond)

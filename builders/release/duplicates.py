@@ -8,17 +8,19 @@ by id.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from builders.errors import BuildError, one_line
-from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairCount
+from builders.errors import BuildError, first_line, one_line
+from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairCount, is_training
+from builders.release.schema import KNOWN_ROLE
 from builders.storage.files import atomic_path, open_buffered
+from builders.storage.parquet import UNREADABLE
+from unknown_detection.words import quantity
 
 CONFIG = "duplicates"
 """Name of the table's config in the card, and of its folder."""
@@ -26,8 +28,6 @@ CONFIG = "duplicates"
 SPLIT = "pairs"
 
 _SHOWN = 200
-
-KNOWN_ROLE = "in_distribution"
 
 
 class PairedRow(NamedTuple):
@@ -65,6 +65,14 @@ class Pair(NamedTuple):
     def splits(self) -> tuple[str, str]:
         """The splits of the two rows, sorted."""
         return self.split, self.other_split
+
+    @property
+    def sides(self) -> tuple[PairedRow, PairedRow]:
+        """The two rows."""
+        return (
+            PairedRow(self.split, self.id, self.role, self.class_id),
+            PairedRow(self.other_split, self.other_id, self.other_role, self.other_class_id),
+        )
 
 
 class Comparison(NamedTuple):
@@ -131,9 +139,8 @@ def read_pairs(path: Path) -> list[Pair]:
                 raise _not_pairs(path, f"claims {parquet.metadata.num_rows:,} rows in {size:,} bytes")
             table = parquet.read(use_threads=False)
         rows = [column.to_pylist() for column in table.columns]
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        reason = one_line(str(error).partition("\n")[0])
-        raise _not_pairs(path, f"cannot be read as Parquet ({reason})") from error
+    except UNREADABLE as error:
+        raise _not_pairs(path, f"cannot be read as Parquet ({first_line(error)})") from error
     if not table.schema.equals(schema()):
         columns = one_line(", ".join(table.column_names), _SHOWN)
         raise _not_pairs(path, f"has the columns {columns}, not those of a table of duplicates")
@@ -202,15 +209,25 @@ def is_known_and_unknown(pair: Pair) -> bool:
     return (pair.role == KNOWN_ROLE) != (pair.other_role == KNOWN_ROLE)
 
 
-def pairs_summary(pairs: Sequence[Pair], training: Set[str]) -> str:
-    """Return one line with the number of pairs, how sure they are, and their roles; `training` are training splits."""
+def pairs_summary(pairs: Sequence[Pair], manifest: Manifest) -> str:
+    """Return one line on the pairs: how many they are, between which splits the most, and how their rows differ."""
     if not pairs:
-        return "duplicates: no two rows that were compared show one picture"
-    roles = Counter(" and ".join(sorted({pair.role, pair.other_role})) for pair in pairs)
-    between = ", ".join(f"{count:,} {names}" for names, count in sorted(roles.items()))
-    kinds = Counter("near" if pair.distance else "equal" for pair in pairs)
-    sure = " and ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
-    trained = sum((pair.split in training) != (pair.other_split in training) for pair in pairs)
-    plural = "pair" if len(pairs) == 1 else "pairs"
-    with_training = f"{trained:,} with an in-distribution training image"
-    return f"duplicates: {len(pairs):,} {plural} of rows, {sure} ({between}; {with_training})"
+        return "no two rows that were compared show one picture"
+    training = {key for key, entry in manifest.by_key().items() if is_training(key, entry)}
+    counts = counted(pairs)
+    numbers = {
+        "near": sum(pair.distance != 0 for pair in pairs),
+        "under two classes": sum(count.two_classes for count in counts),
+        "in two roles": sum(count.two_roles for count in counts),
+        "known and unknown": sum(map(is_known_and_unknown, pairs)),
+        "with an in-distribution training image": sum(
+            (pair.split in training) != (pair.other_split in training) for pair in pairs
+        ),
+    }
+    facts = ", ".join(f"{number:,} {relation}" for relation, number in numbers.items() if number)
+    most = max(counts, key=lambda count: count.pairs)
+    first, second = most.split, most.other_split
+    where = f"between {first} and {second}" if first != second else f"within {first}"
+    if len(counts) > 1:
+        where = f"in {len(counts):,} pairings of splits, {most.pairs:,} of them {where}"
+    return f"{quantity(len(pairs), 'pair')} of duplicates {where}{f' ({facts})' if facts else ''}"

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 
 from builders.release.layout import samples_path, shard_path
-from builders.release.schema import Column, Role
+from builders.release.schema import KNOWN_ROLE, Column, Role
 from builders.release.values import (
     REPOSITORY,
     AuditKey,
@@ -225,6 +225,11 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         return tuple(dict.fromkeys(part.role for part in self.parts))
 
     @property
+    def is_known(self) -> bool:
+        """Whether all of its rows are in-distribution."""
+        return self.roles == (KNOWN_ROLE,)
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The keys of the sources of the rows without repetition, in the order of the parts."""
         return tuple(dict.fromkeys(part.source for part in self.parts))
@@ -232,7 +237,7 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 def is_training(key: str, split: SplitEntry) -> bool:
     """Whether a split (`config/split`) is a training split of in-distribution images."""
-    return key.endswith("/train") and split.roles == ("in_distribution",)
+    return key.endswith("/train") and split.is_known
 
 
 class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -264,20 +269,12 @@ class PairCount(Struct, frozen=True, forbid_unknown_fields=True):
     two_classes: Count
 
 
-class DuplicatesEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The table of duplicates: its file, the number of its rows, comparisons, and counts of pairs."""
+class DuplicatesEntry(FileEntry, frozen=True, kw_only=True):
+    """The file of the table of duplicates, with the number of its rows, comparisons, and counts of pairs."""
 
-    path: Text
-    size: Count = field(name="bytes")
-    sha256: Sha256
     rows: Count
     compared: tuple[ComparedEntry, ...]
     counts: tuple[PairCount, ...]
-
-    @property
-    def file(self) -> FileEntry:
-        """The table as a file of the release."""
-        return FileEntry(self.path, self.size, self.sha256)
 
 
 class AuditEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -341,7 +338,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
             if split.samples is not None:
                 yield split.samples, samples_path(key), f"the picture of {key}"
         if self.duplicates is not None:
-            yield self.duplicates.file, "duplicates/pairs.parquet", "the table of duplicates"
+            yield self.duplicates, "duplicates/pairs.parquet", "the table of duplicates"
         for key, audit in sorted(self.audits.items()):
             yield audit.table, f"audit/{key}.csv", f"the table of the audit {key}"
             if audit.chart is not None:

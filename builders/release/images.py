@@ -144,11 +144,11 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
             return image, None
     except DECODE_ERRORS as error:
         if mended is None:
-            raise UnreadableImageError(_reason(error)) from error
+            raise UnreadableImageError(decode_reason(error)) from error
     try:
         return decode(mended), mended
     except DECODE_ERRORS as error:
-        raise UnreadableImageError(_reason(error)) from error
+        raise UnreadableImageError(decode_reason(error)) from error
 
 
 def content_sha256(stored: str, data: bytes | memoryview) -> str:
@@ -211,7 +211,8 @@ def _breaks_older_pillow(data: bytes) -> bool:
     return any(isinstance(number, IFDRational) and number.denominator == 0 for number in numbers)
 
 
-def _reason(error: Exception) -> str:
+def decode_reason(error: Exception) -> str:
+    """Return why an image does not decode, by the error that decoding raised."""
     # Pillow's message for unknown bytes ends with the address of a buffer, which differs in every run.
     text = str(error).split(" <_io.BytesIO")[0]
     return text or type(error).__name__

@@ -27,6 +27,7 @@ STATE = ".state"
 PARTS = ".state/parts"
 """Folder of the records of finished shards."""
 
+MANIFEST = "manifest.json"
 CARD = "README.md"
 CROISSANT = "croissant.json"
 
@@ -52,7 +53,7 @@ class Layout:
     @property
     def manifest(self) -> Path:
         """The manifest (`builders.release.manifest`)."""
-        return self.inside("manifest.json")
+        return self.inside(MANIFEST)
 
     @property
     def card(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +15,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import Image
 
-from builders.errors import BuildError, one_line
+from builders.errors import BuildError, first_line, one_line
 from builders.release import images
 from builders.release.entries import SplitEntry
 from builders.release.schema import KNOWN_COLUMNS, ROLES, arrow_schema, without_values
-from builders.storage.parquet import open_streamed, read_parquet, row_batches
+from builders.storage.parquet import UNREADABLE, open_parquet, open_streamed, row_batches
 
 _BATCH_ROWS = 256
 
 Rows = npt.NDArray[np.int64]
 Made = TypeVar("Made")
 
-_TYPES = arrow_schema(())
+_TYPES = {field.name: field.type for field in arrow_schema(())}
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,14 @@ class RowGroup:
 
     def _images(self) -> Iterator[bytes]:
         numbers, start = np.array(self.rows, np.int64), 0
-        try:
-            with open_streamed(self.path) as opened:
-                for batch in row_batches(opened, _BATCH_ROWS, ["image"], [self.group]):
-                    in_batch = numbers[(numbers >= start) & (numbers < start + batch.num_rows)] - start
-                    for data in pc.struct_field(batch.column(0).take(pa.array(in_batch)), "bytes"):
-                        yield data.as_py() or b""  # empty only in a damaged shard
-                    start += batch.num_rows
-                    if start > numbers[-1]:  # a few rows of a large row group are read without the rest
-                        return
-        except (OSError, pa.ArrowException) as error:
-            raise unreadable_file(self.path, error) from error
+        with _opened(self.path, ["image"]) as opened:
+            for batch in row_batches(opened, _BATCH_ROWS, ["image"], [self.group]):
+                in_batch = numbers[(numbers >= start) & (numbers < start + batch.num_rows)] - start
+                for data in pc.struct_field(batch.column(0).take(pa.array(in_batch)), "bytes"):
+                    yield data.as_py() or b""  # empty only in a damaged shard
+                start += batch.num_rows
+                if start > numbers[-1]:  # a few rows of a large row group are read without the rest
+                    return
 
     def each(self, make: Callable[[bytes], Made]) -> Iterator[Made]:
         """Apply a function that decodes an image to the encoded image of each row."""
@@ -57,8 +55,7 @@ class RowGroup:
             try:
                 decoded = make(data)
             except images.DECODE_ERRORS as error:
-                # Pillow's message for unknown bytes ends with the address of a buffer.
-                reason = one_line(str(error).partition(" <_io.BytesIO")[0])
+                reason = one_line(images.decode_reason(error))
                 raise BuildError(
                     f"The image of row {self.rows[number]:,} of row group {self.group} in {self.path} does not decode "
                     f"({reason}). Check the release with python -m hf_scripts.verify."
@@ -75,12 +72,13 @@ def rgb_images(root: Path, key: str, split: SplitEntry, rows: Rows) -> Iterator[
 def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
     """Read columns of a split's index and check them: only nullable ones lack values, and every role is known."""
     path = root / split.index.path
-    check_columns(path, names, split.rows)
-    try:
-        table = read_parquet(path, list(names))
+    with _opened(path, names, whole=True) as opened:
+        if (count := opened.metadata.num_rows) != split.rows:
+            raise BuildError(
+                f"{path} has {count:,} rows, not {split.rows:,} as manifest.json says. Build the release again."
+            )
+        table = opened.read(list(names))
         table.validate(full=True)  # text that is not UTF-8
-    except (OSError, pa.ArrowException) as error:
-        raise unreadable_file(path, error) from error
     if empty := without_values(table, tuple(KNOWN_COLUMNS.values())):
         raise _wrong(path, f"has rows without a value in the column {empty[0]}")
     if "role" in names and not pc.all(pc.is_in(table["role"], pa.array(range(len(ROLES)))), min_count=0).as_py():
@@ -88,20 +86,19 @@ def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
     return table
 
 
-def check_columns(path: Path, names: Sequence[str], rows: int | None = None) -> pq.FileMetaData:
-    """Check that a file of the release has some columns, and a number of rows if one is given; return its metadata."""
+@contextlib.contextmanager
+def _opened(path: Path, names: Sequence[str], *, whole: bool = False) -> Iterator[pq.ParquetFile]:
+    """Open a file of the release that has some columns, of which rows are read, or with `whole` all of them."""
     try:
-        with open_streamed(path) as opened:
-            schema, metadata = opened.schema_arrow, opened.metadata
-    except (OSError, pa.ArrowException) as error:
+        with open_parquet(path, "whole") if whole else open_streamed(path) as opened:
+            schema = opened.schema_arrow
+            for name in names:
+                kind = schema.field(name).type if name in schema.names else None
+                if kind is None or kind != _TYPES.get(name, kind):
+                    raise BuildError(f"{path} has no column {name} of a release. Build or download the release again.")
+            yield opened
+    except UNREADABLE as error:
         raise unreadable_file(path, error) from error
-    for name in names:
-        if name not in schema.names or (name in _TYPES.names and schema.field(name).type != _TYPES.field(name).type):
-            raise BuildError(f"{path} has no column {name} of a release. Build or download the release again.")
-    count = metadata.num_rows
-    if rows is not None and count != rows:
-        raise BuildError(f"{path} has {count:,} rows, not {rows:,} as manifest.json says. Build the release again.")
-    return metadata
 
 
 def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowGroup]:
@@ -111,7 +108,8 @@ def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowG
     groups, start, first = [], 0, 0
     for file in split.data:
         path = root / file.path
-        metadata = check_columns(path, ["image"])
+        with _opened(path, ["image"]) as opened:
+            metadata = opened.metadata
         for group in range(metadata.num_row_groups):
             stop = start + metadata.row_group(group).num_rows
             in_group = rows[(rows >= start) & (rows < stop)] - start
@@ -128,8 +126,7 @@ def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowG
 
 def unreadable_file(path: Path, error: Exception) -> BuildError:
     """Return the error for a file of the release that cannot be read."""
-    reason = one_line(str(error).partition("\n")[0])
-    return BuildError(f"Cannot read {path} ({reason}). Check the release with python -m hf_scripts.verify.")
+    return BuildError(f"Cannot read {path} ({first_line(error)}). Check the release with python -m hf_scripts.verify.")
 
 
 def _wrong(path: Path, reason: str) -> BuildError:

@@ -134,7 +134,10 @@ Role = Literal[
 ROLES: tuple[Role, ...] = get_args(Role)
 """Names of the `role` column's ClassLabel. The order is part of the format: append new roles, never insert them."""
 
-KNOWN_CLASS_ROLES: tuple[Role, ...] = ("in_distribution", "adversarial", "synthetic", "corruption")
+KNOWN_ROLE: Role = "in_distribution"
+"""Role of known images as a classifier is tested on."""
+
+KNOWN_CLASS_ROLES: tuple[Role, ...] = (KNOWN_ROLE, "adversarial", "synthetic", "corruption")
 """Roles of images of in-distribution classes. A shift that keeps the class keeps the label."""
 
 UNKNOWN_ROLES: tuple[Role, ...] = ("near_ood", "far_ood", "external", "novel_class")

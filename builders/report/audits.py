@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from builders.release.duplicates import KNOWN_ROLE, counted, is_known_and_unknown, read_pairs
+from builders.release.duplicates import counted, is_known_and_unknown, read_pairs
 from builders.release.entries import AuditEntry, Manifest
 from builders.release.layout import Layout
 from builders.release.reader import read_index
@@ -77,7 +77,7 @@ def overlapping_rows(root: Path, manifest: Manifest) -> PageTable:
     name, counts_of = ID_OVERLAP_KIND.name, dict[str, Counter[str]]()
     entries = manifest.by_key()
     for key, config, split in manifest.splits():
-        if split.overlaps is not None and split.roles != (KNOWN_ROLE,):
+        if split.overlaps is not None and not split.is_known:
             known = ID_OVERLAP_KIND in config.columns
             kinds = read_index(root, split, (name,))[name].drop_null().to_pylist() if known else []
             counts_of[key] = Counter(kinds)

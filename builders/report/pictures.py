@@ -22,8 +22,7 @@ from builders.errors import BuildError
 from builders.release.entries import OPEN, Manifest, SplitEntry
 from builders.release.reader import Rows, read_index
 from builders.release.schema import ROLES, Role
-from builders.sources.made import NOISE
-from builders.sources.registry import SOURCES
+from builders.sources.registry import declared_source
 
 FIRST = 12
 """Rows of each role of a split that are looked at for pictures (ours: a line or two on a desktop)."""
@@ -92,19 +91,15 @@ def read_split_rows(root: Path, key: str, split: SplitEntry, pictured: Set[str])
 
 
 def pictured_sources(manifest: Manifest, shown: PictureChoice) -> frozenset[str]:
-    """Return the sources whose pictures a page shows.
-
-    The licences are those that `builders.sources` declares, and not the manifest's, which anybody can edit. A source
-    that is not declared counts as `ids-only`.
-    """
+    """Return the sources whose pictures a page shows."""
     if shown == "none":
         return frozenset()
     return frozenset(key for key in manifest.sources if shown == "all" or may_be_published(key))
 
 
 def may_be_published(source: str) -> bool:
-    """Whether anybody may be shown images of a source."""
-    declared = NOISE if source == NOISE.key else SOURCES.get(source)
+    """Whether anybody may be shown images of a source; one that is not declared counts as `ids-only`."""
+    declared = declared_source(source)
     return declared is not None and declared.licence.publish == OPEN
 
 

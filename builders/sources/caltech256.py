@@ -13,8 +13,6 @@ from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
 
-_KEY = "caltech256"
-_TITLE = "Caltech-256"
 _FOLDER = "256_ObjectCategories"
 
 # The address and the MD5 are torchvision's (datasets/caltech.py); voxel51/fiftyone's catalogue gives 1.16 GB.
@@ -42,18 +40,15 @@ _ADVICE = (
 )
 
 _IMAGES = ClassFolders(
-    _KEY,
-    _TITLE,
-    classes,
     r"(?P<class_id>(?P<number>[0-9]{3})\.[^/]*)/(?P<image>(?P<number_again>[0-9]{3})_[0-9]{4}\.jpg)",
-    "133_0001.jpg",
+    "<number>.<class>/<number>_<4 digits>.jpg",
     _ADVICE,
     file_form="{:.3}_<4 digits>.jpg",
 )
 
 CALTECH256 = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="caltech256",
+    title="Caltech-256",
     edition="CaltechDATA version 1.0 (2022; collected 2007)",
     # We have not seen the rights field itself: two independent inventories of datasets quote it as CC BY 4.0, and no
     # stored copy of the record's page shows it. The record's own description says how the images were collected.
@@ -83,7 +78,7 @@ CALTECH256 = Source(
     # All images, clutter included.
     expected=lambda: {"images": Expected.of({row.folder: row.images for row in tables.caltech256()})},
     accepted=(
-        *_IMAGES.layouts(_PUBLISHED, _FOLDER, "<number>.<class>/<number>_<4 digits>.jpg"),
+        *_IMAGES.layouts(_PUBLISHED, _FOLDER),
         _IMAGES.mirror(
             "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
             _SPLITS,

@@ -78,7 +78,7 @@ def _indexed(home: Home, place: Path) -> PartitionIndex:
         row = int(wrong[0])
         names = list(classes())[int(fine[row])], coarse_classes()[int(coarse[row])]
         raise _other(place, f"has the fine label {names[0]}, but the coarse label {names[1]} of image {row:,}")
-    table = position_table(home, tuple(classes()), fine, place)
+    table = position_table(home, fine, place)
     layout = f"pickle {relative(place, home.root)}"
     if place.is_file() and start is not None:
         offsets = pc.add(pc.multiply(table["offset"], RGB32_BYTES), start)
@@ -172,10 +172,9 @@ CIFAR100 = Source(
   institution = {University of Toronto},
   year = {2009}
 }""",
-    obtain=Obtain(
+    obtain=Obtain.packed(
         "https://www.cs.toronto.edu/~kriz/cifar.html",
-        "download the python version, cifar-100-python.tar.gz; it can stay packed",
-        files=(_PUBLISHED,),
+        _PUBLISHED,
         mirror=Mirror("hf://datasets/uoft-cs/cifar100/cifar100", {"train": (("train",),), "test": (("test",),)}),
     ),
     classes=classes,
@@ -185,7 +184,7 @@ CIFAR100 = Source(
         CopyLayout(f"the archive {_ARCHIVE}", _archive),
         CopyLayout(
             "the Hub's cifar100/{partition}-*.parquet (also in data/)",
-            lambda home: mirrored(_TITLE, home, tuple(classes()), _parquet_codes),
+            lambda home: mirrored(home, _parquet_codes),
         ),
     ),
     arrays=True,

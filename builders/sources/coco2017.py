@@ -148,27 +148,27 @@ def _ids(numbers: Int64) -> pa.Array:
     return pa.array([source_id(number) for number in numbers.tolist()], pa.string())
 
 
-_IMAGES = ImageNames(_KEY, TITLE, classes, r"(?:.*/)?(?P<number>[0-9]{12})\.jpg", _NAME_FORM)
+class _CocoNames(ImageNames):
+    """The images of a copy that its annotations describe."""
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        instances = _annotations(tree.home.folder, tree.description)
+        present = instances.present()
+        listed = np.array([image.id for image in instances.images], np.int64)
+        annotated = np.asarray(present.any(axis=1))
+        numbers = pc.cast(tree.column("number"), pa.int64()).to_numpy()
+        rows = np.minimum(np.searchsorted(listed, numbers), len(listed) - 1)
+        known = listed[rows] == numbers
+        rows = rows[known]
+        # What is listed and has no annotation is neither an image of the source nor a stray.
+        tree = tree.keep(pa.array(known), f"its number is not in {FILE}").keep(pa.array(annotated[rows]))
+        rows = rows[annotated[rows]]
+        columns = {name: values.take(pa.array(rows)) for name, values in _columns(instances, present).items()}
+        missing = _ids(np.setdiff1d(listed[annotated], numbers))
+        return self.index(tree, _class_ids(present[rows]), _ids(listed[rows]), columns, missing=missing)
 
 
-def _indexed(tree: Tree | None) -> PartitionIndex | None:
-    """Index the images of a copy that its annotations describe."""
-    if tree is None or not tree.rows.num_rows:
-        return None
-    instances = _annotations(tree.home.folder, tree.description)
-    present = instances.present()
-    listed = np.array([image.id for image in instances.images], np.int64)
-    annotated = np.asarray(present.any(axis=1))
-    numbers = pc.cast(tree.column("number"), pa.int64()).to_numpy()
-    rows = np.minimum(np.searchsorted(listed, numbers), len(listed) - 1)
-    known = listed[rows] == numbers
-    rows = rows[known]
-    # What is listed and has no annotation is neither an image of the source nor a stray.
-    tree = tree.keep(pa.array(known), f"its number is not in {FILE}").keep(pa.array(annotated[rows]))
-    rows = rows[annotated[rows]]
-    columns = {name: values.take(pa.array(rows)) for name, values in _columns(instances, present).items()}
-    missing = _ids(np.setdiff1d(listed[annotated], numbers))
-    return _IMAGES.index(tree, _class_ids(present[rows]), _ids(listed[rows]), columns, missing=missing)
+_IMAGES = _CocoNames(r"(?:.*/)?(?P<number>[0-9]{12})\.jpg", _NAME_FORM)
 
 
 def _annotations(home: Path, description: str) -> Instances:
@@ -185,11 +185,6 @@ def _annotations(home: Path, description: str) -> Instances:
             name = escape_name(image.file_name)
             raise wrong(path, f"calls the image {image.id} {name}, not {image_name(image.id)}, as other editions do")
     return instances
-
-
-def _folder(home: Home, inner: str) -> PartitionIndex | None:
-    folder = home.folder / inner
-    return _indexed(_IMAGES.in_folders(home, folder)) if folder.is_dir() else None
 
 
 def _names(shard: Shard) -> pa.Array:
@@ -237,17 +232,20 @@ COCO2017 = Source(
     # Less the 1,021 images without annotations.
     expected=lambda: {"train": Expected(118_287 - 1_021)},
     accepted=(
-        CopyLayout(f"{_FOLDER}/{_NAME_FORM} beside annotations/{FILE}", lambda home: _folder(home, _FOLDER)),
-        CopyLayout(
-            f"images/{_FOLDER}/{_NAME_FORM} beside annotations/{FILE}", lambda home: _folder(home, f"images/{_FOLDER}")
+        _IMAGES.layout(
+            f"{_FOLDER}/{_NAME_FORM} (or images/{_FOLDER}/) beside annotations/{FILE}",
+            lambda home: _IMAGES.in_places(home, _FOLDER, f"images/{_FOLDER}"),
         ),
-        CopyLayout(
+        _IMAGES.layout(
             f"a tar of that folder, {_FOLDER}.tar or .tar.gz, beside annotations/",
-            lambda home: _indexed(_IMAGES.in_archive(home, _FOLDER)),
+            lambda home: _IMAGES.in_archive(home, _FOLDER),
         ),
-        CopyLayout(
+        _IMAGES.mirror(
             "a Hub mirror's data/train-*.parquet with the column image_id, beside annotations/",
-            lambda home: _indexed(_IMAGES.in_parquet(home, ("train",), _names, label="image_id", named=False)),
+            ("train",),
+            _names,
+            label="image_id",
+            named=False,
         ),
         CopyLayout(f"{_FOLDER}.zip once it is unpacked", _zipped),
     ),

@@ -10,9 +10,6 @@ from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
 
-_KEY = "dtd"
-_TITLE = "Describable Textures (DTD)"
-
 # The address and the MD5 are torchvision's (datasets/dtd.py), the size and the SHA-256 those of tensorflow/datasets
 # (url_checksums/dtd.txt).
 _PUBLISHED = OwnerFile(
@@ -40,11 +37,8 @@ def classes() -> Mapping[str, str]:
 
 
 _IMAGES = ClassFolders(
-    _KEY,
-    _TITLE,
-    classes,
     r"(?P<class_id>[a-z-]+)/(?P<image>(?P<class_id_again>[a-z-]+)_[0-9]{4})\.jpg",
-    "banded_0002.jpg",
+    "<texture>/<texture>_<4 digits>.jpg",
     _ADVICE,
     file_form="{}_<4 digits>.jpg",
     child="a texture's folder",
@@ -52,8 +46,8 @@ _IMAGES = ClassFolders(
 )
 
 DTD = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="dtd",
+    title="Describable Textures (DTD)",
     edition="DTD release 1.0.1 (2014)",
     # We have not seen the owners' page itself; two independent descriptions of it (the TensorFlow and the Hub
     # catalogue) have the same words.
@@ -72,19 +66,16 @@ DTD = Source(
   booktitle = {IEEE Conference on Computer Vision and Pattern Recognition},
   year = {2014}
 }""",
-    obtain=Obtain(
+    obtain=Obtain.packed(
         "https://www.robots.ox.ac.uk/~vgg/data/dtd/",
-        "download release 1.0.1, dtd-r1.0.1.tar.gz; it can stay packed",
-        files=(_PUBLISHED,),
+        _PUBLISHED,
         mirror=Mirror("hf://datasets/bitmind/dtd", {"images": (_SPLITS,)}),
     ),
     classes=classes,
     # 40 training, validation and test images each of every texture.
     expected=lambda: {"images": Expected.each(classes(), 120)},
     accepted=(
-        *_IMAGES.layouts(
-            _PUBLISHED, "dtd/images", "<texture>/<texture>_<4 digits>.jpg", "the texture folders themselves"
-        ),
+        *_IMAGES.layouts(_PUBLISHED, "dtd/images", "the texture folders themselves"),
         _IMAGES.mirror(
             "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
             _SPLITS,

@@ -14,7 +14,6 @@ from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
 
 _KEY = "food101"
-_TITLE = "Food-101"
 _SPLITS = ("train", "validation")
 
 # The address and the MD5 are torchvision's (datasets/food101.py), the size and the SHA-256 those of
@@ -35,18 +34,14 @@ def classes() -> Mapping[str, str]:
 
 
 _IMAGES = ClassFolders(
-    _KEY,
-    _TITLE,
-    classes,
     r"(?P<class_id>.*)/(?P<image>[0-9]+)\.jpg",
     "<class>/<number>.jpg",
-    file_form="<number>.jpg",
     ending=".jpg",
 )
 
 FOOD101 = Source(
     key=_KEY,
-    title=_TITLE,
+    title="Food-101",
     edition="Food-101 (2014)",
     licence=Licence(
         name="none; scientific fair use",
@@ -72,11 +67,11 @@ FOOD101 = Source(
     # 750 training and 250 test images of each class.
     expected=lambda: {"images": Expected.each(classes(), 1000)},
     accepted=(
-        *_IMAGES.layouts(_PUBLISHED, "food-101/images", "<class>/<number>.jpg"),
+        *_IMAGES.layouts(_PUBLISHED, "food-101/images"),
         _IMAGES.mirror(
             "the Hub's data/train-*.parquet and data/validation-*.parquet",
             _SPLITS,
-            lambda shard: shard.in_label_folders(_KEY, _IMAGES.known),
+            lambda shard: shard.in_label_folders(_KEY, {name: name for name in classes()}.get),
         ),
     ),
     shared_sides=(),

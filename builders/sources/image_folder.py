@@ -42,6 +42,9 @@ ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".ti
 """Endings of the files that are taken for images, in any case. `torchvision.datasets.folder` (0.28) lists the same,
 but for .gif, which `datasets.Image` decodes."""
 
+HIDDEN = "hidden, or in a hidden folder"
+"""The reason why such a file is not taken for an image."""
+
 _LISTED = 50
 """Images that a message lists at most (ours): a screen or two."""
 
@@ -91,7 +94,13 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
             raise BuildError(f"There is no folder {root}. Give a folder of images.")
         folders = _folders(root)
         divided = {name: PARTITIONS[name.lower()] for name in folders if name.lower() in PARTITIONS}
-        if not folders or len(divided) < len(folders):
+        others = [name for name in folders if name not in divided]
+        if len(divided) > 1 and others:
+            raise BuildError(
+                f"{root} has the partitions {' and '.join(divided)}, and beside them {', '.join(others[:NAMED])}"
+                f"{more(others)}. Move the other folders away, or rename the partitions if they are classes."
+            )
+        if not divided or others:
             divided = {"": ALL}
         if repeated := [name for name, times in Counter(divided.values()).items() if times > 1]:
             names = " and ".join(name for name, partition in divided.items() if partition == repeated[0])
@@ -190,16 +199,18 @@ def _of_partition(root: Path, name: str, flat: str) -> tuple[tuple[tuple[str, st
         other_files += [path for path in files_below if _reason(path)]
     if not files:
         raise BuildError(f"{home} has no image (a file that ends in {', '.join(ENDINGS)}). Give another folder.")
-    _refuse_links(root, [path for path, _ in files])
+    _refuse_links(root, [path for path, _ in files], other_files)
     return tuple(sorted(files)), tuple(Stray(escape_name(path), _reason(path)) for path in sorted(other_files))
 
 
-def _refuse_links(root: Path, paths: Sequence[str]) -> None:
-    """Refuse images that are links, which may lead to a picture that nobody meant to give away."""
-    if links := store_of(root).links(root, paths):
+def _refuse_links(root: Path, images: Sequence[str], others: Sequence[str]) -> None:
+    """Refuse images and folders that are links, which may lead to a picture that nobody meant to give away."""
+    links = store_of(root).links(root, images)
+    links += [path for path in store_of(root).links(root, others) if (root / path).is_dir()]
+    if links:
         raise BuildError(
-            f"{root} has images that are links: {', '.join(links[:NAMED])}{more(links)}. Links are not followed; put "
-            "copies or hard links of the images in their place."
+            f"{root} has images or folders that are links: {', '.join(links[:NAMED])}{more(links)}. Links are not "
+            "followed; put copies or hard links of the images in their place."
         )
 
 
@@ -222,9 +233,8 @@ def _folders(folder: Path) -> list[str]:
 
 def _reason(path: str) -> str:
     """Return why a file is not an image, judged by its path; empty if it is one."""
-    name = path.rsplit("/", 1)[-1]
     if not path.isprintable():
         return "a name that does not print"
-    if name.startswith("."):
-        return "a hidden file"
-    return "" if name.lower().endswith(ENDINGS) else "not the name of an image"
+    if path.startswith(".") or "/." in path:
+        return HIDDEN
+    return "" if path.lower().endswith(ENDINGS) else "not the name of an image"

@@ -19,7 +19,7 @@ from builders.sources.base import Expected, Licence, PartitionIndex, Source, Str
 from builders.sources.formats.tar_headers import File
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, parquet_files, tars
-from builders.sources.readers.folders import child_names, escape_name, relative
+from builders.sources.readers.folders import child_names, escape_name, relative, with_folders_above
 from builders.sources.readers.layouts import CopyLayout, Home
 from builders.sources.readers.patterns import ClassFolders
 from builders.sources.readers.trees import Tree, match_names
@@ -70,12 +70,11 @@ _FILES = (
 )
 
 # Where the classes of flat validation images may stand, in the order in which they are looked for: in the development
-# kit, in its archive, or in Kaggle's table, which lies three folders above its `ILSVRC/Data/CLS-LOC`.
+# kit, in its archive, or in Kaggle's table.
 _KIT = "ILSVRC2012_devkit_t12"
 _KIT_LABELS = "data/ILSVRC2012_validation_ground_truth.txt"
 _KAGGLE = "LOC_val_solution.csv"
 _TRUTHS = (f"{_KIT}/", f"{_KIT}.tar.gz", _KAGGLE)
-_LEVELS_UP = 3
 _IMAGE_ID = re.compile(r"ILSVRC2012_val_(\d{8})", re.ASCII)
 _WNID = re.compile(r"n\d{8}", re.ASCII)
 
@@ -96,9 +95,6 @@ def class_indices() -> Mapping[str, int]:
 def _images(partition: str, *, bare: bool = False) -> ClassFolders:
     """Return the names of a partition's images, in class folders or, if `bare`, by themselves."""
     return ClassFolders(
-        _KEY,
-        _TITLE,
-        classes,
         (_BARE if bare else _IN_FOLDERS)[partition],
         _NAME_FORMS[partition],
         _ADVICE,
@@ -240,8 +236,7 @@ def ground_truth(home: Path) -> tuple[Mapping[int, str], Path, str] | None:
 
     Returns the wnids by the images' numbers, the file that they were read from, and its kind in words.
     """
-    absolute = home.absolute()
-    for folder in (absolute, *absolute.parents[:_LEVELS_UP]):
+    for folder in with_folders_above(home):
         kit, packed, kaggle = folder / _KIT / _KIT_LABELS, folder / f"{_KIT}.tar.gz", folder / _KAGGLE
         if kit.is_file():
             return _of_kit(read_regular(kit), kit), kit, "the development kit"

@@ -24,14 +24,12 @@ from builders.sources.imagenet import IMAGENET
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import tars
 from builders.sources.readers.folders import child_names
-from builders.sources.readers.layouts import CopyLayout, Home
+from builders.sources.readers.layouts import Home
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 from taxonomy import lists
 from taxonomy.wordnet import nouns
 
-_KEY = "imagenet21k"
-_TITLE = "ImageNet-21k"
 _FALL = "fall11_whole.tar"
 
 # The MD5 as three independent lists give it, datadings among them; we know of no size.
@@ -58,20 +56,20 @@ def expected() -> Mapping[str, Expected]:
     return {name: Expected.of({wnid: _counts(name)[wnid] for wnid in classes()}) for name in lists.OF_IMAGENET21K}
 
 
-_IMAGES = ImageNames(
-    _KEY,
-    _TITLE,
-    classes,
+class _ImageNet21kNames(ImageNames):
+    """Images of a list, in class folders."""
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        partition = tree.home.partition
+        ids = pc.binary_join_element_wise(tree.column("class_id"), tree.column("image"), "/")
+        piece = self.index_listed(tree, ids, lists.load_list(partition))
+        return dataclasses.replace(piece, hint=_lacks(partition, piece.missing))
+
+
+_IMAGES = _ImageNet21kNames(
     r"(?:.*/)?(?P<class_id>n[0-9]{8})/(?P<image>(?P<class_id_again>n[0-9]{8})_[0-9]+\.JPEG)",
     "<wnid>_<number>.JPEG",
 )
-
-
-def _indexed(tree: Tree) -> PartitionIndex | None:
-    partition = tree.home.partition
-    ids = pc.binary_join_element_wise(tree.column("class_id"), tree.column("image"), "/")
-    piece = _IMAGES.index_listed(tree, ids, lists.load_list(partition))
-    return piece and dataclasses.replace(piece, hint=_lacks(partition, piece.missing))
 
 
 def _lacks(partition: str, missing: pa.Array) -> str:
@@ -85,32 +83,32 @@ def _lacks(partition: str, missing: pa.Array) -> str:
     return f"{count}{of_none if none else ''}; the editions of fall 2011 and winter 2021 differ"
 
 
-def _folders(home: Home) -> PartitionIndex | None:
+def _folders(home: Home) -> Tree | None:
     children = set(child_names(home.folder))
     folders = [wnid for wnid in _counts(home.partition) if wnid in children]
-    return _indexed(_IMAGES.in_folders(home, home.folder, folders, "class folders")) if folders else None
+    return _IMAGES.in_folders(home, home.folder, folders, "class folders") if folders else None
 
 
-def _folder_of_tars(home: Home) -> PartitionIndex | None:
+def _folder_of_tars(home: Home) -> Tree | None:
     children = set(child_names(home.folder))
     wnids = [wnid for wnid in _counts(home.partition) if f"{wnid}.tar" in children]
     paths = [(wnid, home.folder / f"{wnid}.tar") for wnid in wnids]
     inner = ((wnid, path, tars.members(path)) for wnid, path in paths)
-    return _indexed(_IMAGES.in_tars(home, home.folder, inner)) if paths else None
+    return _IMAGES.in_tars(home, home.folder, inner) if paths else None
 
 
-def _tar_of_tars(home: Home) -> PartitionIndex | None:
+def _tar_of_tars(home: Home) -> Tree | None:
     path = home.folder / _FALL
     if not path.is_file():
         return None
     names = {f"{wnid}.tar" for wnid in _counts(home.partition)}
     inner = ((name.removesuffix(".tar"), path, members) for name, members in tars.nested_members(path, names))
-    return _indexed(_IMAGES.in_tars(home, path, inner))
+    return _IMAGES.in_tars(home, path, inner)
 
 
 IMAGENET21K = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="imagenet21k",
+    title="ImageNet-21k",
     edition="ImageNet, fall 2011 or winter 2021",
     licence=IMAGENET.licence,
     citation="""@inproceedings{deng2009imagenet,
@@ -128,13 +126,13 @@ IMAGENET21K = Source(
     classes=classes,
     expected=expected,
     accepted=(
-        CopyLayout(
+        _IMAGES.layout(
             "<wnid>/<wnid>_<number>.JPEG, as unpacked and as in OpenOOD's images_largescale/ssb_hard", _folders
         ),
-        CopyLayout(
+        _IMAGES.layout(
             f"the archives of the classes, <wnid>.tar, as unpacked from {_FALL} or {_WINTER.name}", _folder_of_tars
         ),
-        CopyLayout(f"the archive {_FALL}, read in place", _tar_of_tars),
+        _IMAGES.layout(f"the archive {_FALL}, read in place", _tar_of_tars),
     ),
     shared_sides=(),
 )

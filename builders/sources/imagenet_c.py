@@ -20,13 +20,10 @@ from builders.sources.imagenet import classes
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import tars
 from builders.sources.readers.folders import child_names
-from builders.sources.readers.layouts import CopyLayout, Home
+from builders.sources.readers.layouts import Home
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 from taxonomy import lists, tables
-
-_KEY = "imagenet_c"
-_TITLE = "ImageNet-C"
 
 # MD5s as Zenodo's record has them, by four independent lists (pytorch-ood's among them); the sizes are the rounded
 # ones of its page.
@@ -73,23 +70,23 @@ def expected() -> Mapping[str, Expected]:
     return {"openood": Expected.of({wnid: counts[wnid] for wnid in classes()})}
 
 
+class _ImageNetCNames(ImageNames):
+    """Images of OpenOOD's list, in folders of corruptions and severities."""
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        ids = pc.binary_join_element_wise(tree.column("kind"), tree.column("image"), "/")
+        return self.index_listed(tree, ids, _listed())
+
+
 # brightness/1/n02391049/ILSVRC2012_val_00000806.JPEG; in OpenOOD's copy there is no wnid between.
-_IMAGES = ImageNames(
-    _KEY,
-    _TITLE,
-    classes,
+_IMAGES = _ImageNetCNames(
     r"(?:.*/)?(?P<kind>[a-z_]+/[1-5])/(?:n[0-9]{8}/)?(?P<image>ILSVRC2012_val_[0-9]{8}\.JPEG)",
     "ILSVRC2012_val_<8 digits>.JPEG",
 )
 
 
-def _indexed(tree: Tree) -> PartitionIndex | None:
-    ids = pc.binary_join_element_wise(tree.column("kind"), tree.column("image"), "/")
-    return _IMAGES.index_listed(tree, ids, _listed())
-
-
-def _folders(home: Home) -> PartitionIndex | None:
-    """Index the folders of classes that have listed images, or those of severities without folders of classes."""
+def _folders(home: Home) -> Tree | None:
+    """List the folders of classes that have listed images, or those of severities without folders of classes."""
     folders: list[str] = []
     for kind, wnids in _needed().items():
         corruption = kind.partition("/")[0]
@@ -98,7 +95,7 @@ def _folders(home: Home) -> PartitionIndex | None:
             if (home.folder / inner).is_dir():
                 children = set(child_names(home.folder / inner))
                 folders += [f"{inner}/{wnid}" for wnid in sorted(wnids & children)] or [inner]
-    return _indexed(_IMAGES.in_folders(home, home.folder, folders)) if folders else None
+    return _IMAGES.in_folders(home, home.folder, folders) if folders else None
 
 
 def _is_listed(path: str) -> bool:
@@ -107,17 +104,17 @@ def _is_listed(path: str) -> bool:
     return "/".join((*parts[:2], parts[-1])) in _listed()
 
 
-def _archives(home: Home) -> PartitionIndex | None:
+def _archives(home: Home) -> Tree | None:
     paths = [path for name in _NAMES if (path := home.folder / name).is_file()]
     if not paths:
         return None
     tree = _IMAGES.in_tars(home, home.folder, (("", path, tars.members(path, _is_listed)) for path in paths))
-    return _indexed(dataclasses.replace(tree, description=f"archives {', '.join(path.name for path in paths)}"))
+    return dataclasses.replace(tree, description=f"archives {', '.join(path.name for path in paths)}")
 
 
 IMAGENET_C = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="imagenet_c",
+    title="ImageNet-C",
     edition="ImageNet-C (2019), the images that OpenOOD v1.5 lists",
     licence=Licence(
         name="CC BY 4.0 as listed; images under ImageNet's terms of access",
@@ -138,12 +135,12 @@ IMAGENET_C = Source(
     classes=classes,
     expected=expected,
     accepted=(
-        CopyLayout(
+        _IMAGES.layout(
             "<corruption>/<severity>/<wnid>/ILSVRC2012_val_<8 digits>.JPEG, also in folders called as the "
             "archives, or without <wnid> as in OpenOOD's images_largescale/imagenet_c",
             _folders,
         ),
-        CopyLayout(f"the original archives {', '.join(_NAMES)}, read in place", _archives),
+        _IMAGES.layout(f"the original archives {', '.join(_NAMES)}, read in place", _archives),
     ),
     # No `shared_sides`: all its images have 224 x 224 pixels.
 )

@@ -19,7 +19,7 @@ from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.overlap import COLUMNS, overlap_columns
 from builders.sources.readers.folders import child_names
-from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
+from builders.sources.readers.layouts import CopyLayout, Home
 from builders.sources.readers.parquet import Shard
 from builders.sources.readers.patterns import ImageNames, strays_between
 from builders.sources.readers.trees import Tree
@@ -27,7 +27,6 @@ from taxonomy import tables
 from taxonomy.wordnet import nouns
 
 _KEY = "imagenet_o"
-_TITLE = "ImageNet-O"
 _ARCHIVE = "imagenet-o"
 
 # The owners' README links the address and gives no size; the MD5 is what pytorch-ood (dataset/img/imagenet.py) checks.
@@ -92,16 +91,6 @@ def _class_id(lemmas: str) -> str:
     return wnids[0] if len(wnids) == 1 else lemmas
 
 
-_IMAGES = ImageNames(
-    _KEY,
-    _TITLE,
-    classes,
-    rf"(?:.*/)?(?P<id>{_PARTS})",
-    _NAME_FORM,
-    "Take the Parquet files that the Hub converts cais/imagenet-o to, or the owners' imagenet-o.tar",
-)
-
-
 def _names(shard: Shard) -> pa.Array:
     """Return the names in a mirror: the Hub's converter keeps them without folders, and these as label names."""
     if shard.label_names is None:
@@ -113,25 +102,32 @@ def _names(shard: Shard) -> pa.Array:
     return pc.if_else(pc.match_substring_regex(shard.names, "(^|/)n[0-9]{8}/[^/]+$"), shard.names, joined)
 
 
-def _indexed(tree: Tree | None) -> PartitionIndex | None:
-    """Read class, prediction and confidence from the images' ids."""
-    if tree is None:
-        return None
-    ids, lemmas, wnids = (tree.column(name) for name in ("id", "lemmas", "wnid"))
-    known = pa.array([row.wnid for row in tables.imagenet1k()])
-    unknown = ids.filter(pc.invert(pc.is_in(wnids, value_set=known)))
-    if len(unknown):
-        raise OtherDataError(
-            f"{_TITLE}: the folder of {unknown[0]} in {tree.home.root} ({tree.description}) is not one of "
-            f"ImageNet-1k's classes, which ImageNet-O's folders are. Give a copy of {_TITLE} with --{_KEY}."
-        )
-    columns = {
-        SOURCE_CLASS.name: lemmas,
-        PREDICTED.name: wnids,
-        CONFIDENCE.name: pc.cast(tree.column("confidence"), pa.float64()),
-        **overlap_columns(_KEY, ids),
-    }
-    return _IMAGES.index(tree, pa.array(map(_class_id, lemmas.to_pylist()), pa.string()), ids, columns)
+class _ImageNetONames(ImageNames):
+    """Images whose ids say class, prediction and confidence."""
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        ids, lemmas, wnids = (tree.column(name) for name in ("id", "lemmas", "wnid"))
+        known = pa.array([row.wnid for row in tables.imagenet1k()])
+        unknown = ids.filter(pc.invert(pc.is_in(wnids, value_set=known)))
+        if len(unknown):
+            raise tree.home.other_data(
+                f"the folder of {unknown[0]} in {tree.home.root} ({tree.description}) is not one of ImageNet-1k's "
+                "classes, which ImageNet-O's folders are"
+            )
+        columns = {
+            SOURCE_CLASS.name: lemmas,
+            PREDICTED.name: wnids,
+            CONFIDENCE.name: pc.cast(tree.column("confidence"), pa.float64()),
+            **overlap_columns(_KEY, ids),
+        }
+        return self.index(tree, pa.array(map(_class_id, lemmas.to_pylist()), pa.string()), ids, columns)
+
+
+_IMAGES = _ImageNetONames(
+    rf"(?:.*/)?(?P<id>{_PARTS})",
+    _NAME_FORM,
+    "Take the Parquet files that the Hub converts cais/imagenet-o to, or the owners' imagenet-o.tar",
+)
 
 
 def _folders(home: Home) -> PartitionIndex | None:
@@ -139,7 +135,7 @@ def _folders(home: Home) -> PartitionIndex | None:
     for place in (home.folder / _ARCHIVE, home.folder):
         children = child_names(place) if place.is_dir() else []
         folders = [name for name in children if _WNID.fullmatch(name) and (place / name).is_dir()]
-        piece = _indexed(_IMAGES.in_folders(home, place, folders)) if folders else None
+        piece = _IMAGES.indexed(_IMAGES.in_folders(home, place, folders)) if folders else None
         if piece is not None and piece.table.num_rows:
             other_strays = strays_between(home.root, place, folders, f"named {_NAME_FORM}")
             return dataclasses.replace(piece, strays=(*piece.strays, *other_strays))
@@ -148,7 +144,7 @@ def _folders(home: Home) -> PartitionIndex | None:
 
 IMAGENET_O = Source(
     key=_KEY,
-    title=_TITLE,
+    title="ImageNet-O",
     edition=f"ImageNet-O (2019; imagenet-o.tar has the MD5 {_PUBLISHED.md5})",
     # The repository's LICENSE is MIT, and the owners' copy on the Hub (cais/imagenet-o) names the same. The images are
     # ImageNet's, whose terms do not let anybody pass them on.
@@ -167,10 +163,9 @@ IMAGENET_O = Source(
   booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
   year = {2021}
 }""",
-    obtain=Obtain(
+    obtain=Obtain.packed(
         "https://github.com/hendrycks/natural-adv-examples",
-        "download ImageNet-O, imagenet-o.tar (178 MB); it can stay packed",
-        files=(_PUBLISHED,),
+        _PUBLISHED,
         mirror=Mirror("hf://datasets/cais/imagenet-o@refs/convert/parquet", {"images": (("test",),)}),
     ),
     classes=classes,
@@ -178,13 +173,12 @@ IMAGENET_O = Source(
     expected=lambda: {"images": Expected(2_000)},
     accepted=(
         CopyLayout(f"imagenet-o/{_NAME_FORM}, or the folder of these folders", _folders),
-        CopyLayout(
-            "the original archive imagenet-o.tar, read in place",
-            lambda home: _indexed(_IMAGES.in_archive(home, _ARCHIVE)),
-        ),
-        CopyLayout(
+        _IMAGES.archive(_PUBLISHED.name),
+        _IMAGES.mirror(
             "the Hub's default/test/0000.parquet (refs/convert/parquet of cais/imagenet-o)",
-            lambda home: _indexed(_IMAGES.in_parquet(home, ("test",), _names, labelled=False)),
+            ("test",),
+            _names,
+            labelled=False,
         ),
     ),
     columns=(SOURCE_CLASS, PREDICTED, CONFIDENCE, *COLUMNS),

@@ -14,9 +14,6 @@ from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 from taxonomy import lists
 
-_KEY = "imagenet_r"
-_TITLE = "ImageNet-R"
-
 # The address is the one of the owners' README (hendrycks/imagenet-r), size and SHA-256 are those of
 # tensorflow/datasets (datasets/imagenet_r/checksums.tsv), and the MD5 is what pytorch-ood checks.
 _PUBLISHED = OwnerFile(
@@ -36,18 +33,14 @@ def classes() -> Mapping[str, str]:
 
 # n01443537/art_0.jpg: the kind of rendition and a number.
 _IMAGES = ClassFolders(
-    _KEY,
-    _TITLE,
-    classes,
     r"(?P<class_id>n[0-9]{8})/(?P<image>[a-z]+_[0-9]+)\.jpg",
-    "n01443537/art_0.jpg",
-    file_form="<rendition>_<number>.jpg",
+    "<wnid>/<rendition>_<number>.jpg",
     ending=".jpg",
 )
 
 IMAGENET_R = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="imagenet_r",
+    title="ImageNet-R",
     edition="ImageNet-R (2020)",
     licence=Licence(
         name="MIT; images under their makers' terms",
@@ -72,7 +65,6 @@ IMAGENET_R = Source(
     accepted=_IMAGES.layouts(
         _PUBLISHED,
         "imagenet-r",
-        "<wnid>/<rendition>_<number>.jpg",
         "the class folders themselves, as in OpenOOD's images_largescale/imagenet_r",
     ),
     shared_sides=(),

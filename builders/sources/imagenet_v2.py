@@ -42,12 +42,8 @@ def _of_folder() -> Mapping[str, str]:
 
 
 _IMAGES = ClassFolders(
-    _KEY,
-    _TITLE,
-    classes,
     r"(?P<class_id>[0-9]+)/(?P<image>[0-9a-f]{40})\.jpeg",
-    "0/<40 hexadecimal digits>.jpeg",
-    file_form="<40 hexadecimal digits>.jpeg",
+    "<0 to 999>/<40 hexadecimal digits>.jpeg",
     class_of=lambda folder: _of_folder().get(folder),
     prefix=lambda wnid: f"{class_indices()[wnid]}/",
     ending=".jpeg",
@@ -103,7 +99,6 @@ IMAGENET_V2 = Source(
         for layout in _IMAGES.layouts(
             _PUBLISHED,
             "imagenetv2-matched-frequency-format-val",
-            "<0 to 999>/<40 hexadecimal digits>.jpeg",
             "the class folders themselves, as in OpenOOD's images_largescale/imagenet_v2",
         )
     ),

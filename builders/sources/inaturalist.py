@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from collections.abc import Mapping
 
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.overlap import COLUMNS, overlap_columns
-from builders.sources.readers.layouts import CopyLayout, OtherDataError
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 from taxonomy import tables
 
-_KEY = "inaturalist"
-_TITLE = "iNaturalist (subset for out-of-distribution detection)"
-_ARCHIVE = "iNaturalist"
 _SPLITS = ("train", "validation", "test")
 
 # The address is in the owners' README (deeplearning-wisc/large_scale_ood), which gives neither size nor checksum;
 # other projects' loaders check the MD5.
 _PUBLISHED = OwnerFile(
-    f"{_ARCHIVE}.tar.gz",
+    "iNaturalist.tar.gz",
     0,
     url="http://pages.cs.wisc.edu/~huangrui/imagenet_ood_dataset/iNaturalist.tar.gz",
     md5="5be6ea8aa027d7b631916427b32cb335",
@@ -47,61 +40,27 @@ def _expected() -> Mapping[str, Expected]:
     return {"images": Expected.of({name: counts[name] for name in classes()})}
 
 
-_IMAGES = ImageNames(
-    _KEY,
-    _TITLE,
-    classes,
+UNLISTED = "not one of the 10,000 images of the subset"
+"""Why an image is left out: the whole of the dataset has images under such names, too."""
+
+
+class _INaturalistNames(ImageNames):
+    """Images of the subset."""
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        return self.index_listed(tree, tree.column("id"), tables.inaturalist(), overlap_columns, UNLISTED)
+
+
+_IMAGES = _INaturalistNames(
     r"(?:.*/)?(?P<id>[0-9a-f]{32}\.jpg)",
     "<32 hexadecimal digits>.jpg",
     "Take a mirror that kept the file names, or the owners' iNaturalist.tar.gz",
 )
 
 
-def _indexed(tree: Tree | None) -> PartitionIndex | None:
-    return index_subset(_IMAGES, tree, tables.inaturalist(), overlap_columns)
-
-
-def index_subset(
-    images: ImageNames,
-    tree: Tree | None,
-    class_of: Mapping[str, str],
-    own: Callable[[str, pa.Array], Mapping[str, pa.Array]] = lambda *_: {},
-) -> PartitionIndex | None:
-    """Index the images of a subset by their classes; the whole of the dataset has images under such names, too."""
-    if tree is None:
-        return None
-    ids, known = tree.column("id"), pa.array(list(class_of), pa.string())
-    rows = pc.index_in(ids, value_set=known)
-    if not rows.is_valid().true_count:
-        raise OtherDataError(
-            f"{images.title}: none of the {len(ids):,} images in {tree.home.root} ({tree.description}) is one of its "
-            f"{len(known):,}, for instance {ids[0]}. Give a copy of {images.title} with --{images.key}."
-        )
-    tree = tree.keep(rows.is_valid(), "not one of the 10,000 images of the subset")
-    class_ids = pa.array(list(class_of.values()), pa.string()).take(rows.drop_null())
-    ids = tree.column("id")
-    return images.index(tree, class_ids, ids, own(images.key, ids))
-
-
-def folder_and_archive(
-    images: ImageNames, archive: str, indexed: Callable[[Tree | None], PartitionIndex | None]
-) -> tuple[CopyLayout, ...]:
-    """Declare the layouts of an archive of MOS's authors: its images in any folder, and packed."""
-    return (
-        CopyLayout(
-            f"{archive}/images/{images.name_form}, or these files in any folder",
-            lambda home: indexed(images.in_places(home, f"{archive}/images", "images", "")),
-        ),
-        CopyLayout(
-            f"the archive {archive}.tar.gz (or {archive}.tar, read in place)",
-            lambda home: indexed(images.in_archive(home, archive)),
-        ),
-    )
-
-
 INATURALIST = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="inaturalist",
+    title="iNaturalist (subset for out-of-distribution detection)",
     edition=f"the subset of MOS (2021; iNaturalist.tar.gz has the MD5 {_PUBLISHED.md5})",
     # The subset's own page states no terms; these are those of the dataset that it was taken from
     # (visipedia/inat_comp, 2017/README.md).
@@ -134,10 +93,10 @@ INATURALIST = Source(
     classes=classes,
     expected=_expected,
     accepted=(
-        *folder_and_archive(_IMAGES, _ARCHIVE, _indexed),
-        CopyLayout(
-            "a Hub mirror's Parquet files with file names (train-*, validation-* or test-*)",
-            lambda home: _indexed(_IMAGES.in_parquet(home, _SPLITS, labelled=False)),
+        _IMAGES.anywhere("iNaturalist/images"),
+        _IMAGES.archive(_PUBLISHED.name),
+        _IMAGES.mirror(
+            "a Hub mirror's Parquet files with file names (train-*, validation-* or test-*)", _SPLITS, labelled=False
         ),
     ),
     shared_sides=(),

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.formats import lmdb_pages
+from builders.sources.formats.tar_headers import File
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers.folders import child_names, class_column, escape_name, relative
-from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
+from builders.sources.readers import trees
+from builders.sources.readers.folders import child_names, relative
+from builders.sources.readers.layouts import Home, OtherDataError
+from builders.sources.readers.patterns import ImageNames
+from builders.sources.readers.trees import Tree
 from builders.storage.paths import store_of
 
 _TITLE = "LSUN"
@@ -35,38 +39,37 @@ _PUBLISHED = OwnerFile(
 # The key of an image is 40 hexadecimal digits. The owner's export tool (fyu/lsun, data.py) names files after it, in
 # nested folders of its first six digits unless told otherwise. `save` names the same bytes .jpg.
 _KEY = re.compile(r"[0-9a-f]{40}", re.ASCII)
-_FILE = re.compile(r"(?P<digits>(?:[0-9a-f]/){0,6})(?P<key>[0-9a-f]{40})\.(?P<ending>webp|jpg|png)", re.ASCII)
-_NAMED = "<key>.webp in the folder of the key's first digits"
+_FILE = r"(?P<digits>(?:[0-9a-f]/){0,6})(?P<key>[0-9a-f]{40})\.(?P<ending>webp|jpg|png)"
 
 # The other databases: `bedroom_train_lmdb`, `church_outdoor_val_lmdb`.
 _OTHER = re.compile(r"\w+_(train|val)_lmdb", re.ASCII)
 
 
-def _table(
-    keys: Sequence[str], files: pa.Array, offsets: pa.Array | None = None, sizes: pa.Array | None = None
-) -> pa.Table:
-    ids = pa.array([f"test/{key}.webp" for key in keys], pa.string())
-    return partition_table(class_column((_CLASS,), np.zeros(len(keys), np.int64)), ids, files, offsets, sizes)
+class _LsunNames(ImageNames):
+    """The keys of images as file names."""
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        piece = self.index(tree, _CLASS, pc.binary_join_element_wise("test/", tree.column("key"), ".webp", ""))
+        saved = sorted({*tree.column("ending").unique().to_pylist()} - {"webp"})
+        return dataclasses.replace(piece, layout=f"{piece.layout}, some as {' and '.join(saved)}") if saved else piece
 
 
-def _lmdb(home: Home, place: Path) -> PartitionIndex | None:
+_IMAGES = _LsunNames(_FILE, "<key>.webp in the folder of the key's first digits")
+
+
+def _lmdb(home: Home, place: Path) -> Tree | None:
     path = place / "data.mdb"
     if not path.is_file():
         return None
     name = place.resolve().name
     if _OTHER.fullmatch(name):
         raise OtherDataError(f"{_TITLE}: {place} is the database {name}, not the test set's {_DATABASE}. {_ADVICE}.")
-    entries = _entries(path)
-    keys = [entry.key.decode("ascii", "replace") for entry in entries]
-    if other := [key for key in keys if not _KEY.fullmatch(key)]:
+    entries = [(key.decode("ascii", "replace"), start, size) for key, start, size in _entries(path)]
+    if other := [key for key, _, _ in entries if not _KEY.fullmatch(key)]:
         raise OtherDataError(f"{_TITLE}: the key {other[0][:50]!a} of {path} is not 40 hexadecimal digits. {_ADVICE}.")
-    table = _table(
-        keys,
-        pa.repeat(pa.scalar(relative(path, home.root), pa.string()), len(entries)),
-        pa.array([entry.start for entry in entries], pa.int64()),
-        pa.array([entry.size for entry in entries], pa.int64()),
-    )
-    return PartitionIndex(home.partition, f"database {relative(place, home.root)}", "span", table)
+    files = [File(f"{key}.webp", start, size) for key, start, size in entries]
+    tree = _IMAGES.in_tars(home, path, [("", path, files)])
+    return dataclasses.replace(tree, description=f"database {relative(place, home.root)}")
 
 
 def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
@@ -85,28 +88,14 @@ def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
         ) from error
 
 
-def _images(home: Home, folder: Path) -> PartitionIndex | None:
-    """Index exported images, in one folder or in nested ones that are named by the first digits of the keys."""
+def _exported(home: Home, folder: Path) -> Tree | None:
+    """List exported images, in one folder or in nested ones that are named by the first digits of the keys."""
     names = child_names(folder) if folder.is_dir() else []
-    if not any(_FILE.fullmatch(name) or re.fullmatch("[0-9a-f]", name) for name in names):
+    if not any(re.fullmatch(f"{_FILE}|[0-9a-f]", name, re.ASCII) for name in names):
         return None
-    where = relative(folder, home.root)
-    prefix = "" if where == "." else f"{where}/"
-    files, keys, endings, strays = [], [], set(), []
-    for path in sorted(store_of(folder).files_below(folder)):
-        match = _FILE.fullmatch(path)
-        if match and match["key"].startswith(match["digits"].replace("/", "")):
-            files.append(prefix + path)
-            keys.append(match["key"])
-            endings.add(match["ending"])
-        else:
-            strays.append(Stray(prefix + escape_name(path), f"not named {_NAMED}"))
-    if not files:
-        return None
-    saved = sorted(endings - {"webp"})
-    other_formats = f", some as {' and '.join(saved)}" if saved else ""
-    layout = f"image files in {where}{other_formats}"
-    return PartitionIndex(home.partition, layout, "file", _table(keys, pa.array(files, pa.string())), tuple(strays))
+    tree = trees.in_depth(home, folder).match(_FILE)
+    places = zip(tree.column("key").to_pylist(), tree.column("digits").to_pylist(), strict=True)
+    return tree.keep(pa.array([key.startswith(digits.replace("/", "")) for key, digits in places], pa.bool_()), "")
 
 
 LSUN = Source(
@@ -136,12 +125,12 @@ LSUN = Source(
     classes=lambda: {_CLASS: _CLASS},
     expected=lambda: {"test": Expected.of({_CLASS: 10_000})},
     accepted=(
-        CopyLayout(f"the database {_DATABASE}/", lambda home: _lmdb(home, home.folder / _DATABASE)),
-        CopyLayout(
+        _IMAGES.layout(f"the database {_DATABASE}/", lambda home: _lmdb(home, home.folder / _DATABASE)),
+        _IMAGES.layout(
             "its exported images test/<key>.webp (also in folders of the keys' first digits)",
-            lambda home: _images(home, home.folder / "test"),
+            lambda home: _exported(home, home.folder / "test"),
         ),
-        CopyLayout("the database's own folder", lambda home: _lmdb(home, home.folder)),
-        CopyLayout("the images themselves", lambda home: _images(home, home.folder)),
+        _IMAGES.layout("the database's own folder", lambda home: _lmdb(home, home.folder)),
+        _IMAGES.layout("the images themselves", lambda home: _exported(home, home.folder)),
     ),
 )

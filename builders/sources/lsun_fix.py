@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.lsun import LSUN
 from builders.sources.obtain import Obtain
-from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
+from builders.sources.readers.layouts import Home, OtherDataError
 from builders.sources.readers.patterns import ImageNames
+from builders.sources.readers.trees import Tree
 from builders.sources.sizes import sampled_sizes
 
 _KEY = "lsun_fix"
@@ -54,25 +55,26 @@ def classes() -> Mapping[str, str]:
     return {scene: scene.replace("_", " ") for scene in SCENES}
 
 
-_IMAGES = ImageNames(_KEY, _TITLE, classes, rf"(?P<id>{_START}(?P<number>0|[1-9][0-9]{{0,3}})\{_END})", _NAME_FORM)
+class _LsunFixNames(ImageNames):
+    """Images whose number says the scene."""
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        home = tree.home
+        # ImageNet-FIX of the same authors has files of the same names.
+        if _IMAGENET_FIX.match(" ".join(home.folder.resolve().parts[-2:])):
+            raise _other(home, "holds ImageNet-FIX by its name; the files of both sets have the same names")
+        numbers = pc.cast(tree.column("number"), pa.int64())
+        scenes = pa.array(SCENES).take(pc.divide(numbers, _OF_A_SCENE))
+        piece = self.index(tree, scenes, tree.column("id"))
+        # A few images are looked at here, and each that the build takes.
+        for width, height in sampled_sizes(home.root, piece):
+            if (width, height) != (_SIDE, _SIDE):
+                sizes = f"{width:,} x {height:,} pixels, and those of {_TITLE} have {_SIDE} x {_SIDE}"
+                raise _other(home, f"has images of {sizes}")
+        return piece
 
 
-def _folder(home: Home) -> PartitionIndex | None:
-    tree = _IMAGES.in_folders(home, home.folder, description="CSI's images")
-    if not tree.rows.num_rows:
-        return None
-    # ImageNet-FIX of the same authors has files of the same names.
-    if _IMAGENET_FIX.match(" ".join(home.folder.resolve().parts[-2:])):
-        raise _other(home, "holds ImageNet-FIX by its name; the files of both sets have the same names")
-    numbers = pc.cast(tree.column("number"), pa.int64())
-    scenes = pa.array(SCENES).take(pc.divide(numbers, _OF_A_SCENE))
-    piece = _IMAGES.index(tree, scenes, tree.column("id"))
-    # A few images are looked at here, and each that the build takes.
-    for width, height in sampled_sizes(home.root, piece):
-        if (width, height) != (_SIDE, _SIDE):
-            sizes = f"{width:,} x {height:,} pixels, and those of {_TITLE} have {_SIDE} x {_SIDE}"
-            raise _other(home, f"has images of {sizes}")
-    return piece
+_IMAGES = _LsunFixNames(rf"(?P<id>{_START}(?P<number>0|[1-9][0-9]{{0,3}})\{_END})", _NAME_FORM)
 
 
 def _other(home: Home, problem: str) -> OtherDataError:
@@ -107,6 +109,11 @@ LSUN_FIX = Source(
     ),
     classes=classes,
     expected=lambda: {"images": Expected.each(SCENES, _OF_A_SCENE)},
-    accepted=(CopyLayout(f"LSUN_fix/{_START}0{_END} to {_START}9999{_END}, or these in any folder", _folder),),
+    accepted=(
+        _IMAGES.layout(
+            f"LSUN_fix/{_START}0{_END} to {_START}9999{_END}, or these in any folder",
+            lambda home: _IMAGES.in_folders(home, home.folder, description="CSI's images"),
+        ),
+    ),
     arrays=True,
 )

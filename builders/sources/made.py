@@ -120,3 +120,6 @@ STABLE_DIFFUSION_IMAGES = _of_a_model(
   year = {2022}
 }""",
 )
+
+MADE = {source.key: source for source in (NOISE, BIGGAN_IMAGES, STABLE_DIFFUSION_IMAGES)}
+"""These sources by their keys."""

@@ -9,7 +9,7 @@ Tested by `tests/builders/sources/test_mos.py`.
 from __future__ import annotations
 
 from builders.sources.base import Expected, PartitionIndex, Source
-from builders.sources.inaturalist import folder_and_archive, index_subset
+from builders.sources.inaturalist import UNLISTED
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
@@ -17,43 +17,42 @@ from builders.sources.sun397 import SUN397
 from taxonomy import lists
 
 _KEY = "mos_sun"
-_TITLE = "SUN (subset for out-of-distribution detection)"
 _CLASS = "unlabelled"  # the published files do not say their categories
-_ARCHIVE = "SUN"
 
 # The address is in the owners' README (deeplearning-wisc/large_scale_ood), which gives neither size nor checksum;
 # another project's loader checks the MD5.
 _PUBLISHED = OwnerFile(
-    f"{_ARCHIVE}.tar.gz",
+    "SUN.tar.gz",
     0,
     url="http://pages.cs.wisc.edu/~huangrui/imagenet_ood_dataset/SUN.tar.gz",
     md5="8469c3ada62211477954ec1be53b12d0",
 )
 
 
-_IMAGES = ImageNames(
-    _KEY,
-    _TITLE,
-    lambda: {_CLASS: _CLASS},
+class _MosSunNames(ImageNames):
+    """Images of the subset."""
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        class_of = dict.fromkeys(lists.load_list(_KEY), _CLASS)
+        return self.index_listed(tree, tree.column("id"), class_of, unlisted=UNLISTED)
+
+
+_IMAGES = _MosSunNames(
     r"(?:.*/)?(?P<id>sun_[a-z]{16}\.jpg)",
     "sun_<16 letters>.jpg",
     f"Take the owners' {_PUBLISHED.name}",
 )
 
 
-def _indexed(tree: Tree | None) -> PartitionIndex | None:
-    return index_subset(_IMAGES, tree, dict.fromkeys(lists.load_list(_KEY), _CLASS))
-
-
 MOS_SUN = Source(
     key=_KEY,
-    title=_TITLE,
+    title="SUN (subset for out-of-distribution detection)",
     edition=f"the subset of MOS (2021; SUN.tar.gz has the MD5 {_PUBLISHED.md5})",
     licence=SUN397.licence,  # the subset's own page states no terms
     citation=SUN397.citation,
     obtain=Obtain.packed("https://github.com/deeplearning-wisc/large_scale_ood", _PUBLISHED),
     classes=lambda: {_CLASS: _CLASS},
     expected=lambda: {"images": Expected.of({_CLASS: len(lists.load_list(_KEY))})},
-    accepted=folder_and_archive(_IMAGES, _ARCHIVE, _indexed),
+    accepted=(_IMAGES.anywhere("SUN/images"), _IMAGES.archive(_PUBLISHED.name)),
     shared_sides=(),
 )

@@ -19,9 +19,6 @@ from builders.sources.readers.patterns import ClassFolders
 from builders.sources.readers.trees import Tree
 from taxonomy import tables
 
-_KEY = "ninco"
-_TITLE = "NINCO"
-
 # The address is the one of the owners' README (j-cb/NINCO), the MD5 what pytorch-ood (dataset/img/ninco.py) checks.
 # Neither says how large the archive is.
 _PUBLISHED = OwnerFile(
@@ -46,10 +43,7 @@ def expected() -> Mapping[str, Expected]:
 
 
 class _Folders(ClassFolders):
-    """Class folders whose classes and images have underscores for spaces."""
-
-    def known(self, folder: str) -> str | None:
-        return super().known(folder.replace(" ", "_"))
+    """Class folders whose images have underscores for spaces."""
 
     def indexed(self, tree: Tree) -> PartitionIndex:
         names = pc.replace_substring(tree.column("image"), " ", "_")
@@ -59,17 +53,15 @@ class _Folders(ClassFolders):
 # donuts/donuts_000_1024459.jpg: the class, a number, and the name in the set that the image is from. The endings are
 # those of the owners' list.
 _IMAGES = _Folders(
-    _KEY,
-    _TITLE,
-    classes,
     r"(?P<class_id>[^/]+)/(?P<image>(?P<class_id_again>[^/]+?)_[0-9]{3}_[^/]+\.(?:jpe?g|JPE?G|png|gif))",
-    "donuts/donuts_000_<name>.jpg",
+    "<class>/<class>_<3 digits>_<name>.jpg",
     file_form="{}_<3 digits>_<name>.jpg (or .jpeg, .png, .gif)",
+    class_of=lambda folder: name if (name := folder.replace(" ", "_")) in classes() else None,
 )
 
 NINCO = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="ninco",
+    title="NINCO",
     edition=f"NINCO (2023; {_PUBLISHED.name} has the MD5 {_PUBLISHED.md5})",
     # pytorch-ood gives the archive's licence as CC BY 4.0; we have not seen the record itself. What its pictures come
     # from stands in the owners' README and class table: among others Food-101, Places and iNaturalist, whose owners
@@ -95,7 +87,6 @@ NINCO = Source(
     accepted=_IMAGES.layouts(
         _PUBLISHED,
         "NINCO/NINCO_OOD_classes",
-        "<class>/<class>_<3 digits>_<name>.jpg",
         "the class folders themselves, as in OpenOOD's images_largescale/ninco",
     ),
     shared_sides=(),

@@ -77,6 +77,13 @@ class Obtain:
         names = ", ".join(file.name for file in files)
         return cls(page, f"download {names}; {'they' if files[1:] else 'it'} can stay packed", files, mirror)
 
+    def mirror_flag(self, key: str) -> str:
+        """Return the flag that names a source's mirror, and what the Hub asks for first; empty if none suffices."""
+        if self.mirror is None or not self.mirror.at:
+            return ""
+        gate = ", once your account has accepted its terms" if self.mirror.gated else ""
+        return f"--{key} {self.mirror.at}{gate}"
+
     @property
     def is_plain(self) -> bool:
         """Whether all files have a plain address, so that they can be downloaded without an account."""

@@ -15,7 +15,8 @@ from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Obtain
 from builders.sources.overlap import COLUMNS, overlap_columns
-from builders.sources.readers.layouts import CopyLayout, OtherDataError
+from builders.sources.readers.folders import with_folders_above
+from builders.sources.readers.layouts import OtherDataError
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 from builders.sources.sizes import sampled_sizes
@@ -34,20 +35,8 @@ _DIGESTS = {
     "val": "de3f75dace88435f73f797dc55319098d94b51016c472ca7a66eeebc415e4487",
 }
 
-# Where people have the lists: beside the images, in OpenOOD's tree (whose images lie in
-# images_largescale/openimage_o/images), and in a folder named as ViM's.
+# Where people have the lists: beside the images, in OpenOOD's tree, and in a folder named as ViM's.
 _LIST_FOLDERS = (".", "benchmark_imglist/imagenet", "benchmark_imglist/imagenet200", "datalists")
-_LEVELS_UP = 3
-
-
-_IMAGES = ImageNames(
-    _KEY,
-    _TITLE,
-    lambda: {_CLASS: _CLASS},
-    rf"(?:.*/)?(?P<id>{_NAME})",
-    _NAME_FORM,
-    "Take a mirror that kept the file names, or the images themselves in a folder",
-)
 
 
 def _list_of(partition: str, home: Path) -> tuple[Path, list[str]] | None:
@@ -56,8 +45,7 @@ def _list_of(partition: str, home: Path) -> tuple[Path, list[str]] | None:
     Raises:
         BuildError: a line has no such name, or the list is as long as OpenOOD's and has other names.
     """
-    absolute = home.absolute()
-    folders = [folder / inner for folder in (absolute, *absolute.parents[:_LEVELS_UP]) for inner in _LIST_FOLDERS]
+    folders = [folder / inner for folder in with_folders_above(home) for inner in _LIST_FOLDERS]
     paths = [folder / f"{partition}_openimage_o.txt" for folder in folders]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
@@ -80,34 +68,38 @@ def _digest(names: list[str]) -> str:
     return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
 
 
-def _indexed(tree: Tree | None) -> PartitionIndex | None:
-    """Index the images that a partition's list names; without a list all, if they are exactly the partition's."""
-    if tree is None:
-        return None
-    root, partition = tree.home.root, tree.home.partition
-    ids, layout = tree.column("id"), tree.description
-    listed = _list_of(partition, tree.place if tree.place.is_dir() else tree.place.parent)
-    if listed is not None:
-        path, names = listed
-        piece = _IMAGES.index_listed(tree, ids, dict.fromkeys(names, _CLASS), overlap_columns)
-        layout = f"{layout}, {piece.table.num_rows if piece else 0:,} of {len(ids):,} by {path.name}"
-    elif _digest(ids.to_pylist()) == _DIGESTS[partition]:
-        piece = _IMAGES.index(tree, _CLASS, ids, overlap_columns(_KEY, ids))
-    else:
-        raise OtherDataError(
-            f"{_TITLE}: which of the {len(ids):,} images in {root} ({layout}) are its {partition} images is not "
-            f"known: there is no {partition}_openimage_o.txt beside them. Put OpenOOD's list there, from "
-            "benchmark_imglist/imagenet in its benchmark_imglist.zip."
+class _OpenImageNames(ImageNames):
+    """Images that a partition's list names; without a list all, if they are exactly the partition's."""
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        root, partition = tree.home.root, tree.home.partition
+        ids, layout = tree.column("id"), tree.description
+        listed = _list_of(partition, tree.place if tree.place.is_dir() else tree.place.parent)
+        if listed is not None:
+            path, names = listed
+            piece = self.index_listed(tree, ids, dict.fromkeys(names, _CLASS), overlap_columns)
+            layout = f"{layout}, {piece.table.num_rows:,} of {len(ids):,} by {path.name}"
+        elif _digest(ids.to_pylist()) == _DIGESTS[partition]:
+            piece = self.index(tree, _CLASS, ids, overlap_columns(_KEY, ids))
+        else:
+            raise OtherDataError(
+                f"{_TITLE}: which of the {len(ids):,} images in {root} ({layout}) are its {partition} images is not "
+                f"known: there is no {partition}_openimage_o.txt beside them. Put OpenOOD's list there, from "
+                "benchmark_imglist/imagenet in its benchmark_imglist.zip."
+            )
+        # Copies have 512 or 1,024 pixels, the originals more.
+        longest = [max(size) for size in sampled_sizes(root, piece)]
+        sides = (
+            f"longest side up to {max(longest):,} pixels in {len(longest)} examined" if longest else "sizes unknown"
         )
-    if piece is None:
-        raise OtherDataError(
-            f"{_TITLE}: none of the {len(ids):,} images in {root} ({tree.description}) is one of its "
-            f"{partition} images. Give a copy of {_TITLE} with --{_KEY}."
-        )
-    # Copies have 512 or 1,024 pixels, the originals more.
-    longest = [max(size) for size in sampled_sizes(root, piece)]
-    sides = f"longest side up to {max(longest):,} pixels in {len(longest)} examined" if longest else "sizes unknown"
-    return dataclasses.replace(piece, layout=f"{layout}; {sides}")
+        return dataclasses.replace(piece, layout=f"{layout}; {sides}")
+
+
+_IMAGES = _OpenImageNames(
+    rf"(?:.*/)?(?P<id>{_NAME})",
+    _NAME_FORM,
+    "Take a mirror that kept the file names, or the images themselves in a folder",
+)
 
 
 OPENIMAGE_O = Source(
@@ -149,17 +141,12 @@ OPENIMAGE_O = Source(
     # OpenOOD's partitions, which together are all images.
     expected=lambda: {name: Expected.of({_CLASS: size}) for name, size in _SIZES.items()},
     accepted=(
-        CopyLayout(
-            f"openimage_o/images/{_NAME_FORM}, or these files in any folder, with {{partition}}_openimage_o.txt",
-            lambda home: _indexed(_IMAGES.in_places(home, "openimage_o/images", "images", "")),
-        ),
-        CopyLayout(
-            "an archive openimage_o.tar or openimage_o.tar.gz with the same list",
-            lambda home: _indexed(_IMAGES.in_archive(home, "openimage_o")),
-        ),
-        CopyLayout(
+        _IMAGES.anywhere("openimage_o/images", ", with {partition}_openimage_o.txt"),
+        _IMAGES.archive("openimage_o.tar", beside=" with the same list"),
+        _IMAGES.mirror(
             "a Hub mirror's Parquet files with file names, with the same list",
-            lambda home: _indexed(_IMAGES.in_parquet(home, ("train", "validation", "test"), labelled=False)),
+            ("train", "validation", "test"),
+            labelled=False,
         ),
     ),
     shared_sides=(),

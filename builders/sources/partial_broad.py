@@ -27,7 +27,6 @@ from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers.folders import class_column, relative
 from builders.sources.readers.layouts import CopyLayout, Home
 
-_KEY = "partial_broad"
 _TITLE = "PartialBROAD"
 ADVERSARIAL = (
     "adversarial_pgd_resnet",
@@ -94,7 +93,7 @@ def _originals(shard: parquet.Shard) -> tuple[pa.Array, pa.Array]:
 
 
 PARTIAL_BROAD = Source(
-    key=_KEY,
+    key="partial_broad",
     title=_TITLE,
     edition="ServiceNow/PartialBROAD on the Hub (files of 2023 and of June 2024 differ)",
     # The dataset's card. The attacked images are ImageNet's, and rows made of them are of that source.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ import pyarrow.csv as pacsv
 from builders.errors import BuildError, one_line
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers.folders import child_names, relative
+from builders.sources.readers.folders import by_spelling, child_names, relative
 from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
 from builders.sources.readers.parquet import Shard
 from builders.sources.readers.patterns import ClassFolders
@@ -90,32 +90,23 @@ def _expected() -> Mapping[str, Expected]:
     return {"train": Expected(1_803_460, class_sizes=(3_068, 5_000)), "val": Expected.each(classes(), 100)}
 
 
-def flattened(category: str) -> str:
-    """Return a category's name as a folder name of the easy format, which has no nested folders."""
-    return category.replace("/", "-").replace("_", "-")
+def category_of(folder: str) -> str | None:
+    """Return the category of a folder's name, with or without the letter; None if it is not a category."""
+    return _spelled()(folder)
 
 
 @functools.cache
-def _spelled() -> Mapping[str, str]:
-    """Return the category by each flattened spelling: the category with and without its first slash, and the name."""
-    return {flattened(category[start:]): category for start in (0, 1, 3) for category in classes()}
-
-
-def _category_of(folder: str) -> str | None:
-    return _spelled().get(flattened(folder))
+def _spelled() -> Callable[[str], str | None]:
+    return by_spelling(classes())
 
 
 def _images(partition: str, pattern: str, name_form: str) -> ClassFolders:
     return ClassFolders(
-        _KEY,
-        _TITLE,
-        classes,
         rf"(?:{pattern})\.jpg",
         name_form,
         _ADVICE,
-        file_form=name_form,
         child="a category folder",
-        class_of=_category_of,
+        class_of=category_of,
         prefix={"train": "train{}/".format, "val": lambda _: "val/"}[partition],
         ending=".jpg",
     )
@@ -151,7 +142,7 @@ def _train_tree(home: Home, edition: str) -> PartitionIndex | None:
 
 def _easy(home: Home) -> PartitionIndex | None:
     place = home.folder / home.partition
-    folders = [name for name in child_names(place) if _category_of(name)] if place.is_dir() else []
+    folders = [name for name in child_names(place) if category_of(name)] if place.is_dir() else []
     return _scanned(home, place, folders, "easy format") if folders else None
 
 
@@ -240,10 +231,10 @@ def _mirror(home: Home) -> PartitionIndex | None:
 def _names(shard: Shard) -> pa.Array:
     """Return the names of a mirror's images, with the folder that their label names; else they must have their own."""
     if shard.label_names is not None:
-        return shard.in_label_folders(_KEY, lambda name: flattened(name) if _category_of(name) else None)
+        return shard.in_label_folders(_KEY, lambda name: name.replace("/", "-") if category_of(name) else None)
     parts = pc.struct_field(pc.extract_regex(shard.names, r"^(?:.*/)?(?P<folder>[^/]+)/[^/]+$"), "folder")
     folders = parts.dictionary_encode()
-    known = pa.array([_category_of(folder) is not None for folder in folders.dictionary.to_pylist()], pa.bool_())
+    known = pa.array([category_of(folder) is not None for folder in folders.dictionary.to_pylist()], pa.bool_())
     unknown = pc.invert(pc.fill_null(known.take(folders.indices), False))
     shard.refuse(unknown, "{name} is in no category's folder, and label numbers without names may be in any order")
     return shard.names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +13,8 @@ import pyarrow as pa
 from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers.folders import child_names, escape_name
-from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
+from builders.sources.readers.folders import by_spelling, child_names, escape_name
+from builders.sources.readers.layouts import CopyLayout, Home
 from builders.sources.readers.patterns import ClassFolders
 from builders.storage.paths import store_of
 from taxonomy import tables
@@ -22,7 +22,6 @@ from taxonomy import tables
 _KEY = "sun397"
 _TITLE = "SUN397"
 _FOLDER = "SUN397"
-_FLAG = f"Give a copy of SUN397 with --{_KEY}"
 
 # All names have this form, even those of images that are not JPEG: the owners' page says that they are in jpg, png or
 # gif format, and mmpretrain (datasets/sun397.py) lists 119 images whose content differs from their extension.
@@ -52,30 +51,20 @@ def classes() -> Mapping[str, str]:
 
 
 def category_of(name: str) -> str | None:
-    """Return the category of a mirror's spelling, with or without the letter; None if it is not a category.
-
-    Mirrors write "/b/balcony/exterior" as "b_balcony_exterior", "balcony exterior" and the like.
-    """
-    return _spellings().get(_plain(name))
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[/_\- ]+", " ", name).strip()
+    """Return the category of a mirror's spelling, with or without the letter; None if it is not a category."""
+    return _spelled()(name)
 
 
 @functools.cache
-def _spellings() -> Mapping[str, str]:
-    return {_plain(text): category for category, name in classes().items() for text in (category, name)}
+def _spelled() -> Callable[[str], str | None]:
+    return by_spelling(classes())
 
 
 _IMAGES = ClassFolders(
-    _KEY,
-    _TITLE,
-    classes,
     rf"(?:{_FOLDER}/)?(?P<class_id>(?:[a-z]/)?[^/]+(?:/[^/]+)?)/(?P<image>{_NAME})",
     f"{_FOLDER}/a/abbey/{_NAME_FORM}",
-    file_form=_NAME_FORM,
     child="a category folder",
+    beside=("ClassName.txt",),  # the owners' list of categories
     class_of=lambda folder: category_of(folder.removeprefix(f"{_FOLDER}/")),
     prefix=lambda category: f"{category[1:]}/",
 )
@@ -115,17 +104,12 @@ def _indexed(home: Home, place: Path, folders: Sequence[str]) -> PartitionIndex 
     """Index category folders, None if there are none; refuse a copy of another edition or without images of SUN397."""
     if not folders:
         return None
-    piece = _without_list(_IMAGES.of_folders(home, place, folders, "category folders"))
+    piece = _IMAGES.of_folders(home, place, folders, "category folders")
     others = [stray.path for stray in piece.strays if stray.reason == f"not {_IMAGES.child}"]
     _refuse_other_edition([path for path in others if _holds_images(home.root / path)], place)
     if not piece.table.num_rows:
-        raise OtherDataError(f"{_TITLE}: the category folders in {place} hold no images named {_NAME_FORM}. {_FLAG}.")
+        raise home.other_data(f"the category folders in {place} hold no images named {_NAME_FORM}")
     return piece
-
-
-def _without_list(piece: PartitionIndex) -> PartitionIndex:
-    """Return a piece without the owners' list of categories among its strays."""
-    return dataclasses.replace(piece, strays=tuple(s for s in piece.strays if not s.path.endswith("ClassName.txt")))
 
 
 def _holds_images(folder: Path) -> bool:
@@ -139,7 +123,7 @@ def _refuse_other_edition(other_categories: Sequence[str], place: Path) -> None:
     if other_categories:
         raise BuildError(
             f"{_TITLE}: {place} has images of {len(other_categories):,} categories beside the {len(classes())}, first "
-            f"{other_categories[0]}, as larger editions of the SUN database have. {_FLAG}."
+            f"{other_categories[0]}, as larger editions of the SUN database have. Give a copy of SUN397 with --{_KEY}."
         )
 
 
@@ -151,7 +135,7 @@ def _archive(home: Home) -> PartitionIndex | None:
     folders = tree.column("class_id").unique().to_pylist()
     others = sorted(escape_name(folder) for folder in folders if not category_of(folder))
     _refuse_other_edition(others, tree.place)
-    return _without_list(_IMAGES.indexed(tree))
+    return _IMAGES.indexed(tree)
 
 
 SUN397 = Source(

@@ -76,7 +76,7 @@ def _mat(home: Home) -> PartitionIndex | None:
     wrong = digits[(digits < 1) | (digits > _ZERO)]
     if len(wrong):
         raise _other(path, f"has the label {wrong[0]} in y, which is not from 1 to {_ZERO}")
-    table = position_table(home, _CLASSES, digits % _ZERO, path)
+    table = position_table(home, digits % _ZERO, path)
     return PartitionIndex(home.partition, f"MATLAB file {relative(path, home.root)}", "mat", table, form="rgb32")
 
 
@@ -176,7 +176,7 @@ SVHN = Source(
         CopyLayout("{partition}_32x32.mat", _mat),
         CopyLayout(
             "the Hub's cropped_digits/{partition}-*.parquet (also in data/)",
-            lambda home: mirrored(_TITLE, home, _CLASSES, _parquet_codes),
+            lambda home: mirrored(home, _parquet_codes),
         ),
     ),
     arrays=True,

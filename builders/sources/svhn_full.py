@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 
 import pyarrow.compute as pc
 
@@ -13,11 +14,7 @@ from builders.sources.readers.layouts import CopyLayout, Home
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 
-_KEY = "svhn_full"
-_TITLE = "SVHN (full numbers)"
 _CLASS = "number"
-_NAME = r"[1-9][0-9]*\.png"
-_NAME_FORM = "<number>.png"
 
 # Addresses, sizes and SHA-256 are those of the Hub's loader (huggingface/datasets, datasets/svhn/dataset_infos.json).
 _FILES = (
@@ -42,37 +39,36 @@ _BESIDE = ("digitStruct.mat", "see_bboxes.m")
 
 # An image shows several digits, so none of them is its class.
 _CLASSES = {_CLASS: "house number"}
-_ANYWHERE = ImageNames(_KEY, _TITLE, lambda: _CLASSES, rf"(?:.*/)?(?P<image>{_NAME})", _NAME_FORM)
 
 
-def _indexed(images: ImageNames, tree: Tree | None) -> PartitionIndex | None:
-    if tree is None or not tree.rows.num_rows:
-        return None
-    piece = images.index(tree, _CLASS, pc.binary_join_element_wise(tree.home.partition, tree.column("image"), "/"))
-    return dataclasses.replace(piece, strays=tuple(s for s in piece.strays if not s.path.endswith(_BESIDE)))
+class _NumberNames(ImageNames):
+    """Numbered images."""
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        return self.index(tree, _CLASS, pc.binary_join_element_wise(tree.home.partition, tree.column("image"), "/"))
 
 
-def _folder(home: Home) -> PartitionIndex | None:
-    place = home.folder / home.partition
-    return _indexed(_ANYWHERE, _ANYWHERE.in_folders(home, place)) if place.is_dir() else None
+_NAME = r"(?P<image>[1-9][0-9]*\.png)"
+_NAME_FORM = "<number>.png"
+_IMAGES = _NumberNames(_NAME, _NAME_FORM, beside=_BESIDE)
 
 
 def _archive(home: Home) -> PartitionIndex | None:
-    inside = dataclasses.replace(
-        _ANYWHERE, pattern=f"{home.partition}/(?P<image>{_NAME})", name_form=f"{home.partition}/{_NAME_FORM}"
-    )
-    return _indexed(inside, inside.in_archive(home, home.partition))
+    folder = f"{home.partition}/"
+    inside = dataclasses.replace(_IMAGES, pattern=folder + _NAME, name_form=folder + _NAME_FORM)
+    tree = inside.in_archive(home, home.partition)
+    return None if tree is None else inside.indexed(tree)
 
 
-def _parquet(home: Home) -> PartitionIndex | None:
-    """Index the Hub's copy, which has the archives' names, in the archives' order."""
-    tree = _ANYWHERE.in_parquet(home, (home.partition,), beside="digits", labelled=False)
-    return _indexed(_ANYWHERE, tree)
+def _parquet(home: Home) -> Tree | None:
+    """List the Hub's copy, which has the archives' names, in the archives' order."""
+    names = operator.attrgetter("file_names")
+    return _IMAGES.in_parquet(home, (home.partition,), names, beside="digits", labelled=False)
 
 
 SVHN_FULL = Source(
-    key=_KEY,
-    title=_TITLE,
+    key="svhn_full",
+    title="SVHN (full numbers)",
     edition="SVHN, format 1: full numbers (2011)",
     licence=svhn.LICENCE,
     citation=svhn.CITATION,
@@ -88,8 +84,8 @@ SVHN_FULL = Source(
     # From the Hub's copy; the `extra` images are not indexed.
     expected=lambda: {"train": Expected.each(_CLASSES, 33_402), "test": Expected.each(_CLASSES, 13_068)},
     accepted=(
-        CopyLayout(f"{{partition}}/{_NAME_FORM}", _folder),
+        _IMAGES.layout(f"{{partition}}/{_NAME_FORM}", lambda home: _IMAGES.in_places(home, home.partition)),
         CopyLayout("the original archive {partition}.tar.gz (or {partition}.tar, read in place)", _archive),
-        CopyLayout("the Hub's full_numbers/{partition}-*.parquet (also in data/)", _parquet),
+        _IMAGES.layout("the Hub's full_numbers/{partition}-*.parquet (also in data/)", _parquet),
     ),
 )

@@ -89,6 +89,18 @@ def byte_count(file: IO[bytes] | io.RawIOBase) -> int:
     return size
 
 
+def free_bytes(folder: Path) -> int:
+    """Return the free bytes on the disk of a folder, which need not exist yet."""
+    absolute = folder.absolute()
+    return shutil.disk_usage(next(path for path in (absolute, *absolute.parents) if path.exists())).free
+
+
+def require_space(folder: Path, needed: int, doing: str, advice: str) -> None:
+    """Raise `BuildError` if the disk of a folder has less than the needed bytes left; `doing` says what needs them."""
+    if needed > (free := free_bytes(folder)):
+        raise BuildError(f"{doing} {needed:,} bytes, and the disk of {folder} has {free:,} left. {advice}")
+
+
 def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:
     """Raise `BuildError` if a mode of `os.stat` is not that of a regular file."""
     if not stat.S_ISREG(mode):

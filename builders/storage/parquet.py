@@ -21,12 +21,15 @@ import pyarrow.parquet as pq
 from builders.storage.files import atomic_path
 from builders.storage.paths import store_of
 
+UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
+"""Exceptions that opening and reading a damaged Parquet file raise."""
+
 _BATCH_ROWS = 1 << 14
 """Rows of a batch of an Arrow file, which is what a task reads at least: a megabyte or two of a plan."""
 
 
 def open_parquet(path: Path, part: str = "ranges", **options: Any) -> pq.ParquetFile:
-    """Open a Parquet file, a context manager; raises `OSError` or `pa.ArrowException` if that cannot be done.
+    """Open a Parquet file, a context manager; raises one of `UNREADABLE` if that cannot be done.
 
     Two columns of one name are refused, since pyarrow raises a `KeyError` where one of them is requested. `part` is
     what is read: `schema`, `whole` or some `ranges`. From a store the first two take one request. `options` are those

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -23,12 +22,12 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
 from builders.storage.byte_ranges import Ranges
-from builders.storage.files import read_regular, refuse_irregular
+from builders.storage.files import read_regular, refuse_irregular, require_space
 from builders.storage.paths import as_path
 from builders.storage.scratch import scratch_folder
 from builders.storage.store import Store
 from builders.storage.stores import listings
-from builders.storage.stores.errors import ChangedMeanwhileError, client_errors, is_change, store_errors
+from builders.storage.stores.errors import ChangedMeanwhileError, client_errors, is_change, os_error, store_errors
 from builders.storage.stores.path import StorePath
 from builders.storage.stores.prefetch import RemoteRanges
 
@@ -53,11 +52,12 @@ class RemoteStore(Store):
             )
         return root / text
 
-    def space_for(self, root: Path, sizes: Sequence[int]) -> tuple[Path, int, str]:
-        remedy = (
-            "Files are written there before they are sent: set TMPDIR to a folder with space for one of each worker"
+    def require_space(self, root: Path, sizes: Sequence[int]) -> None:
+        advice = (
+            "Files are written there before they are sent: set TMPDIR to a folder with space for one of each worker, "
+            "and run the same command again."
         )
-        return Path(tempfile.gettempdir()), max(sizes, default=0), remedy
+        require_space(Path(tempfile.gettempdir()), max(sizes, default=0), "The build needs", advice)
 
     @contextlib.contextmanager
     def lock(self, path: Path, busy: str, root: Path, folders: Sequence[str]) -> Iterator[None]:
@@ -73,7 +73,7 @@ class RemoteStore(Store):
         return list(folder.names())
 
     def names_in_each(self, folders: Sequence[Path]) -> Iterator[list[str]]:
-        return map(listings.names_in, folders, listings.list_ahead(folders))
+        return map(list, listings.list_ahead(folders))
 
     def folders(self, folder: Path) -> list[str]:
         return [name for name in self.names(folder) if (folder / name).is_dir()]
@@ -92,7 +92,7 @@ class RemoteStore(Store):
     def sizes(self, root: Path, files: Sequence[str]) -> Iterator[int]:
         for file, size in zip(files, listings.sizes_of(root, files), strict=True):
             if size is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(root / file))
+                raise os_error(errno.ENOENT, root / file)
             refuse_irregular(str(root / file), stat.S_IFDIR if size == listings.FOLDER else stat.S_IFREG)
             yield size
 
@@ -121,7 +121,7 @@ class RemoteStore(Store):
     def arrow(self, path: Any) -> Any:
         return path.open_ranges()
 
-    def array(self, path: Path, *, mapped: bool = False) -> npt.NDArray[Any]:
+    def array(self, path: Path) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = np.load(BytesIO(path.read_bytes()))
         return array
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from builders.errors import BuildError, one_line
+from builders.errors import BuildError, first_line, one_line
 from builders.storage.files import require_regular
-from builders.storage.parquet import open_parquet, row_batches
+from builders.storage.parquet import UNREADABLE, open_parquet, row_batches
 
 SCHEMA = pa.schema([("id", pa.string()), ("sealed", pa.binary())])
 """Columns of such a file: the row's id, and the residual."""
@@ -133,8 +133,8 @@ def published_residuals(paths: Sequence[Path], ids: pa.ChunkedArray, side: int) 
                 for batch in row_batches(opened, _BATCH_ROWS):
                     yield _checked(batch, ids.slice(first, batch.num_rows), side, path)
                     first += batch.num_rows
-        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-            raise _unusable(path, one_line(str(error).partition("\n")[0].rstrip("."))) from error
+        except UNREADABLE as error:
+            raise _unusable(path, first_line(error).rstrip(".")) from error
     if first != len(ids):
         raise _unusable(paths[-1], f"the split has {len(ids):,} rows, and residuals of the first {first:,}")
 

@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
 from builders.storage.byte_ranges import Ranges
-from builders.storage.files import TEMPORARY, open_here, refuse_irregular
+from builders.storage.files import TEMPORARY, open_here, refuse_irregular, require_space
 from unknown_detection.durable import make_folder, process_name, replacing
 
 
@@ -68,9 +68,10 @@ class Store:
             )
         return full
 
-    def space_for(self, root: Path, sizes: Sequence[int]) -> tuple[Path, int, str]:
-        """Return the local folder in which writing takes disk space, the bytes it takes, and advice if it is full."""
-        return root, sum(sizes), "Free some, or give another --out"
+    def require_space(self, root: Path, sizes: Sequence[int]) -> None:
+        """Raise `BuildError` if there is no room for files of some sizes; those for a store are first written here."""
+        advice = "Free some, or give another --out, and run the same command again."
+        require_space(root, sum(sizes), "The build needs", advice)
 
     @contextlib.contextmanager
     def lock(self, path: Path, busy: str, root: Path, folders: Sequence[str]) -> Iterator[None]:
@@ -128,12 +129,13 @@ class Store:
         return os.access(folder, os.R_OK | os.X_OK)
 
     def files_below(self, folder: Path) -> Iterator[str]:
-        """Yield the relative paths of all files below a folder, with forward slashes; no link is followed."""
+        """Yield the relative paths of all files and links below a folder, with forward slashes; none is followed."""
         for place, folders, names in os.walk(folder):
             folders.sort()
             inner = Path(place).relative_to(folder).as_posix()
             prefix = "" if inner == "." else f"{inner}/"
-            yield from (f"{prefix}{name}" for name in names)
+            linked = (name for name in folders if os.path.islink(os.path.join(place, name)))  # noqa: PTH114, PTH118
+            yield from (f"{prefix}{name}" for name in (*names, *linked))
 
     def entries(self, root: Path, excluded: Collection[str]) -> Iterator[Path]:
         """Yield all but folders below a folder, sorted, links included, without the excluded names at its top."""
@@ -187,9 +189,9 @@ class Store:
         """Open an Arrow file for `pa.ipc.open_file`; a context manager."""
         return pa.memory_map(str(path))
 
-    def array(self, path: Path, *, mapped: bool = False) -> npt.NDArray[Any]:
-        """Load an array that `np.save` wrote; `mapped` maps a file of this machine into memory."""
-        array: npt.NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None)
+    def array(self, path: Path) -> npt.NDArray[Any]:
+        """Load an array that `np.save` wrote."""
+        array: npt.NDArray[Any] = np.load(path)
         return array
 
     def written(self, path: Path, *, durable: bool = True) -> AbstractContextManager[Path]:

@@ -17,6 +17,8 @@ from builders.errors import BuildError, os_errors_as_build_errors
 from builders.hub.client import hub_settings
 from builders.hub.repository import RemoteFile, Repository
 from builders.hub.retry import Log
+from builders.release.layout import MANIFEST
+from builders.storage.files import require_space
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
@@ -60,11 +62,7 @@ def downloaded(name: str, revision: str, keep: Path | None, splits: Sequence[str
             size = sum(file.size for file in files)
             destination = f"into {keep}" if keep else "into a temporary folder"
             log(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {destination}")
-            if size > (free := shutil.disk_usage(into).free):
-                raise BuildError(
-                    f"The download needs {size:,} bytes, and the disk has {free:,} left. Give a folder on a larger "
-                    "disk with --keep."
-                )
+            require_space(into, size, "The download needs", "Give a folder on a larger disk with --keep.")
             _download(repository, commit, files, into)
         yield Downloaded(into, label, problems, repository, commit)
 
@@ -75,11 +73,11 @@ def _listed_files(
     """Return the files of a commit that its manifest lists for the chosen splits; its unlisted files are problems."""
     tree = repository.tree(commit)
     where = f"{repository.name} at commit {commit[:12]}"
-    if "manifest.json" not in tree:
+    if MANIFEST not in tree:
         raise BuildError(
             f"{where} is not a release: it has no manifest.json. Give another --revision, or another repository."
         )
-    repository.fetch(tree["manifest.json"], commit, into)
+    repository.fetch(tree[MANIFEST], commit, into)
     manifest = check_manifest.load_manifest(into, Problems(), where)
     if manifest is None:
         return [], Problems()  # checking the folder reports why

@@ -9,24 +9,21 @@ from pathlib import Path
 import pyarrow as pa
 
 from builders.duplicates.distance import distance
-from builders.duplicates.exact import exact_pairs, ids_by_key, rows_of_pairs, searched_pairs
+from builders.duplicates.exact import IndexRow, exact_pairs, rows_of_pairs, searched_pairs
 from builders.errors import BuildError
 from builders.release.duplicates import (
-    KNOWN_ROLE,
     Pair,
-    PairedRow,
     comparison,
     counted,
     groups,
-    is_known_and_unknown,
     listed_comparisons,
+    pairs_summary,
     read_pairs,
 )
 from builders.release.entries import SIMILARITY, By, DuplicatesEntry, Manifest, is_training
-from builders.storage.parquet import read_parquet, read_row_count
+from builders.storage.parquet import read_row_count
 from hf_scripts.checks.images import Decoded
 from hf_scripts.checks.problems import Problems
-from unknown_detection.words import quantity
 
 _PROBLEM = "duplicates"
 
@@ -80,7 +77,7 @@ def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decod
             which = f"at distance {pair.distance:.6g}" if pair.distance else "equal"
             rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
             problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
-    return [*_counts(manifest, pairs), *_not_compared(manifest, ways)]
+    return [*([pairs_summary(pairs, manifest)] if pairs else []), *_not_compared(manifest, ways)]
 
 
 _Ways = Mapping[tuple[str, str], Set[By]]
@@ -113,24 +110,24 @@ def _check_pairs(
     problems: Problems,
 ) -> None:
     """Check that every pair has two rows of the release, and the distance that these have."""
-    rows, places = rows_of_pairs(pairs, indexes.get), _row_numbers(pairs, indexes, decoded)
+    rows = rows_of_pairs(pairs, indexes.get)
     for number, pair in enumerate(pairs):
-        where = f"{table.path} row {number}"
-        one = PairedRow(pair.split, pair.id, pair.role, pair.class_id)
-        other = PairedRow(pair.other_split, pair.other_id, pair.other_role, pair.other_class_id)
-        for side in (one, other):
-            row, _ = rows.get((side.split, side.id), (None, ""))
+        where, present = f"{table.path} row {number}", list[IndexRow]()
+        for side in pair.sides:
+            row = rows.get((side.split, side.id))
             if row is None:
                 problems.add(_PROBLEM, f"{where}: there is no row {side.id} in {side.split}")
-            elif row != side:
-                wrong = f"{row.id} has role {side.role} and class {side.class_id}"
-                problems.add(_PROBLEM, f"{where}: {wrong}, but {row.role} and {row.class_id} in {row.split}")
-        digests = [rows[side[:2]][1] for side in (one, other) if side[:2] in rows]
-        if len(digests) == 2 and "" not in digests:
+                continue
+            present.append(row)
+            if row.side != side:
+                wrong = f"{side.id} has role {side.role} and class {side.class_id}"
+                actual = f"{row.side.role} and {row.side.class_id} in {side.split}"
+                problems.add(_PROBLEM, f"{where}: {wrong}, but {actual}")
+        if len(present) == 2 and all(row.digest for row in present):
             by = ways.get(comparison("bytes", *pair.splits)[1:], frozenset())
-            reason = _wrong_distance(pair, by, equal=digests[0] == digests[1])
-            if not reason and one[:2] in places and other[:2] in places:
-                images = [(decoded[side.split], places[side[:2]]) for side in (one, other)]
+            reason = _wrong_distance(pair, by, equal=present[0].digest == present[1].digest)
+            images = [(decoded[row.side.split], row.number) for row in present if row.side.split in decoded]
+            if not reason and len(images) == 2:
                 reason = _other_images(pair, by, images)
             if reason:
                 problems.add(_PROBLEM, f"{where}, {pair.id} and {pair.other_id}: {reason}")
@@ -149,23 +146,10 @@ def _wrong_distance(pair: Pair, by: Set[str], *, equal: bool) -> str:
     return f"the digests differ, and no comparison of the two splits gives distance {pair.distance}"
 
 
-def _row_numbers(
-    pairs: Sequence[Pair], indexes: Mapping[str, Path], decoded: Mapping[str, Decoded]
-) -> dict[tuple[str, str], int]:
-    """Return the row number of each paired image that is decoded, by split and id."""
-    numbers: dict[tuple[str, str], int] = {}
-    for key, ids in ids_by_key(pairs).items():
-        if key in decoded:
-            for number, name in enumerate(read_parquet(indexes[key], ["id"])["id"].to_pylist()):
-                if name in ids and decoded[key].digests[number]:
-                    numbers[key, name] = number
-    return numbers
-
-
 def _other_images(pair: Pair, by: Set[str], images: Sequence[tuple[Decoded, int]]) -> str:
     """Return how far the decoded images of a pair are apart, if that is not its distance."""
     digests = [image.digests[number] for image, number in images]
-    if digests[0] == digests[1]:
+    if digests[0] == digests[1] or "" in digests:  # one that does not decode is another problem
         return ""
     measured = "the pixels differ"
     if SIMILARITY in by:
@@ -206,7 +190,7 @@ def _similar(
     entries = manifest.by_key()
 
     def order(key: str) -> tuple[bool, bool, str]:
-        return not is_training(key, entries[key]), entries[key].roles != (KNOWN_ROLE,), key
+        return not is_training(key, entries[key]), not entries[key].is_known, key
 
     for splits in sorted(splits for splits, by in ways.items() if SIMILARITY in by):
         if all(key in decoded for key in splits):
@@ -216,28 +200,6 @@ def _similar(
             images = (decoded[key].pixels for key in (query, reference))
             pairs = find_pairs(*images, threshold=THRESHOLD - _ROUNDING, advance=lambda _: None)
             yield from searched_pairs(pairs, (query, indexes[query]), (reference, indexes[reference]))
-
-
-def _counts(manifest: Manifest, pairs: Sequence[Pair]) -> list[str]:
-    """Return one note on all pairs: their number, how many differ in class or role, and where the most are."""
-    if not pairs:
-        return []
-    training = {key for key, entry in manifest.by_key().items() if is_training(key, entry)}
-    with_training = sum((pair.split in training) != (pair.other_split in training) for pair in pairs)
-    counts = counted(pairs)
-    numbers = {
-        "under two classes": sum(count.two_classes for count in counts),
-        "in two roles": sum(count.two_roles for count in counts),
-        "known and unknown": sum(map(is_known_and_unknown, pairs)),
-        "with an in-distribution training image": with_training,
-    }
-    facts = ", ".join(f"{number:,} {relation}" for relation, number in numbers.items() if number)
-    most = max(counts, key=lambda count: count.pairs)
-    first, second = most.split, most.other_split
-    where = f"between {first} and {second}" if first != second else f"within {first}"
-    if len(counts) > 1:
-        where = f"in {len(counts):,} pairings of splits, {most.pairs:,} of them {where}"
-    return [f"{quantity(len(pairs), 'pair')} of duplicates {where}{f' ({facts})' if facts else ''}"]
 
 
 def _not_compared(manifest: Manifest, compared: Iterable[tuple[str, str]]) -> list[str]:

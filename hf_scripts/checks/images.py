@@ -76,8 +76,7 @@ def check_images(
                     sizes = f"{image.width} x {image.height} pixels in a split prepared for {split.prepared}"
                     problems.add("image size", f"{where}: the image has {sizes} x {split.prepared}")
             except images.DECODE_ERRORS as error:
-                # Pillow's message for unknown bytes ends with the address of a buffer.
-                reason = str(error).split(" <_io.BytesIO")[0] or type(error).__name__
+                reason = images.decode_reason(error)
                 problems.add("image decoding", f"{where}: datasets cannot decode the image: {reason}")
         if digest and digest != listed[i]:
             found = f"{where}: the image has the digest {digest}, not {listed[i]} as in content_sha256"

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builders.release.digests import file_sha256
 from builders.release.entries import FileEntry, Manifest
-from builders.release.layout import CARD, Layout, shows_images
+from builders.release.layout import MANIFEST, shows_images
 from builders.release.manifest import ManifestError, read_manifest
 from builders.storage.files import TEMPORARY
 from builders.storage.paths import store_of
@@ -31,7 +32,7 @@ def load_manifest(root: Path, problems: Problems, name: str = "") -> Manifest | 
     try:
         return read_manifest(root, name)
     except ManifestError as error:
-        problems.add("manifest", f"{Layout(root).manifest.name}: {error.reason}")
+        problems.add("manifest", f"{MANIFEST}: {error.reason}")
         return None
 
 
@@ -72,26 +73,15 @@ def check_strays(root: Path, manifest: Manifest, problems: Problems) -> None:
 
     Pictures of images (`shows_images`) may be there: a manifest never lists them, and a repository may not have them.
     """
-    known = {Layout(root).manifest.name, CARD}
-    for file in (*manifest.files(), *(() if manifest.croissant is None else (manifest.croissant,))):
-        if file.path in known:
-            problems.add("manifest", f"manifest.json: lists {file.path} twice, with different sizes or digests")
-        known.add(file.path)
+    known = Counter([MANIFEST, *(file.path for file in manifest.files_and_card())])
+    for file in (file for file, times in known.items() if times > 1):
+        problems.add("manifest", f"manifest.json: lists {file} twice, with different sizes or digests")
     for path in store_of(root).entries(root, _NOT_RELEASED):
         name = path.relative_to(root).as_posix()
         if path.name.startswith(".") and path.name.endswith(TEMPORARY):
             problems.add("temporary file", f"{name}: a temporary file, left by a killed run")
         elif name not in known and not shows_images(name):
             problems.add("file not listed", f"{name}: manifest.json does not list this file")
-
-
-def check_tree(tree: Mapping[str, RemoteFile], manifest: Manifest) -> Problems:
-    """Check that a repository holds the files that its manifest lists, and no others."""
-    problems = Problems()
-    for file in sorted({*manifest.files_and_card()}, key=lambda file: file.path):
-        check_stored(file, tree, problems)
-    problems.merge(check_unlisted(tree, manifest))
-    return problems
 
 
 def check_stored(file: FileEntry, tree: Mapping[str, RemoteFile], problems: Problems) -> None:
@@ -106,7 +96,7 @@ def check_stored(file: FileEntry, tree: Mapping[str, RemoteFile], problems: Prob
 def check_unlisted(paths: Iterable[str], manifest: Manifest) -> Problems:
     """Check that the manifest lists every file of a repository; `paths` are all of its files."""
     problems = Problems()
-    known = {"manifest.json", *(file.path for file in manifest.files_and_card())}
+    known = {MANIFEST, *(file.path for file in manifest.files_and_card())}
     for path in sorted(set(paths) - known):
         problems.add("file not listed", f"{path}: manifest.json does not list this file")
     return problems

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from builders.errors import BuildError
+from builders.errors import BuildError, first_line
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
 from builders.release.entries import FileEntry, SplitEntry
 from builders.release.schema import ID_OVERLAP, ROLES, demo_metadata
-from builders.storage.parquet import open_parquet, open_streamed, row_batches, row_group
+from builders.storage.parquet import UNREADABLE, open_parquet, open_streamed, row_batches, row_group
 from builders.storage.sealed_files import SCHEMA, check_size, read_sealed_header
 from hf_scripts.checks.images import Decoded, check_images, concatenate
 from hf_scripts.checks.manifest import check_file
@@ -38,9 +38,6 @@ _ROW_BYTES = 16
 _BATCH_ROWS = 256
 _INDEX_BATCH_ROWS = 8192
 _SEALED_BATCH_ROWS = 64
-
-UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
-"""Exceptions raised by reading a damaged Parquet file."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +68,7 @@ class FileTask:
             try:
                 outcome = self.check_contents(problems)
             except UNREADABLE as error:
-                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {reason}")
+                problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {first_line(error)}")
         progress(outcome.rows or 0, self.file.size)
         return outcome
 

@@ -14,14 +14,14 @@ from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import Layout
-from builders.storage.parquet import read_row_count
+from builders.storage.parquet import UNREADABLE, read_row_count
 from builders.storage.paths import store_of
 from hf_scripts.checks.duplicates import check_duplicates, compared_by
 from hf_scripts.checks.images import Decoded, concatenate
 from hf_scripts.checks.manifest import check_file, check_strays, files_in, load_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.release import check_card, check_excluded, check_ids
-from hf_scripts.checks.rows import UNREADABLE, DataTask, FileTask, IndexTask, Outcome, SealedTask
+from hf_scripts.checks.rows import DataTask, FileTask, IndexTask, Outcome, SealedTask
 from hf_scripts.checks.values import split_facts
 from unknown_detection.terminal.progress import bar
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.entries import By, ConfigEntry, SplitEntry
+from builders.release.entries import By, ConfigEntry, PartEntry, SplitEntry
 from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import (
     ID_OVERLAP,
@@ -23,7 +23,6 @@ from builders.release.schema import (
     ROLES,
     UNKNOWN_ROLES,
     Column,
-    Role,
     arrow_schema,
     without_values,
 )
@@ -39,26 +38,17 @@ _Rule = tuple[str, str, Any, str]
 """Kind of a problem, the column whose value breaks a rule, the rows where it does (booleans), and the rule."""
 
 
-class Kind(NamedTuple):
-    """A role and a source that rows of a split have; `labelled` if they have a label."""
-
-    role: Role
-    source: str
-    labelled: bool
-
-
 @dataclass(frozen=True)
 class SplitFacts:
     """The facts of the manifest that a split's rows are checked against.
 
-    `key` is `config/split`. `kinds` has several entries only if the split is joined from parts. `columns` are the
-    config's own columns. `prepared` is the width and height of its images if they are prepared for a model's input;
-    `sealed` says whether it has sealed residuals, and `demo` whether it is of demo sources. `compared` are the methods
-    other than byte digests by which its images were compared with others.
+    `key` is `config/split`, and `columns` are the config's own. `prepared` is the width and height of its images if
+    they are prepared for a model's input; `sealed` says whether it has sealed residuals, and `demo` whether it is of
+    demo sources. `compared` are the methods other than byte digests by which its images were compared with others.
     """
 
     key: str
-    kinds: tuple[Kind, ...]
+    parts: tuple[PartEntry, ...]
     label_names: tuple[str, ...]
     columns: tuple[Column, ...]
     prepared: int
@@ -75,9 +65,10 @@ def split_facts(
     key: str, config: ConfigEntry, entry: SplitEntry, *, demo: bool, compared: frozenset[By]
 ) -> SplitFacts:
     """Collect the facts from the manifest's entries of a config and its split."""
-    kinds = tuple(dict.fromkeys(Kind(part.role, part.source, part.labelled) for part in entry.parts))
     prepared = entry.generator.prepared if entry.generator is not None else 0
-    return SplitFacts(key, kinds, config.label_names, config.columns, prepared, bool(entry.sealed), demo, compared)
+    return SplitFacts(
+        key, entry.parts, config.label_names, config.columns, prepared, bool(entry.sealed), demo, compared
+    )
 
 
 def check_values(rows: pa.Table, split: SplitFacts, path: str, first: int, problems: Problems) -> None:
@@ -98,7 +89,7 @@ def check_values(rows: pa.Table, split: SplitFacts, path: str, first: int, probl
 
 
 def _rules(rows: pa.Table, split: SplitFacts) -> Iterator[_Rule]:
-    yield from _kinds(rows, split)
+    yield from _parts(rows, split)
     yield from _labels(rows, split)
     expected = pc.binary_join_element_wise(rows["source"], rows["source_id"], "/")
     made = pc.is_in(rows["stored"], value_set=pa.array(sorted(BY_PIXELS)))
@@ -129,19 +120,19 @@ def _outside(values: pa.ChunkedArray, allowed: pa.Array) -> Any:
     return pc.invert(pc.is_in(values, value_set=allowed))
 
 
-def _of(kind: Kind, rows: pa.Table) -> Any:
-    return pc.and_(pc.equal(rows["role"], ROLES.index(kind.role)), pc.equal(rows["source"], kind.source))
+def _of(part: PartEntry, rows: pa.Table) -> Any:
+    return pc.and_(pc.equal(rows["role"], ROLES.index(part.role)), pc.equal(rows["source"], part.source))
 
 
-def _kinds(rows: pa.Table, split: SplitFacts) -> Iterator[_Rule]:
-    codes = {ROLES.index(kind.role): kind.role for kind in split.kinds}
+def _parts(rows: pa.Table, split: SplitFacts) -> Iterator[_Rule]:
+    codes = {ROLES.index(part.role): part.role for part in split.parts}
     named = " or ".join(f"{code} ({role})" for code, role in codes.items())
     other_role = _outside(rows["role"], pa.array(codes, pa.int64()))
     yield "role", "role", other_role, f"not {named} as manifest.json lists for {split.key}"
-    sources = list(dict.fromkeys(kind.source for kind in split.kinds))
+    sources = list(dict.fromkeys(part.source for part in split.parts))
     other_source = _outside(rows["source"], pa.array(sources))
     yield "source", "source", other_source, f"not {' or '.join(sources)}"
-    of_none = pc.invert(functools.reduce(pc.or_, [_of(kind, rows) for kind in split.kinds]))
+    of_none = pc.invert(functools.reduce(pc.or_, [_of(part, rows) for part in split.parts]))
     alone = pc.and_(of_none, pc.invert(pc.or_(other_role, other_source)))
     yield "role of another source", "role", alone, f"which rows of its source do not have in {split.key}"
 
@@ -149,10 +140,10 @@ def _kinds(rows: pa.Table, split: SplitFacts) -> Iterator[_Rule]:
 def _labels(rows: pa.Table, split: SplitFacts) -> Iterator[_Rule]:
     label, names = rows["label"], split.label_names
     every = pc.is_valid(label)
-    if len({kind.labelled for kind in split.kinds}) == 1:
-        labelled = every if split.kinds[0].labelled else pc.invert(every)
+    if len({part.labelled for part in split.parts}) == 1:
+        labelled = every if split.parts[0].labelled else pc.invert(every)
     else:
-        labelled = functools.reduce(pc.or_, [_of(kind, rows) for kind in split.kinds if kind.labelled])
+        labelled = functools.reduce(pc.or_, [_of(part, rows) for part in split.parts if part.labelled])
     unlabelled = pc.and_(pc.invert(labelled), pc.not_equal(label, -1))
     yield "label of an unlabelled row", "label", unlabelled, f"not -1, although {split.key} has no label of such rows"
     inside = pc.and_(pc.greater_equal(label, 0), pc.less(label, len(names)))

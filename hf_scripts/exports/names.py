@@ -35,6 +35,11 @@ _SIGNATURES = (
     (b"BM", "bmp"),
     (b"II*\0", "tif"),
     (b"MM\0*", "tif"),
+    *(
+        (f"P{number}".encode(), kind)
+        for numbers, kind in (("14", "pbm"), ("25", "pgm"), ("36", "ppm"))
+        for number in numbers
+    ),
 )
 _SIGNATURE_BYTES = 12
 
@@ -81,7 +86,7 @@ def extension(start: bytes, where: str) -> str:
         if start.startswith(signature):
             return name
     raise BuildError(
-        f"The image {where} is not a JPEG, PNG, WebP, GIF, BMP or TIFF: its first bytes are "
+        f"The image {where} is not a JPEG, PNG, WebP, GIF, BMP, TIFF or Netpbm image: its first bytes are "
         f"{start[:_SIGNATURE_BYTES].hex() or 'missing'}. Leave that split out with --splits."
     )
 

@@ -77,7 +77,7 @@ def readme(manifest: Manifest, chosen_format: str, splits: Mapping[str, Exported
         lines = [f"{benchmark.title}, version {benchmark.version}", f"Paper: {benchmark.paper}"]
         parts.append("\n".join([*lines, _DEMO] if benchmark.demo else lines))
     parts.append("\n".join(f"{key}: {splits[key].rows:,} rows, digest {splits[key].digest}" for key in entries))
-    known = [key for key, entry in entries.items() if entry.roles == ("in_distribution",)]
+    known = [key for key, entry in entries.items() if entry.is_known]
     parts += _how_to_read(manifest, chosen_format, splits, [*known, *entries][0])
     parts.append("Sources, with their licences as the owners state them:")
     for name in sorted({source for entry in entries.values() for source in entry.sources}):

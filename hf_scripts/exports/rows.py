@@ -15,13 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from builders.errors import BuildError, one_line
+from builders.errors import BuildError, first_line, one_line
 from builders.release import images
 from builders.release.digests import rows_digest
 from builders.release.entries import ConfigEntry, SplitEntry
 from builders.release.schema import arrow_schema, without_values
-from builders.storage.parquet import open_streamed
-from hf_scripts.checks.rows import UNREADABLE
+from builders.storage.parquet import UNREADABLE, open_streamed
 from hf_scripts.exports.names import extension
 
 _BATCH_ROWS = 64
@@ -97,8 +96,7 @@ def _shard(root: Path, path: str) -> Iterator[pq.ParquetFile]:
         with open_streamed(root / path) as parquet:
             yield parquet
     except UNREADABLE as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise _damaged(root, f"Cannot read {root / path}: {reason}") from error
+        raise _damaged(root, f"Cannot read {root / path}: {first_line(error)}") from error
 
 
 def _damaged(root: Path, problem: str) -> BuildError:

@@ -19,7 +19,7 @@ from builders.errors import BuildError, os_errors_as_build_errors
 from builders.hub.repository import Info, Repository, addition
 from builders.hub.retry import Log
 from builders.release.entries import EMPTY, Manifest
-from builders.release.layout import CARD, CROISSANT
+from builders.release.layout import CARD, CROISSANT, MANIFEST
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.publish.licences import check_declared, check_demo, check_licences, with_declared_licences
@@ -132,7 +132,7 @@ class Publication:
                 f"meantime, so commit {commit[:12]} has no tag. If theirs is a mistake, delete it on the Hub and run "
                 "the same command again; otherwise publish under another tag, with --allow-moved-tags."
             )
-        files = read_back(repository, tag, commit, plan.merged.root / "manifest.json", self.scratch / "back")
+        files = read_back(repository, tag, commit, plan.merged.root / MANIFEST, self.scratch / "back")
         self.log(
             f"{repository.name} {tag} is commit {commit[:12]}; its {files:,} files, read back, match manifest.json"
         )
@@ -177,7 +177,7 @@ class Publication:
                 f"{name} has another release under the tag {tag} ({changes.reason()}). A published version "
                 f"never changes: publish with --tag {free} or higher."
             )
-        manifest = published.fetch("manifest.json")
+        manifest = published.fetch(MANIFEST)
         files = read_back(self.repository, tag, tags[tag], manifest, self.scratch / "back")
         self.log(f"{name} {tag} is commit {tags[tag][:12]} and has this release already; nothing was changed")
         self.log(f"its {files:,} files, read back, match manifest.json")
@@ -199,7 +199,7 @@ class Publication:
         self.log(f"{self.version.tag}: {change}")
         tree = base.tree
         known = {file.path: file.sha256 for file in merged.manifest.files()}
-        paths = sorted({*known, CARD, CROISSANT, "manifest.json"})
+        paths = sorted({*known, CARD, CROISSANT, MANIFEST})
         additions = []
         for path in paths:
             if (local := merged.local(path)) is not None and not local.is_file():
@@ -263,8 +263,8 @@ class Publication:
             return commit
         # The parent is outdated: either this very commit was made and its answer lost, or somebody else committed.
         newest = _existing(repository.info()).head
-        manifest = repository.tree(newest).get("manifest.json")  # which has the digests of all other files
-        if newest != info.head and manifest and manifest.has_content_of(plan.merged.root / "manifest.json"):
+        manifest = repository.tree(newest).get(MANIFEST)  # which has the digests of all other files
+        if newest != info.head and manifest and manifest.has_content_of(plan.merged.root / MANIFEST):
             self.log("the answer to the commit was lost, but the commit was made")
             return newest
         raise self._conflict()

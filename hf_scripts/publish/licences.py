@@ -16,11 +16,8 @@ from builders.errors import BuildError, more
 from builders.hub.repository import Access
 from builders.release.entries import LicenceEntry, Manifest, SourceEntry
 from builders.release.schema import is_demo_schema
-from builders.sources.base import Source
-from builders.sources.made import NOISE
-from builders.sources.registry import SOURCES
-from builders.storage.parquet import read_schema
-from hf_scripts.checks.rows import UNREADABLE
+from builders.sources.registry import declared_source
+from builders.storage.parquet import UNREADABLE, read_schema
 
 _MAY_READ: Mapping[str, tuple[Access, ...]] = {
     "open": ("public", "gated", "private"),
@@ -33,7 +30,7 @@ def with_declared_licences(manifest: Manifest) -> Manifest:
     """Return a manifest with the licences that its sources declare. Unknown sources keep theirs, as `ids-only`."""
     sources = {}
     for key, entry in manifest.sources.items():
-        if (source := _declared(key)) is None:
+        if (source := declared_source(key)) is None:
             sources[key] = replace(entry, licence=replace(entry.licence, publish="ids-only"))
         else:
             licence = source.licence
@@ -48,7 +45,7 @@ def check_declared(folder: Path, manifest: Manifest) -> None:
     Files that cannot be read are left to `verify`.
     """
     for key, entry in sorted(manifest.sources.items()):
-        source = _declared(key)
+        source = declared_source(key)
         if source is not None and entry.licence.publish != source.licence.publish:
             raise BuildError(
                 f"The manifest.json of {folder} says that images of {source.title} may be published as "
@@ -72,7 +69,8 @@ def check_declared(folder: Path, manifest: Manifest) -> None:
 def forbidden_images(manifest: Manifest, access: Access) -> str:
     """Describe the images that licences do not allow with this access, and the licences; empty if there are none."""
     return "; ".join(
-        f"{source.title} in {keys[0]}{more(keys, 1)} (licence: {source.licence.name}, {source.licence.url})"
+        f"{source.title} in {keys[0]}{more(keys, 1)} (licence: {source.licence.name}"
+        f"{f', {source.licence.url}' if source.licence.url else ''})"
         for source, keys in _forbidden(manifest, access)
     )
 
@@ -98,10 +96,6 @@ def check_demo(manifest: Manifest, access: Access, where: str, *, allowed: bool)
             f"{', '.join(demo)} is built from demo sources, and {where} is {access}. Build it from the real sources, "
             f"push to a private repository (--private for a new one), or allow it with {flags}."
         )
-
-
-def _declared(key: str) -> Source | None:
-    return NOISE if key == NOISE.key else SOURCES.get(key)
 
 
 def _forbidden(manifest: Manifest, access: Access) -> list[tuple[SourceEntry, list[str]]]:

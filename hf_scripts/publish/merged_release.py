@@ -14,11 +14,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from builders.card import card
-from builders.card.metadata import croissant_text
 from builders.duplicates.table import complete, read_earlier, write_duplicates
 from builders.errors import BuildError
 from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest
-from builders.release.layout import CARD, CHANGELOG, CROISSANT, Layout
+from builders.release.layout import CARD, CHANGELOG, CROISSANT, MANIFEST, Layout
 from builders.release.manifest import file_entry
 from builders.release.tables import read_excluded, write_excluded
 from builders.storage.files import write_text
@@ -163,11 +162,12 @@ def changes_since(merged: MergedRelease, last: Snapshot) -> Changes:
     """Return the differences between a published version and the merged release, including the card."""
     # A card may show its version and repository, which alone are no difference.
     shown = replace(merged.manifest, version=last.manifest.version, repository=last.manifest.repository)
-    entries = [
-        FileEntry(name, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
-        for name, text in ((CARD, card.card_text(shown)), (CROISSANT, croissant_text(shown)))
-    ]
-    return compare_manifests(last.manifest, replace(merged.manifest, card=entries[0], croissant=entries[1]))
+    entries = {
+        path: FileEntry(path, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
+        for path, text in card.rendered(shown).items()
+    }
+    described = replace(merged.manifest, card=entries[CARD], croissant=entries[CROISSANT])
+    return compare_manifests(last.manifest, described)
 
 
 def write_version(
@@ -196,7 +196,7 @@ def write_version(
                 last[1].fetch(earlier[key]) if key in earlier else None,
                 merged.fetch(indexes[key]) if key in indexes else None,
             )
-            for key in sorted({*changes.added, *changes.removed, *changes.changed})
+            for key in changes.splits
         ]
     if any(split.total() for split in rows):
         path = layout.changes(version.tag)
@@ -212,4 +212,4 @@ def write_version(
         changelog=tuple(sorted([merged.add(layout.changelog), *tables], key=lambda entry: entry.path)),
     )
     merged.manifest = card.write_card_and_manifest(layout, published)
-    merged.written += [CARD, CROISSANT, layout.manifest.name]
+    merged.written += [CARD, CROISSANT, MANIFEST]

@@ -20,13 +20,13 @@ from builders.errors import BuildError
 from builders.hub.repository import Info, Repository
 from builders.hub.retry import Log, with_retries
 from builders.release.digests import file_sha256
+from builders.release.layout import MANIFEST
 from builders.release.manifest import parse, read_manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks.problems import Problems
 from hf_scripts.publish.licences import forbidden_images
 from hf_scripts.publish.versions import parse_version
-
-_MANIFEST = "manifest.json"
 
 MOST_FRONT_MATTER = 40_000
 MOST_CARD = 200_000
@@ -35,7 +35,7 @@ README.md for validation, so the Hub's limit may apply to either.
 
 Known to be refused with 413: 50,000 class names, 1.3 MB of YAML (huggingface/datasets #7392), and five cards of
 unknown size (embeddings-benchmark/mteb #1892). Known to be accepted: ImageNet-1k's card, 85 KB, about half of it YAML
-(huggingface/datasets, `datasets/imagenet-1k/README.md`). The demos of all four benchmarks in one release have 21 KB
+(huggingface/datasets, `datasets/imagenet-1k/README.md`). The demos of four benchmarks in one release have 21 KB
 of YAML in a card of 116 KB.
 """
 
@@ -54,8 +54,8 @@ def exposed_images(repository: Repository, info: Info | None, revisions: Mapping
     with scratch_folder("access") as scratch:
         for commit in sorted(set(revisions.values())):
             tree = repository.tree(commit, recursive=False)
-            if _MANIFEST in tree:
-                repository.fetch(tree[_MANIFEST], commit, scratch / commit)
+            if MANIFEST in tree:
+                repository.fetch(tree[MANIFEST], commit, scratch / commit)
                 try:
                     images[commit] = forbidden_images(read_manifest(scratch / commit, commit[:12]), info.access)
                 except BuildError:
@@ -154,16 +154,19 @@ def read_back(repository: Repository, tag: str, commit: str, published: Path, ro
             "the same command again."
         )
     manifest, tree = parse(published.read_bytes(), str(published)), repository.tree(tag)
-    problems = check_manifest.check_tree(tree, manifest)
-    if _MANIFEST not in tree or not tree[_MANIFEST].has_content_of(published):
-        problems.add("manifest", f"{_MANIFEST} is missing, or is not the published one")
+    problems = Problems()
+    for file in manifest.files_and_card():
+        check_manifest.check_stored(file, tree, problems)
+    problems.merge(check_manifest.check_unlisted(tree, manifest))
+    if MANIFEST not in tree or not tree[MANIFEST].has_content_of(published):
+        problems.add("manifest", f"{MANIFEST} is missing, or is not the published one")
     for file in manifest.files_and_card() if not problems.total() else ():
         remote = tree[file.path]
         if not remote.sha256 and (digest := file_sha256(repository.fetch(remote, commit, root))) != file.sha256:
             problems.add("file digest", f"{file.path}: has the SHA-256 {digest}, not {file.sha256}")
     if problems.total():
         raise BuildError(
-            f"{repository.name} at {tag} does not match its {_MANIFEST}: {problems.first()}. Look at the "
+            f"{repository.name} at {tag} does not match its {MANIFEST}: {problems.first()}. Look at the "
             f"commit on {repository.host}, and publish the release again under the next version."
         )
     return len(tree)

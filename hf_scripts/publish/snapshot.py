@@ -12,7 +12,7 @@ from pathlib import Path
 from builders.errors import BuildError
 from builders.hub.repository import RemoteFile, Repository
 from builders.release.entries import EMPTY, Manifest
-from builders.release.layout import CARD
+from builders.release.layout import CARD, MANIFEST
 from builders.release.manifest import read_manifest
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
@@ -52,12 +52,12 @@ def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
     if set(tree) <= {CARD}:
         return Snapshot(repository, commit, EMPTY, tree, root)
     where = f"{repository.name} at {commit[:12]}"
-    if "manifest.json" not in tree:
+    if MANIFEST not in tree:
         raise BuildError(
             f"{where} is neither empty nor a release: it has {min(set(tree) - {CARD})} and no manifest.json. Give "
             "another repository."
         )
-    repository.fetch(tree["manifest.json"], commit, root)
+    repository.fetch(tree[MANIFEST], commit, root)
     return Snapshot(repository, commit, read_manifest(root, where), tree, root)
 
 

@@ -78,15 +78,13 @@ def latest(tags: Iterable[str]) -> Version | None:
 class Changes:
     """The differences between two manifests, by level; each is a sorted tuple of phrases for the user.
 
-    `added`, `removed` and `changed` are the splits (`config/split`) with added, removed or changed rows.
+    `splits` are those (`config/split`) that are new or gone or have other rows, sorted.
     """
 
     major: tuple[str, ...] = ()
     minor: tuple[str, ...] = ()
     patch: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
 
     @property
     def level(self) -> str:
@@ -105,11 +103,10 @@ def compare_manifests(old: Manifest, new: Manifest) -> Changes:
     before, after = old.by_key(), new.by_key()
     major = [f"{key} is gone" for key in before.keys() - after.keys()]
     minor = [f"{key} is new" for key in after.keys() - before.keys()]
-    changed = []
+    unchanged = {key for key in before.keys() & after.keys() if before[key].digest == after[key].digest}
     for key in sorted(before.keys() & after.keys()):
         old_split, new_split = before[key], after[key]
-        if old_split.digest != new_split.digest:
-            changed.append(key)
+        if key not in unchanged:
             major.append(f"{key} has other rows")
         if old_split.data and not new_split.data:
             major.append(f"{key} loses its images")
@@ -121,7 +118,6 @@ def compare_manifests(old: Manifest, new: Manifest) -> Changes:
             minor.append(f"{key} gets sealed residuals")
     if new.duplicates is not None and old.duplicates is None:
         minor.append(f"{CONFIG} is new")
-    unchanged = before.keys() & after.keys() - set(changed)
     for name in sorted(old.configs.keys() & new.configs.keys()):
         old_columns, new_columns = ({(c.name, c.type) for c in m.configs[name].columns} for m in (old, new))
         if old.configs[name].label_names != new.configs[name].label_names:
@@ -133,14 +129,8 @@ def compare_manifests(old: Manifest, new: Manifest) -> Changes:
     if not patch:
         rendered = ((CARD, old.card, new.card), (CROISSANT, old.croissant, new.croissant))
         patch = [path for path, was, now in rendered if was and now and was.sha256 != now.sha256]
-    return Changes(
-        tuple(sorted(major)),
-        tuple(sorted(minor)),
-        tuple(patch),
-        added=tuple(sorted(after.keys() - before.keys())),
-        removed=tuple(sorted(before.keys() - after.keys())),
-        changed=tuple(changed),
-    )
+    splits = sorted((before.keys() | after.keys()) - unchanged)
+    return Changes(tuple(sorted(major)), tuple(sorted(minor)), tuple(patch), tuple(splits))
 
 
 def check_version(requested: Version, last: Version | None, changes: Changes) -> None:

@@ -46,8 +46,8 @@ def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, executor=None, **c
     It runs on this machine's cores if no executor is given.
     """
     values = {"out": out, "splits": benchmark.ready(), "roots": roots, "seed": 0, "allow_partial": True, "demo": True}
-    local = LocalExecutor(workers, preload=WORKER_IMPORTS)
-    with TerminalMeter(quiet=True) as meter, executor or local as executor:
+    meter, local = TerminalMeter(quiet=True), LocalExecutor(workers, preload=WORKER_IMPORTS)
+    with executor or local as executor:
         return as_json(write_release(prepare(Run(benchmark, executor, meter, **(values | changes)))))
 
 

@@ -26,7 +26,7 @@ def named_index(source, images):
 def whole_indexes(benchmark):
     """The indexes of complete copies of all sources of a benchmark, by source key."""
     partitions = {}
-    for _, split in benchmark.by_key().values():
+    for _, split in benchmark.units.values():
         partitions.setdefault(split.source, set()).update(split.partitions)
     return {source.key: whole_index(source, sorted(names)) for source, names in partitions.items()}
 

@@ -3,6 +3,9 @@
 from builders.pipeline.build_plan import Run
 from unknown_detection.terminal.progress import TerminalMeter
 
+QUIET = TerminalMeter(quiet=True)
+"""Shows nothing."""
+
 
 class NoTasks:
     """An executor that refuses tasks, since planning needs none."""

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 
 from builders.release.duplicates import Pair, PairedRow, pair_of
 from builders.release.schema import ROLES
-from tests.builders.trees import linked
+from tests.builders.trees import linked, replaced
 
 SPLITS = (
     "imagenet/validation",
@@ -49,6 +49,5 @@ class Planting:
     def copy(self, one: tuple[str, int], other: tuple[str, int], change=lambda data: data) -> Pair:
         """Overwrite the second image by the first, bytes changed as given; returns the pair, at distance 0."""
         data = self.path(*one).read_bytes()
-        self.path(*other).unlink()
-        self.path(*other).write_bytes(change(data))
+        replaced(self.path(*other), lambda _: change(data))
         return pair_of(self.row(*one), self.row(*other), 0.0)

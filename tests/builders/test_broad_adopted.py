@@ -29,6 +29,7 @@ from builders.storage.file_cipher import deciphered, file_hash
 from hf_scripts import materialize, verify
 from taxonomy import tables
 from tests.builders.sources.test_partial_broad import write
+from tests.builders.trees import linked, replaced
 
 PGD_VIT = dataclasses.replace(ORIGINALS, partitions=("adversarial_pgd_vit",))
 SPLITS = "broad-reference/test,broad-adversarial,broad-synthetic"
@@ -154,14 +155,21 @@ def test_the_flag_without_a_folder_names_the_source(demo, tmp_path, capsys):
     assert "broad-adversarial/pgd_vit is made with --model vit --weights FILE" in capsys.readouterr().err
 
 
-def test_an_original_that_was_encoded_again_or_is_missing_is_left_out_with_its_reason(demo, tmp_path):
-    shutil.copytree(demo["imagenet"] / "val", tmp_path / "imagenet" / "val")
-    shutil.copy(demo["imagenet"] / "DEMO.txt", tmp_path / "imagenet")
-    encoded_again, missing = (tmp_path / "imagenet" / image.path for image in originals()[6:8])
-    encoded_again.write_bytes(encode_jpeg(Image.open(encoded_again)))
+@pytest.fixture
+def imagenet(demo, tmp_path):
+    """The demo's validation images as links, so that one can be replaced, and never written into."""
+    root = tmp_path / "imagenet"
+    linked(demo["imagenet"] / "val", root / "val")
+    shutil.copy(demo["imagenet"] / "DEMO.txt", root)
+    return root
+
+
+def test_an_original_that_was_encoded_again_or_is_missing_is_left_out_with_its_reason(demo, imagenet, tmp_path):
+    encoded_again, missing = (imagenet / image.path for image in originals()[6:8])
+    replaced(encoded_again, lambda data: encode_jpeg(Image.open(io.BytesIO(data))))
     missing.unlink()
     out = tmp_path / "out"
-    assert build(tmp_path / "imagenet", demo["partial_broad"], out, "broad-adversarial/pgd_resnet50") == 0
+    assert build(imagenet, demo["partial_broad"], out, "broad-adversarial/pgd_resnet50") == 0
     ids = {row["source_id"] for row in rows(out, "broad-adversarial", "pgd_resnet50")}
     assert len(ids) == 8
     assert not {f"val/{encoded_again.name}", f"val/{missing.name}"} & ids
@@ -250,7 +258,7 @@ def test_counts_are_the_papers():
     adopted = BENCHMARK.with_variants(["adopt-partial-broad"])
     # Section 2 of the paper: 5,000 images of each attack, 25 a class of each generator.
     configs = ("broad-reference", "broad-adversarial", "broad-synthetic")
-    assert {key: adopted.count(key).rows for key in adopted.parts() if key.startswith(configs)} == {
+    assert {key: adopted.count(key).rows for key in adopted.parts if key.startswith(configs)} == {
         "broad-reference/test": 5_000,
         "broad-reference/held_out": 45_000,
         **dict.fromkeys(
@@ -261,14 +269,12 @@ def test_counts_are_the_papers():
     }
 
 
-def test_a_split_whose_every_image_was_left_out_is_an_error_with_the_reason(demo, tmp_path, capsys):
+def test_a_split_whose_every_image_was_left_out_is_an_error_with_the_reason(demo, imagenet, tmp_path, capsys):
     """Originals with one byte more: no cipher opens with them."""
-    shutil.copytree(demo["imagenet"] / "val", tmp_path / "imagenet" / "val")
-    shutil.copy(demo["imagenet"] / "DEMO.txt", tmp_path / "imagenet")
-    for image in (tmp_path / "imagenet" / image.path for image in originals()):
-        image.write_bytes(image.read_bytes() + b"\0")
+    for image in originals():
+        replaced(imagenet / image.path, lambda data: data + b"\0")
     out = tmp_path / "out"
-    assert build(tmp_path / "imagenet", demo["partial_broad"], out, "broad-adversarial/pgd_vit") == 2
+    assert build(imagenet, demo["partial_broad"], out, "broad-adversarial/pgd_vit") == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert re.search(

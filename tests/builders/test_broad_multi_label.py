@@ -26,8 +26,8 @@ from hf_scripts import verify
 from taxonomy import tables
 from tests.builders import coco_oracle
 from tests.builders.conftest import assert_same_files, build_demo
+from tests.builders.planning import QUIET
 from tests.builders.trees import link
-from unknown_detection.terminal.progress import TerminalMeter
 
 # pycocotools 2.0.11 turns masks into arrays as NumPy 1 did; our code makes no arrays of masks.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -94,7 +94,7 @@ def test_the_other_reading_ranks_by_last_objects(index, coco):
             seconds[image["id"]] = sorted(areas.values())[-2]
     benchmark = BENCHMARK.with_variants(["last-object-areas"])
     assert benchmark.version.endswith("+last-object-areas")
-    split = next(split for key, (_, split) in benchmark.by_key().items() if key == SEVERAL)
+    split = next(split for key, (_, split) in benchmark.units.items() if key == SEVERAL)
     few = dataclasses.replace(split, quota=dataclasses.replace(split.quota, images=20))
     rows = taken(few, view := IndexArrays(index), np.arange(94))
     expected = sorted(seconds, key=lambda image: (-seconds[image], image))[:20]
@@ -228,8 +228,8 @@ def test_adopting_builds_exactly_the_list(demo, tmp_path, capsys):
 
 def test_a_published_index_is_built_again(release, demo, tmp_path):
     published, sources = Published(release, "broad-multi-label"), {"coco2017": demo["coco2017"]}
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        write_release(plan_published(published, sources, tmp_path / "out", meter, executor))
+    with LocalExecutor(1) as executor:
+        write_release(plan_published(published, sources, tmp_path / "out", QUIET, executor))
     assert_same_files(release, tmp_path / "out", 4, lambda name: name.startswith(("data/", "index/")))
 
 

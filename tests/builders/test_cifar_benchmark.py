@@ -31,11 +31,11 @@ from tests.builders.conftest import assert_same_files, build_demo, complete, fil
 from tests.builders.demo_pairs import cifar100_pairs, near_duplicates
 from tests.builders.indexes import whole_index, whole_indexes
 from tests.builders.layouts import LAYOUTS
-from tests.builders.trees import linked
+from tests.builders.trees import linked, replaced
 from tests.killing import watched_at_renames
 from tests.manifests import rows_in
 
-SPLITS = tuple(BENCHMARK.by_key())
+SPLITS = tuple(BENCHMARK.units)
 ARRAYS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_svhn", "cifar-train/train")
 
 
@@ -289,9 +289,7 @@ def test_planted_near_duplicates_are_found_and_no_others(cifar_release, demo):
 def test_an_unreadable_image_is_refused_or_left_out_with_a_reason(demo, tmp_path):
     root = linked(demo["dtd"], tmp_path / "dtd")
     broken = sorted((root / "images" / "banded").glob("*.jpg"))[0]
-    data = broken.read_bytes()
-    broken.unlink()
-    broken.write_bytes(data[: len(data) // 2])
+    replaced(broken, lambda data: data[: len(data) // 2])
     roots, key = demo | {"dtd": root}, "cifar/far_ood_dtd"
     complete_benchmark = complete(BENCHMARK, roots)
     with pytest.raises(BuildError, match=f"{broken.name} cannot be used .*--allow-partial"):

@@ -35,12 +35,12 @@ from taxonomy import tables
 from taxonomy.rules import facets
 from tests.builders.conftest import assert_same_files, build_demo
 from tests.builders.indexes import whole_indexes
-from tests.builders.trees import linked
+from tests.builders.planning import QUIET
+from tests.builders.trees import linked, replaced
 from tests.killing import watched_at_renames
 from tests.manifests import manifest_of, typed
-from unknown_detection.terminal.progress import TerminalMeter
 
-SPLITS = tuple(BENCHMARK.parts())
+SPLITS = tuple(BENCHMARK.parts)
 CONFIGS = tuple(config.name for config in BENCHMARK.configs)
 
 
@@ -53,7 +53,7 @@ def indexes():
 @pytest.fixture(scope="module")
 def planned(indexes):
     """The plan of every part from complete sources."""
-    return {split.key: split for split in plan(Draws(BENCHMARK, 0), indexes, splits=tuple(BENCHMARK.by_key()))}
+    return {split.key: split for split in plan(Draws(BENCHMARK, 0), indexes, splits=tuple(BENCHMARK.units))}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_the_other_reading_of_animals_moves_the_rows_that_the_documentation_says
     text = (Path(__file__).parents[2] / "docs" / "benchmarks" / "facets.md").read_text(encoding="utf-8")
     for key in ("facets-t1/validation", "facets-t2/validation"):
         assert other.count(key).rows == BENCHMARK.count(key).rows
-        parts = plan(Draws(other, 0), indexes, splits=other.parts()[key])
+        parts = plan(Draws(other, 0), indexes, splits=other.parts[key])
         theirs = {name: part.split.role for part in parts for name in part.table["id"].to_pylist()}
         ours = {
             name: part.split.role
@@ -124,7 +124,7 @@ def test_the_other_reading_of_animals_moves_the_rows_that_the_documentation_says
 def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
     # Table V under any assignment of classes follows from the halves; the whole of them is 54,381 (section IV).
     view = IndexArrays(indexes["sun397"])
-    split = BENCHMARK.by_key()["facets-t1/validation.sun397_known"][1]
+    split = BENCHMARK.units["facets-t1/validation.sun397_known"].split
     everything = view.rows(list(view.names), ("images",))
     ranks = KeyedRanks(view, Key(0, "facets-t1", "validation"))
     assert len(split.quota.take(everything, ranks, split.partitions)) == 54_381
@@ -135,7 +135,7 @@ def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
 def test_every_split_has_as_many_rows_as_are_declared(planned):
     for key, part in planned.items():
         assert len(part.rows) == part.count.rows, key
-    for key, parts in BENCHMARK.parts().items():
+    for key, parts in BENCHMARK.parts.items():
         assert sum(len(planned[part].rows) for part in parts) == BENCHMARK.count(key).rows
 
 
@@ -268,7 +268,7 @@ def test_rows_of_a_joined_split_are_mixed_in_keyed_order(release):
 def test_a_joined_entry_has_the_parts_that_were_declared_with_all_their_images(release):
     for key, entry in manifest_splits(release).items():
         parts = entry["parts"]
-        assert [part["key"] for part in parts] == list(BENCHMARK.parts()[key])
+        assert [part["key"] for part in parts] == list(BENCHMARK.parts[key])
         lines = read_excluded(release / "excluded" / f"{key.partition('/')[0]}.csv")
         for part in parts:
             left_out = sum(line.images for line in lines if line.split == part["key"])
@@ -299,8 +299,8 @@ def test_a_killed_build_of_joined_splits_goes_on_to_the_same_bytes(release, demo
 
 
 def test_a_published_config_is_rebuilt_from_its_index(release, demo, tmp_path):
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        write_release(plan_published(Published(release, "facets-t2"), demo, tmp_path, meter, executor))
+    with LocalExecutor(1) as executor:
+        write_release(plan_published(Published(release, "facets-t2"), demo, tmp_path, QUIET, executor))
     assert_same_files(release, tmp_path, 5, lambda name: "facets-t2" in name)
 
 
@@ -321,9 +321,7 @@ def test_a_withdrawn_row_leaves_its_part(release, demo, tmp_path):
 def test_an_unreadable_image_leaves_its_part(demo, tmp_path):
     sources = demo | {"svhn_full": linked(demo["svhn_full"], tmp_path / "svhn_full")}
     broken = sources["svhn_full"] / "train" / "3.png"
-    data = broken.read_bytes()
-    broken.unlink()
-    broken.write_bytes(data[: len(data) // 2])
+    replaced(broken, lambda data: data[: len(data) // 2])
     manifest = build_demo(
         sources, tmp_path / "out", benchmark=BENCHMARK, splits=("facets-baseline/validation", "facets-baseline/test")
     )
@@ -345,8 +343,8 @@ def test_the_counts_table_names_classes_and_rows_of_each_part(demo, tmp_path, ca
 
 
 def test_parts_are_told_apart_by_role_source_or_partitions():
-    for key, parts in BENCHMARK.parts().items():
-        declared = [BENCHMARK.by_key()[part][1] for part in parts]
+    for key, parts in BENCHMARK.parts.items():
+        declared = [BENCHMARK.units[part].split for part in parts]
         assert len({(split.role, split.source.key, split.partitions) for split in declared}) == len(declared), key
         assert all(
             isinstance(split, Part) and split.image_generator is None and split.oodness is not None

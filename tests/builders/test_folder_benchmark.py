@@ -192,7 +192,7 @@ def test_given_partitions_are_taken_as_they_are(folders, tmp_path):
 
     def counts():
         benchmark = folder_benchmark.declare("own", 0, find_images(tmp_path / "known"), [])
-        return {key: benchmark.count(key).rows for key in benchmark.parts()}
+        return {key: benchmark.count(key).rows for key in benchmark.parts}
 
     assert counts() == {"own/validation": 9, "own/test": 9, "own-train/train": 18}
     shutil.rmtree(tmp_path / "known/val")
@@ -250,6 +250,18 @@ def test_folders_that_cannot_be_divided(folders, tmp_path, capsys):
     assert "no training image of bee" in refused(f"--in-distribution={tmp_path / 'trained'}")
     twice = f"--unknown=near={folders / 'far'}"
     assert "two folders for near_ood" in refused(f"--in-distribution={folders / 'known'}", twice)
+    known = f"--unknown=external={folders / 'known'}"
+    assert "which is --in-distribution, too" in refused(f"--in-distribution={folders / 'known'}", known)
+
+
+def test_files_that_are_not_taken_for_images_are_counted(folders, tmp_path, capsys):
+    shutil.copytree(folders / "far", tmp_path / "far")
+    for name in ("a.heic", "b.heic", ".hidden"):
+        (tmp_path / "far" / name).write_bytes(b"")
+    flags = arguments(folders, tmp_path / "out", f"--unknown=far:deep={tmp_path / 'far'}", "--dry-run")
+    assert folder_benchmark.main([flag for flag in flags if flag != "--quiet"]) == 0
+    sentence = f"{tmp_path / 'far'}: 2 files are not taken for images, such as a.heic (not the name of an image)"
+    assert sentence in capsys.readouterr().err.splitlines()
 
 
 def test_images_of_16_bits_are_named_and_can_be_left_out(folders, tmp_path, capsys):

@@ -89,6 +89,14 @@ def linked(source, target, *ignored):
     return shutil.copytree(source, target, copy_function=os.link, ignore=shutil.ignore_patterns(*ignored))
 
 
+def replaced(path, change):
+    """Put other bytes, made of its own, into a file that may be linked; returns the old ones."""
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(change(data))
+    return data
+
+
 def link(target, place):
     """Make `place` the same folder as `target`."""
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,19 @@ def refusal(call, *arguments, **options):
     with pytest.raises(EvaluationError) as caught:
         call(*arguments, **options)
     message = str(caught.value)
-    assert re.search(r"[.;] \w", message), "the next step follows"
     assert message.endswith(".")
+    return _of_one_line(message)
+
+
+def refused(ran):
+    """The message of a refused command, of which exit code, stdout and stderr are given."""
+    code, _, err, *_ = ran
+    assert code == 2
+    assert err.startswith("error: ")
+    return _of_one_line(err.removesuffix("\n"))
+
+
+def _of_one_line(message):
+    assert re.search(r"[.;] \w", message), "the next step follows"
     assert "\n" not in message
     return message

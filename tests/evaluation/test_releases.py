@@ -70,7 +70,8 @@ def test_images_are_decoded_by_datasets(folder):
 @pytest.mark.parametrize(
     ("where", "revision", "message"),
     [
-        ("nowhere", None, "neither a folder nor a repository ORG/NAME; check the path"),
+        ("nowhere", None, "no folder nowhere, and a repository on the Hub is named ORG/NAME. Check it."),
+        ("empty/file", None, "empty/file is not a release: it has no manifest.json. Check"),
         ("folder", "v1.0.0", "--revision"),
         ("empty", None, "empty is not a release: it has no manifest.json. Check"),
         ("s3://bucket/release", None, "is an address, and the evaluation reads folders and the Hub"),
@@ -79,6 +80,7 @@ def test_images_are_decoded_by_datasets(folder):
 def test_what_is_no_release(folder, tmp_path, monkeypatch, where, revision, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "file").touch()
     (tmp_path / "folder").symlink_to(folder)
     assert message in refusal(load, where, revision)
 
@@ -90,7 +92,7 @@ def test_a_mistyped_folder_is_missing_and_not_looked_for_on_the_hub(folder, tmp_
     (tmp_path / "build" / "unknown-detection").symlink_to(folder)
     requests = []
     monkeypatch.setattr(releases, "_download", lambda name, revision, *_: requests.append((name, revision)) or 1 / 0)
-    message = "There is no folder build/unknown-detecton. Check the path"
+    message = "There is no folder build/unknown-detecton (did you mean build/unknown-detection?). Check the path"
     assert message in refusal(load, "build/unknown-detecton")
     assert "no folder build/other. Check the path, or give --revision" in refusal(load, "build/other")
     assert requests == []

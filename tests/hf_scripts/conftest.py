@@ -41,7 +41,8 @@ def declared():
         for publish, key in SOURCES.items()
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hf_scripts.publish.licences.SOURCES", {**registry.SOURCES, **declarations})
+        known = registry.declared_source
+        patch.setattr("hf_scripts.publish.licences.declared_source", lambda key: declarations.get(key) or known(key))
         yield
 
 

@@ -172,16 +172,6 @@ def test_an_export_goes_on_to_the_same_files_after_every_power_cut(chosen_format
 
 
 @pytest.mark.parametrize("chosen_format", FORMATS)
-def test_repeating_a_finished_export_changes_nothing(chosen_format, release, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
-    first, before = capsys.readouterr().out, stamps(out)
-    assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
-    assert stamps(out) == before
-    assert capsys.readouterr().out == first.replace("  written", "  already there")
-
-
-@pytest.mark.parametrize("chosen_format", FORMATS)
 def test_splits_exported_one_after_another_make_the_export_of_all(chosen_format, release, undisturbed, tmp_path):
     small = SMALL_SHARDS if chosen_format == "webdataset" else []
     for key in (TEST, PLACES):
@@ -222,7 +212,7 @@ def test_two_exports_of_one_folder_do_not_mix(release, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("chosen_format", FORMATS)
-def test_a_dry_run_says_what_is_written_and_writes_nothing(chosen_format, release, tmp_path, capsys):
+def test_a_dry_run_says_what_is_written_and_a_second_run_changes_nothing(chosen_format, release, tmp_path, capsys):
     out = tmp_path / "out"
     assert run(release, chosen_format, out, *flags_of(chosen_format), "--dry-run") == 0
     dry, err = capsys.readouterr()
@@ -253,6 +243,8 @@ def test_a_dry_run_says_what_is_written_and_writes_nothing(chosen_format, releas
     before = stamps(out)
     assert run(release, chosen_format, out, *flags_of(chosen_format), "--dry-run") == 0
     assert [line.split(maxsplit=4)[4] for line in capsys.readouterr().out.splitlines()[1:3]] == ["already there"] * 2
+    assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
+    assert capsys.readouterr().out == done.replace("  written", "  already there")
     assert stamps(out) == before
 
 
@@ -424,7 +416,7 @@ def test_an_image_of_a_format_that_no_folder_holds(copy, tmp_path, capsys):
     digest = rows_digest(table_of(copy, TEST))
     change_splits(copy, lambda splits: splits["test"].update(digest=digest))
     sentence = refused(capsys, copy, "openood", tmp_path / "out", "--splits", TEST)
-    assert "is not a JPEG, PNG, WebP, GIF, BMP or TIFF: its first bytes are 255044462d312e37" in sentence
+    assert "BMP, TIFF or Netpbm image: its first bytes are 255044462d312e37" in sentence
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "page"])

@@ -26,11 +26,11 @@ from builders.pipeline.run import write_release
 from builders.release.entries import Manifest
 from builders.release.manifest import parse
 from hf_scripts import card, push, verify
+from tests.builders.planning import QUIET
 from tests.hf_scripts.pair_tables import add_table
 from tests.hf_scripts.samples import REPO, make_release
 from tests.manifests import manifest_of
 from tests.mutations import broken_texts, mutations
-from unknown_detection.terminal.progress import TerminalMeter
 from unknown_detection.words import UNPRINTABLE
 
 FOOD = "imagenet/far_ood_food32"
@@ -64,8 +64,8 @@ def food(demo, tmp_path_factory):
     """A release of one split of the demo, with the state of its build, and the functions that build it."""
     out = tmp_path_factory.mktemp("food") / "release"
     request = {"out": out, "splits": (FOOD,), "roots": {"food101": demo["food101"]}, "seed": 0, "limit_per_class": 2}
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        planned = prepare(Run(imagenet_benchmark.BENCHMARK, executor, meter, **request, allow_partial=True, demo=True))
+    with LocalExecutor(1) as executor:
+        planned = prepare(Run(imagenet_benchmark.BENCHMARK, executor, QUIET, **request, allow_partial=True, demo=True))
         write_release(planned)
         yield planned
 
@@ -91,17 +91,19 @@ MANY = pytest.mark.parametrize("chosen", [some, pytest.param(everything, marks=p
 
 
 class Tried:
-    """Runs one command on copies of a release with other manifests."""
+    """Runs one command on a copy of a release with other manifests; one that writes into it has a copy for each."""
 
     def __init__(self, root, folder):
         self.root, self.folder, self.codes = root, folder, {}
         self.outside = folder / "outside"
         self.outside.mkdir()
 
-    def __call__(self, variants, run):
-        for number, (name, data) in enumerate(variants.items()):
-            place = self.folder / "inside" / str(number)
-            shutil.copytree(self.root, place / "release", copy_function=os.link)
+    def __call__(self, variants, run, *, writes=False):
+        place = self.folder / "inside" / "place"
+        for name, data in variants.items():
+            if not place.exists():
+                shutil.copytree(self.root, place / "release", copy_function=os.link)
+                before = listing(place)
             (place / "release/manifest.json").unlink()
             (place / "release/manifest.json").write_bytes(data)
             output = io.StringIO()
@@ -115,8 +117,15 @@ class Tried:
             assert sorted(path.name for path in self.folder.iterdir()) == ["inside", "outside"], name
             assert sorted(path.name for path in place.iterdir()) in (["release"], ["out", "release"]), name
             assert not any(self.outside.iterdir()), name
-            shutil.rmtree(place)
+            shutil.rmtree(place if writes else place / "out", ignore_errors=True)
+            assert writes or listing(place) == before, name
         return self.codes
+
+
+def listing(folder):
+    """Every path below a folder, with size and time of its files but for the manifest."""
+    files = {path: path.stat() for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"}
+    return sorted(folder.rglob("*")), {path: (state.st_size, state.st_mtime_ns) for path, state in files.items()}
 
 
 @pytest.fixture
@@ -176,7 +185,7 @@ def test_build(food, tried, chosen):
         plan = dataclasses.replace(food, run=dataclasses.replace(food.run, out=root))
         return code_of(lambda: write_release(plan))
 
-    assert set(tried(out)(taken, run).values()) == {0, 2}
+    assert set(tried(out)(taken, run, writes=True).values()) == {0, 2}
 
 
 @MANY

@@ -71,7 +71,7 @@ def test_a_first_version(push, is_whole, hub, release, tmp_path):
     size = sum(file.size for file in hub.files(REPO).values())
     assert f"to upload: 12 files, {size:,} bytes, in 1 commit; unchanged: 0 files; to delete: 0" in ran.out
     assert ran.out[-2].endswith("its 12 files, read back, match manifest.json")
-    assert ran.out[-1] == f'load_dataset("{REPO}", "bench", split="near_ood", revision="v1.0.0")'
+    assert ran.out[-1] == f'load_dataset("{REPO}", "bench", split="test", revision="v1.0.0")'
 
 
 def test_the_folder_is_left_as_it_is(push, release):
@@ -149,7 +149,7 @@ def test_rows_without_images(push, hub, release, api):
     assert ran.code == 0
     assert set(hub.files(REPO)) == {path for path in FILES if not path.startswith("data/")}
     assert set(card_at(hub)) == {"bench-index", "bench-train-index"}
-    assert ran.out[-1] == f'load_dataset("{REPO}", "bench-index", split="near_ood", revision="v1.0.0")'
+    assert ran.out[-1] == f'load_dataset("{REPO}", "bench-index", split="test", revision="v1.0.0")'
     rows = datasets.load_dataset(REPO, "bench-index", split="test", revision="v1.0.0")
     assert rows["id"] == [f"source/test/{number}.png" for number in range(4)]
     assert "image" not in rows.features

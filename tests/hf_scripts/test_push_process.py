@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.sources.registry import SOURCES
+from builders.sources.registry import declared_source
 from hf_scripts import push, verify
 from tests.hf_scripts.samples import REPO, contents, make_release
 from tests.hub.client import in_process
@@ -45,7 +45,7 @@ def pushed(hub, folder, home, *, tag="v1.0.0"):
     """
     out, err = io.StringIO(), io.StringIO()
     with in_process(hub, home), redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hf_scripts.publish.licences.SOURCES", SOURCES)
+        patch.setattr("hf_scripts.publish.licences.declared_source", declared_source)
         code = push.main([str(folder), "--repo", REPO, "--tag", tag, "--workers", "1", "--private"])
     return code, out.getvalue(), err.getvalue()
 
@@ -176,7 +176,7 @@ def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, mon
         def next_run(main, flags):
             """In this process, where nothing is killed."""
             with in_process(hub, tmp_path / "home"), monkeypatch.context() as patch:
-                patch.setattr("hf_scripts.publish.licences.SOURCES", SOURCES)
+                patch.setattr("hf_scripts.publish.licences.declared_source", declared_source)
                 patch.setattr(tempfile, "tempdir", str(temporary))
                 return main(flags)
 

@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
+from builders.errors import BuildError
+from builders.hub.place import folder_or_repository
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import schema as pairs_schema
 from builders.release.entries import FORMAT
@@ -46,7 +48,6 @@ PAIR_COLUMNS = pairs_schema().remove_metadata()
 _VERIFY = "Run `python -m hf_scripts.verify` to find out what is wrong."
 _REBUILD = "Take the table from the same build as the rows, or build the release again."
 
-_REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _Name = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_][a-zA-Z0-9_-]*\Z")]
 """Of a config or split: it becomes the name of folders and files."""
@@ -287,8 +288,11 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
             f"{one_line(where, 300)} is an address, and the evaluation reads folders and the Hub. Copy the release to "
             "a folder first, as with `aws s3 sync`."
         )
-    root = Path(where)
-    if root.is_dir():
+    try:
+        root = folder_or_repository(where, revision)
+    except BuildError as error:
+        raise EvaluationError(str(error)) from None
+    if isinstance(root, Path):
         if revision is not None:
             raise EvaluationError(
                 f"--revision applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "
@@ -298,13 +302,6 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
             if not path.is_dir():
                 require_regular(path)  # `datasets` would open a named pipe and wait for it
         return Release(where, None, _manifest(root / "manifest.json", where))
-    if not _REPOSITORY.fullmatch(where):
-        raise EvaluationError(f"{where} is neither a folder nor a repository ORG/NAME; check the path.")
-    if revision is None and root.parent.is_dir():
-        raise EvaluationError(
-            f"There is no folder {where}. Check the path, or give --revision, too, for a dataset of this name on the "
-            "Hub."
-        )
     commit, path = _download(where, revision, "manifest.json", f"{where} is not a release: it has no manifest.json")
     return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
 

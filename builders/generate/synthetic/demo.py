@@ -13,13 +13,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from builders.generate.contract import Generator
-from builders.generate.synthetic import biggan, stable_diffusion
+from builders.generate.synthetic import biggan
 from builders.storage.files import TEMPORARY
 from unknown_detection.durable import finish
-
-MAKES: Mapping[str, Generator] = {"biggan": biggan.BIGGAN, "stable_diffusion": stable_diffusion.STABLE_DIFFUSION}
-"""The models' generators without weights, by the names of the splits that they make."""
 
 
 def write_models(folder: Path, splits: Collection[str]) -> dict[str, Any]:

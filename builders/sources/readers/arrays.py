@@ -5,7 +5,7 @@ Tested by `tests/builders/sources/test_cifar100.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,18 +25,16 @@ _BATCH = 1024
 """Images that are copied at a time (ours): 3 MB."""
 
 
-def position_table(
-    home: Home, class_ids: Sequence[str], codes: Int64, file: Path, *, first: int = 0, size: int = RGB32_BYTES
-) -> pa.Table:
+def position_table(home: Home, codes: Int64, file: Path, *, first: int = 0, size: int = RGB32_BYTES) -> pa.Table:
     """Index the images of one container in its order, with ids such as `test/00042`.
 
-    `codes` are positions in `class_ids`, `first` is the number of the partition's images in the containers before
-    this one, and `size` the bytes of each image once unpacked, -1 where unknown.
+    `codes` are positions among the source's classes, `first` is the number of the partition's images in the containers
+    before this one, and `size` the bytes of each image once unpacked, -1 where unknown.
     """
     rows = pa.array(np.arange(len(codes), dtype=np.int64))
     numbers = pc.utf8_lpad(pc.cast(pc.add(rows, first), pa.string()), 5, "0")
     return partition_table(
-        class_column(class_ids, codes),
+        class_column(tuple(home.source.classes()), codes),
         pc.binary_join_element_wise(f"{home.partition}/", numbers, ""),
         pa.repeat(pa.scalar(relative(file, home.root), pa.string()), len(codes)),
         rows,
@@ -44,9 +42,7 @@ def position_table(
     )
 
 
-def mirrored(
-    title: str, home: Home, class_ids: Sequence[str], read_codes: Callable[[Path], Int64]
-) -> PartitionIndex | None:
+def mirrored(home: Home, read_codes: Callable[[Path], Int64]) -> PartitionIndex | None:
     """Index a Hub mirror, whose Parquet files hold the images as PNG in the order of the owner's array.
 
     `read_codes` reads and checks the labels of one file. Returns None if there is no file.
@@ -54,11 +50,11 @@ def mirrored(
     files = parquet_files.split_files(home.folder, home.partition)
     if not files:
         return None
-    parquet_files.refuse_gaps(title, files)
+    parquet_files.refuse_gaps(home.source.title, files)
     parts: list[pa.Table] = []
     for path in files:
         first = sum(part.num_rows for part in parts)
-        parts.append(position_table(home, class_ids, read_codes(path), path, first=first, size=-1))
+        parts.append(position_table(home, read_codes(path), path, first=first, size=-1))
     layout = f"Parquet files {parquet_files.pattern(files, home.root)}"
     return PartitionIndex(home.partition, layout, "parquet", pa.concat_tables(parts).combine_chunks())
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,16 @@ def _listing(folder: object) -> Iterator[None]:
         ) from error
 
 
+def with_folders_above(folder: Path) -> list[Path]:
+    """Return a folder and the three above it, in which an owner's list may lie.
+
+    Kaggle's list of ImageNet lies three above the images' `ILSVRC/Data/CLS-LOC`, and OpenOOD's lists as far above its
+    `images_largescale/openimage_o/images`.
+    """
+    absolute = folder.absolute()
+    return [absolute, *absolute.parents[:3]]
+
+
 def text_array(texts: Sequence[str], prefix: str = "") -> pa.Array:
     """Return file names as an Arrow array, each behind a prefix; bytes that are not UTF-8 are replaced."""
     joined = prefix + f"\0{prefix}".join(texts)
@@ -74,6 +85,19 @@ def relative(path: Path, root: Path) -> str:
     if text.startswith(above):  # a tenth of the time of pathlib, for each of some thousand folders
         return text.removeprefix(above).replace(os.sep, "/")
     return path.relative_to(root).as_posix()
+
+
+def by_spelling(classes: Mapping[str, str]) -> Callable[[str], str | None]:
+    """Return the function that gives the class of a text, its id or its name with any separators; None for others.
+
+    Mirrors write "/b/balcony/exterior" as "b_balcony_exterior", "balcony exterior" and the like.
+    """
+
+    def plain(text: str) -> str:
+        return re.sub(r"[/_\- ]+", " ", text).strip()
+
+    spellings = {plain(text): class_id for class_id, name in classes.items() for text in (class_id, name)}
+    return lambda text: spellings.get(plain(text))
 
 
 def class_column(class_ids: Sequence[str], codes: np.ndarray) -> pa.DictionaryArray:

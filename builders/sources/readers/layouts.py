@@ -37,11 +37,17 @@ class OtherDataError(BuildError):
 
 @dataclass(frozen=True)
 class Home:
-    """A folder in which a partition is looked for: the one that the user gave (`root`), or one below it."""
+    """A folder in which a source's partition is looked for: the one that the user gave (`root`), or one below it."""
 
+    source: Source
     root: Path
     folder: Path
     partition: str
+
+    def other_data(self, problem: str) -> OtherDataError:
+        """Return the error for data that are not the source's; `problem` says why, as a clause without its end."""
+        title = self.source.title
+        return OtherDataError(f"{title}: {problem}. Give a copy of {title} with --{self.source.key}.")
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex
     def read(folder: Path) -> PartitionIndex | None:
         for layout in layouts:
             try:
-                if (piece := layout.find(Home(root, folder, partition))) is not None:
+                if (piece := layout.find(Home(source, root, folder, partition))) is not None:
                     return piece
             except OtherDataError as error:
                 errors.append(error)

@@ -6,7 +6,7 @@ Tested by `tests/builders/sources/readers/test_patterns.py` and `tests/builders/
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,20 +28,57 @@ _FOLDERS = 64
 """Folders that are indexed at a time (ours), so that the groups of a million names are never there together."""
 
 
+def _stored_names(shard: Shard) -> pa.Array:
+    return shard.names
+
+
 @dataclass(frozen=True)
 class ImageNames:
-    """How the images of a source are called, and what is read from that in each kind of tree.
+    """How the images of a source are called, and how its copies are read by that.
 
     `pattern` is one of `trees.match_names`. `name_form` describes such names for messages, and `advice` is the next
-    step for a mirror with other names.
+    step for a mirror with other names. `beside` are the ends of paths of the owner's other files, which are no strays.
     """
 
-    key: str
-    title: str
-    classes: Callable[[], Mapping[str, str]]
     pattern: str
     name_form: str
     advice: str = ADVICE
+    beside: tuple[str, ...] = ()
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        """Index the images of a tree by their names, each kind of names in its way."""
+        raise NotImplementedError
+
+    def layout(self, description: str, find: Callable[[Home], Tree | None]) -> CopyLayout:
+        """Declare a layout whose images are in the tree that `find` gives, if there is one and it has any."""
+
+        def read(home: Home) -> PartitionIndex | None:
+            tree = find(home)
+            return self.indexed(tree) if tree is not None and tree.rows.num_rows else None
+
+        return CopyLayout(description, read)
+
+    def anywhere(self, folder: str, beside: str = "") -> CopyLayout:
+        """Declare images in a folder of this path, of its last name or any; `beside` says what else is there."""
+        places = (folder, folder.rpartition("/")[2], "")
+        description = f"{folder}/{self.name_form}, or these files in any folder{beside}"
+        return self.layout(description, lambda home: self.in_places(home, *places))
+
+    def archive(self, name: str, inside: str = "", beside: str = "") -> CopyLayout:
+        """Declare the tar or tar.gz of this name, and the other of the two; `inside` is as `top` of `in_archive`."""
+        stem, _, compressed = name.partition(".tar")
+        other_form = f" (or {stem}.tar, read in place)" if compressed else f", read in place (or {stem}.tar.gz)"
+        return self.layout(f"the archive {name}{other_form}{beside}", lambda home: self.in_archive(home, stem, inside))
+
+    def mirror(
+        self,
+        description: str,
+        splits: Sequence[str],
+        names: Callable[[Shard], pa.Array] = _stored_names,
+        **columns: Any,
+    ) -> CopyLayout:
+        """Declare a mirror's Parquet files; arguments as for `in_parquet`."""
+        return self.layout(description, lambda home: self.in_parquet(home, splits, names, **columns))
 
     def in_folders(
         self, home: Home, place: Path, folders: Sequence[str] = ("",), description: str = "image files"
@@ -67,25 +104,22 @@ class ImageNames:
         archive = trees.in_archive(home, stem, top)
         tree = archive and archive.match(self.pattern)
         if tree is not None and not tree.rows.num_rows:
+            title = home.source.title
             raise BuildError(
-                f"{self.title}: {tree.place} has no images like {top}{self.name_form}. Give a "
-                f"copy of {self.title} with --{self.key}."
+                f"{title}: {tree.place} has no images like {top}{self.name_form}. Give a copy of {title} with "
+                f"--{home.source.key}."
             )
         return tree
 
     def in_parquet(
-        self,
-        home: Home,
-        splits: Sequence[str],
-        names: Callable[[Shard], pa.Array] = lambda shard: shard.names,
-        **columns: Any,
+        self, home: Home, splits: Sequence[str], names: Callable[[Shard], pa.Array] = _stored_names, **columns: Any
     ) -> Tree | None:
         """Match the rows of a mirror's splits, whose names begin its files' names; returns None if there are no files.
 
         `names` gives the names of a file's rows, and `columns` are the fields of `parquet.read_shard`.
         """
         paths = [path for split in splits for path in parquet_files.split_files(home.folder, split)]
-        shards = (parquet.read_shard(self.title, path, advice=self.advice, **columns) for path in paths)
+        shards = (parquet.read_shard(home.source.title, path, advice=self.advice, **columns) for path in paths)
         rows = trees.in_parquet(home, ((shard.path, names(shard), shard.labels) for shard in shards))
         tree = rows and rows.match(self.pattern)
         if rows is not None and tree is not None and tree.others:
@@ -97,7 +131,7 @@ class ImageNames:
         """Refuse a mirror with rows that are marked wrong; the message names the first."""
         for row in tree.rows.filter(wrong).slice(0, 1).to_pylist():
             raise OtherDataError(
-                f"{self.title}: the file name {one_line(row['name'])} {problem} (row {row['offset']} of "
+                f"{tree.home.source.title}: the file name {one_line(row['name'])} {problem} (row {row['offset']} of "
                 f"{tree.home.root / row['file']}). {self.advice}."
             )
 
@@ -113,7 +147,7 @@ class ImageNames:
 
         The files that were left out are strays. `fields` are further ones of the `PartitionIndex`.
         """
-        names = list(self.classes())
+        names = list(tree.home.source.classes())
         if isinstance(class_ids, str):
             codes = np.full(len(ids), names.index(class_ids), np.int32)
         else:
@@ -122,8 +156,12 @@ class ImageNames:
         # In most layouts the id is the path; then both columns share one array.
         files = ids if ids.equals(files) else files
         table = partition_table(class_column(names, codes), ids, files, offsets, sizes, own)
-        strays = tree.strays(lambda name: self.reason(tree, name))
+        strays = self.strays(tree.strays(lambda name: self.reason(tree, name)))
         return PartitionIndex(tree.home.partition, tree.description, tree.how, table, strays, **fields)
+
+    def strays(self, found: Iterable[Stray]) -> tuple[Stray, ...]:
+        """Return those of some strays that are no files of the owner."""
+        return tuple(stray for stray in found if not stray.path.endswith(self.beside))
 
     def index_listed(
         self,
@@ -131,19 +169,27 @@ class ImageNames:
         ids: pa.Array,
         class_of: Mapping[str, str],
         own: Callable[[str, pa.Array], Mapping[str, pa.Array]] = lambda *_: {},
-    ) -> PartitionIndex | None:
-        """Index the images that a list names by id with the class, None if there is none.
+        unlisted: str | None = None,
+    ) -> PartitionIndex:
+        """Index the images that a list names by id with the class.
 
-        Images that the list lacks are no strays. `own` gives the source's own columns for its key and ids.
+        Images that the list lacks are strays for the reason `unlisted`, or nothing without one. `own` gives the
+        source's own columns for its key and ids.
+
+        Raises:
+            OtherDataError: the list has none of the images.
         """
-        listed = pa.array(list(class_of), pa.string())
+        home, listed = tree.home, pa.array(list(class_of), pa.string())
         rows = pc.index_in(ids, value_set=listed)
+        if rows.null_count == len(rows):
+            raise home.other_data(
+                f"none of the {len(ids):,} images in {home.root} ({tree.description}) is one of the {len(listed):,} "
+                f"of the partition {home.partition}, for instance {ids[0]}"
+            )
         missing = listed.filter(pc.invert(pc.is_in(listed, value_set=ids)))
-        tree, rows = tree.keep(rows.is_valid()), rows.drop_null()
-        if not len(rows):
-            return None
+        tree, rows = tree.keep(rows.is_valid(), unlisted), rows.drop_null()
         class_ids, ids = pa.array(list(class_of.values()), pa.string()).take(rows), listed.take(rows)
-        return self.index(tree, class_ids, ids, own(self.key, ids), missing=missing)
+        return self.index(tree, class_ids, ids, own(home.source.key, ids), missing=missing)
 
     def reason(self, tree: Tree, name: str) -> str:
         """Say why an entry of a tree, given by its path there, is not one of the images."""
@@ -155,10 +201,10 @@ class ClassFolders(ImageNames):
     """The names of images that lie in class folders: on disk, in an archive, or as a mirror's file names have them.
 
     The pattern has the groups `class_id`, which is the folder, and `image`, with which an image's id ends.
-    `file_form` is the form of the names in a class's folder, in which the class's id replaces `{}`, and `child` what
-    the folders are. `class_of` gives the class of a folder, None if it is of no class; without it folders have their
-    class's id as their name. `prefix` is the start of the ids of a class's images, and `ending` what comes after the
-    group `image`.
+    `file_form` is the form of the names in a class's folder, in which the class's id replaces `{}`; without it, the
+    end of `name_form`. `child` is what the folders are. `class_of` gives the class of a folder, None if it is of no
+    class; without it folders have their class's id as their name. `prefix` is the start of the ids of a class's
+    images, and `ending` what comes after the group `image`.
     """
 
     file_form: str = ""
@@ -168,34 +214,23 @@ class ClassFolders(ImageNames):
     ending: str = ""
 
     def layouts(
-        self, archive: OwnerFile, inside: str, names: str, alone: str = "the class folders themselves"
+        self, archive: OwnerFile, inside: str, alone: str = "the class folders themselves"
     ) -> tuple[CopyLayout, ...]:
         """Declare the layouts of an owner's tar or tar.gz: unpacked, its class folders alone, and packed.
 
-        `inside` is the path in it of the folder that holds the class folders, `names` the form of the images' paths
-        below that folder, and `alone` a description of the class folders alone.
+        `inside` is the path in it of the folder that holds the class folders, and `alone` a description of the class
+        folders alone.
         """
         folder = inside.rpartition("/")[2]
-        stem, _, compressed = archive.name.partition(".tar")
-        other_form = f" (or {stem}.tar, read in place)" if compressed else f", read in place (or {stem}.tar.gz)"
         return (
-            CopyLayout(f"{folder}/{names}", lambda home: self.below(home, home.folder / folder)),
+            CopyLayout(f"{folder}/{self.name_form}", lambda home: self.below(home, home.folder / folder)),
             CopyLayout(alone, lambda home: self.below(home, home.folder)),
-            CopyLayout(
-                f"the original archive {archive.name}{other_form}",
-                lambda home: self.by_folder(self.in_archive(home, stem, f"{inside}/")),
-            ),
+            self.archive(archive.name, f"{inside}/"),
         )
-
-    def mirror(
-        self, description: str, splits: Sequence[str], names: Callable[[Shard], pa.Array], **columns: Any
-    ) -> CopyLayout:
-        """Declare a mirror's Parquet files; arguments as for `in_parquet`."""
-        return CopyLayout(description, lambda home: self.by_folder(self.in_parquet(home, splits, names, **columns)))
 
     def below(self, home: Home, place: Path) -> PartitionIndex | None:
         """Index class folders side by side in a folder."""
-        folders = [child for child in child_names(place) if self.known(child)] if place.is_dir() else []
+        folders = [child for child in child_names(place) if self.known(home, child)] if place.is_dir() else []
         return self.of_folders(home, place, folders) if folders else None
 
     def of_folders(
@@ -206,14 +241,10 @@ class ClassFolders(ImageNames):
             self.indexed(self.in_folders(home, place, folders[start : start + _FOLDERS], description))
             for start in range(0, len(folders), _FOLDERS)
         ]
-        strays = [stray for piece in pieces for stray in piece.strays]
-        strays += strays_between(home.root, place, folders, self.child)
+        inside = [stray for piece in pieces for stray in piece.strays]
+        between = self.strays(strays_between(home.root, place, folders, self.child))
         table = pa.concat_tables([piece.table for piece in pieces])
-        return dataclasses.replace(pieces[0], table=table, strays=tuple(strays))
-
-    def by_folder(self, tree: Tree | None) -> PartitionIndex | None:
-        """Index images by the class of their folder, None without a tree; see `indexed`."""
-        return None if tree is None else self.indexed(tree)
+        return dataclasses.replace(pieces[0], table=table, strays=(*inside, *between))
 
     def indexed(self, tree: Tree) -> PartitionIndex:
         """Index images by the class of their folder.
@@ -221,42 +252,44 @@ class ClassFolders(ImageNames):
         Raises:
             OtherDataError: a class folder has files and no image.
         """
+        classes, home = list(tree.home.source.classes()), tree.home
         folders = tree.column("class_id").dictionary_encode()
-        class_ids = pa.array(map(self.known, folders.dictionary.to_pylist()), pa.string()).take(folders.indices)
+        of_folder = [self.known(home, folder) for folder in folders.dictionary.to_pylist()]
+        class_ids = pa.array(of_folder, pa.string()).take(folders.indices)
         tree, class_ids = tree.keep(class_ids.is_valid(), "") if class_ids.null_count else tree, class_ids.drop_null()
         self._refuse_folders_without_images(tree, {*class_ids.unique().to_pylist()})
-        names = pa.array(list(self.classes()))
-        prefixes = pa.array([self.prefix(name) for name in self.classes()]).take(
-            pc.index_in(class_ids, value_set=names)
-        )
+        prefixes = pa.array(map(self.prefix, classes)).take(pc.index_in(class_ids, value_set=pa.array(classes)))
         ids = pc.binary_join_element_wise(prefixes, tree.column("image"), self.ending, "")
         return self.index(tree, class_ids, ids)
 
-    def known(self, folder: str) -> str | None:
+    def known(self, home: Home, folder: str) -> str | None:
         """Return the class of a folder, None if it is of no class."""
         if self.class_of is not None:
             return self.class_of(folder)
-        return folder if folder in self.classes() else None
+        return folder if folder in home.source.classes() else None
 
     def reason(self, tree: Tree, name: str) -> str:
         """Say why an entry of a tree is not one of the images, in the words of its class."""
-        class_id = self.known(name.rpartition("/")[0])
+        class_id = self.known(tree.home, name.rpartition("/")[0])
         reason = super().reason(tree, name)
-        return reason if class_id is None or reason == "a folder" else f"not named {self.file_form.format(class_id)}"
+        if class_id is None or reason == "a folder":
+            return reason
+        return f"not named {self.file_form.format(class_id) or self.name_form.rpartition('/')[2]}"
 
     def _refuse_folders_without_images(self, tree: Tree, with_images: set[str]) -> None:
         without_images: dict[str, list[str]] = {}
+        title = tree.home.source.title
         for name, _ in sorted(tree.others):
             folder = name.rpartition("/")[0]
-            if (class_id := self.known(folder)) is not None and class_id not in with_images:
+            if (class_id := self.known(tree.home, folder)) is not None and class_id not in with_images:
                 without_images.setdefault(folder, []).append(name)
         for folder, names in without_images.items():
             # A visible file is named rather than a desktop's hidden one.
             name = min(names, key=lambda name: name.startswith(f"{folder}/."))
             raise OtherDataError(
-                f"{self.title}: the class folder {tree.path_of(folder)} holds no image of its class: "
+                f"{title}: the class folder {tree.path_of(folder)} holds no image of its class: "
                 f"{escape_name(name.rpartition('/')[2])} is {self.reason(tree, name)}{more(names, 1)}. Restore "
-                f"its images, remove the folder, or give another copy of {self.title}."
+                f"its images, remove the folder, or give another copy of {title}."
             )
 
 

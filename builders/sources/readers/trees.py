@@ -22,6 +22,7 @@ from builders.sources.formats.tar_headers import File
 from builders.sources.readers import tars
 from builders.sources.readers.folders import children_of_each, escape_name, relative, text_array
 from builders.sources.readers.layouts import Home
+from builders.storage.paths import store_of
 
 _AGAIN = "_again"
 
@@ -111,13 +112,21 @@ def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Arra
 
 def in_folders(home: Home, place: Path, folders: Sequence[str] = ("",), description: str = "image files") -> Tree:
     """List folders below an existing place, given by their paths; an empty one is the place itself."""
+    listed = children_of_each([place / folder if folder else place for folder in folders], home.root)
+    inside = (f"{folder}/" if folder else "" for folder in folders)
+    return _of_files(home, place, zip(inside, listed, strict=True), description)
+
+
+def in_depth(home: Home, place: Path) -> Tree:
+    """List the files below an existing place, in folders of any depth; no link is followed."""
+    return _of_files(home, place, [("", sorted(store_of(place).files_below(place)))], "image files")
+
+
+def _of_files(home: Home, place: Path, paths: Iterable[tuple[str, Sequence[str]]], description: str) -> Tree:
+    """Return the tree of files on disk, given by their paths below a place, in pieces that begin alike."""
     where = relative(place, home.root)
     prefix = "" if where == "." else f"{where}/"
-    listed = children_of_each([place / folder if folder else place for folder in folders], home.root)
-    names = [
-        text_array(children, f"{prefix}{folder}/" if folder else prefix)
-        for folder, children in zip(folders, listed, strict=True)
-    ]
+    names = [text_array(rest, prefix + start) for start, rest in paths]
     all_names = pa.concat_arrays([pa.array([], pa.string()), *names])
     return Tree(home, place, f"{description} in {where}", prefix, "file", _rows(all_names, all_names), prefix)
 
@@ -140,7 +149,8 @@ def in_archive(home: Home, stem: str, top: str = "") -> Tree | None:
 def in_tars(home: Home, place: Path, parts: Tars, top: str = "", how: Container = "span") -> Tree:
     """List the files of tars in a folder or an archive, limited to a folder inside with a slash at its end.
 
-    Where a tar has a folder of its own in the tree, folders inside it are dropped.
+    Any file with named ranges of bytes may stand for a tar. Where a tar has a folder of its own in the tree, folders
+    inside it are dropped.
     """
     none = pa.array([], pa.string())
     tables = [_rows(none, none)]

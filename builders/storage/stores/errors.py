@@ -67,8 +67,13 @@ def store_errors(doing: str, address: object) -> Iterator[None]:
     except client_errors() as error:
         absent = isinstance(error, FileNotFoundError | NotADirectoryError) and code_of(error) != "NoSuchBucket"
         if absent and doing != "write":  # a write fails so only where there is no bucket
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(address)) from error
+            raise os_error(errno.ENOENT, address) from error
         raise BuildError(f"Cannot {doing} {address}: {_reason(error)}") from error
+
+
+def os_error(number: int, address: object) -> OSError:
+    """Return the error that a file system has for a path, of the subclass of its number."""
+    return OSError(number, os.strerror(number), str(address))
 
 
 def client_errors() -> tuple[type[BaseException], ...]:

@@ -14,13 +14,12 @@ import contextlib
 import errno
 import functools
 import itertools
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 
-from builders.storage.stores.errors import store_errors
+from builders.storage.stores.errors import os_error, store_errors
 
 FOLDER = -1
 """The size of a folder in a listing."""
@@ -41,35 +40,25 @@ Listing = dict[str, int]
 """The names in a folder, sorted, with their sizes; `FOLDER` for folders."""
 
 
-def list_folder(folder: Any) -> Listing | int:
-    """List a folder, a `StorePath`; where there is none, return the number of the error.
+def list_folder(folder: Any) -> Listing:
+    """List a folder, a `StorePath`; raises `FileNotFoundError` or `NotADirectoryError` where there is none.
 
     The order in which a store gives names does not matter. A name that is both a file's and a folder's stands for the
     folder. The empty object that consoles put in place of a folder is none of its files.
     """
-    try:
-        with store_errors("list", folder):
-            entries = folder.fs.ls(folder.path, detail=True)
-    except FileNotFoundError:
-        return errno.ENOENT
+    with store_errors("list", folder):
+        entries = folder.fs.ls(folder.path, detail=True)
     base = folder.path.rstrip("/") + "/"
     sizes: dict[str, int] = {}
     for entry in entries:
         name = entry["name"].removeprefix(base).rstrip("/")
         if entry["name"].rstrip("/") == base[:-1]:
             if entry["type"] == "file" and len(entries) == 1 and not entry["name"].endswith("/"):
-                return errno.ENOTDIR
+                raise os_error(errno.ENOTDIR, folder)
             continue
         size = entry_size(entry)
         sizes[name] = FOLDER if sizes.get(name) == FOLDER else size
     return dict(sorted(sizes.items()))
-
-
-def names_in(folder: Any, listing: Listing | int) -> list[str]:
-    """Return the names in the listing of a folder; raises `OSError` where it is the number of one."""
-    if isinstance(listing, int):
-        raise OSError(listing, os.strerror(listing), str(folder))  # the subclass of its number
-    return list(listing)
 
 
 def entry_size(entry: Mapping[str, Any]) -> int:
@@ -77,12 +66,19 @@ def entry_size(entry: Mapping[str, Any]) -> int:
     return FOLDER if entry["type"] == "directory" else int(entry["size"] or 0)
 
 
-def list_ahead(folders: Iterable[Any]) -> Iterator[Listing | int]:
-    """Yield what `list_folder` returns of folders of one store, in order; several are requested at a time."""
+def list_ahead(folders: Iterable[Any], read: Callable[[Any], Listing] = list_folder) -> Iterator[Listing]:
+    """Yield the listings of folders of one store, in order; several are requested at a time."""
     remaining = iter(folders)
     while batch := list(itertools.islice(remaining, _LISTED_AHEAD)):
         with _threads(batch[0]) as threads:
-            yield from threads.map(list_folder, batch)
+            yield from threads.map(read, batch)
+
+
+def _list_if_there(folder: Any) -> Listing:
+    try:
+        return list_folder(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
 
 
 def _threads(path: Any) -> ThreadPoolExecutor:
@@ -97,11 +93,10 @@ def sizes_of(root: Any, files: Sequence[str]) -> list[int | None]:
         numbers_of.setdefault(file.rpartition("/")[0], []).append(number)
     sizes: list[int | None] = [None] * len(files)
     large = {folder: numbers for folder, numbers in sorted(numbers_of.items()) if len(numbers) > _FEW}
-    listings = list_ahead(root / folder if folder else root for folder in large)
+    listings = list_ahead((root / folder if folder else root for folder in large), _list_if_there)
     for numbers, listing in zip(large.values(), listings, strict=True):
-        if not isinstance(listing, int):
-            for number in numbers:
-                sizes[number] = listing.get(files[number].rpartition("/")[2])
+        for number in numbers:
+            sizes[number] = listing.get(files[number].rpartition("/")[2])
     few = [number for folder, numbers in numbers_of.items() if folder not in large for number in numbers]
     with _threads(root) as threads:
         for number, size in zip(few, threads.map(lambda number: (root / files[number]).size(), few), strict=True):
@@ -119,15 +114,18 @@ class ListingCache:
     def size(self, path: Any) -> int | None:
         """Return the size of a file, `FOLDER` for a folder; None if nothing is there or it is outside."""
         address = str(path).rstrip("/")
-        if address == self.root:
-            return None if isinstance(self.listing(path), int) else FOLDER
-        above = self.listing(path.parent) if address.startswith(f"{self.root}/") else errno.ENOENT
-        return None if isinstance(above, int) else above.get(path.name)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if address == self.root:
+                self.listing(path)
+                return FOLDER
+            if address.startswith(f"{self.root}/"):
+                return self.listing(path.parent).get(path.name)
+        return None
 
-    def _listing(self, folder: Any) -> Listing | int:
+    def _listing(self, folder: Any) -> Listing:
         # Of a folder that does not exist its own parent knows, which is nearly always listed already.
         if str(folder).rstrip("/") != self.root and (size := self.size(folder)) != FOLDER:
-            return errno.ENOENT if size is None else errno.ENOTDIR
+            raise os_error(errno.ENOENT if size is None else errno.ENOTDIR, folder)
         return list_folder(folder)
 
 

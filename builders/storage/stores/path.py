@@ -21,7 +21,7 @@ from upath.extensions import ProxyUPath
 
 from builders.errors import BuildError
 from builders.storage.stores import listings
-from builders.storage.stores.errors import EMPTY, NO_BUCKET, code_of, store_errors
+from builders.storage.stores.errors import EMPTY, NO_BUCKET, code_of, os_error, store_errors
 from builders.storage.stores.file import GrowingReadAhead, RangedFile
 
 ATTEMPTS = 5
@@ -162,14 +162,14 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         size = self.size()
         if size is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
+            raise os_error(errno.ENOENT, self)
         kind = stat.S_IFDIR if size == listings.FOLDER else stat.S_IFREG
         return os.stat_result((kind, 0, 0, 0, 0, 0, max(size, 0), 0, 0, 0))
 
     def names(self) -> list[str]:
         # Sorted. Raises `FileNotFoundError` or `NotADirectoryError` where there is no such folder.
         cache = listings.CACHE.get()
-        return listings.names_in(self, listings.list_folder(self) if cache is None else cache.listing(self))
+        return list(listings.list_folder(self) if cache is None else cache.listing(self))
 
     def iterdir(self) -> Iterator[StorePath]:
         # Sorted; empty if there is no such folder.

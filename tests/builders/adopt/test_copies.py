@@ -16,8 +16,9 @@ from builders.sources.base import open_source
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.layouts import food101_parquet, imagenet_archives, imagenet_parquet, link, tree
 from tests.builders.planning import planning_run
+from tests.builders.trees import linked, replaced
 
-DECLARED = BENCHMARK.by_key()
+DECLARED = BENCHMARK.units
 SPLITS = tuple(DECLARED)
 EVALUATION = ("imagenet/validation", "imagenet/test", "imagenet/near_ood")
 KNOWN = BENCHMARK.configs[0].labels.drawn(0)
@@ -174,7 +175,8 @@ def test_names_are_enough_for_archives_and_parquet(layout, release, request, tmp
         for row in rows_of(release, key):
             # Empty files: nothing but the names can be used.
             tree(
-                copy / DECLARED[key][1].published, {f"labels/{row['class_id']}/{row['source_id'].split('/')[-1]}": b""}
+                copy / DECLARED[key].split.published,
+                {f"labels/{row['class_id']}/{row['source_id'].split('/')[-1]}": b""},
             )
     plans = planned({"imagenet": request.getfixturevalue(layout)}, copy, EVALUATION, seed=3)
     for key in EVALUATION:
@@ -373,12 +375,12 @@ def test_an_image_named_twice_is_taken_once(demo, indexes, tmp_path):
 @pytest.fixture
 def twins(demo, tmp_path):
     """A source in which images of two classes, two of the one and one of the other, have the same bytes."""
-    imagenet = shutil.copytree(demo["imagenet"], tmp_path / "imagenet", copy_function=os.link)
+    imagenet = tmp_path / "imagenet"
+    linked(demo["imagenet"] / "val", imagenet / "val")
     paths = [*images({"imagenet": imagenet}, NEAR_CLASSES[0]), images({"imagenet": imagenet}, NEAR_CLASSES[1])[0]]
     data = paths[0].read_bytes()
     for path in paths:
-        path.unlink()
-        path.write_bytes(data)
+        replaced(path, lambda _: data)
     source = BENCHMARK.sources()[0]
     return {"imagenet": open_source(source, imagenet, ("val",))}, [f"val/{path.name}" for path in paths], data
 

@@ -14,6 +14,7 @@ from hf_scripts import verify
 from tests.builders import demo_pairs
 from tests.builders.conftest import files_of
 from tests.builders.photographs import pieces
+from tests.builders.planning import QUIET
 from tests.hf_scripts.samples import make_release
 
 
@@ -140,16 +141,9 @@ def test_splits_without_images_are_named(tmp_path, capsys):
     parts = duplicates.release_splits(root, manifest)
     assert duplicates.searches(manifest) == [("bench-train/train", "bench/test")]
     parts["bench/test"] = duplicates.ReleaseSplit(root, replace(parts["bench/test"].entry, data=()))
-    near = duplicates.find_near(
-        duplicates.Duplicates(parts, ()), duplicates.searches(manifest), tmp_path, None, NoMeter()
-    )
+    near = duplicates.find_near(duplicates.Duplicates(parts, ()), duplicates.searches(manifest), tmp_path, None, QUIET)
     assert near.searched == () and near.without_images == ("bench/test",)
     assert "Not searched, since there are no images here: `bench/test`." in duplicates.duplicates_summary(near)
-
-
-class NoMeter:
-    def step(self, title, images):
-        pass
 
 
 def test_training_splits_are_searched_once_and_never_with_themselves(tmp_path):

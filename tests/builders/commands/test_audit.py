@@ -158,8 +158,10 @@ def test_the_page_on_audits_names_every_audit_and_every_number():
         (["pairs", "{}", "--splits", "pictures/test"], "pictures/test has no duplicates in the table of"),
         (["sheet", "{}", "--splits", ""], "has an empty name. Give CONFIG or CONFIG/SPLIT"),
         (["sheet", "{}", "--out", "{}"], "is a folder. Give the name of a file in it"),
-        (["sheet", "{}", "--out", "{}/README.md/x.png"], "README.md is a file. Give a file in a folder"),
+        (["sheet", "{}", "--out", "{}/README.md/x.png"], "whose files its manifest lists. Give another place"),
         (["duplicates", "{}", "--exact", "--out", "{}"], "is a folder. Give the name of a file in it"),
+        (["duplicates", "{}", "--exact", "--out", "{}/manifest.json"], "manifest.json lies inside the release"),
+        (["sheet", "{}", "--out", "/dev/null/x.png"], "null is a file. Give a file in a folder"),
     ],
 )
 def test_what_cannot_be_audited_gets_one_sentence(releases, capsys, arguments, sentence):
@@ -168,8 +170,9 @@ def test_what_cannot_be_audited_gets_one_sentence(releases, capsys, arguments, s
 
 
 def test_a_release_without_pixels_cannot_be_looked_at(sources, tmp_path, capsys):
-    build_demo(sources, tmp_path, benchmark=benchmark(FIXED_RESIZE), index_only=True)
-    assert main(["sheet", str(tmp_path), "--splits", "pictures", "--out", str(tmp_path / "x.png")]) == 2
+    release = tmp_path / "release"
+    build_demo(sources, release, benchmark=benchmark(FIXED_RESIZE), index_only=True)
+    assert main(["sheet", str(release), "--splits", "pictures", "--out", str(tmp_path / "x.png")]) == 2
     assert "pictures/far_ood has no images in " in capsys.readouterr().err
 
 

@@ -10,7 +10,7 @@ import pytest
 from builders.broad_benchmark import BENCHMARK, main
 from builders.cli.build_options import BuildFlags
 from builders.commands.build import choose_splits
-from builders.commands.demo_build import demo_models, planned_demo_models, with_demo_models
+from builders.commands.demo_build import demo_models, with_demo_models
 
 VALUES = {
     flag.name: () if flag.multiple else flag.default for settings in BENCHMARK.settings for flag in settings.flags
@@ -25,9 +25,14 @@ def flags(variants=(), **values):
     return BuildFlags(Path("out"), demo=True, settings=VALUES | values, variants=dict.fromkeys(variants, "folder"))
 
 
+def planned(models):
+    """The benchmark with the splits of a demo's models, before these are written."""
+    return BENCHMARK.with_splits({settings.config: demo.planned for settings, demo in models})
+
+
 def generated(**choices):
     """The splits for which a demo makes models."""
-    ready = planned_demo_models(BENCHMARK, demo_models(BENCHMARK, flags(**choices))).ready()
+    ready = planned(demo_models(BENCHMARK, flags(**choices))).ready()
     return [key for key in ATTACKED + GENERATED if key in ready]
 
 
@@ -41,7 +46,7 @@ def test_models_are_made_for_the_configs_of_which_no_flag_gives_a_model():
 def test_models_of_a_demo_are_written_and_make_what_the_flags_ask_for(tmp_path):
     """Of two splits that models could make, the flags ask for one."""
     ((settings, models),) = (item for item in demo_models(BENCHMARK, flags()) if item[0].config == "broad-synthetic")
-    benchmark = planned_demo_models(BENCHMARK, [(settings, models)])
+    benchmark = planned([(settings, models)])
     written = []
 
     def write(folder, names):
@@ -50,7 +55,7 @@ def test_models_of_a_demo_are_written_and_make_what_the_flags_ask_for(tmp_path):
 
     def splits(values):
         assert values["biggan"] == "made"
-        return {"biggan": benchmark.by_key()[GENERATED[0]][1]}
+        return {"biggan": benchmark.units[GENERATED[0]].split}
 
     settings, models = dataclasses.replace(settings, splits=splits), dataclasses.replace(models, write=write)
     build_flags = dataclasses.replace(flags(), out=tmp_path / "out")
@@ -79,7 +84,7 @@ def without(monkeypatch):
 
 def test_splits_that_lack_the_same_packages_share_a_line(without, capsys):
     without("torch", "timm", "diffusers", "torchattacks", "transformers", "accelerate", "imagecorruptions-imaug")
-    benchmark = planned_demo_models(BENCHMARK, demo_models(BENCHMARK, flags()))
+    benchmark = planned(demo_models(BENCHMARK, flags()))
     _, splits = choose_splits(benchmark, [], flags(), lambda _: None)
     assert not {*splits} & {*ATTACKED, *GENERATED}
     lines = capsys.readouterr().err.splitlines()

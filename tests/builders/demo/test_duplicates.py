@@ -104,7 +104,7 @@ def planned(demo):
     for benchmark in (IMAGENET, CIFAR, FACETS):
         request = {
             "out": Path("unused"),
-            "splits": tuple(benchmark.parts()),
+            "splits": tuple(benchmark.parts),
             "roots": demo,
             "seed": 0,
             "allow_partial": True,

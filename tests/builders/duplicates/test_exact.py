@@ -89,4 +89,4 @@ def test_rows_come_by_id_with_role_and_class(tmp_path):
     path = write(tmp_path, "a/yz", DIGESTS)
     pairs = [Pair("a/yz#0003", "nowhere", "a/yz", "no/split", "", "", "", "", 0.0)]
     rows = rows_of_pairs(pairs, {"a/yz": path}.get)
-    assert rows == {("a/yz", "a/yz#0003"): (("a/yz", "a/yz#0003", "near_ood", "k"), DIGESTS[3])}
+    assert rows == {("a/yz", "a/yz#0003"): (("a/yz", "a/yz#0003", "near_ood", "k"), DIGESTS[3], 3)}

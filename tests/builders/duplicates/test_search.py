@@ -11,7 +11,7 @@ from sklearn.datasets import load_sample_images
 from benchmarks.duplicates.near import CHANGES, COMBINED, changed, coloured_noise, disjoint, patches
 from builders.duplicates import outlines
 from builders.duplicates import search as near_duplicates
-from builders.duplicates.distance import LEAST, SCALES
+from builders.duplicates.distance import LEAST, SCALES, distances
 from builders.duplicates.search import REACH, THRESHOLD, Pairs, distance, find_pairs
 
 seeds = st.integers(0, 2**32 - 1)
@@ -156,12 +156,18 @@ def planted(seed):
     return np.concatenate([assorted(seed + 1), np.stack(copies)]), references
 
 
+def all_distances(queries, references):
+    """The distance of every query to every reference."""
+    rows, columns = np.indices((len(queries), len(references))).reshape(2, -1)
+    return distances(queries[rows], references[columns]).reshape(len(queries), len(references))
+
+
 @pytest.fixture(scope="module")
 def brute_force():
     """Queries, references, and the gap and the distance of every pair."""
     queries, references = planted(0)
-    measured = [[[measure(query, image) for image in references] for query in queries] for measure in (gap, distance)]
-    return queries, references, *map(np.array, measured)
+    gaps = np.array([[gap(query, image) for image in references] for query in queries])
+    return queries, references, gaps, all_distances(queries, references)
 
 
 @pytest.fixture(scope="module")
@@ -418,8 +424,8 @@ def test_a_search_among_featureless_images_alone_is_exact():
     random = np.random.default_rng(0)
     images = np.stack([constant(*random.integers(0, 40, 3)) for _ in range(20)])
     pairs = {(query, reference) for query, reference, _ in as_set(search(images, images))}
-    expected = {(i, j) for i in range(20) for j in range(20) if distance(images[i], images[j]) <= THRESHOLD}
-    assert pairs == expected and 20 < len(pairs) < 400
+    near = np.argwhere(all_distances(images, images) <= THRESHOLD)
+    assert pairs == set(map(tuple, near.tolist())) and 20 < len(pairs) < 400
 
 
 def test_pairs_are_sorted_by_query_then_distance_then_reference():

@@ -179,16 +179,17 @@ def test_generated_images_are_the_same_though_a_worker_was_killed_in_a_batch(exe
 
 
 KILLED = """
-import os, signal, sys
+import contextlib, os, signal, sys
 from pathlib import Path
 from builders.executors.ray import RayExecutor
 from tests.builders import conftest
 class Meter(conftest.TerminalMeter):
+    @contextlib.contextmanager
     def step(self, title, images):
-        self.title = title
-    def advance(self, images, size=0):
-        if self.title == "writing":
-            os.kill(os.getpid(), signal.SIGKILL)
+        def advance(images, size=0):
+            if title == "writing":
+                os.kill(os.getpid(), signal.SIGKILL)
+        yield advance
 conftest.TerminalMeter = Meter
 demo = {path.name: path for path in sorted(Path(sys.argv[1]).iterdir()) if path.is_dir()}
 conftest.build_demo(demo, Path(sys.argv[2]), executor=RayExecutor(sys.argv[3]))

@@ -9,7 +9,6 @@ import pytest
 
 from builders.cli.source_flags import listed_sources
 from builders.errors import BuildError
-from builders.fetch import get as getting
 from builders.fetch.get import file_problem, get, needed_bytes, states, toml_line
 from builders.sources.base import Expected, open_source
 from builders.sources.obtain import OwnerFile
@@ -191,7 +190,7 @@ def test_what_needs_an_account_is_told_with_files_and_checksums_and_checked_once
 def test_a_full_disk_is_told_before_anything_is_downloaded(svhn, site, tmp_path, monkeypatch):
     needed = needed_bytes(states(svhn, tmp_path))
     assert needed == sum(len(data) for data in site.files.values())
-    monkeypatch.setattr(getting, "free_bytes", lambda _: 10)
+    monkeypatch.setattr("builders.storage.files.free_bytes", lambda _: 10)
     with pytest.raises(BuildError, match=f"need {needed:,} bytes, and the disk of .* has 10 left"):
         ran(svhn, into=tmp_path / "data")
     assert site.requests == []

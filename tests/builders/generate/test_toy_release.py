@@ -22,9 +22,9 @@ from builders.release import images
 from hf_scripts import export, materialize, verify
 from tests.builders.conftest import files_of
 from tests.builders.generate import toy
+from tests.builders.planning import QUIET
 from tests.killing import watched_at_renames
 from tests.manifests import as_json, manifest_of, save_manifest
-from unknown_detection.terminal.progress import TerminalMeter
 
 ROOT = Path(__file__).parents[3]
 
@@ -180,10 +180,11 @@ def test_two_workers_set_up_once_each_and_change_no_byte(release, photographs, d
     assert len(toy.logged(device, "image")) == 30
 
 
-def test_a_killed_build_resumes(release, photographs, device, tmp_path, monkeypatch):
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_killed_build_resumes(release, photographs, device, tmp_path, step):
     splits = ("toy/attacked", "toy/corrupted")
     expected = {name: data for name, data in files_of(release).items() if name.startswith(("data/toy/", "index/toy/"))}
-    points = range(1, 26, 3)
+    points = range(1, 27, step)
     watched = watched_at_renames(points, tmp_path / "out", BUILD, photographs, tmp_path / "out", *splits)
     assert watched.renames - points[-1] < points.step, "kills reach the end of the build"
     for point in points:
@@ -287,9 +288,9 @@ def published(release, tmp_path, monkeypatch):
 
 
 def materialized(published, config, photographs, out):
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+    with LocalExecutor(1) as executor:
         return write_release(
-            plan_published(Published(published, config), {"caltech256": photographs}, out, meter, executor)
+            plan_published(Published(published, config), {"caltech256": photographs}, out, QUIET, executor)
         )
 
 

@@ -33,7 +33,7 @@ from builders.release.schema import PREPARED_SHA256, Column
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.made import NOISE
 from tests.builders.photographs import pieces
-from unknown_detection.terminal.progress import TerminalMeter
+from tests.builders.planning import QUIET
 
 SIDE = 224
 BATCH = 1 << 20
@@ -229,13 +229,13 @@ def write_photographs(root, images=10):
 def build_toy(photographs, out, *, splits=(), workers=1, benchmark=None, executor=None, **changes):
     """Build the toy, on this machine's cores if no executor is given; returns the manifest."""
     benchmark = benchmark or toy_benchmark()
-    keys = [key for key in benchmark.parts() if not splits or key in splits or key.split("/")[0] in splits]
+    keys = [key for key in benchmark.parts if not splits or key in splits or key.split("/")[0] in splits]
     request = {"out": out, "splits": tuple(keys), "roots": {"caltech256": photographs}, "seed": 0}
     request |= {"allow_partial": True, "demo": True} | changes
     before = batches._BATCH_BYTES
     batches._BATCH_BYTES = BATCH
     try:
-        with TerminalMeter(quiet=True) as meter, executor or LocalExecutor(workers) as executor:
-            return write_release(prepare(Run(benchmark, executor, meter, **request)))
+        with executor or LocalExecutor(workers) as executor:
+            return write_release(prepare(Run(benchmark, executor, QUIET, **request)))
     finally:
         batches._BATCH_BYTES = before

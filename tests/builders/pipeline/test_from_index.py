@@ -13,10 +13,10 @@ from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
 from tests.builders.conftest import files_of
+from tests.builders.planning import QUIET
 from tests.builders.trees import linked
 from tests.killing import watched_at_renames
 from tests.manifests import as_json, manifest_of, write_json
-from unknown_detection.terminal.progress import TerminalMeter
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def published(cifar_release, release, tmp_path_factory):
 
 
 def materialize(published, roots, out, workers=1):
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, preload=WORKER_IMPORTS) as executor:
-        return as_json(write_release(plan_published(published, roots, out, meter, executor)))
+    with LocalExecutor(workers, preload=WORKER_IMPORTS) as executor:
+        return as_json(write_release(plan_published(published, roots, out, QUIET, executor)))
 
 
 @pytest.mark.parametrize(("config", "origin"), [("cifar", "cifar_release"), ("imagenet", "release")])

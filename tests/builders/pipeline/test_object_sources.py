@@ -181,12 +181,12 @@ def test_addresses_may_stand_in_the_sources_file_and_are_scanned(textures, store
     listing = tmp_path / "sources.toml"
     listing.write_text(f'dtd = "{textures}"\n')
     assert sources(["--sources", str(listing), "--json"]) == 0
-    (dtd,) = [source for source in json.loads(capsys.readouterr().out) if source["source"] == "dtd"]
+    (dtd,) = [source for source in json.loads(capsys.readouterr().out)["sources"] if source["source"] == "dtd"]
     assert (dtd["folder"], dtd["folder_exists"], dtd["partitions_found"]) == (textures, None, None)
     assert proxy.requests == []
     forget_clients()
     assert sources(["--sources", str(listing), "--scan", "--json"]) == 0
-    (dtd,) = [source for source in json.loads(capsys.readouterr().out) if source["source"] == "dtd"]
+    (dtd,) = [source for source in json.loads(capsys.readouterr().out)["sources"] if source["source"] == "dtd"]
     assert dtd["folder_exists"] is True
     assert dtd["partitions_found"] == ["images"]
 

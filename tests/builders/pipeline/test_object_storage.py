@@ -135,12 +135,15 @@ def test_verify_reads_a_release_where_it_lies(stored, store, capsys, tmp_path):
     data = client.cat_file(f"{copy[5:]}/data/cifar/test-00000-of-00001.parquet")
     client.pipe_file(f"{copy[5:]}/data/cifar/test-00000-of-00001.parquet", data[:-2000] + b"x" + data[-1999:])
     client.rm_file(f"{copy[5:]}/excluded/cifar.csv")
-    client.pipe_file(f"{copy[5:]}/data/stray.parquet", b"x")
+    strays = ("data/stray.parquet", ".huggingface.yaml", "more/x.parquet", "data/cifar/.x")
+    for name in strays:
+        client.pipe_file(f"{copy[5:]}/{name}", b"x")
     assert verify.main([copy, "--workers", "1", "--check", "fast"]) == 1
     printed = capsys.readouterr().out
     assert "data/cifar/test-00000-of-00001.parquet: has the SHA-256" in printed
     assert "excluded/cifar.csv: the file is missing" in printed
-    assert "data/stray.parquet: manifest.json does not list this file" in printed
+    for name in strays:
+        assert f"{name}: manifest.json does not list this file" in printed
 
 
 def test_a_published_index_is_materialized_from_one_store_into_another(stored, store, demo, expected, tmp_path):

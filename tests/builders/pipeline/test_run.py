@@ -22,13 +22,13 @@ from hf_scripts import verify
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.layouts import imagenet_archives, imagenet_parquet
 from tests.builders.planning import planning_run
-from tests.builders.trees import linked
+from tests.builders.trees import link, linked, replaced
 from tests.killing import killed_at_rename, tree, watched_at_renames
 from tests.manifests import rows_in
 from tests.power import Disk
 from unknown_detection.durable import unflushed
 
-SPLITS = tuple(BENCHMARK.by_key())
+SPLITS = tuple(BENCHMARK.units)
 ROOT = Path(__file__).parents[3]
 
 
@@ -239,7 +239,7 @@ def test_killing_a_build_with_workers_leaves_no_process_behind(demo, release, tm
     assert files_of(out) == files_of(release)
 
 
-IMAGENET_SPLITS = tuple(key for key, (_, split) in BENCHMARK.by_key().items() if split.source.key == "imagenet")
+IMAGENET_SPLITS = tuple(key for key, (_, split) in BENCHMARK.units.items() if split.source.key == "imagenet")
 
 
 def test_archives_give_the_digests_of_the_folders(laid_out, manifest, tmp_path):
@@ -326,8 +326,15 @@ def test_a_release_without_its_state_still_refuses_other_choices(demo, release, 
     assert files_of(out) == files_of(release)
 
 
+def own_validation_images(demo, root):
+    """ImageNet whose validation images are links of the test's own; the training images are everybody's."""
+    linked(demo["imagenet"] / "val", root / "val")
+    link(demo["imagenet"] / "train", root / "train")
+    return root
+
+
 def test_sources_that_changed_do_not_mix_with_a_release(demo, tmp_path):
-    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    imagenet = own_validation_images(demo, tmp_path / "imagenet")
     roots = demo | {"imagenet": imagenet}
     build_demo(roots, tmp_path / "out", splits=SPLITS[1:2])
     next(iter(sorted((imagenet / "val" / "n01443537").iterdir()))).unlink()
@@ -350,18 +357,10 @@ def test_two_runs_on_one_folder_do_not_mix(demo, tmp_path):
     build_demo(demo, out, splits=SPLITS[1:2])
 
 
-def replaced(path, change):
-    """Put other bytes into a linked file; returns the old ones."""
-    data = path.read_bytes()
-    path.unlink()
-    path.write_bytes(change(data))
-    return data
-
-
 @pytest.fixture
 def damaged(demo, release, tmp_path):
     """Sources with one cut image in near_ood: the roots, the image's path and its whole bytes."""
-    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    imagenet = own_validation_images(demo, tmp_path / "imagenet")
     row = pq.read_table(release / "index/imagenet/near_ood.parquet").to_pylist()[7]
     path = imagenet / "val" / row["class_id"] / row["source_id"].removeprefix("val/")
     sound = replaced(path, lambda data: data[:-30])
@@ -394,7 +393,7 @@ def test_a_cut_image_is_left_out_with_its_reason_where_that_is_allowed(damaged, 
 
 
 def test_damage_that_only_decoding_sees_is_found_when_all_is_decoded(demo, tmp_path):
-    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    imagenet = own_validation_images(demo, tmp_path / "imagenet")
     roots, benchmark = demo | {"imagenet": imagenet}, complete(BENCHMARK, demo)
     path = sorted((imagenet / "val" / "n02099601").iterdir())[0]
     replaced(path, lambda data: data.replace(data[data.index(b"\xff\xc4") + 5 :][:16], b"\xff" * 16, 1))
@@ -405,7 +404,7 @@ def test_damage_that_only_decoding_sees_is_found_when_all_is_decoded(demo, tmp_p
 
 
 def test_a_short_and_a_missing_class_are_refused_with_their_counts(demo, tmp_path):
-    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    imagenet = own_validation_images(demo, tmp_path / "imagenet")
     sentence = (
         rf"ImageNet-1k .*, val .*: expected 50 images of n01443537 \(goldfish\), found 2 and 199 more classes differ, "
         rf"in {imagenet}. Complete that source, or build what there is with --allow-partial"
@@ -442,7 +441,7 @@ def test_the_least_limit_leaves_every_split_rows(demo, tmp_path):
 
 def test_a_full_disk_is_refused_before_anything_is_written(demo, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
-    with pytest.raises(BuildError, match=r"has 1 kB of free space, and the build needs [0-9.]+ [kM]B\."):
+    with pytest.raises(BuildError, match=r"The build needs [0-9,]+ bytes, and the disk of .* has 1,000 left\."):
         build_demo(demo, tmp_path / "out")
     assert not (tmp_path / "out" / "data").exists()
 

@@ -23,6 +23,7 @@ from hf_scripts.materialize import main as materialize
 from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.planted import Planting, with_comment
+from tests.builders.trees import replaced
 
 TEST, NEAR, TRAIN = "imagenet/test", "imagenet/near_ood", "imagenet-train/train"
 
@@ -46,7 +47,7 @@ def test_the_rule():
 
 
 def test_what_is_compared_does_not_depend_on_the_splits_that_are_built():
-    assert BENCHMARK.compared_with(("imagenet/test",)) == tuple(BENCHMARK.parts())
+    assert BENCHMARK.compared_with(("imagenet/test",)) == tuple(BENCHMARK.parts)
     assert FACETS.compared_with(("facets-t1/test",)) == ("facets-t1/validation", "facets-t1/test")
 
 
@@ -68,10 +69,8 @@ def planted(demo, release, plain, tmp_path_factory):
     first = planting.row(NEAR, 0)
     everyone = pq.read_table(release / "index" / f"{NEAR}.parquet", columns=["id", "class_id"]).to_pylist()
     (second,) = [r["id"] for r in everyone if r["class_id"] == first.class_id and r["id"] != first.id]
-    path = planting.files[second.rpartition("/")[2]]
     data = planting.path(TRAIN, 2).read_bytes()
-    path.unlink()
-    path.write_bytes(data)
+    replaced(planting.files[second.rpartition("/")[2]], lambda _: data)
     train = {planting.row(TRAIN, number).id for number in (0, 2)}
     expected = {first.id: planting.row(TRAIN, 0).id, second: planting.row(TRAIN, 2).id}
     expected |= {unknown.id: unknown.other_id, unknown.other_id: unknown.id}
@@ -94,7 +93,7 @@ def ids(root, key):
 def test_duplicates_are_gone_and_others_of_their_class_moved_up(planted, plain, varied):
     _, expected, short = planted
     assert read_pairs(varied / "duplicates" / "pairs.parquet") == []
-    for key in BENCHMARK.parts():
+    for key in BENCHMARK.parts:
         before, after = ids(plain, key), ids(varied, key)
         assert not set(after) & expected.keys(), key
         duplicates = set(before) & expected.keys()
@@ -149,7 +148,7 @@ def test_built_in_parts_it_is_the_same_and_reads_no_image_twice(planted, varied,
     surveyed = [part for part in reads if part.parent.name == "survey"]
     assert surveyed
     reads.clear()
-    build_demo(planted[0], tmp_path, splits=tuple(key for key in BENCHMARK.parts() if key != NEAR), **choices)
+    build_demo(planted[0], tmp_path, splits=tuple(key for key in BENCHMARK.parts if key != NEAR), **choices)
     assert not [part for part in reads if part.parent.name == "survey"]
     assert files_of(tmp_path) == files_of(varied)
 
@@ -243,7 +242,7 @@ def test_near_duplicates_go_too(demo, cifar_release, tmp_path):
     build_demo(demo, tmp_path, benchmark=quick, splits=splits, without_duplicates=True, index_only=True)
     assert read_pairs(tmp_path / "duplicates" / "pairs.parquet") == []
     pairs = read_pairs(cifar_release / "duplicates" / "pairs.parquet")
-    pairs = [pair for pair in pairs if {*pair.splits} <= {*quick.parts()}]
+    pairs = [pair for pair in pairs if {*pair.splits} <= {*quick.parts}]
     repeating = {pair.other_id for pair in pairs if pair.split == "cifar-train/train" and pair.other_split in splits}
     # All splits of the benchmark are compared, also those that are not built.
     ambiguous = {row for pair in pairs if "cifar-train/train" not in pair.splits for row in (pair.id, pair.other_id)}

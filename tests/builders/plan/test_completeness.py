@@ -16,8 +16,8 @@ from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.trees import tree
 
-CALTECH45 = IMAGENET.by_key()["imagenet/far_ood_caltech45"][1].class_ids(0)
-PLACES82 = IMAGENET.by_key()["imagenet/far_ood_places82"][1].class_ids(0)
+CALTECH45 = IMAGENET.units["imagenet/far_ood_caltech45"].split.class_ids(0)
+PLACES82 = IMAGENET.units["imagenet/far_ood_places82"].split.class_ids(0)
 CLUTTER = "257.clutter"
 
 
@@ -41,7 +41,7 @@ def parts_with_counts():
     """Every partition with counts by class and the classes that some split needs of it, each once."""
     ids = {}
     for benchmark in (IMAGENET, CIFAR, FACETS):
-        for part, (_, split) in benchmark.by_key().items():
+        for part, (_, split) in benchmark.units.items():
             for partition in split.partitions:
                 if split.source.on_disk and split.source.expected()[partition].per_class:
                     needed = tuple(split.class_ids(0))
@@ -154,7 +154,7 @@ def test_places365_counts_the_owners_list(tmp_path):
 
 
 def test_caltech45_takes_all_images_of_its_classes():
-    split = IMAGENET.by_key()["imagenet/far_ood_caltech45"][1]
+    split = IMAGENET.units["imagenet/far_ood_caltech45"].split
     assert isinstance(split.quota, AllImages)
     counts = counts_of("caltech256", "images")
     count = IMAGENET.count("imagenet/far_ood_caltech45")

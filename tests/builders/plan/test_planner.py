@@ -21,8 +21,8 @@ from builders.sources.base import PartitionIndex, SourceIndex, open_source, part
 from builders.sources.registry import SOURCES
 from taxonomy import decisions, overlaps, tables
 
-SPLITS = tuple(BENCHMARK.by_key())
-IMAGENET_SPLITS = tuple(key for key, (_, split) in BENCHMARK.by_key().items() if split.source.key == "imagenet")
+SPLITS = tuple(BENCHMARK.units)
+IMAGENET_SPLITS = tuple(key for key, (_, split) in BENCHMARK.units.items() if split.source.key == "imagenet")
 
 
 def opened(roots):
@@ -126,7 +126,7 @@ def test_every_unknown_class_of_every_config_was_looked_at():
     compared = 0
     for benchmark in BENCHMARKS.values():
         for read in (benchmark, *(benchmark.with_variants([variant.name]) for variant in benchmark.variants)):
-            for key, (config, split) in read.by_key().items():
+            for key, (config, split) in read.units.items():
                 if split.role not in UNKNOWN_ROLES:
                     continue
                 assert config.overlaps, f"{key} has unknown classes, and its config declares no overlaps"

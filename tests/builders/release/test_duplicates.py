@@ -142,9 +142,12 @@ def test_pairs_are_counted_by_splits_roles_and_classes():
         {"split": "c/test", "other_split": "c/test", "pairs": 1, "two_roles": 0, "two_classes": 0},
     ]
     assert [is_known_and_unknown(pair) for pair in pairs] == [True, False, False, False]
-    assert pairs_summary(pairs, {"c-train/train"}) == (
-        "duplicates: 4 pairs of rows, 3 equal and 1 near (3 in_distribution, 1 in_distribution and near_ood; "
-        "2 with an in-distribution training image)"
+    known = {name: manifests.split(role="in_distribution") for name in ("test", "train")}
+    configs = {"c": manifests.config({"test": known["test"]}), "c-train": manifests.config({"train": known["train"]})}
+    release = typed(manifests.manifest(configs))
+    assert pairs_summary(pairs, release) == (
+        "4 pairs of duplicates in 3 pairings of splits, 2 of them between c-train/train and c/test (1 near, 3 under "
+        "two classes, 1 in two roles, 1 known and unknown, 2 with an in-distribution training image)"
     )
 
 

@@ -1,8 +1,5 @@
 """Images that are broken in their owner's archive: left out with a reason where they do not decode, else kept."""
 
-import os
-import shutil
-
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +16,7 @@ from hf_scripts import verify
 from taxonomy import tables
 from tests.builders.conftest import build_demo, complete
 from tests.builders.sources.test_scene_sources import BENCHMARK
+from tests.builders.trees import linked, replaced
 
 CHURCH = "c/church/outdoor/sun_bhenjvsvrtumjuri.jpg"
 TRACK = "t/track/outdoor/sun_aophkoiosslinihb.jpg"
@@ -29,7 +27,7 @@ SPLIT = ("scenes/sun397",)
 def sun397(demo, tmp_path):
     """A demo of SUN397 and the two names that are broken in the archive: one cut short here, the other sound."""
     place = tmp_path / "sun397"
-    shutil.copytree(demo["sun397"], place, copy_function=os.link)
+    linked(demo["sun397"], place)
     for image in (CHURCH, TRACK):
         path = place / "SUN397" / image
         data = sorted(path.parent.glob("sun_*.jpg"))[0].read_bytes()
@@ -68,9 +66,7 @@ def test_it_is_left_out_with_its_reason_and_nobody_is_asked_for_a_better_copy(su
 
 def test_another_cut_image_still_stops_the_build(sun397, demo, tmp_path):
     other = sorted((sun397 / "SUN397/a/abbey").glob("sun_*.jpg"))[0]
-    data = other.read_bytes()
-    other.unlink()
-    other.write_bytes(data[:-40])
+    replaced(other, lambda data: data[:-40])
     with pytest.raises(BuildError, match=rf"^{other} cannot be used"):
         built(sun397, demo, tmp_path / "out")
     entry = built(sun397, demo, tmp_path / "partial", allow_partial=True)

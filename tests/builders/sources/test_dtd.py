@@ -29,7 +29,7 @@ def test_only_names_of_the_folders_texture_are_images(tmp_path):
         (
             ("banded_2.jpg", 0, b""),
             NAMES,
-            "the file name banded/banded_2.jpg is not like banded_0002.jpg (row 1 of",
+            "the file name banded/banded_2.jpg is not like <texture>/<texture>_<4 digits>.jpg (row 1 of",
         ),
         (("train/banded_0002.jpg", 0, b""), NAMES, "the file name train/banded_0002.jpg is not"),
         (("image_0002.jpg", 0, b""), NAMES, "the file name image_0002.jpg is not"),

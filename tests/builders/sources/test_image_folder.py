@@ -28,10 +28,12 @@ def test_class_folders_hold_what_is_below_them_at_any_depth(tmp_path):
 
 def test_what_is_no_image_is_a_stray_with_its_reason(tmp_path):
     root = tree(tmp_path, "dog/a.jpg", "dog/notes.txt", "dog/.hidden.jpg", "dog/b\x1b[2J.jpg", "list.csv", ".DS_Store")
+    tree(root, "dog/.thumbnails/a.jpg")
     strays = {stray.path: stray.reason for stray in find_images(root).strays[ALL]}
     assert strays == {
-        ".DS_Store": "a hidden file",
-        "dog/.hidden.jpg": "a hidden file",
+        ".DS_Store": "hidden, or in a hidden folder",
+        "dog/.hidden.jpg": "hidden, or in a hidden folder",
+        "dog/.thumbnails/a.jpg": "hidden, or in a hidden folder",
         "dog/b\\x1b[2J.jpg": "a name that does not print",
         "dog/notes.txt": "not the name of an image",
         "list.csv": "not the name of an image",
@@ -50,6 +52,12 @@ def test_partitions_are_known_by_their_names(tmp_path):
 
 def test_classes_named_like_partitions_are_classes_beside_others(tmp_path):
     assert find_images(tree(tmp_path, "train/a.jpg", "bus/b.jpg")).classes == ("bus", "train")
+
+
+def test_partitions_beside_other_folders_are_neither_taken_for_classes_nor_left_out(tmp_path):
+    root = tree(tmp_path, "train/dog/a.jpg", "test/dog/b.jpg", "extra/dog/c.jpg")
+    with pytest.raises(BuildError, match="has the partitions test and train, and beside them extra"):
+        find_images(root)
 
 
 def test_a_flat_folder_is_one_class_if_it_may_be(tmp_path):
@@ -113,10 +121,15 @@ def test_images_that_are_links_are_refused_like_folders(home, flat, tmp_path):
     for name, target in (("b.jpg", elsewhere), ("c.PNG", root / home / "a.jpg"), ("d.png", root / "absent")):
         (root / home / name).symlink_to(target)
     (root / home / "notes.txt").symlink_to(elsewhere)  # no image, so it is not read
-    with pytest.raises(BuildError, match="has images that are links") as caught:
+    with pytest.raises(BuildError, match="has images or folders that are links") as caught:
         find_images(root, flat)
     inside = "" if home == "." else f"{home}/"
     assert f"links: {inside}b.jpg, {inside}c.PNG, {inside}d.png. Links" in str(caught.value)
     for name in ("b.jpg", "c.PNG", "d.png"):
         (root / home / name).unlink()
+    if not flat:
+        (root / home / "more").symlink_to(elsewhere.parent)
+        with pytest.raises(BuildError, match=f"are links: {inside}more"):
+            find_images(root, flat)
+        (root / home / "more").unlink()
     assert sum(map(len, find_images(root, flat).files.values())) == 1

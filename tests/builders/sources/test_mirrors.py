@@ -52,7 +52,8 @@ def test_without_file_names_no_id_is_invented(tmp_path, key, such, instead):
 @pytest.mark.parametrize(
     ("key", "name", "words"),
     [
-        ("caltech256", "133_1.jpg", "the file name 133.lightning/133_1.jpg is not like 133_0001.jpg (row 0 of"),
+        ("caltech256", "133_1.jpg", "is not like <number>.<class>/<number>_<4 digits>.jpg (row 0 of"),
+        ("caltech256", "133_1.jpg", "the file name 133.lightning/133_1.jpg is not"),
         ("caltech256", "258_0001.jpg", "the file name 258_0001.jpg is not"),
         ("caltech256", "001.ak47/133_0001.jpg", "the file name 001.ak47/133_0001.jpg is not"),
         ("dtd", "blotchy/banded_0002.jpg", "the file name blotchy/banded_0002.jpg is not"),

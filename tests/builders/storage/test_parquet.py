@@ -63,7 +63,6 @@ def test_arrow_files_and_arrays_are_read_alike_wherever_they_lie(folder):
     with atomic_path(folder / "a.npy") as temporary, temporary.open("wb") as opened:
         np.save(opened, IMAGES)
     assert (store_of(folder).array(folder / "a.npy") == IMAGES).all()
-    assert (store_of(folder).array(folder / "a.npy", mapped=True) == IMAGES).all()
 
 
 def test_an_arrow_file_may_be_written_of_chunks_that_have_dictionaries_of_their_own(folder):

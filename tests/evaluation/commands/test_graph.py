@@ -89,7 +89,7 @@ def test_from_a_release_s_scores(tmp_path, capsys):
         (["--splits", "facets-t1"], "--splits and --revision apply to a release only"),
         (["--splits", "a,b", "--release", "."], "A graph is of one config or split. Give one of a,b"),
         (["--detector", "msp"], "'msp'"),
-        (["--release", "nowhere"], "nowhere is neither"),
+        (["--release", "nowhere"], "There is no folder nowhere"),
         (["--keep", "loops"], "'loops' is not one of"),
         (["--accepted", "0"], "0 is not in the range"),
     ],

@@ -22,6 +22,7 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from tests.builders.conftest import files_of  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.display.as_text import page_of  # noqa: E402
+from tests.evaluation.refusals import refused  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.unknown_detection.terminal.running import interrupted  # noqa: E402
@@ -298,16 +299,6 @@ def test_an_image_of_several_configs_is_run_once(extract, tmp_path):
     # Numbers that were computed in another way are not taken.
     assert extract("--batch-size", "6", *only("test"), out="six", **how)[0] == 0
     assert f"{other}/test: 42 of 42 images" in extract(*flags, out="six", config=other, **how)[1].splitlines()
-
-
-def refused(ran):
-    code, _, err = ran
-    assert code == 2
-    lines = err.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("error: ")
-    assert re.search(r"[.;] \w", lines[0]), "the next step follows"
-    return lines[0]
 
 
 def test_a_model_of_another_number_of_classes(extract, tmp_path):

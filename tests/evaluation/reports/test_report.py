@@ -204,7 +204,7 @@ def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, d
     files = [write(tmp_path / f"r{seed}.parquet", digits, rows(seed), seed=seed) for seed in (0, 1)]
     assert report(tmp_path / "out", digits, "--scores", *(f"net={path}" for path in files)) == 0
     lines = capsys.readouterr().out.splitlines()
-    warning = "digits is a demo release: its figures try the tools out, and are no results"
+    warning = "digits is a demo release: its figures only show that the tools work"
     assert f"note: {warning}" in lines
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     order = ['id="results-unknown-detection-digits"', f"{warning}.", 'id="unknown-detection"', "Release digest"]

@@ -18,7 +18,7 @@ import pytest
 
 import unknown_detection as ud
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
-from tests.evaluation.refusals import refusal
+from tests.evaluation.refusals import refusal, refused
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError
@@ -503,16 +503,6 @@ def test_all_that_is_possible_without_images_or_members(score, tmp_path):
     )
 
 
-def refused(ran):
-    code, _, err, *_ = ran
-    assert code == 2
-    lines = err.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("error: ")
-    assert re.search(r"[.;] \w", lines[0]), "the next step follows"
-    return lines[0]
-
-
 @pytest.mark.parametrize(
     ("detectors", "sentence"),
     [
@@ -533,7 +523,7 @@ def test_detectors_that_cannot_be_used(score, tmp_path, detectors, sentence):
     [
         (("--splits", "toi"), "the closest names are toy"),
         (("--fit-splits", "toy-trian"), "to fit on; the closest names are toy-train, toy"),
-        (("--release", "nowhere"), "nowhere is neither a folder nor a repository ORG/NAME"),
+        (("--release", "nowhere"), "There is no folder nowhere, and a repository on the Hub is named ORG/NAME"),
         (("--model", "timm:resnet18"), "--release, --model and --weights (or --pretrained) belong together"),
     ],
 )

@@ -14,8 +14,8 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.display.as_text import page_of  # noqa: E402
+from tests.evaluation.refusals import refused  # noqa: E402
 from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
-from tests.evaluation.scoring.test_fit import refused  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.detectors import METHODS  # noqa: E402
 from unknown_detection.evaluation.detectors.images import run_with_dropout  # noqa: E402

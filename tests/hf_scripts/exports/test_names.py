@@ -129,12 +129,26 @@ def test_files_of_one_name_are_told_apart_by_their_rows(name, first, second):
 
 @pytest.mark.parametrize(
     ("form", "kind"),
-    [("JPEG", "jpg"), ("PNG", "png"), ("WEBP", "webp"), ("GIF", "gif"), ("BMP", "bmp"), ("TIFF", "tif")],
+    [
+        ("JPEG", "jpg"),
+        ("PNG", "png"),
+        ("WEBP", "webp"),
+        ("GIF", "gif"),
+        ("BMP", "bmp"),
+        ("TIFF", "tif"),
+        ("PPM", "ppm"),
+    ],
 )
 def test_an_extension_is_that_of_the_bytes(form, kind):
     buffer = io.BytesIO()
     Image.new("RGB", (9, 7)).save(buffer, form)
     assert extension(buffer.getvalue()[:12], "here") == kind
+
+
+def test_netpbm_numbers_its_formats():
+    """Plain and raw bitmaps, grey maps and pixel maps (netpbm's manual: pbm, pgm and ppm)."""
+    numbered = [extension(f"P{number}\n9 7\n".encode(), "here") for number in range(1, 7)]
+    assert numbered == ["pbm", "pgm", "ppm", "pbm", "pgm", "ppm"]
 
 
 @pytest.mark.parametrize(

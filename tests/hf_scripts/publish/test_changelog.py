@@ -99,9 +99,7 @@ def test_the_entry_of_a_version():
         major=("a/gone is gone", "a/moved has other rows", "a/test has other rows"),
         minor=("a gets the column oodness", "b/many is new"),
         patch=("sources.s.title",),
-        added=("b/many",),
-        removed=("a/gone",),
-        changed=("a/moved", "a/test"),
+        splits=("a/gone", "a/moved", "a/test", "b/many"),
     )
     rows = [
         changes_of("a/gone", removed=["z"]),

@@ -6,6 +6,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.hub.repository import Info
+from builders.release.manifest import dump, parse
 from builders.sources import registry
 from builders.sources.base import Licence
 from builders.sources.imagenet import IMAGENET
@@ -33,7 +34,8 @@ def declared(monkeypatch):
         for publish, name in NAMES.items()
         if publish != "a word of tomorrow"
     }
-    monkeypatch.setattr("hf_scripts.publish.licences.SOURCES", {**registry.SOURCES, **declarations})
+    known = registry.declared_source
+    monkeypatch.setattr("hf_scripts.publish.licences.declared_source", lambda key: declarations.get(key) or known(key))
 
 
 def manifest(*, demo=False, **splits):
@@ -78,6 +80,25 @@ def test_who_may_read_images(publish, access, allowed):
     else:
         with pytest.raises(BuildError, match=f"The {publish} Source in a/test"):
             check_licences(manifest(test=publish), access, "org/name")
+
+
+@pytest.mark.parametrize(
+    ("key", "accesses"),
+    [("noise", ("public", "gated")), ("stable_diffusion", ("public", "gated")), ("biggan", ("gated",))],
+)
+def test_images_that_this_project_makes_have_the_licences_that_it_declares(key, accesses):
+    splits = {"test": manifests.split(source=key), "shown": manifests.split(source=key)}
+    splits["shown"]["samples"] = manifests.file("samples/a/shown.png")
+    release = typed(manifests.manifest({"a": manifests.config(splits)}, sources={key: manifests.source()}))
+    for access in ("public", "gated"):
+        if access in accesses:
+            check_licences(release, access, "org/name")
+        else:
+            with pytest.raises(BuildError, match="does not allow images of"):
+                check_licences(release, access, "org/name")
+    # A picture of images that may be public can be listed after push has put the declared licences into the manifest.
+    if "public" in accesses:
+        parse(dump(with_declared_licences(release)).encode(), "manifest.json")
 
 
 @pytest.mark.parametrize("access", ["public", "gated", "private"])

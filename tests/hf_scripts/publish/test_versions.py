@@ -153,7 +153,7 @@ def test_all_that_differs_is_named_and_the_worst_decides(old, new):
     new["sources"]["source"]["licence"]["url"] = "there"
     changes = compare(old, new)
     assert (changes.level, changes.reason()) == ("major", "a/test has other rows")
-    assert (changes.added, changes.removed, changes.changed) == (("a/more",), (), ("a/test",))
+    assert changes.splits == ("a/more", "a/test")
     assert changes.patch == ("sources.source.licence.url",)
     splits.pop("train")
     assert compare(old, new).reason() == "a/test has other rows and 1 more such change"

@@ -59,13 +59,13 @@ def test_lines_stand_above_the_bar():
 
 
 def test_a_meter_ends_each_step_before_the_next_and_before_results():
-    with terminal() as screen, TerminalMeter(quiet=False) as meter:
-        meter.step("first", 10)
-        meter.advance(4)
-        meter.step("second", 5)
-        meter.note("a note")
-        meter.advance(5, 1000)
-        meter.done()
+    meter = TerminalMeter(quiet=False)
+    with terminal() as screen:
+        with meter.step("first", 10) as advance:
+            advance(4)
+        with meter.step("second", 5) as advance:
+            meter.note("a note")
+            advance(5, 1000)
         click.echo("split  rows")
     shown = screen.lines
     assert [line.partition("|")[0] for line in shown] == ["first: 100%", "a note", "second: 100%", "split  rows"]

@@ -78,7 +78,7 @@ def rows_left_out(runs: Sequence[ScoredRun], plan: Plan) -> LeftOutRows:
 
 def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[str]:
     """List in sentences what is wrong with the figures, or missing."""
-    demo = f"{release_name(release)} is a demo release: its figures try the tools out, and are no results"
+    demo = f"{release_name(release)} is a demo release: its figures only show that the tools work"
     sentences = [demo] * release.is_demo
     sentences += _missing(runs, plan)
     accepted = dict.fromkeys(run.about.source["accepted"] for run in runs if run.about.source.get("accepted"))

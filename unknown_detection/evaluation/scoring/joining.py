@@ -108,7 +108,8 @@ def join_scores(
             if missing.any():
                 raise EvaluationError(
                     f"{where} lacks scores{whose} for {summarize_ids(rows.id[missing])} of the "
-                    f"{int(in_split.sum()):,} rows of {config}/{split}. Score them, too."
+                    f"{int(in_split.sum()):,} rows of {config}/{split}. Score them, too, or name the "
+                    "splits to evaluate (`--splits`, in Python `splits=`)."
                 )
         of_rows = of_detector.take(lines.drop_null())
         chosen = rows if scored.all() else rows.where(scored)

@@ -17,7 +17,7 @@ PATTERN = r"(?P<class_id>[ab])/n_(?P<number>[0-9]+)\.jpg"
 
 
 def home(root):
-    return Home(root, root, "images")
+    return Home(None, root, root, "images")
 
 
 def in_folders(root):

@@ -225,4 +225,4 @@ def test_a_named_pipe_in_place_of_an_archive_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "x.tar")
     with pytest.raises(BuildError, match=r"x\.tar is a named pipe, not a regular file\. Remove it"):
         tars.members(tmp_path / "x.tar")
-    assert trees.in_archive(Home(tmp_path, tmp_path, "images"), "x") is None
+    assert trees.in_archive(Home(None, tmp_path, tmp_path, "images"), "x") is None
