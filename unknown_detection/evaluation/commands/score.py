@@ -58,7 +58,8 @@ class _Score(HelpCommand):
 @options.listed(
     "--fit-splits",
     metavar="CONFIG,...",
-    help="Configs to fit on. Default: CONFIG-train if it was extracted, else half of validation.",
+    help="Configs to fit on, needed for several configs that have other rows each. Default: CONFIG-train if it was "
+    "extracted, else half of validation.",
 )
 @click.option(
     "--no-search", is_flag=True, help="Use the default hyperparameters, without a search on validation rows."
