@@ -42,6 +42,8 @@ def is_endtoend(item):
     """Whether a collected test, or a fixture that it uses, reaches anything costly."""
     if BROWSER in item.fixturenames:
         return True
+    if not hasattr(item, "function"):  # an example of a docstring, of `pytest --doctest-modules`
+        return False
     if hasattr(item, "callspec") and set(RELEASES) & {v for v in item.callspec.params.values() if isinstance(v, str)}:
         return True
     definitions = item._fixtureinfo.name2fixturedefs.values()

@@ -1,12 +1,13 @@
 """The mark `endtoend` is on tests that build, start a process or serve, directly or through fixtures."""
 
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
 from builders import imagenet_benchmark
 from tests.builders.conftest import build_demo
-from tests.endtoend import reaches
+from tests.endtoend import is_endtoend, reaches
 from tests.hub.server import Hub
 
 
@@ -78,3 +79,8 @@ def test_a_browser_marks_its_test(chromium, request):
 @pytest.mark.parametrize("release", ["imagenet_release"])
 def test_a_release_that_is_asked_for_by_name_marks_its_test(release, request):
     assert "endtoend" in marks(request)
+
+
+def test_an_example_of_a_docstring_is_not_marked():
+    """It has no function, where `pytest --doctest-modules` collects it beside tests."""
+    assert not is_endtoend(SimpleNamespace(fixturenames=[]))

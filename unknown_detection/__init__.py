@@ -29,7 +29,7 @@ import unknown_detection.starting  # noqa: F401  from here on, Ctrl-C is no trac
 if TYPE_CHECKING:
     from unknown_detection.evaluation import detectors, protocols
     from unknown_detection.evaluation.detectors.base import Detector
-    from unknown_detection.evaluation.errors import EvaluationError
+    from unknown_detection.evaluation.errors import BuildError, EvaluationError
     from unknown_detection.evaluation.features.extract import extract
     from unknown_detection.evaluation.metrics.metrics import (
         aupr_in,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _DEFINED = {
     "evaluation": ("detectors", "protocols"),
     "evaluation.detectors.base": ("Detector",),
-    "evaluation.errors": ("EvaluationError",),
+    "evaluation.errors": ("BuildError", "EvaluationError"),
     "evaluation.features.extract": ("extract",),
     "evaluation.metrics.metrics": ("aupr_in", "aupr_out", "aurc", "auroc", "fpr_at_95_tpr", "metric", "oscr"),
     "evaluation.models.features": ("Features", "Head"),
@@ -65,6 +65,7 @@ _DEFINED = {
 _MODULES = {name: module for module, names in _DEFINED.items() for name in names}
 
 __all__ = [
+    "BuildError",
     "Detector",
     "EvaluationError",
     "Features",

@@ -74,7 +74,7 @@ def make_command() -> click.Command:
             required=True,
             metavar="near|far|external[:NAME]=DIR",
             help="A folder of unknown images, with class folders or without. Hyperparameters are chosen on external "
-            "ones. May be given several times.",
+            "ones without a NAME. May be given several times.",
         ),
         click.option("--name", default="folder", show_default=True, help="Name of the config in the release."),
         *build_options(0),
@@ -99,6 +99,12 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values:
     names = [folder.split for folder in folders]
     if repeated := [split for split in names if names.count(split) > 1]:
         raise BuildError(f"--unknown gives two folders for {repeated[0]}. Name them, as in far:textures=DIR.")
+    role, tuned_on = _ROLES["external"]
+    if tuned_on not in names and role in (folder.role for folder in folders):
+        raise BuildError(
+            "--unknown names all external images, but hyperparameters are chosen on those without a name. Give such "
+            "ones, too, as external=DIR."
+        )
     with os_errors_as_build_errors("read the folders"):
         known = find_images(in_distribution)
         for folder in folders:

@@ -260,11 +260,13 @@ def test_materialize_says_that_it_cannot(release, tmp_path, capsys):
         ({"--seed": f"-{2**63 + 1}"}, ("--seed -9223372036854775809", "64 bits")),
         ({"--unknown": "middle=x"}, ("middle=x", "near=DIR, far=DIR or external=DIR")),
         ({"--unknown": "near=absent"}, ("no folder absent", "Give a folder")),
+        ({"--unknown": "external:mine=folders"}, ("names all external images", "as external=DIR")),
         ({"--in-distribution": "absent"}, ("no folder absent",)),
     ],
 )
 def test_flags_that_cannot_be_used(folders, tmp_path, capsys, monkeypatch, change, words):
     monkeypatch.chdir(tmp_path)
+    change = {flag: value.replace("=folders", f"={folders / 'external'}") for flag, value in change.items()}
     flags = {"--in-distribution": folders / "known", "--unknown": f"near={folders / 'near'}", **change}
     argv = [text for flag, value in flags.items() for text in (flag, str(value))]
     assert folder_benchmark.main([*argv, "--out", "out", "--quiet"]) == 2

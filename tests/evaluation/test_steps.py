@@ -234,6 +234,19 @@ def test_scores_are_a_table_a_data_frame_a_dictionary_or_a_file(release, scores,
         assert set(figures["detector"]) <= {"msp", "scores", "s"}
 
 
+def test_scores_of_some_splits_are_evaluated_on_these_unless_others_are_named(release, features, scores):
+    named = f"{CONFIG}/test,{CONFIG}/near_ood"
+    some = ud.score(features, ["msp", "knn"], splits=named, search=False)
+    expected = ud.evaluate(scores, release, named)
+    pd.testing.assert_frame_equal(ud.evaluate(some, release), expected)
+    assert set(expected["split"]) == {"near_ood"}
+    assert f"rows of {CONFIG}/far_ood_noise" in refusal(ud.evaluate, some, release, CONFIG)
+    damaged = some.slice(1)
+    assert "lacks scores of msp for 1 id" in refusal(ud.evaluate, damaged, release)
+    # Scores that do not say so are those of all splits, as before.
+    assert f"rows of {CONFIG}/far_ood_noise" in refusal(ud.evaluate, some.to_pandas(), release)
+
+
 def test_several_scores_are_runs_by_their_files_names_or_numbers(release, scores, tmp_path):
     pa.parquet.write_table(scores, tmp_path / "first.parquet")
     figures = ud.evaluate([tmp_path / "first.parquet", scores.to_pandas(), scores], ud.load(release))
@@ -272,7 +285,8 @@ def test_features_of_several_models_are_an_ensemble(release, features):
 
 
 def test_splits_are_a_text_or_several_names_or_pairs(release, model):
-    for splits in (f"{CONFIG}/test,{CONFIG}/near_ood", [f"{CONFIG}/test", (CONFIG, "near_ood")]):
+    named = f"{CONFIG}/test,{CONFIG}/near_ood"
+    for splits in (named, [named], [f"{CONFIG}/test", (CONFIG, "near_ood")]):
         features = ud.extract(model, release, splits, device="cpu")
         assert features.splits() == {CONFIG: ("near_ood", "test")}
 
@@ -283,12 +297,19 @@ def test_a_release_that_is_open_or_a_path_is_a_release(release):
     assert repr(opened) == f"<release {release}: {CONFIG}, {CONFIG}-train>"
 
 
+def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(features):
+    message = refusal(ud.score, features.root, "odin")
+    assert "needs --release, --model and --weights" in message
+    assert "(in Python, the features that extract returned, or runner=)" in message
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda it: ud.extract(it.root, it.model, "out"), TypeError, "A release is a folder, .* not a Small"),
         (lambda it: ud.extract(3, it.root), TypeError, "A model is a torch.nn.Module, or timm:NAME, .*not an int"),
         (lambda it: ud.extract(it.model, it.root, "birds"), EvaluationError, "'birds' is not a config of"),
+        (lambda it: ud.extract(it.model, it.root, classes={"red": 1}), TypeError, "classes= takes a file, not a dict"),
         (lambda it: ud.extract(it.model, it.root, weights="x.pt"), EvaluationError, "A module has its weights: leave"),
         (lambda it: ud.score(it.scores, "msp"), TypeError, "Features are what extract returned, .* not a Table"),
         (lambda it: ud.score(it.features, 3), EvaluationError, "int is int, not a detector"),
@@ -301,7 +322,19 @@ def test_a_release_that_is_open_or_a_path_is_a_release(release):
         (lambda it: ud.evaluate(pd.DataFrame({"x": [1]}), it.root), EvaluationError, "needs the columns id and score"),
         (lambda it: ud.evaluate(it.scores, 3), TypeError, "A release is a folder, ORG/NAME .* not an int"),
         (lambda it: ud.evaluate(it.scores, it.root, "birds"), EvaluationError, "'birds'"),
+        (
+            lambda it: ud.evaluate(it.scores, it.root, f"{CONFIG}/near_ood"),
+            EvaluationError,
+            "test of small has no in-distribution rows among .* rows. Score that split, and name it among those",
+        ),
+        (lambda it: ud.report(it.scores, it.root, "no", protocols="msp"), EvaluationError, "'msp' is not a protocol"),
+        (lambda it: ud.report(it.scores, it.root, "no", roc="mps"), EvaluationError, "'mps' is not a detector with"),
         (lambda it: ud.evaluate(it.scores.slice(1), it.root), EvaluationError, r"lacks scores of msp for 1 id"),
+        (
+            lambda it: ud.evaluate(dict.fromkeys(it.scores["id"].to_pylist()[1 : len(it.scores) // 2], 1.0), it.root),
+            EvaluationError,
+            "The table scores lacks scores for 1 id",
+        ),
     ],
 )
 def test_a_wrong_call_gets_a_sentence(call, error, message, release, model, features, scores):

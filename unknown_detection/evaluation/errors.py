@@ -9,6 +9,7 @@ import difflib
 import importlib.util
 from collections.abc import Collection, Iterable, Sequence
 
+from builders.errors import BuildError as BuildError
 from builders.errors import one_line as one_line
 
 

@@ -316,8 +316,9 @@ def choose_splits(
     pairs = [(config, split) for config, splits in available.items() for split in splits]
     if requested is None:
         return pairs
-    choices = requested.split(",") if isinstance(requested, str) else list(requested)
-    names = [choice.strip() if isinstance(choice, str) else "/".join(choice) for choice in choices]
+    choices = [requested] if isinstance(requested, str) else list(requested)
+    texts = [choice if isinstance(choice, str) else "/".join(choice) for choice in choices]
+    names = [name.strip() for text in texts for name in text.split(",")]
     if not any(names):
         raise EvaluationError(f"No split is named; give CONFIG or CONFIG/SPLIT, such as {'/'.join(pairs[0])}.")
     selected: list[Key] = []

@@ -184,6 +184,14 @@ def test_a_decorated_function_is_a_metric(monkeypatch):
     assert (added.name, added.better, added.factor, added.takes) == ("clear", "higher", 1.0, "unknown")
     assert added.of(rank([0.1, 0.9, 0.4], [0, 0, 1])[0]) == 0.5
     assert clear(rank([0.1, 0.2, 0.4], [0, 0, 1])[0]) == 1
+
+    def cell():
+        return metric("Half", "higher", name="half")(lambda ranking: 0.5)
+
+    first, second = cell(), cell()  # as a notebook's cell that is run again
+    assert metrics.METRICS["half"].of is second is not first
+    with pytest.raises(EvaluationError, match="There is a metric half already"):
+        metric("Half", "higher", name="half")(clear)
     with pytest.raises(EvaluationError, match=r"There is a metric auroc already\. Give yours another name"):
         metric("AUROC", "higher", name="auroc")(clear)
 

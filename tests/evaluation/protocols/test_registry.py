@@ -14,7 +14,8 @@ from tests.evaluation.made_rows import auc, make_rows, only
 from tests.evaluation.refusals import refusal
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.metrics import METRICS
-from unknown_detection.evaluation.protocols import PROTOCOLS, default_protocol, figures, register
+from unknown_detection.evaluation.protocols import PROTOCOLS, Protocol, default_protocol, figures, register
+from unknown_detection.evaluation.protocols import protocol as registry
 
 RANDOM = np.random.default_rng(11)
 ONE_RUN = [name for name in PROTOCOLS if name != "optimizer-robustness"]
@@ -375,6 +376,20 @@ def test_what_is_no_protocol_of_one_s_own_is_refused(protocol, says):
     with pytest.raises(EvaluationError, match=says):
         register(protocol)
     assert PROTOCOLS["facets"].title == "FACETS"
+
+
+def test_a_protocol_is_replaced_by_one_that_the_same_code_makes(monkeypatch):
+    """As in a notebook, whose cell is run again."""
+    monkeypatch.setattr(registry, "PROTOCOLS", dict(PROTOCOLS))
+
+    def cell(title):
+        return Protocol("mine", title, "Ours", {}, judge=lambda rows: [])
+
+    register(cell("first"))
+    second = register(cell("second"))
+    assert registry.PROTOCOLS["mine"] is second
+    with pytest.raises(EvaluationError, match="There is a protocol mine already"):
+        register(Protocol("mine", "another", "Ours", {}, judge=lambda rows: []))
 
 
 def test_configs_have_a_protocol():

@@ -20,6 +20,7 @@ from tests.evaluation.display.as_text import page_of
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.commands import report as command
 from unknown_detection.evaluation.demo.release import CONFIG
+from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.protocols.results import COLUMNS, read_figures
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.reports import report as report_module
@@ -148,6 +149,9 @@ def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_pat
     assert accuracy == pytest.approx(((test <= cut).mean() + (far > cut).mean()) / 2)
     path = write(tmp_path / "other.parquet", digits, columns, keep=~fits)
     assert report(tmp_path / "other", digits, "--scores", path) == 2
+    # A DataFrame cannot say so, and lacks the same rows.
+    in_memory = pq.read_table(path).to_pandas()
+    assert set(ud.evaluate(in_memory, digits, CONFIG)["detector"]) == {"msp", "mine"}
 
 
 def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tmp_path, digits, rows, capsys):
@@ -244,6 +248,11 @@ def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tm
     assert {f"tables/{name}digits{end}.csv" for name, end in (("pooled-", ""), ("pooled-", "-without-duplicates"))} < {
         *files_of(tmp_path / "out")
     }
+    pooled = load_python(f"{own}:POOLED", "protocol")[0]
+    for number, protocols in enumerate(("pooled", pooled, ["od-test", pooled])):
+        figures = ud.report(path, digits, tmp_path / str(number), protocols=protocols, plots=False)
+        same = {"protocol": "pooled", "detector": "mine", "metric": "auroc", "rows": "as_published"}
+        assert value(figures, **same) == auroc
     (tmp_path / "broken.py").write_text("POOLED = 3")
     assert report(tmp_path / "no", digits, "--protocol", f"{tmp_path / 'broken.py'}:POOLED", "--scores", path) == 2
     assert "int is not a protocol" in capsys.readouterr().err

@@ -18,7 +18,7 @@ import pytest
 
 import unknown_detection as ud
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
-from tests.evaluation.refusals import refused
+from tests.evaluation.refusals import refusal, refused
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError
@@ -262,6 +262,26 @@ def only(*keys):
 def test_which_rows_fit_and_tune(splits, configs, fit_configs, train, validation):
     fit_splits = find_fit_splits(splits, configs, fit_configs)
     assert (fit_splits.train, fit_splits.validation) == (train, validation)
+
+
+def test_several_configs_are_fitted_on_the_rows_of_one_only_if_it_is_named_or_all_have_the_same(tmp_path):
+    """As FACETS's validation splits have, whose unknown rows differ."""
+    others = toy_features(rows=60, unknown=9, seed=6, name="other")
+    joined = dataclasses.replace(others, ids=np.where(others.labels < 0, others.ids, VALIDATION.ids[: len(others)]))
+    assert (joined.ids[:60] == VALIDATION.ids[:60]).all()
+    evaluated = {("toy", "test"): TEST, ("two", "near_ood"): NEAR}
+    training = {("toy-train", "train"): TRAIN, ("two-train", "train"): others}
+    halves = {("toy", "validation"): VALIDATION.take(np.arange(60)), ("two", "validation"): others}
+    for name, splits in (("training", training), ("halves", halves)):
+        fill(tmp_path / name, evaluated | splits)
+        named = ", ".join(map("/".join, splits))
+        assert f"{named} have different rows, and" in refusal(ud.score, tmp_path / name, "mahalanobis", search=False)
+    fill(tmp_path / "same", evaluated | halves | {("two", "validation"): joined})
+    fill(tmp_path / "one", evaluated | halves | {("toy-train", "train"): TRAIN})
+    for folder, fit in (("training", "toy-train"), ("halves", "two"), ("same", ()), ("one", ())):
+        scores = ud.score(tmp_path / folder, "mahalanobis", search=False, fit_configs=fit)
+        assert {*TEST.ids.tolist(), *NEAR.ids.tolist()} <= {*scores["id"].to_pylist()}
+    assert len(ud.score(tmp_path / "training", "mahalanobis", splits="two", search=False)) == len(NEAR)
 
 
 def test_openoods_tuning_images_stand_for_external_rows():
@@ -511,6 +531,15 @@ def test_flags_that_name_nothing(score, flags, sentence):
     assert sentence in refused(score(*flags))
 
 
+def test_lists_that_are_given_twice_add_up(score, tmp_path):
+    flags = ("--splits", "toy/test", "--splits", "toy/near_ood,toy/validation", "--detectors", "energy,knn")
+    assert score(*flags, "--no-search", detectors="msp")[0] == 0
+    scores = scores_of(tmp_path / "scores.parquet")
+    rows = {*TEST.ids.tolist(), *NEAR.ids.tolist(), *VALIDATION.ids.tolist()}
+    assert {*scores} == {(name, id_) for name in ("msp", "energy", "knn") for id_ in rows}
+    assert "No split is named" in refused(score("--splits", ""))
+
+
 def test_files_of_another_kind(score, tmp_path):
     assert "must end in .parquet" in refused(score(out="scores.csv"))
     assert "there is no features.json" in refused(score(features=tmp_path))
@@ -592,6 +621,29 @@ def test_scores_do_not_depend_on_which_detectors_are_asked_for(folder):
     assert np.array_equal(scorer.score("ens_f", ("toy", "test")), alone)
 
 
+def test_a_detector_sees_no_label_of_the_rows_that_its_hyperparameters_are_chosen_on(folder):
+    """Whichever way they are chosen: a score of right and wrong would otherwise have an AUROC of 1."""
+    seen = []
+
+    class Peek(ud.Detector):
+        fits_on, chosen_by, search = "validation", "errors", {"factor": (1.0, 2.0)}
+
+        def __init__(self, factor=1.0):
+            self.factor = factor
+
+        def fit(self, features, head=None):
+            return self
+
+        def score(self, features):
+            seen.extend(features.labels.tolist())
+            return self.factor * (features.logits.argmax(axis=1) != features.labels)
+
+    lines = []
+    ud.score(folder, [Peek, type("Other", (Peek,), {"chosen_by": "external"})], say=lines.append)
+    assert set(seen) == {-1}
+    assert sum("the best of 2 with AUROC 0.5000" in line for line in lines) == 2
+
+
 def test_memory_holds_a_few_splits_only(folder):
     cache = FeatureCache(FeatureStore.open(folder))
     for key in SPLITS:
@@ -634,7 +686,7 @@ def test_a_package_that_is_not_installed_is_named_before_anything_is_fitted(dete
     code, out, err = score(detectors=detectors)
     assert (code, out) == (2, "")
     assert err.startswith("error: sklearn is not installed, but needed to fit ") and "oodl" in err
-    assert err.endswith("or choose others with --detectors.\n")
+    assert err.endswith("or choose other detectors.\n")
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "sklearn", None)
     assert score(detectors="msp,energy")[0] == 0, "which need no package"

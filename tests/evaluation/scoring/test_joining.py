@@ -1,5 +1,7 @@
 """Joining scores to rows by id: every answer worked out by hand on five rows."""
 
+import hashlib
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -35,9 +37,9 @@ def joined(table, *more, **fitted_on):
     return join_scores(index(*more), table, "mine.csv", **fitted_on)
 
 
-def refusal(table, **fitted_on):
+def refusal(table, *more, **fitted_on):
     with pytest.raises(EvaluationError) as refused:
-        joined(table, **fitted_on)
+        joined(table, *more, **fitted_on)
     return str(refused.value)
 
 
@@ -69,6 +71,16 @@ def test_rows_that_detectors_were_fitted_on_need_no_score():
     assert joined(table, fitted_on=pa.array(["v0"]))["msp"].id.tolist() == ["t0", "t1", "n0", "v1"]
     # Rows to evaluate need one all the same.
     assert "1 id (t0)" in refusal(scores(["n0", "t1"]), fitted_on=pa.array(["t0"]))
+
+
+def test_scores_without_provenance_may_lack_the_fit_half_of_a_split_and_no_other_part_of_it():
+    """Of a class of one row, the fit half is that row; of two, the one whose SHA-256 is less."""
+    third = ("c", "validation", "v2", 1)
+    less, other = sorted(("v1", "v2"), key=lambda id_: hashlib.sha256(f"fit half\t{id_}".encode()).digest())
+    assert joined(scores(["n0", "t1", "t0", other]), third)["msp"].id.tolist() == ["t0", "t1", "n0", other]
+    for kept in ([less], ["v0", other], ["v0", less]):
+        assert "of the 3 rows of c/validation" in refusal(scores(["n0", "t1", "t0", *kept]), third)
+    assert "1 id (t0)" in refusal(scores(["n0", "t1", other]), third)
 
 
 def test_missing_ids_are_counted_and_named():

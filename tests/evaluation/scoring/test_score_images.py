@@ -286,6 +286,18 @@ def test_times_are_counted_in_forward_passes_and_reported(base, score, tmp_path,
     assert "error: Cannot read" in capsys.readouterr().err
 
 
+def test_a_detector_that_is_timed_sees_no_label(score, monkeypatch):
+    labels, msp = set(), METHODS["msp"].score
+
+    def spied(self, features):
+        labels.update(features.labels.tolist())
+        return msp(self, features)
+
+    monkeypatch.setattr(METHODS["msp"], "score", spied)
+    assert score("--no-search", "--times", "--splits", f"{CONFIG}/test", detectors="msp")[0] == 0
+    assert labels == {-1}
+
+
 def test_times_need_the_model(score):
     assert "Times are measured with the model. Give" in refused(score("--times", detectors="msp", model=False))
 

@@ -10,6 +10,7 @@ import click
 import numpy as np
 import pandas as pd
 
+from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.display.names import figure_metric, metric_name, set_name, statistic_name
 from unknown_detection.evaluation.display.tables import aligned_columns, number_text
 from unknown_detection.evaluation.errors import EvaluationError, require_known
@@ -31,7 +32,7 @@ _MINUS = "Differences are second minus first, in the paper's unit."
 @click.argument("second", type=click.Path(path_type=Path))
 @click.option("--detector", "detectors", multiple=True, metavar="NAME", help="Only this detector; may be repeated.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Only this metric; may be repeated.")
-@click.option("--splits", metavar="CONFIG[/SPLIT],...", help="Only figures of these configs, or splits of unknowns.")
+@options.listed("--splits", metavar="CONFIG[/SPLIT],...", help="Only figures of these configs, or splits of unknowns.")
 @click.option("--all", "every", is_flag=True, help="Print every figure, not a summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print all chosen figures as JSON, in full precision.")
 def command(
@@ -143,10 +144,14 @@ def compare(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     other_rows |= (merged["rows"] == WITHOUT_OVERLAP) & (merged["size"] != merged["size_second"])
     merged = merged[~other_rows].reset_index(drop=True)
     if not len(merged):
-        shown = " and ".join(", ".join(names[:5]) + ", ..." * (len(names) > 5) for names in detectors)
+        kinds = {"detector": "detectors", "variant": "training methods"}
+        kinds |= {"protocol": "protocols", "config": "configs", "metric": "metrics"}
+        apart = next((name for name in kinds if not {*left[name]} & {*right[name]}), "detector")
+        sides = [figures[apart].unique().tolist() for figures in both]
+        shown = " and ".join(", ".join(names[:5]) + ", ..." * (len(names) > 5) for names in sides)
         raise EvaluationError(
-            f"The reports have no figure in common: their detectors are {shown}. Write both with the same protocol "
-            "and detectors."
+            f"The reports have no figure in common: their {kinds[apart]} are {shown}. Write both with the same "
+            "protocols, configs, detectors and training methods."
         )
     numbers = merged[["mean", "std", "mean_second", "std_second"]].mul(merged["factor"], axis=0)
     pairs = pd.concat([merged[keys], numbers.set_axis(["first", "first_std", "second", "second_std"], axis=1)], axis=1)

@@ -23,7 +23,7 @@ from unknown_detection.evaluation.releases import load
     "--splits imagenet --model timm:resnet50.a1_in1k --pretrained --out build/features"
 )
 @options.release(required=True)
-@click.option(
+@options.listed(
     "--splits",
     metavar="CONFIG[/SPLIT],...",
     required=True,

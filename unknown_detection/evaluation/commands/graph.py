@@ -25,7 +25,7 @@ from unknown_detection.evaluation.releases import load
 )
 @click.argument("scores", type=click.Path(path_type=Path))
 @options.release(required=False)
-@click.option(
+@options.listed(
     "--splits",
     metavar="CONFIG[/SPLIT]",
     help="Config of the rows, needed if several were scored, or one of its splits. A config stands for its scored "

@@ -28,6 +28,13 @@ def _combined(*options: Decorator[Any]) -> Decorator[Any]:
     return lambda command: functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
+def listed(name: str, **attributes: Any) -> Decorator[Any]:
+    """An option with a comma-separated list, or None; repeated, it adds up."""
+    return click.option(
+        name, multiple=True, callback=lambda context, option, texts: ",".join(texts) if texts else None, **attributes
+    )
+
+
 def release(*, required: bool) -> Decorator[Any]:
     """--release and --revision."""
     return _combined(

@@ -28,9 +28,7 @@ from unknown_detection.evaluation.releases import load
 )
 @click.argument("more", metavar="[FILE...]", nargs=-1)
 @options.release(required=True)
-@click.option(
-    "--splits", metavar="CONFIG[/SPLIT],...", help="What to evaluate. Default: all of the configs with scores."
-)
+@options.listed("--splits", metavar="CONFIG[/SPLIT],...", help="What to evaluate. Default: what was scored.")
 @click.option(
     "--protocol",
     "protocols",

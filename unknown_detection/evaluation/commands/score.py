@@ -12,7 +12,7 @@ import click
 
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import choose_splits, load
+from unknown_detection.evaluation.releases import load
 from unknown_detection.help import ESSENTIALS, HelpCommand
 from unknown_detection.terminal.progress import log
 
@@ -38,12 +38,12 @@ class _Score(HelpCommand):
     ),
 )
 @options.features
-@click.option(
+@options.listed(
     "--splits",
     metavar="CONFIG[/SPLIT],...",
     help="Configs or single splits to score. Default: all configs with rows to evaluate.",
 )
-@click.option(
+@options.listed(
     "--detectors",
     metavar="NAMES",
     help="Comma-separated built-in detectors, or all. Default: all; none with --detector.",
@@ -55,10 +55,11 @@ class _Score(HelpCommand):
     multiple=True,
     help="A detector of your own: a class or a function in a Python file; may be repeated.",
 )
-@click.option(
+@options.listed(
     "--fit-splits",
     metavar="CONFIG,...",
-    help="Configs to fit on. Default: CONFIG-train if it was extracted, else half of validation.",
+    help="Configs to fit on, needed for several configs that have other rows each. Default: CONFIG-train if it was "
+    "extracted, else half of validation.",
 )
 @click.option(
     "--no-search", is_flag=True, help="Use the default hyperparameters, without a search on validation rows."
@@ -113,7 +114,6 @@ def command(
     from unknown_detection.evaluation.features.store import FeatureStore
     from unknown_detection.evaluation.models.models import open_model
     from unknown_detection.evaluation.reports.report import short_results
-    from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
     from unknown_detection.evaluation.scoring.run import score
 
     requested: list[str | Own] = [detectors or ("" if own else "all"), *map(load_own, own)]
@@ -149,13 +149,8 @@ def command(
     if opened is None:
         click.echo(f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR")
         return
-    scored = choose_splits(store.splits(), splits, str(features))
-    configs = dict.fromkeys(config for config, _ in scored)
-    unscored = {(config, split) for config in configs for split in opened.splits(config)} - {*scored}
-    if any(split not in FIT_AND_TUNE_SPLITS for _, split in unscored):
-        command += f" --splits {','.join(map('/'.join, scored))}"
     try:
-        results = short_results(scores, opened, scored)
+        results = short_results(scores, opened)
     except EvaluationError as error:
         results = [f"no figures yet: {error}"]
     else:

@@ -33,7 +33,7 @@ from unknown_detection.evaluation.scoring.rows import IN_DISTRIBUTION
 )
 @options.features
 @options.release(required=True)
-@click.option(
+@options.listed(
     "--splits", metavar="CONFIG[/SPLIT],...", help="Configs or single splits. Default: all splits of unknown rows."
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for the maps.")

@@ -47,13 +47,14 @@ class FeatureCache:
         if method.reads == "members" and not self.members:
             raise EvaluationError(
                 f"{method.name} needs features of several models, but only one was given. Extract features with each "
-                "model into a folder of its own, and give the others with --member."
+                "model into a folder of its own, and give the others with --member (in Python, a list of all)."
             )
         if issubclass(method, ImageDetector):
             if self.runner is None:
                 raise EvaluationError(
                     f"{method.name} runs the model on the images again, which needs --release, --model and --weights "
-                    "(or --pretrained). Give them, or leave the detector out."
+                    "(or --pretrained). Give them (in Python, the features that extract returned, or runner=), or "
+                    "leave the detector out."
                 )
             method.image_pass.check(self.runner.model)
 

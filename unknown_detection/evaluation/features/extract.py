@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from builders.executors.base import Executor
-from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.errors import EvaluationError, a_kind
 from unknown_detection.evaluation.features.runner import Runner, outputs_of
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
 from unknown_detection.evaluation.features.tasks import Setup, on_a_cluster, run_tasks, worker_environment
@@ -106,7 +106,7 @@ def extract(
     Raises:
         EvaluationError: as for `open_model`, `Runner.run` and `Receipt.require`, there is no such split, the configs'
             classes differ, or the folder has features of another release or model.
-        TypeError: the model or the release is something else.
+        TypeError: the model, the release or a file is something else.
         BuildError: as for `Executor.run`.
     """
     opened = load(release)
@@ -114,6 +114,9 @@ def extract(
     tests, other_keys = ([key for key in chosen if (key[1] == TEST) is test] for test in (True, False))
     chosen = [*tests, *other_keys]  # tests first: a wrong receipt ends the run before the rest is computed
     names = _one_label_set(opened, [config for config, _ in chosen])
+    for keyword, path in (("weights", weights), ("classes", classes)):
+        if not isinstance(path, str | Path | None):
+            raise TypeError(f"{keyword}= takes a file, not {a_kind(path)}. Write one, and give its path.")
     file, labels = (None if path is None else Path(path) for path in (weights, classes))
     if executor is not None:
         if not isinstance(model, str) or preprocessing is not None:

@@ -18,6 +18,7 @@ from unknown_detection.evaluation.display.names import figure_metric, metric_nam
 from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
 from unknown_detection.evaluation.errors import EvaluationError, one_line
 from unknown_detection.evaluation.files import safe_file_name
+from unknown_detection.evaluation.metrics.metrics import is_redefined
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Figure, Line
 from unknown_detection.evaluation.scoring.rows import Rows
 
@@ -131,7 +132,8 @@ def register(protocol: Protocol) -> Protocol:
         raise EvaluationError(
             f"{one_line(protocol.name)!r} cannot be the name of a protocol. Name it with letters, digits and hyphens."
         )
-    if PROTOCOLS.get(protocol.name, protocol) != protocol:
+    known = PROTOCOLS.get(protocol.name, protocol)
+    if known != protocol and not is_redefined(known.judge, protocol.judge):
         raise EvaluationError(f"There is a protocol {protocol.name} already. Give yours another name.")
     PROTOCOLS[protocol.name] = protocol
     return protocol

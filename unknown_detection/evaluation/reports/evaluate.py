@@ -46,8 +46,8 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | Iterable[
             more unknown; optional `detector`), a dictionary of id to score, or a Parquet or CSV file; or a list of
             several, such as those of several models.
         release: the release whose rows were scored: a folder, ORG/NAME on the Hub, or an opened one.
-        splits: what to evaluate, as `CONFIG[/SPLIT],...` or several such texts; None for all splits of
-            the configs with scores.
+        splits: what to evaluate, as `CONFIG[/SPLIT],...` or several such texts; None for all splits that `score`
+            scored, or of a config whose scores another tool computed.
 
     Returns:
         A line for each run, detector, and split and role of unknown rows, with the columns `detector`, `config`,
@@ -76,10 +76,9 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | Iterable[
 
 def _lines(run: ScoredRun) -> Iterator[dict[str, Any]]:
     for detector, rows in run.rows.items():
-        everywhere = rows.where(rows.known & (rows.split == TEST))
         for config, of_config in rows.by("config").items():
             known = of_config.where(of_config.known & (of_config.split == TEST))
-            known = known if len(known) else known_rows(everywhere, TEST)
+            known = known if len(known) else known_rows(rows, TEST)
             for split, of_split in of_config.where(~of_config.known).by("split").items():
                 if split in FIT_AND_TUNE_SPLITS:
                     continue

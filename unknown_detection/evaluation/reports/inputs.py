@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.files import load_python, safe_file_name
-from unknown_detection.evaluation.protocols import PROTOCOLS, default_protocol, register, robustness
+from unknown_detection.evaluation.protocols import PROTOCOLS, Protocol, default_protocol, register, robustness
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS
 from unknown_detection.evaluation.releases import Key, Release, choose_splits
 from unknown_detection.evaluation.scoring.joining import (
@@ -107,8 +107,9 @@ def join_runs(
     """Read one or several scores and join them with the rows of a release.
 
     Scores are `FILE`, `VARIANT=FILE` if no file has this name, or those in memory. Rows of other splits than those to
-    evaluate (`choose_splits`) are not read. Their configs, which are returned, too, are those of scores that do not
-    state theirs; without any, that is the release's only config with rows to evaluate.
+    evaluate (`choose_splits`) are not read; without any, those are evaluated that the scores state. Their configs,
+    which are returned, too, are those of scores that do not state theirs; without any, that is the release's only
+    config with rows to evaluate.
     """
     available = {config: release.splits(config) for config in release.configs}
     keys = [] if splits is None else choose_splits(available, splits, release.name)
@@ -132,9 +133,10 @@ def join_runs(
             configs = stated.configs if stated else named or _only_config(available)
             if configs not in indexes:
                 indexes[configs] = release_index(release, configs)
-            index, table = _chosen(indexes[configs], table, keys) if keys else (indexes[configs], table)
-            fitted_on = ids_fitted_on(release, stated.fit_half if stated else "")
-            rows = join_scores(index, table, str(path), fitted_on)
+            scored = choose_splits(available, stated.splits, release.name) if stated and stated.splits else []
+            index, table = _chosen(indexes[configs], table, keys or scored)
+            fitted_on = ids_fitted_on(release, stated.fit_half) if stated else None
+            rows = join_scores(index, table, str(path) if in_file else f"The table {path}", fitted_on)
             if stated:
                 rows = {name: _with_confidence(name, of_detector) for name, of_detector in rows.items()}
                 # A model file is recorded without its folder, which may differ between machines.
@@ -164,12 +166,13 @@ def judged_runs(runs: Sequence[ScoredRun]) -> pd.DataFrame:
 
 
 def choose_protocols(
-    requested: Sequence[str], runs: Sequence[ScoredRun], configs: Sequence[str]
+    requested: str | Protocol | Sequence[str | Protocol], runs: Sequence[ScoredRun], configs: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Choose the configs that each protocol evaluates, of those to evaluate; empty for all with scores.
 
-    `requested` are names of protocols, or `FILE.py:NAME` for one of the user's own, each perhaps with `=CONFIG,...`;
-    empty for the default protocol of each config, and the optimizer paper's if there are several training methods.
+    `requested` are protocols or their names, or `FILE.py:NAME` for one of the user's own, a name perhaps with
+    `=CONFIG,...`; empty for the default protocol of each config, and the optimizer paper's if there are several
+    training methods.
     """
     scored_configs = tuple(dict.fromkeys(config for run in runs for config in run.about.configs))
     chosen = tuple(configs) or scored_configs
@@ -177,7 +180,8 @@ def choose_protocols(
     robust = bool(robustness.robust_detectors(judged_runs(runs)))
     usual = [f"{default_protocol(config)}={config}" for config in chosen] + [robustness.NAME] * robust
     plan: dict[str, tuple[str, ...]] = {}
-    for text in requested or usual:
+    for asked in ([requested] if isinstance(requested, str | Protocol) else requested) or usual:
+        text = asked if isinstance(asked, str) else register(asked).name
         name, equals, of = text.partition("=")
         name = register(load_python(name, "protocol")[0]).name if ".py:" in name else name
         named = tuple(of.split(",")) if equals else chosen
@@ -198,11 +202,16 @@ def choose_protocols(
 
 
 def _chosen(index: ReleaseIndex, scores: pa.Table, keys: Sequence[Key]) -> tuple[ReleaseIndex, pa.Table]:
-    """Drop rows of splits that are not to be evaluated, and their scores; splits for fitting and tuning stay."""
+    """Drop rows of splits that are not to be evaluated, and their scores; splits for fitting and tuning stay.
+
+    Of configs without any of `keys`, all rows stay.
+    """
     rows = index.rows
     keep = ~np.isin(rows.config, [config for config, _ in keys]) | np.isin(rows.split, FIT_AND_TUNE_SPLITS)
     for config, split in keys:
         keep |= (rows.config == config) & (rows.split == split)
+    if keep.all():
+        return index, scores
     dropped, kept = (pc.is_in(scores["id"], value_set=pa.array(rows.id[mask], pa.string())) for mask in (~keep, keep))
     return replace(index, rows=rows.where(keep)), scores.filter(pc.or_(kept, pc.invert(dropped)))
 
@@ -220,6 +229,6 @@ def _only_config(available: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     if len(configs) != 1:
         raise EvaluationError(
             f"The release does not have exactly one config to evaluate (found: {', '.join(configs) or 'none'}). Name "
-            "the configs of the scores with --splits."
+            "the configs of the scores with --splits (in Python splits=)."
         )
     return configs

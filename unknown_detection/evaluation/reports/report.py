@@ -14,10 +14,11 @@ import pyarrow as pa
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.evaluation.display.canvas import inline_svg, save
 from unknown_detection.evaluation.display.tables import aligned_columns, as_csv, as_latex
-from unknown_detection.evaluation.errors import require_packages
+from unknown_detection.evaluation.errors import require_known, require_packages
 from unknown_detection.evaluation.files import require_folder_of, write_text
+from unknown_detection.evaluation.protocols import Protocol
 from unknown_detection.evaluation.protocols.results import FILE, over_runs, write_figures
-from unknown_detection.evaluation.releases import Key, Release, load
+from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.reports import judging
 from unknown_detection.evaluation.reports.inputs import ScoredRun, choose_protocols, join_runs
 from unknown_detection.evaluation.reports.page import PAGE, render_page
@@ -41,7 +42,7 @@ def report(
     out: str | Path,
     *,
     splits: str | Iterable[str] | None = None,
-    protocols: Sequence[str] = (),
+    protocols: str | Protocol | Sequence[str | Protocol] = (),
     csv: bool = False,
     latex: bool = False,
     plots: bool | None = None,
@@ -64,7 +65,8 @@ def report(
         release: the release whose rows were scored: a folder, ORG/NAME on the Hub, or an opened one.
         out: folder to write; a report there is replaced.
         splits: as for `evaluate`.
-        protocols: names of protocols, or `NAME=CONFIG,CONFIG`; empty for the default protocol of each config.
+        protocols: one or several: names, `NAME=CONFIG,CONFIG`, or a `Protocol` of one's own; empty for the default
+            protocol of each config.
         csv: also write the figures and each table as CSV.
         latex: also write each table as LaTeX.
         plots: True also writes the plots as PDF, PNG and SVG; False leaves them out of the page, too.
@@ -81,12 +83,13 @@ def report(
             matplotlib is not installed.
     """
     if plots is not False:
-        require_packages("matplotlib", to="draw plots", instead="give --no-plots")
+        require_packages("matplotlib", to="draw plots", instead="give --no-plots (in Python plots=False)")
     target = Path(out)
     require_folder_of(target, "report", _PARTS if (target / FILE).is_file() else ())
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits, quiet=quiet)
     plan = choose_protocols(protocols, runs, configs)
+    require_known("detector with scores", [] if roc is None else [roc], {name for run in runs for name in run.rows})
     log(_described(opened, runs, plan))
     left_out = judging.rows_left_out(runs, plan)
     warnings = judging.warnings(opened, runs, plan)
@@ -139,9 +142,9 @@ def report(
     return figures
 
 
-def short_results(scores: pa.Table, release: Release, splits: Iterable[Key]) -> list[str]:
+def short_results(scores: pa.Table, release: Release) -> list[str]:
     """Return the main figures of a table of scores for a terminal, on all rows, by the protocol of each config."""
-    runs, _ = join_runs(scores, release, splits)
+    runs, _ = join_runs(scores, release, None)
     figures = judging.compute_figures(runs, choose_protocols((), runs, ()), release)
     return _terminal_lines(summaries(over_runs(figures)))
 

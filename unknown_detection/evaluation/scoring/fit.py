@@ -185,7 +185,7 @@ class Scorer:
         for values in sets if 0 < wrong.sum() < len(wrong) else ():
             try:
                 detector = self._new(method, values).fit(rows.take(fits), self._head)
-                trials.append(Trial(values, auroc(detector.score(judged), wrong)))
+                trials.append(Trial(values, auroc(detector.score(judged.unlabelled()), wrong)))
             except EvaluationError as error:
                 trials.append(Trial(values, None, str(error)))
         return trials
@@ -208,7 +208,7 @@ class Scorer:
         if not len(features):
             raise EvaluationError(
                 f"{'/'.join(key)} has no labelled rows to fit {method.name} on. Choose another config with "
-                "--fit-splits."
+                "--fit-splits (in Python fit_configs=)."
             )
         return detector.fit(features, self._head)
 

@@ -17,7 +17,7 @@ from unknown_detection.evaluation.releases import Release, paired_ids
 from unknown_detection.evaluation.scoring.fit_splits import EXTERNALS, HELD_OUT, TRAIN, VALIDATION, in_fit_half
 from unknown_detection.evaluation.scoring.left_out import find_overlaps
 from unknown_detection.evaluation.scoring.rows import Rows
-from unknown_detection.evaluation.scoring.scores import summarize_ids
+from unknown_detection.evaluation.scoring.scores import IN_MEMORY, summarize_ids
 
 FIT_AND_TUNE_SPLITS = (*EXTERNALS, HELD_OUT, TRAIN, VALIDATION)
 """Splits for fitting and tuning; a scores file may omit one of them, but only as a whole."""
@@ -65,13 +65,16 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
     return ReleaseIndex(rows, {config: release.label_names(config) for config in configs}, frozenset(overlaps))
 
 
-def join_scores(index: ReleaseIndex, scores: pa.Table, where: str, fitted_on: pa.Array = _NO_IDS) -> dict[str, Rows]:
+def join_scores(
+    index: ReleaseIndex, scores: pa.Table, where: str, fitted_on: pa.Array | None = None
+) -> dict[str, Rows]:
     """Return the rows that have a score, with it, by detector; in the release's order.
 
     Every row must have exactly one score per detector, and every score must belong to a row. Splits in
     `FIT_AND_TUNE_SPLITS` may be missing, each as a whole, and so may their rows that detectors were `fitted_on` in
-    place of training rows. An id in several splits has the same score in all of them. `scores` are those of
-    `read_scores`. A row without a prediction has -1, and NaN without a confidence.
+    place of training rows; where that is None, as of a DataFrame or a CSV file, all rows of a split's fit half may. An
+    id in several splits has the same score in all of them. `scores` are those of `read_scores`. A row without a
+    prediction has -1, and NaN without a confidence.
     """
     rows, ids, score_ids = index.rows, pa.array(index.rows.id, pa.string()), scores["id"].combine_chunks()
     unknown_ids = pc.unique(score_ids.filter(pc.invert(pc.is_in(score_ids, value_set=ids))))
@@ -81,15 +84,16 @@ def join_scores(index: ReleaseIndex, scores: pa.Table, where: str, fitted_on: pa
             "have. Remove them, or name the config that they belong to."
         )
     detectors = scores["detector"].combine_chunks().dictionary_encode()
-    fit_rows = pc.is_in(ids, value_set=fitted_on).to_numpy(zero_copy_only=False)
+    fit_rows = pc.is_in(ids, value_set=_NO_IDS if fitted_on is None else fitted_on).to_numpy(zero_copy_only=False)
     joined = {}
     for number, name in enumerate(detectors.dictionary.to_pylist()):
         of_detector = scores.filter(pc.equal(detectors.indices, number))
+        whose = "" if name == IN_MEMORY else f" of {name}"
         of_ids = of_detector["id"].combine_chunks()
         counts = pc.value_counts(of_ids)
         if len(counts) < len(of_ids):
             repeated = summarize_ids(counts.field("values").filter(pc.greater(counts.field("counts"), 1)))
-            raise EvaluationError(f"{where} has several scores of {name} for {repeated}; keep one per id.")
+            raise EvaluationError(f"{where} has several scores{whose} for {repeated}; keep one per id.")
         lines = pc.index_in(ids, value_set=of_ids)
         scored = lines.is_valid().to_numpy(zero_copy_only=False)
         unscored = zip(rows.config[~scored].tolist(), rows.split[~scored].tolist(), strict=True)
@@ -98,15 +102,18 @@ def join_scores(index: ReleaseIndex, scores: pa.Table, where: str, fitted_on: pa
             missing = in_split & ~scored
             if split in FIT_AND_TUNE_SPLITS:
                 missing &= ~fit_rows & (in_split & scored).any()
+                if fitted_on is None and missing.any():
+                    fits = in_fit_half(rows.id[in_split].tolist(), rows.label[in_split])
+                    missing[in_split] &= (missing[in_split] != fits).any()
             if missing.any():
                 raise EvaluationError(
-                    f"{where} lacks scores of {name} for {summarize_ids(rows.id[missing])} of the "
+                    f"{where} lacks scores{whose} for {summarize_ids(rows.id[missing])} of the "
                     f"{int(in_split.sum()):,} rows of {config}/{split}. Score them, too, or name the "
                     "splits to evaluate (`--splits`, in Python `splits=`)."
                 )
         of_rows = of_detector.take(lines.drop_null())
         chosen = rows if scored.all() else rows.where(scored)
-        prediction = _predictions(chosen, of_rows, index.label_names, f"of {name} in {where}")
+        prediction = _predictions(chosen, of_rows, index.label_names, f"{whose} in {where}".strip())
         confidence = None
         if "confidence" in of_rows.column_names and of_rows["confidence"].null_count < len(of_rows):
             confidence = np.asarray(of_rows["confidence"].to_numpy(), dtype=np.float64)  # null becomes NaN

@@ -86,7 +86,7 @@ def known_rows(rows: Rows, split: str) -> Rows:
     if not len(selected):
         raise EvaluationError(
             f"{split} of {' and '.join(rows.by('config'))} has no in-distribution rows among {len(rows):,} rows. "
-            "Score that split, too."
+            "Score that split, and name it among those to evaluate."
         )
     return selected
 

@@ -71,8 +71,8 @@ def score(
             `Features` to one score per row. None, or `all` among them, for all built-in ones that can be used with
             these features.
         splits: as for `extract`; None for all of the configs with rows to evaluate.
-        fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else a half of the validation
-            rows, which get no scores.
+        fit_configs: configs to fit on, which several configs with other rows each need; empty for `<config>-train` if
+            it was extracted, else a half of the validation rows, which get no scores.
         search: search hyperparameters on `external_validation`; if false, use the defaults.
         settings: by detector, hyperparameters with the values to search among; one value sets it.
         runner: runs the model on the images again, for the detectors that need it; None for the one that extracted
@@ -103,18 +103,21 @@ def score(
         raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
     if times and (runner is None or file is None):
         raise EvaluationError(
-            "Times are measured with the model. Give --release, --model and --weights, or leave out --times."
+            "Times are measured with the model. Give --release, --model and --weights (in Python, the features that "
+            "extract returned, or runner=, and out=), or leave out --times."
         )
     fit_configs = [fit_configs] if isinstance(fit_configs, str) else fit_configs
     keys = _choose_keys(store, splits, fit_configs)
     configs = tuple(dict.fromkeys(config for config, _ in keys))
     fit_splits = find_fit_splits(store.splits(), configs, fit_configs)
+    if not fit_configs:
+        _require_same_fit_rows(store, configs)
     if runner is not None:
         store.require(identify(runner.release, runner.model, store.identity.label_names))
     chosen, everything = choose(detectors)
     needing = {name: method.requires for name, method in chosen.items() if method.requires}
     modules = sorted({module for required in needing.values() for module in required})
-    require_packages(*modules, to=f"fit {', '.join(needing)}", instead="choose others with --detectors")
+    require_packages(*modules, to=f"fit {', '.join(needing)}", instead="choose other detectors")
     cache = FeatureCache(store, members, runner, seed, quiet)
     scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, chosen=chosen, log=log)
     model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
@@ -141,7 +144,7 @@ def score(
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
         measured = times_of.measure_times(scorer, fitted, keys[0]) if times else []
-    provenance = _provenance(scorer, configs, fitted, model_receipt)
+    provenance = _provenance(scorer, keys, fitted, model_receipt)
     if file is not None:
         _write_beside(file, ".search.csv", _trials(fitted))
         _write_beside(file, times_of.ENDING, [times_of.COLUMNS, *measured] if measured else [])
@@ -176,6 +179,23 @@ def _choose_keys(
             "Extract more splits."
         )
     return [(config, split) for config in evaluated for split in available[config]]
+
+
+def _require_same_fit_rows(store: FeatureStore, configs: Sequence[str]) -> None:
+    """Refuse configs each of which would be fitted on other rows, since all are fitted on those of the first.
+
+    FACETS's configs, which have no training rows, share the in-distribution rows of their validation splits.
+    """
+    splits = store.splits()
+    alone = [find_fit_splits(splits, [config], ()) for config in configs]
+    keys = {of.train for of in alone if of.train} or {of.validation for of in alone if of.validation}
+    columns = [store.row_blocks(*key).read(("id", "label")) for key in keys] if len(keys) > 1 else []
+    if len({frozenset(of["id"][of["label"] >= 0].tolist()) for of in columns}) > 1:
+        raise EvaluationError(
+            f"{', '.join(sorted(map('/'.join, keys)))} have different rows, and detectors are fitted on those of one "
+            "only. Score the configs one by one with --splits (in Python splits=), or name those to fit on with "
+            "--fit-splits (fit_configs=)."
+        )
 
 
 def _fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: Progress) -> list[Fitted]:
@@ -231,9 +251,9 @@ _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
 """Packages whose version may affect scores."""
 
 
-def _provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], receipt: Receipt) -> Provenance:
+def _provenance(scorer: Scorer, keys: Sequence[Key], fitted: Sequence[Fitted], receipt: Receipt) -> Provenance:
     """Return the provenance of a run's scores."""
-    cache = scorer.cache
+    cache, configs = scorer.cache, tuple(dict.fromkeys(config for config, _ in keys))
     identities = [store.identity for store in (cache.store, *cache.members)]
     digests = [identity.model_digest for identity in identities]
     accepted = [*receipt.differences, *(text for store in cache.members for text in store.accepted())]
@@ -249,7 +269,7 @@ def _provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted]
     }
     return Provenance(
         release_digest=cache.store.identity.release_digest,
-        configs=tuple(configs),
+        configs=configs,
         model=" + ".join(identity.model for identity in identities),
         # For several models, a digest over theirs in order.
         model_digest=digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
@@ -265,6 +285,7 @@ def _provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted]
         own={fit.detector.name: fit.detector.digest for fit in fitted if fit.detector.digest},
         fit_half=scorer.halved,
         source=dict(cache.store.identity.source) | {name: text for name, text in notes.items() if text},
+        splits=tuple(map("/".join, keys)),
     )
 
 

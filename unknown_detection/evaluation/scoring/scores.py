@@ -79,6 +79,7 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
             training rows; its rows have no scores. Empty if there is none.
         source: what is said of the weights, see `Identity.source`, the receipt of the model, and where its accuracy
             differs from the published one, which the user accepted (`accepted`).
+        splits: the scored splits as `config/split`; empty, as in earlier files, for all of the configs.
     """
 
     release_digest: Text
@@ -93,6 +94,7 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     own: dict[Text, Text] = {}
     fit_half: Text = ""
     source: dict[Text, Text] = {}
+    splits: tuple[Text, ...] = ()
 
 
 def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:

@@ -57,7 +57,8 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tu
     _, forward = _timed(lambda: runner.model.logits(images).cpu())
     columns = outputs_of(runner.model, images)
     blocks = [columns[block_column(number)] for number in range(len(runner.model.layers.blocks))]
-    batch = Features(np.array(ids), rows["label"].to_numpy(), columns["logits"], columns["penultimate"], blocks)
+    unlabelled = np.full(len(ids), -1)
+    batch = Features(np.array(ids), unlabelled, columns["logits"], columns["penultimate"], blocks)
 
     @functools.cache
     def time_of(name: str) -> tuple[float, bool, Scores]:
