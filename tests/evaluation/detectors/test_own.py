@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import unknown_detection as ud
-from tests.evaluation.detectors.toy import toy_features
+from tests.evaluation.detectors.toy import toy_features, toy_head
 from tests.evaluation.scoring.test_fit import NEAR, TEST, TRAIN, fill
 from unknown_detection import Detector, EvaluationError
 from unknown_detection.evaluation.__main__ import main
@@ -18,6 +18,7 @@ from unknown_detection.evaluation.detectors import KNN, METHODS, ODIN
 from unknown_detection.evaluation.detectors.own import choose, load_own, own_method
 from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.models.features import read_only
 from unknown_detection.evaluation.scoring.fit import Scorer
 from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits
 from unknown_detection.evaluation.scoring.scores import read_scores
@@ -117,6 +118,42 @@ class _Times:
 def test_predictions_of_its_own_are_its_own(folder):
     table = ud.score(folder, [_Times(1)], search=False)
     assert set(table["prediction"].to_pylist()) == {-1}
+
+
+@pytest.mark.parametrize("name", ["ids", "labels", "logits", "penultimate", "blocks", "members", "scores", "head"])
+def test_what_other_detectors_read_cannot_be_changed(name):
+    """NumPy stops at the user's line: norms taken in place became the features of all other detectors."""
+    rows, head = toy_features(rows=20), toy_head()
+
+    class Changes(Twice):
+        fits_on = "train"
+
+        def fit(self, features, head):
+            array = head.weight if name == "head" else getattr(features, name)
+            array = array["odin"] if name == "scores" else array[0] if name in ("blocks", "members") else array
+            array[0] = array[-1]
+
+        def score(self, features):
+            return self.fit(features, read_only(head))
+
+        predict = score
+
+    made = own_method(Changes)()
+    for call in (lambda: made.fit(rows, head), lambda: made.score(rows), lambda: made.predict(rows)):
+        with pytest.raises(ValueError, match="assignment destination is read-only"):
+            call()
+    rows.logits[0] += 1  # those of whoever gave them may still be changed
+
+
+def test_fit_need_not_return_itself(folder):
+    class Silent(Twice):
+        fits_on = "train"
+
+        def fit(self, features, head):
+            self.times = features.penultimate.mean()
+
+    table = ud.score(folder, Silent, search=False)
+    assert set(table["score"].to_pylist()) == {float(TRAIN.penultimate.mean())}
 
 
 def test_labels_of_scored_and_tuned_rows_do_not_reach_a_detector(folder):

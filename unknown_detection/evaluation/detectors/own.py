@@ -20,7 +20,7 @@ from unknown_detection.evaluation.detectors import METHODS, Methods, find_method
 from unknown_detection.evaluation.detectors.base import Detector, Scores
 from unknown_detection.evaluation.errors import EvaluationError, one_line
 from unknown_detection.evaluation.files import load_python
-from unknown_detection.evaluation.models.features import Features
+from unknown_detection.evaluation.models.features import Features, Head, read_only
 
 Own = type[Detector] | Detector | Callable[[Features], npt.ArrayLike]
 """A class, which is searched; an instance, whose hyperparameters are taken as they are; or a function that scores the
@@ -135,20 +135,24 @@ class _OfTheUser(Detector):
 
 
 def _checked(kind: type[Detector], declared: Mapping[str, object]) -> type[Detector]:
-    """Return a subclass that hides the rows' ids and checks the scores and predictions."""
+    """Return a subclass that gets read-only arrays, hides scored rows' ids, and checks the scores and predictions."""
     name = str(declared["name"])
+
+    def fit(self: Any, features: Features | None, head: Head | None = None) -> Any:
+        kind.fit(self, features and read_only(features), head and read_only(head))
+        return self
 
     def score(self: Any, features: Features) -> Scores:
         return _scores_of(name, lambda rows: [kind.score(self, rows)], features)[0]
 
     def predict(self: Any, features: Features) -> npt.NDArray[np.int64]:
-        predicted = kind.predict(self, _with_hashed_ids(features))
+        predicted = kind.predict(self, _to_score(features))
         return _column(f"{name}'s predict", predicted, features, "iu").astype(np.int64)
 
     def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
         return _scores_of(name, lambda rows: kind.score_together(detectors, rows), features)
 
-    body = {**declared, "score": score, "__doc__": kind.__doc__}
+    body = {**declared, "fit": fit, "score": score, "__doc__": kind.__doc__}
     if kind.predict is not Detector.predict:
         body["predict"] = predict
     if kind.score_together is not Detector.score_together:
@@ -156,16 +160,16 @@ def _checked(kind: type[Detector], declared: Mapping[str, object]) -> type[Detec
     return type(kind.__name__, (kind, _OfTheUser), body)
 
 
-def _with_hashed_ids(features: Features) -> Features:
-    """Replace ids, which may name a row's split and class, by hashes."""
+def _to_score(features: Features) -> Features:
+    """Return read-only features with hashes in place of the ids, which may name a row's split and class."""
     hashes = [hashlib.sha256(f"opaque\t{id_}".encode()).hexdigest()[:_DIGITS] for id_ in features.ids.tolist()]
-    return dataclasses.replace(features, ids=np.array(hashes, dtype=f"<U{_DIGITS}"))
+    return read_only(dataclasses.replace(features, ids=np.array(hashes, dtype=f"<U{_DIGITS}")))
 
 
 def _scores_of(name: str, score: Callable[[Features], Sequence[object]], features: Features) -> list[Scores]:
     """Score rows by one or several detectors, and check the scores of a few rows by scoring these alone."""
     scores_of_all = []
-    for returned in score(_with_hashed_ids(features)):
+    for returned in score(_to_score(features)):
         values = _column(name, returned, features, "fiu").astype(np.float64)
         finite = np.isfinite(values)
         if not finite.all():
@@ -179,7 +183,7 @@ def _scores_of(name: str, score: Callable[[Features], Sequence[object]], feature
         return scores_of_all
     places = np.array([count - 1, count // 2, 0] if count > _ALONE else [count - 1])
     sample = features.take(places)
-    for scores, returned in zip(scores_of_all, score(_with_hashed_ids(sample)), strict=True):
+    for scores, returned in zip(scores_of_all, score(_to_score(sample)), strict=True):
         alone = _column(name, returned, sample, "fiu").astype(np.float64)
         close = np.abs(alone - scores[places]) <= _ROUNDING * np.abs(scores).max()
         if not close.all():
