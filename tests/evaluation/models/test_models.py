@@ -159,6 +159,16 @@ def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture():
     assert described(0) == described(0) != described(2)
 
 
+@pytest.mark.parametrize("order", [[2, 1, 0], [1, 0, 2], [0, 2, 1]])
+def test_an_exchange_of_two_channels_is_seen(order):
+    """RGB for BGR, for instance, where weights were trained with OpenCV."""
+    seen = [
+        of_declaration(lambda image, of=of: torchvision.transforms.ToTensor()(image.resize((8, 8)))[of], "it")
+        for of in ([0, 1, 2], order)
+    ]
+    assert seen[0].description != seen[1].description
+
+
 def test_a_preprocessing_for_training_is_refused():
     steps = [torchvision.transforms.Resize((8, 8)), torchvision.transforms.RandomHorizontalFlip(0.7)]
     torch.manual_seed(0)  # without, one run in 17 would draw eight equal flips
