@@ -46,8 +46,15 @@ class FeatureCache:
     quiet: bool = False
 
     def __post_init__(self) -> None:
+        digests = [self.store.identity.model_digest]
         for member in self.members:
             member.require_release(self.store.identity.release_digest)
+            if member.identity.model_digest in digests:
+                raise EvaluationError(
+                    f"The features in {member.root} are of the same model as others that were given. Give each member "
+                    "of an ensemble once."
+                )
+            digests.append(member.identity.model_digest)
         self._features = lru_cache(_KEPT)(self.store.features)
 
     def check(self, method: type[Detector]) -> None:

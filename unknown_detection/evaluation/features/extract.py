@@ -109,6 +109,11 @@ def extract(
         TypeError: the model or the release is something else.
         BuildError: as for `Executor.run`.
     """
+    if batch_size < 1 or (workers or 0) < 0:
+        raise EvaluationError(
+            f"A batch has at least one image, and workers are 0 or more; found batch_size={batch_size} and "
+            f"workers={workers}. Give others."
+        )
     opened = load(release)
     chosen = choose_splits({config: opened.splits(config) for config in opened.configs}, splits, opened.name)
     tests, other_keys = ([key for key in chosen if (key[1] == TEST) is test] for test in (True, False))
@@ -190,6 +195,7 @@ def identify(release: Release, model: Model, label_names: tuple[str, ...], accur
         prepared={key: model.preprocessing.describe_prepared(side) for key, side in sides.items() if side},
         source=dict(model.source) | ({} if accuracy is None else {"accuracy": f"{accuracy:g}"}),
         linear=model.layers.linear,
+        probed=model.probed,
     )
 
 
