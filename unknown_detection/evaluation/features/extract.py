@@ -76,7 +76,8 @@ def extract(
 
     Args:
         model: a `torch.nn.Module`, which is copied and left as it is, or a name or file as for `open_model`. Features
-            are bound to it by the digest of its weights, its code's name and what is known of its preprocessing.
+            are bound to it by the digest of its weights, its code's name and what is known of its preprocessing, and
+            by its logits of fixed inputs.
         release: a release, or its folder or ORG/NAME on the Hub.
         splits: `CONFIG[/SPLIT],...`, or several of `CONFIG`, `CONFIG/SPLIT` and (config, split); None for all. Their
             configs must have the same classes.
