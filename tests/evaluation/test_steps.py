@@ -10,6 +10,7 @@ import pyarrow.csv
 import pytest
 
 torch = pytest.importorskip("torch", reason="runs torch models")
+nn = torch.nn
 timm = pytest.importorskip("timm", reason="makes one of timm's models")
 torchvision = pytest.importorskip("torchvision", reason="preprocesses images")
 metrics = pytest.importorskip("sklearn.metrics", reason="computes the figures in another way")
@@ -93,6 +94,39 @@ def test_a_cache_is_used_again_for_the_same_weights_and_preprocessing_alone(rele
         other.fc.bias += 1
     for changed in ((other, eight), (model, lambda image: eight(image) - 0.5)):
         assert "are of the model Small with digest" in refusal(extract, *changed)
+
+
+class Curved(small_models.Small):
+    """Other code than `Small` has, and a number that its weights do not tell of."""
+
+    slope = 0.0
+
+    def forward(self, images):
+        """Logits of images (B, 3, 8, 8)."""
+        maps = nn.functional.leaky_relu(self.layer2(self.layer1(images)) - 0.1, self.slope)
+        return self.fc(maps.mean(dim=(2, 3)))
+
+
+def test_a_cache_is_not_used_for_the_same_weights_in_other_code(release, tmp_path):
+    """As another activation, which the weights do not tell of; with other threads and batches it is the same code."""
+    kept = {"cache": tmp_path / "kept", "preprocessing": eight, "device": "cpu"}
+    made = small_models.of_seed(Curved, classes=len(LABELS))
+    ud.extract(made, release, f"{CONFIG}/test", **kept)
+    record = (tmp_path / "kept" / "features.json").read_bytes()
+    torch.set_num_threads(2)
+    ud.extract(made, release, f"{CONFIG}/near_ood", **kept, batch_size=3)
+    assert (tmp_path / "kept" / "features.json").read_bytes() == record
+    made.slope = 0.5
+    assert refusal(ud.extract, made, release, f"{CONFIG}/test", **kept) == (
+        f"The features in {tmp_path / 'kept'} are of the model Curved with other code: with the same weights it gives "
+        "the same input other logits. Give that code, or another folder."
+    )
+
+
+def test_features_that_are_not_kept_last_as_long_as_what_reads_them(release, model):
+    features = ud.extract(model, release, f"{CONFIG}/test", device="cpu").features(CONFIG, "test")
+    gc.collect()
+    assert features.blocks[0].shape == features.take(slice(None)).blocks[0].shape == (40, 6)
 
 
 def test_the_receipt_says_whose_weights_and_what_is_known_of_the_preprocessing(release, model):
@@ -311,6 +345,9 @@ def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(feature
         (lambda it: ud.extract(it.model, it.root, "birds"), EvaluationError, "'birds' is not a config of"),
         (lambda it: ud.extract(it.model, it.root, classes={"red": 1}), TypeError, "classes= takes a file, not a dict"),
         (lambda it: ud.extract(it.model, it.root, weights="x.pt"), EvaluationError, "A module has its weights: leave"),
+        (lambda it: ud.extract(it.model, it.root, batch_size=0), EvaluationError, "A batch has at least one image"),
+        (lambda it: ud.extract(it.model, it.root, workers=-1), EvaluationError, "batch_size=64 and workers=-1. Give"),
+        (lambda it: ud.score([it.features] * 2, "msp"), EvaluationError, "same model as others .*Give each member of"),
         (lambda it: ud.score(it.scores, "msp"), TypeError, "Features are what extract returned, .* not a Table"),
         (lambda it: ud.score(it.features, 3), EvaluationError, "int is int, not a detector"),
         (lambda it: ud.score(it.features, "msq"), EvaluationError, "'msq' is not a detector; the closest names are"),

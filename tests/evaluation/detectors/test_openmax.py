@@ -1,6 +1,7 @@
 """OpenMax against its algorithm written row by row, its Weibull fits against SciPy's likelihood and libmr."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -187,7 +188,12 @@ def test_far_rows_keep_an_order_that_the_probability_has_lost():
     far[:, 0] = [100.0, 200.0, 300.0]
     far[:, 1] = far[:, 0] - 1
     detector = OpenMax().fit(FITTED)
-    scores = detector.score(dataclasses.replace(TESTED.take(slice(3)), logits=far))
+    rows = dataclasses.replace(TESTED.take(slice(3)), logits=far)
+    scores = detector.score(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        farther = dataclasses.replace(rows, logits=1e4 * far)  # a hazard of more than exp(709)
+        assert detector.predict(farther).tolist() == [-1, -1, -1]
     probabilities = 1 / (1 + np.exp(-scores))
     assert len(np.unique(probabilities)) < 3
     assert (np.diff(scores) > 0).all()

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import unknown_detection as ud
-from tests.evaluation.detectors.toy import toy_features
+from tests.evaluation.detectors.toy import toy_features, toy_head
+from tests.evaluation.refusals import refusal
 from tests.evaluation.scoring.test_fit import NEAR, TEST, TRAIN, fill
 from unknown_detection import Detector, EvaluationError
 from unknown_detection.evaluation.__main__ import main
@@ -18,6 +19,7 @@ from unknown_detection.evaluation.detectors import KNN, METHODS, ODIN
 from unknown_detection.evaluation.detectors.own import choose, load_own, own_method
 from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.models.features import read_only
 from unknown_detection.evaluation.scoring.fit import Scorer
 from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits
 from unknown_detection.evaluation.scoring.scores import read_scores
@@ -117,6 +119,42 @@ class _Times:
 def test_predictions_of_its_own_are_its_own(folder):
     table = ud.score(folder, [_Times(1)], search=False)
     assert set(table["prediction"].to_pylist()) == {-1}
+
+
+@pytest.mark.parametrize("name", ["ids", "labels", "logits", "penultimate", "blocks", "members", "scores", "head"])
+def test_what_other_detectors_read_cannot_be_changed(name):
+    """NumPy stops at the user's line: norms taken in place became the features of all other detectors."""
+    rows, head = toy_features(rows=20), toy_head()
+
+    class Changes(Twice):
+        fits_on = "train"
+
+        def fit(self, features, head):
+            array = head.weight if name == "head" else getattr(features, name)
+            array = array["odin"] if name == "scores" else array[0] if name in ("blocks", "members") else array
+            array[0] = array[-1]
+
+        def score(self, features):
+            return self.fit(features, read_only(head))
+
+        predict = score
+
+    made = own_method(Changes)()
+    for call in (lambda: made.fit(rows, head), lambda: made.score(rows), lambda: made.predict(rows)):
+        with pytest.raises(ValueError, match="assignment destination is read-only"):
+            call()
+    rows.logits[0] += 1  # those of whoever gave them may still be changed
+
+
+def test_fit_need_not_return_itself(folder):
+    class Silent(Twice):
+        fits_on = "train"
+
+        def fit(self, features, head):
+            self.times = features.penultimate.mean()
+
+    table = ud.score(folder, Silent, search=False)
+    assert set(table["score"].to_pylist()) == {float(TRAIN.penultimate.mean())}
 
 
 def test_labels_of_scored_and_tuned_rows_do_not_reach_a_detector(folder):
@@ -303,13 +341,87 @@ def test_an_instance_stands_where_its_name_can_and_is_not_searched(folder):
     assert set(made.score("twice", ("toy", "test"))) == {4.0}
     searched, names = scorer([KNN, Twice])
     assert (names, len(searched.fit("knn").trials), len(searched.fit("twice").trials)) == (["knn", "twice"], 9, 2)
-    with pytest.raises(EvaluationError, match=r"Two detectors have the name knn. Give one of them another"):
-        choose(["knn", KNN(k=5)])
+    for order in (1, -1):
+        with pytest.raises(EvaluationError, match=r"Two detectors have the name knn. Give one of them another"):
+            choose(["knn", KNN(k=5)][::order])
     chosen, everything = choose(["all", KNN(k=5)])
     assert everything and [*chosen] == [*METHODS], "the instance stands in the place of its class"
     assert chosen["knn"] is not METHODS["knn"]
     with pytest.raises(EvaluationError, match="No detector is named"):
         choose([])
+
+
+class Seeded(Detector):
+    """A detector whose scores are its seed's."""
+
+    name = "seeded"
+
+    def __init__(self, scale=1.0, seed=0):
+        self.scale, self.seed = scale, seed
+
+    def score(self, features):
+        return np.full(len(features), self.scale * self.seed)
+
+
+def test_an_instance_has_the_seed_of_the_run(folder):
+    """As its class has, and as the record of a run says."""
+    for given, scale in ((Seeded, 1.0), (Seeded(scale=2.0), 2.0)):
+        scores = ud.score(folder, given, seed=3, splits="toy/test", search=False)
+        assert set(scores["score"].to_pylist()) == {3 * scale}
+    with pytest.raises(EvaluationError, match="'seed' is not a hyperparameter of seeded; choose one of scale"):
+        ud.score(folder, Seeded, settings={"seeded": {"seed": 3}})
+
+
+@pytest.mark.parametrize("seed", [1.5, None, "3", True, -1])
+def test_what_is_no_seed_is_refused_before_any_work(seed):
+    with pytest.raises(EvaluationError, match=r"A seed is a whole number of 0 or more, found .*\. Give one\."):
+        ud.score("there are no features here", "msp", seed=seed)
+
+
+def test_numbers_of_numpy_are_hyperparameters(folder):
+    """They are recorded as Python's, and reach the pass over images, which they decide."""
+    (knn,) = choose(KNN(k=np.int64(5)))[0].values()
+    (odin,) = choose(ODIN(temperature=np.float32(10), epsilon=np.float64(0.5)))[0].values()
+    assert [(knn.search, type(knn.search["k"][0])), odin.of_pass({})] == [
+        ({"k": (5,)}, int),
+        {"temperature": 10.0, "epsilon": 0.5},
+    ]
+    assert ud.score(folder, KNN(k=np.int64(5)), seed=np.int64(1)).schema.metadata.keys() == {b"unknown_detection"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "sentence"),
+    [
+        ({"fits_on": "val"}, "'val' is not a value for fits_on of mine; choose one of none, train, validation."),
+        ({"reads": "feature"}, "'feature' is not a value for reads of mine; the closest names are features"),
+        ({"chosen_by": "error"}, "'error' is not a value for chosen_by of mine; the closest names are errors"),
+        ({"search": {"time": (1, 2)}}, "'time' is not a hyperparameter of mine to search; the closest names are"),
+        ({"search": {"times": ("a", "b")}}, "The search of mine tries ('a', 'b') for times. List numbers, or leave"),
+        ({"search": {"times": ()}}, "The search of mine tries () for times. List numbers, or leave it out"),
+    ],
+)
+def test_a_class_that_cannot_be_fitted_or_searched_is_refused_before_it_is(attributes, sentence):
+    assert refusal(own_method, type("Mine", (Twice,), {"name": "mine", **attributes})).startswith(sentence)
+
+
+def test_an_instance_that_does_not_keep_its_hyperparameters_is_refused():
+    class Forgets(Twice):
+        def __init__(self, times=2):
+            pass
+
+    assert refusal(choose, Forgets(times=3)) == (
+        "Forgets does not keep its hyperparameter times. Set self.times in its __init__."
+    )
+
+
+def test_detectors_come_in_any_collection():
+    names = ["energy", "knn", "msp"]
+    for several in ((*names,), iter(names), (name for name in names), np.array(names), set(names)):
+        assert [*choose(several)[0]] == names
+    with pytest.raises(EvaluationError, match="dict is dict, not a detector"):
+        choose(dict.fromkeys(names))
+    assert [*choose({KNN, "msp", Twice})[0]] == ["twice", "knn", "msp"], "a set has one order"
+    assert [*choose(_Times(2))[0]] == ["_Times"]
 
 
 def test_an_error_of_the_user_s_code_keeps_its_traceback():

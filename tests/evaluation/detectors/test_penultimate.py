@@ -45,7 +45,7 @@ def test_she_has_the_mean_of_all_rows_of_a_class_without_right_ones():
 def test_she_needs_a_row_of_each_class():
     with pytest.raises(
         EvaluationError,
-        match=r"she needs at least 1 rows of each of the 4 classes to fit on, found 0 of class 2\. Fit",
+        match=r"she needs at least 1 row of each of the 4 classes to fit on, found 0 of class 2\. Fit",
     ):
         SHE().fit(FITTED.take(FITTED.labels != 2), HEAD)
 

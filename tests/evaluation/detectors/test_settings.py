@@ -1,9 +1,10 @@
 """Hyperparameters on the command line: what is set, what is searched, and what is refused."""
 
+import numpy as np
 import pytest
 
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.detectors import METHODS, parse_settings, settable
+from unknown_detection.evaluation.detectors import METHODS, ReAct, check_settings, parse_settings, settable
 from unknown_detection.evaluation.detectors.own import choose
 from unknown_detection.evaluation.errors import EvaluationError
 
@@ -45,6 +46,47 @@ def test_what_cannot_be_set(text, sentence):
     with pytest.raises(EvaluationError) as refused:
         parse_settings(text.split(), choose("knn,react,msp,ens_f")[0])
     assert sentence in str(refused.value)
+
+
+def test_settings_in_python_are_those_of_the_command_line():
+    chosen = choose("knn,temperature,ens_f")[0]
+    given = {"knn": {"k": np.int64(50)}, "temperature": {"temperature": 1000}, "energy": {"temperature": [1, 2.0]}}
+    assert check_settings(given, chosen) == {
+        "knn": {"k": (50,)},
+        "temperature": {"temperature": (1000.0,)},
+        "energy": {"temperature": (1.0, 2.0)},
+    }
+    assert check_settings({"knn": {"k": np.array([5, 10])}}, chosen) == {"knn": {"k": (5, 10)}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"KNN": {"k": (7,)}}, "'KNN' is not a detector; "),
+        ({"knn": {"kk": (7,)}}, "'kk' is not a hyperparameter of knn; the closest names are k."),
+        (
+            {"energy": {"temperature": 7}},
+            "setting energy.temperature=7 is of energy, which is not scored. Add it to det",
+        ),
+        ({"knn": {"k": ()}}, "setting knn.k= has no value. Give one, or several to search among."),
+        ({"knn": {"k": 2.5}}, "'2.5' in setting knn.k=2.5 is not a whole number. Give one."),
+        ({"knn": {"k": None}}, "'None' in setting knn.k=None is not a whole number. Give one."),
+        (
+            {"react": {"quantile": 0.5}},
+            "react is an instance, whose hyperparameters stay. Set quantile there, and leave",
+        ),
+    ],
+)
+def test_what_cannot_be_set_in_python(settings, sentence):
+    with pytest.raises(EvaluationError) as refused:
+        check_settings(settings, choose(["knn,msp", ReAct(quantile=0.9)])[0])
+    assert str(refused.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("settings", [["knn.k=5"], {"knn": 5}])
+def test_settings_of_another_shape(settings):
+    with pytest.raises(TypeError, match="Settings are values by detector and hyperparameter, such as"):
+        check_settings(settings, choose("knn")[0])
 
 
 def test_the_help_names_each_with_its_range_and_search(capsys):

@@ -191,6 +191,17 @@ def test_a_folder_belongs_to_one_release_and_one_model(tmp_path, changes, messag
     assert files_of(tmp_path / "out" / "head") == before
 
 
+def test_the_first_logits_of_fixed_inputs_are_recorded_and_compared_up_to_rounding(tmp_path):
+    """A record without them, of an earlier version, gets them; their range is 4, of which a thousandth may differ."""
+    FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD)
+    for probed, recorded in (((), ()), ((1.0, 5.0), (1.0, 5.0)), ((1.003, 4.997), (1.0, 5.0)), ((), (1.0, 5.0))):
+        identity = msgspec.structs.replace(IDENTITY, probed=probed)
+        assert FeatureStore.begin(tmp_path / "out", identity, HEAD).identity.probed == recorded
+    for probed in ((1.005, 5.0), (1.0, 5.0, 1.0)):
+        changed = msgspec.structs.replace(IDENTITY, probed=probed)
+        assert "of the model it.py:model with other code" in refusal(FeatureStore.check, tmp_path / "out", changed)
+
+
 def test_a_folder_of_other_things(tmp_path):
     (tmp_path / "photo.jpg").write_bytes(b"")
     assert "has files that are not features. Choose" in refusal(FeatureStore.begin, tmp_path, IDENTITY, HEAD)

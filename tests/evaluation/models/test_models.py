@@ -1,6 +1,8 @@
 """Opening models: by name from timm and torchvision, from a file, with the preprocessing that belongs to each."""
 
+import copy
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +10,12 @@ import pytest
 from PIL import Image
 
 torch = pytest.importorskip("torch", reason="opens torch models")
+nn = torch.nn
 timm = pytest.importorskip("timm", reason="opens timm's models")
 torchvision = pytest.importorskip("torchvision", reason="opens torchvision's models")
 
 from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.refusals import refusal  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model, pick_device  # noqa: E402
@@ -157,6 +161,16 @@ def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture():
 
     assert described(0)["from"] == described(2)["from"]
     assert described(0) == described(0) != described(2)
+
+
+@pytest.mark.parametrize("order", [[2, 1, 0], [1, 0, 2], [0, 2, 1]])
+def test_an_exchange_of_two_channels_is_seen(order):
+    """RGB for BGR, for instance, where weights were trained with OpenCV."""
+    seen = [
+        of_declaration(lambda image, of=of: torchvision.transforms.ToTensor()(image.resize((8, 8)))[of], "it")
+        for of in ([0, 1, 2], order)
+    ]
+    assert seen[0].description != seen[1].description
 
 
 def test_a_preprocessing_for_training_is_refused():
@@ -368,3 +382,78 @@ def test_devices_of_a_machine_with_two_gpus_and_of_one_with_none(monkeypatch):
 def test_what_is_no_device(device):
     with pytest.raises(EvaluationError, match="is no device; give --device auto, cpu, cuda, cuda:1"):
         pick_device(device)
+
+
+PLAIN = {"size": 8, "mean": [0, 0, 0], "std": [1, 1, 1]}
+
+
+def plain(*layers, width=4):
+    """A convolution, some layers, the mean of pixels, and four logits."""
+    return nn.Sequential(nn.Conv2d(3, width, 3), *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 4))
+
+
+def opened(module):
+    return open_model(module, None, "abcd", preprocessing=PLAIN, device="cpu")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_module_of_16_bits_is_run_in_32(dtype):
+    """Its numbers are float32's, too; the module itself stays as it is."""
+    module = of_seed(plain).to(dtype)
+    images = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(opened(module).forward(images).logits, copy.deepcopy(module).float()(images))
+    assert module[0].weight.dtype == dtype
+
+
+def test_the_module_in_data_parallel_is_the_model():
+    module = of_seed(plain)
+    assert opened(nn.DataParallel(module)).digest == opened(module).digest
+
+
+class WithState(nn.Linear):
+    """A layer whose state dict has more than tensors."""
+
+    state: object = {"scale": 2}
+
+    def get_extra_state(self):
+        return self.state
+
+    def set_extra_state(self, state):
+        self.state = state
+
+
+def test_extra_state_is_a_part_of_the_digest(monkeypatch):
+    module = of_seed(lambda: nn.Sequential(plain(), WithState(4, 4)))
+    first = opened(module).digest
+    assert opened(module).digest == first
+    monkeypatch.setattr(WithState, "state", {"scale": 3})
+    assert opened(module).digest != first
+    monkeypatch.setattr(WithState, "state", object())
+    assert refusal(opened, module).startswith("The state dict has 1._extra_state, an object that is no JSON")
+
+
+@pytest.mark.parametrize(
+    ("module", "sentence"),
+    [
+        (lambda: torch.jit.trace(of_seed(plain), torch.zeros(2, 3, 8, 8)), "TopLevelTracedModule is TorchScript"),
+        (lambda: plain(nn.LazyConv2d(4, 3)), "Sequential has parameters without values, of lazy layers or on the"),
+        (lambda: plain().to("meta"), "Sequential has parameters without values, of lazy layers or on the device meta"),
+        (
+            lambda: timm.create_model("resnet10t", in_chans=1, num_classes=4),
+            r"cannot be run on images of shape \(3, 8, 8\), which its preprocessing makes: Given groups=1, weight of",
+        ),
+        (
+            lambda: timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=1, num_classes=4),
+            r"cannot be run on images of shape .*: Input height \(8\) doesn't match model \(32\)\. Mend it, or give",
+        ),
+        (lambda: nn.Linear(192, 4), "Linear cannot be run on images of shape .*: mat1 and mat2 shapes cannot be"),
+        (
+            lambda: plain(nn.BatchNorm2d(4, track_running_stats=False)),
+            r"Sequential gives an image other logits beside another image, in eval mode\. Take out what it computes",
+        ),
+    ],
+    ids=["TorchScript", "lazy", "meta", "channels", "size", "no images", "batch"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_modules_that_cannot_be_run_get_a_sentence(module, sentence):
+    assert re.search(sentence, refusal(opened, module()))

@@ -2,7 +2,9 @@
 nor workers."""
 
 import csv
+import hashlib
 import shutil
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,13 +14,15 @@ import pytest
 torch = pytest.importorskip("torch", reason="runs torch models")
 pytest.importorskip("torchvision", reason="preprocesses images")
 
+import unknown_detection as ud  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.display.as_text import page_of  # noqa: E402
 from tests.evaluation.refusals import refused  # noqa: E402
 from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.detectors import METHODS  # noqa: E402
+from unknown_detection.evaluation.detectors import METHODS, ImageDetector, ImagePass  # noqa: E402
 from unknown_detection.evaluation.detectors.images import run_with_dropout  # noqa: E402
+from unknown_detection.evaluation.features.runner import Runner  # noqa: E402
 from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.models.preprocessing import load_batches  # noqa: E402
@@ -129,7 +133,9 @@ def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on
     assert (code, err) == (0, "")
     assert "the best of 6 with AUROC" in out
     looks = {path.name for path in (base / "features" / "looks").iterdir()}
-    assert {name for name in looks if "brightness" in name} == {"brightness-step=1", "brightness-step=2"}
+    digest = hashlib.sha256(OWN.encode()).hexdigest()[:16]
+    of_own = {f"brightness-step={step}-{digest}" for step in (1, 2)}
+    assert {name for name in looks if "brightness" in name} == of_own
     chosen = read_scores(tmp_path / "scores.parquet")[1].hyperparameters["mixed"]
     rows = load(str(base / "release")).images(CONFIG, "near_ood")
     model = open_model(f"{FILE}:with_dropout", base / "weights.pt", "abcd", device="cpu")
@@ -142,6 +148,48 @@ def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on
         if row["detector"] == "mixed"
     }
     assert np.allclose([scores[id_] for id_ in rows["id"]], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["mine", "without_rank_one"])
+def test_outputs_of_a_pass_in_python_are_those_of_its_code(base, tmp_path, monkeypatch, name):
+    """Not those of one that had the name before, and rankfeat's stay its own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    store, release = FeatureStore.open(base / "features"), load(str(base / "release"))
+    names = store.identity.label_names
+    runner = Runner(release, open_model(f"{FILE}:with_dropout", base / "weights.pt", names, device="cpu"))
+
+    def scores(factor):
+        def run(model, images, ids, *, seed, by):
+            return {"logits": factor * model.logits(images).detach().numpy()}
+
+        class Mine(ImageDetector):
+            image_pass = ImagePass(name, run, depends_on=("by",), random=False)
+
+            def __init__(self, by="max"):
+                self.by = by
+
+            def _rows(self, logits):
+                return logits.max(axis=1)
+
+        return ud.score(store, [Mine(), "rankfeat"], runner=runner, splits=f"{CONFIG}/test").to_pylist()
+
+    logits = store.features(CONFIG, "test").logits
+    expected, rank = logits.max(axis=1).astype(float), []
+    for factor in (1, 10):
+        rows = scores(factor)
+        mine = [row["score"] for row in rows if row["detector"] == "Mine"]
+        np.testing.assert_allclose(mine, factor * expected, rtol=1e-5)
+        rank.append([row["score"] for row in rows if row["detector"] == "rankfeat"])
+    assert rank[0] == rank[1] and not np.allclose(rank[0], expected)
+    assert not list(tmp_path.iterdir()), "nothing is left"
+
+
+def test_near_values_have_passes_of_their_own(base, score):
+    """Six digits of a value were the name of what is kept."""
+    for epsilon in ("0.01", "0.0100000001"):
+        flags = ("--no-search", "--set", f"odin.epsilon={epsilon}", "--splits", f"{CONFIG}/near_ood")
+        assert score(*flags, detectors="odin")[0] == 0
+        assert (base / "features" / "looks" / f"perturbed-epsilon={epsilon}-temperature=1000").is_dir()
 
 
 def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypatch):

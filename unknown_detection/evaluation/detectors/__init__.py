@@ -16,6 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
 
 from unknown_detection.evaluation.detectors import (
     images,
@@ -131,8 +134,7 @@ def settable(method: type[Detector]) -> dict[str, tuple[float, ...]]:
 
 def parse_settings(texts: Iterable[str], chosen: Methods) -> Settings:
     """Parse `DETECTOR.NAME=VALUE` or `DETECTOR.NAME=VALUE,VALUE,...`, of the chosen detectors and of their parts."""
-    scored = {*chosen, *(base for method in chosen.values() for base in method.base_methods)}
-    settings: dict[str, dict[str, tuple[float, ...]]] = {}
+    settings: dict[str, dict[str, list[str]]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
         detector, dot, name = key.strip().partition(".")
@@ -140,20 +142,44 @@ def parse_settings(texts: Iterable[str], chosen: Methods) -> Settings:
             raise EvaluationError(
                 f"--set {one_line(text)} does not name a hyperparameter and a value. Write it as in --set knn.k=50."
             )
+        if name in settings.setdefault(detector, {}):
+            raise EvaluationError(f"--set gives {detector}.{name} twice. Write several values to search as A,B,C.")
+        settings[detector][name] = values.split(",")
+    return check_settings(settings, chosen, "--set ", "--detectors")
+
+
+def check_settings(
+    settings: Mapping[str, Mapping[str, Any]], chosen: Methods, prefix: str = "setting ", where: str = "detectors="
+) -> Settings:
+    """Return settings of the chosen detectors and of their parts as numbers, each one value or several to search.
+
+    `prefix` stands before a setting in errors, and `where` says where detectors are chosen.
+    """
+    if not isinstance(settings, Mapping) or not all(isinstance(values, Mapping) for values in settings.values()):
+        raise TypeError('Settings are values by detector and hyperparameter, such as {"knn": {"k": 50}}.')
+    scored = {*chosen, *(base for method in chosen.values() for base in method.base_methods)}
+    checked: dict[str, dict[str, tuple[float, ...]]] = {}
+    for detector, given in settings.items():
         method = find_method(detector, chosen)
         hyperparameters = settable(method)
-        if not hyperparameters:
-            raise EvaluationError(f"{detector} has no hyperparameters. Leave --set {one_line(text)} out.")
-        require_known(f"hyperparameter of {detector}", [name], hyperparameters)
-        if detector not in scored:
-            raise EvaluationError(
-                f"--set {one_line(text)} is of {detector}, which is not scored. Add it to --detectors."
-            )
-        if name in settings.get(detector, {}):
-            raise EvaluationError(f"--set gives {detector}.{name} twice. Write several values to search as A,B,C.")
-        whole = isinstance(method.parameters()[name], int)
-        settings.setdefault(detector, {})[name] = tuple(_number(value, text, whole) for value in values.split(","))
-    return settings
+        for name, values in given.items():
+            listed = list(values) if isinstance(values, list | tuple | np.ndarray) else [values]
+            text = prefix + one_line(f"{detector}.{name}={','.join(map(str, listed))}")
+            if method.fixed:
+                raise EvaluationError(
+                    f"{detector} is an instance, whose hyperparameters stay. Set {name} there, and leave {text} out."
+                )
+            if not hyperparameters:
+                raise EvaluationError(f"{detector} has no hyperparameters. Leave {text} out.")
+            require_known(f"hyperparameter of {detector}", [name], hyperparameters)
+            if detector not in scored:
+                raise EvaluationError(f"{text} is of {detector}, which is not scored. Add it to {where}.")
+            whole = isinstance(method.parameters()[name], int)
+            numbers = tuple(_number(value, text, whole) for value in listed)
+            if not numbers:
+                raise EvaluationError(f"{text} has no value. Give one, or several to search among.")
+            checked.setdefault(detector, {})[name] = numbers
+    return checked
 
 
 def describe_settable() -> list[tuple[str, str]]:
@@ -168,12 +194,12 @@ def describe_settable() -> list[tuple[str, str]]:
     return lines
 
 
-def _number(text: str, where: str, whole: bool) -> float:
+def _number(given: Any, where: str, whole: bool) -> float:
     try:
-        value = float(text)
-    except ValueError:
+        value = float(given)
+    except (TypeError, ValueError):
         value = math.nan
     if not math.isfinite(value) or (whole and not value.is_integer()):
         kind = "a whole number" if whole else "a number"
-        raise EvaluationError(f"{one_line(text)!r} in --set {one_line(where)} is not {kind}. Give one.")
+        raise EvaluationError(f"{one_line(str(given))!r} in {where} is not {kind}. Give one.")
     return int(value) if whole else value

@@ -17,6 +17,7 @@ from scipy import sparse
 
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
+from unknown_detection.words import quantity
 
 Doubles = npt.NDArray[np.float64]
 
@@ -36,6 +37,12 @@ _NAMED = 5
 
 Fit = Literal["none", "train", "validation"]
 """The in-distribution rows that a detector is fitted on."""
+
+ChosenBy = Literal["external", "errors"]
+"""What a search compares, see `Detector.chosen_by`."""
+
+Reads = Literal["features", "members", "images"]
+"""What a detector scores, see `Detector.reads`."""
 
 _COPIES = 6
 """Float64 copies of its inputs that a detector's function holds at once, at most."""
@@ -69,7 +76,8 @@ class Detector(abc.ABC):
 
     A row's score depends on this row only, not on the batch or the order of rows. The labels of rows to score and to
     tune on are -1. A detector of the user's own gets hashes in place of their ids, from which it may seed random
-    numbers. One that changes the model's predictions has a `predict` of its own.
+    numbers, and arrays that are read-only: it changes copies. One that changes the model's predictions has a `predict`
+    of its own.
 
         >>> import numpy as np
         >>> from unknown_detection.evaluation.detectors import KNN
@@ -96,6 +104,7 @@ class Detector(abc.ABC):
             and for scoring.
         requires: optional modules that fitting imports, checked before any detector is fitted.
         digest: SHA-256 of the file that defines it, for a detector of the user's own; else empty.
+        fixed: whether it stands for an instance of the user's, whose hyperparameters cannot be set.
         remark: what is special of the rows that it was fitted on, in words.
     """
 
@@ -105,12 +114,13 @@ class Detector(abc.ABC):
     fits_on: ClassVar[Fit] = "none"
     search: ClassVar[Mapping[str, tuple[float, ...]]] = {}
     ranges: ClassVar[Mapping[str, str]] = {}
-    chosen_by: ClassVar[Literal["external", "errors"]] = "external"
-    reads: ClassVar[Literal["features", "members", "images"]] = "features"
+    chosen_by: ClassVar[ChosenBy] = "external"
+    reads: ClassVar[Reads] = "features"
     reads_head: ClassVar[bool] = False
     base_methods: ClassVar[tuple[str, ...]] = ()
     requires: ClassVar[tuple[str, ...]] = ()
     digest: ClassVar[str] = ""
+    fixed: ClassVar[bool] = False
     remark: str = ""
 
     def fit(self, features: Any, head: Any = None) -> Self:
@@ -333,8 +343,8 @@ def require_rows_of_each_class(labels: Integers, classes: int, least: int, detec
         named = ", ".join(f"{counts[i]} of class {i}" for i in short[:_NAMED])
         more = f" and too few of {len(short) - _NAMED:,} more classes" if len(short) > _NAMED else ""
         raise EvaluationError(
-            f"{detector} needs at least {least} rows of each of the {len(counts):,} classes to fit on, found "
-            f"{named}{more}. Fit on more rows, or leave {detector} out."
+            f"{detector} needs at least {quantity(least, 'row')} of each of the {len(counts):,} classes to fit on, "
+            f"found {named}{more}. Fit on more rows, or leave {detector} out."
         )
 
 

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from numbers import Real
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors import METHODS, Methods, find_method
-from unknown_detection.evaluation.detectors.base import Detector, Scores
-from unknown_detection.evaluation.errors import EvaluationError, one_line
+from unknown_detection.evaluation.detectors.base import ChosenBy, Detector, Fit, Reads, Scores
+from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
 from unknown_detection.evaluation.files import load_python
-from unknown_detection.evaluation.models.features import Features
+from unknown_detection.evaluation.models.features import Features, Head, read_only
 
 Own = type[Detector] | Detector | Callable[[Features], npt.ArrayLike]
 """A class, which is searched; an instance, whose hyperparameters are taken as they are; or a function that scores the
@@ -68,6 +70,15 @@ def own_method(own: Own, *, name: str = "", source: str = "the user's own", dige
     for parameter, default in kind.parameters().items():
         if default is inspect.Parameter.empty:
             raise EvaluationError(f"The hyperparameter {parameter} of {name} has no default. Give it one.")
+    for attribute, allowed in (("fits_on", Fit), ("reads", Reads), ("chosen_by", ChosenBy)):
+        require_known(f"value for {attribute} of {name}", [getattr(kind, attribute)], get_args(allowed))
+    require_known(f"hyperparameter of {name} to search", kind.search, kind.parameters())
+    for parameter, values in kind.search.items():
+        if not all(isinstance(value, Real) for value in values) or not values:
+            raise EvaluationError(
+                f"The search of {name} tries {one_line(repr(values))} for {parameter}. List numbers, or leave it out: "
+                "other hyperparameters are set in an instance."
+            )
     declared = {"name": name, "title": kind.title or name, "source": kind.source or source, "digest": digest}
     return _checked(kind, declared)
 
@@ -79,8 +90,7 @@ def choose(detectors: str | Own | Iterable[str | Own] | None) -> tuple[Methods, 
     """
     methods: dict[str, type[Detector]] = {}
     everything = detectors is None
-    listed: Sequence[Any] = detectors if isinstance(detectors, list | tuple) else [] if everything else [detectors]
-    for detector in listed:
+    for detector in [] if detectors is None else _listed(detectors):
         if isinstance(detector, str):
             names = [name.strip() for name in detector.split(",") if name.strip()]
             everything = everything or "all" in names
@@ -95,6 +105,14 @@ def choose(detectors: str | Own | Iterable[str | Own] | None) -> tuple[Methods, 
     return ({**METHODS, **methods} if everything else methods), everything
 
 
+def _listed(detectors: Any) -> list[Any]:
+    """Return one or several detectors as a list; those of a set are in the order of their texts, so in any run."""
+    several = isinstance(detectors, Iterable) and not isinstance(detectors, str | type | Detector | Mapping)
+    if not several or callable(detectors) or callable(getattr(detectors, "score", None)):
+        return [detectors]
+    return sorted(detectors, key=str) if isinstance(detectors, Set) else list(detectors)
+
+
 def _kind_of(detector: Any) -> type[Detector]:
     """Return the class of a detector that is given itself, not by its name."""
     kind = detector if isinstance(detector, type) else type(detector)
@@ -106,14 +124,21 @@ def _kind_of(detector: Any) -> type[Detector]:
 def _fixed(detector: Detector) -> type[Detector]:
     """Return a class whose instances are copies of a detector, and whose search tries its hyperparameters only."""
     kind = type(detector)
-    values = {name: getattr(detector, name) for name in kind.parameters()}
-    values = {name: value for name, value in values.items() if isinstance(value, int | float)}
+    values = {name: getattr(detector, name, inspect.Parameter.empty) for name in kind.parameters()}
+    for name, value in values.items():
+        if value is inspect.Parameter.empty:
+            raise EvaluationError(
+                f"{kind.__name__} does not keep its hyperparameter {name}. Set self.{name} in its __init__."
+            )
+    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
 
-    def copied(self: Any, **hyperparameters: float) -> None:
-        vars(self).update(copy.deepcopy(vars(detector)) | hyperparameters)
+    @functools.wraps(kind.__init__)  # whether it has a seed is seen by its parameters
+    def copied(self: Any, **given: float) -> None:
+        vars(self).update(copy.deepcopy(vars(detector)) | given)
 
-    body = {"name": detector.name, "__init__": copied, "parameters": classmethod(lambda cls: values)}
-    return type(kind.__name__, (kind,), body | {"search": {name: (value,) for name, value in values.items()}})
+    body = {"name": detector.name, "__init__": copied, "parameters": classmethod(lambda cls: values), "fixed": True}
+    numbers = {name: (value,) for name, value in values.items() if isinstance(value, int | float)}
+    return type(kind.__name__, (kind,), body | {"search": numbers})
 
 
 def _scoring_as(scorer: Any, name: str) -> type[Detector]:
@@ -135,20 +160,24 @@ class _OfTheUser(Detector):
 
 
 def _checked(kind: type[Detector], declared: Mapping[str, object]) -> type[Detector]:
-    """Return a subclass that hides the rows' ids and checks the scores and predictions."""
+    """Return a subclass that gets read-only arrays, hides scored rows' ids, and checks the scores and predictions."""
     name = str(declared["name"])
+
+    def fit(self: Any, features: Features | None, head: Head | None = None) -> Any:
+        kind.fit(self, features and read_only(features), head and read_only(head))
+        return self
 
     def score(self: Any, features: Features) -> Scores:
         return _scores_of(name, lambda rows: [kind.score(self, rows)], features)[0]
 
     def predict(self: Any, features: Features) -> npt.NDArray[np.int64]:
-        predicted = kind.predict(self, _with_hashed_ids(features))
+        predicted = kind.predict(self, _to_score(features))
         return _column(f"{name}'s predict", predicted, features, "iu").astype(np.int64)
 
     def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
         return _scores_of(name, lambda rows: kind.score_together(detectors, rows), features)
 
-    body = {**declared, "score": score, "__doc__": kind.__doc__}
+    body = {**declared, "fit": fit, "score": score, "__doc__": kind.__doc__}
     if kind.predict is not Detector.predict:
         body["predict"] = predict
     if kind.score_together is not Detector.score_together:
@@ -156,16 +185,16 @@ def _checked(kind: type[Detector], declared: Mapping[str, object]) -> type[Detec
     return type(kind.__name__, (kind, _OfTheUser), body)
 
 
-def _with_hashed_ids(features: Features) -> Features:
-    """Replace ids, which may name a row's split and class, by hashes."""
+def _to_score(features: Features) -> Features:
+    """Return read-only features with hashes in place of the ids, which may name a row's split and class."""
     hashes = [hashlib.sha256(f"opaque\t{id_}".encode()).hexdigest()[:_DIGITS] for id_ in features.ids.tolist()]
-    return dataclasses.replace(features, ids=np.array(hashes, dtype=f"<U{_DIGITS}"))
+    return read_only(dataclasses.replace(features, ids=np.array(hashes, dtype=f"<U{_DIGITS}")))
 
 
 def _scores_of(name: str, score: Callable[[Features], Sequence[object]], features: Features) -> list[Scores]:
     """Score rows by one or several detectors, and check the scores of a few rows by scoring these alone."""
     scores_of_all = []
-    for returned in score(_with_hashed_ids(features)):
+    for returned in score(_to_score(features)):
         values = _column(name, returned, features, "fiu").astype(np.float64)
         finite = np.isfinite(values)
         if not finite.all():
@@ -179,7 +208,7 @@ def _scores_of(name: str, score: Callable[[Features], Sequence[object]], feature
         return scores_of_all
     places = np.array([count - 1, count // 2, 0] if count > _ALONE else [count - 1])
     sample = features.take(places)
-    for scores, returned in zip(scores_of_all, score(_with_hashed_ids(sample)), strict=True):
+    for scores, returned in zip(scores_of_all, score(_to_score(sample)), strict=True):
         alone = _column(name, returned, sample, "fiu").astype(np.float64)
         close = np.abs(alone - scores[places]) <= _ROUNDING * np.abs(scores).max()
         if not close.all():

@@ -5,10 +5,15 @@ Tested by `tests/evaluation/scoring/test_fit.py`.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
 
+from unknown_detection.evaluation.detectors import METHODS
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.detectors.logits import average
@@ -21,6 +26,9 @@ from unknown_detection.terminal.progress import bar
 
 _KEPT = 3
 """Number of splits whose features stay in memory: the splits to fit on, tune on and tune against."""
+
+_BUILT_IN = [method.image_pass for method in METHODS.values() if issubclass(method, ImageDetector)]
+"""The passes of the built-in detectors: they are kept by their names."""
 
 
 @dataclass
@@ -38,8 +46,15 @@ class FeatureCache:
     quiet: bool = False
 
     def __post_init__(self) -> None:
+        digests = [self.store.identity.model_digest]
         for member in self.members:
             member.require_release(self.store.identity.release_digest)
+            if member.identity.model_digest in digests:
+                raise EvaluationError(
+                    f"The features in {member.root} are of the same model as others that were given. Give each member "
+                    "of an ensemble once."
+                )
+            digests.append(member.identity.model_digest)
         self._features = lru_cache(_KEPT)(self.store.features)
 
     def check(self, method: type[Detector]) -> None:
@@ -70,19 +85,29 @@ class FeatureCache:
             return average([self.features(key), *(member.features(*key) for member in self.members)])
         return self.features(key)
 
+    @cached_property
+    def _of_this_run(self) -> FeatureStore:
+        """The store of passes that code in memory defines: nothing says whether it is the same in another run."""
+        folder = Path(tempfile.mkdtemp(prefix="features-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return FeatureStore(folder, self.store.identity)
+
     def _pass_features(self, method: type[ImageDetector], hyperparameters: Mapping[str, float], key: Key) -> Features:
         image_pass, parameters, features = method.image_pass, method.of_pass(hyperparameters), self.features(key)
         if image_pass.is_ordinary(parameters):
             return replace(features, passed={"logits": features.logits})
         values = {**parameters, **({"seed": self.seed} if image_pass.random else {})}
-        name = "-".join([image_pass.name, *(f"{parameter}={value:g}" for parameter, value in sorted(values.items()))])
-        row_blocks = self.store.row_blocks(*key, name)
+        described = (f"{parameter}={repr(value).removesuffix('.0')}" for parameter, value in sorted(values.items()))
+        built_in = image_pass in _BUILT_IN
+        name = "-".join([image_pass.name, *described, *([] if built_in else [method.digest[:16]])])
+        store = self.store if built_in or method.digest else self._of_this_run
+        row_blocks = store.row_blocks(*key, name)
         if not row_blocks.is_whole():
             runner = self.runner
             assert runner is not None  # `check` refuses the method otherwise
             run = partial(image_pass.run, seed=self.seed, **parameters)
             rows = len(runner.release.rows(*key))
-            with self.store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
-                runner.run(run, row_blocks, key, progress.update, self.store.other_splits(*key, name))
+            with store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
+                runner.run(run, row_blocks, key, progress.update, store.other_splits(*key, name))
         columns = row_blocks.read()
         return replace(features, passed={name: columns[name] for name in columns if name not in ("id", "label")})

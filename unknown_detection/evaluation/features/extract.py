@@ -76,7 +76,8 @@ def extract(
 
     Args:
         model: a `torch.nn.Module`, which is copied and left as it is, or a name or file as for `open_model`. Features
-            are bound to it by the digest of its weights, its code's name and what is known of its preprocessing.
+            are bound to it by the digest of its weights, its code's name and what is known of its preprocessing, and
+            by its logits of fixed inputs.
         release: a release, or its folder or ORG/NAME on the Hub.
         splits: `CONFIG[/SPLIT],...`, or several of `CONFIG`, `CONFIG/SPLIT` and (config, split); None for all. Their
             configs must have the same classes.
@@ -109,6 +110,11 @@ def extract(
         TypeError: the model, the release or a file is something else.
         BuildError: as for `Executor.run`.
     """
+    if batch_size < 1 or (workers or 0) < 0:
+        raise EvaluationError(
+            f"A batch has at least one image, and workers are 0 or more; found batch_size={batch_size} and "
+            f"workers={workers}. Give others."
+        )
     opened = load(release)
     chosen = choose_splits({config: opened.splits(config) for config in opened.configs}, splits, opened.name)
     tests, other_keys = ([key for key in chosen if (key[1] == TEST) is test] for test in (True, False))
@@ -193,6 +199,7 @@ def identify(release: Release, model: Model, label_names: tuple[str, ...], accur
         prepared={key: model.preprocessing.describe_prepared(side) for key, side in sides.items() if side},
         source=dict(model.source) | ({} if accuracy is None else {"accuracy": f"{accuracy:g}"}),
         linear=model.layers.linear,
+        probed=model.probed,
     )
 
 

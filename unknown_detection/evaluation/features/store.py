@@ -24,6 +24,7 @@ from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.features.blocks import RowBlocks
 from unknown_detection.evaluation.files import Text, parse_json, write_text
 from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks
+from unknown_detection.evaluation.models.layers import same_logits
 
 if TYPE_CHECKING:
     from unknown_detection.evaluation.features.runner import Runner
@@ -49,6 +50,7 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         source: what is said of the weights (`receipt`): where they were published, their published accuracy, and which
             of their logits are the classes. Features with the same digests may say something else of them.
         linear: whether the logits are the output of a last linear layer, see `Layers.linear`.
+        probed: logits of fixed inputs, see `Model.probed`; empty where it was not recorded.
     """
 
     release_digest: Text
@@ -60,6 +62,7 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     prepared: Mapping[Text, Text] = {}
     source: Mapping[Text, Text] = {}
     linear: bool = True
+    probed: tuple[float, ...] = ()
 
 
 class FeatureStore:
@@ -93,7 +96,9 @@ class FeatureStore:
     @classmethod
     def begin(cls, root: Path, identity: Identity, head: Head | None) -> FeatureStore:
         """Open a feature store for writing, or create it; raises as `check`."""
-        cls.check(root, identity)
+        existing = cls.check(root, identity)
+        if existing is not None:  # those of the first run, not of one that rounds otherwise
+            identity = msgspec.structs.replace(identity, probed=existing.identity.probed or identity.probed)
         write_text(root / _RECORD, _canonical(identity))
         store, classes = cls.open(root), len(identity.label_names)
         if head is not None:
@@ -127,6 +132,11 @@ class FeatureStore:
                 f"not of {identity.model} with digest {identity.model_digest[:12]}. Give that model's weights and "
                 "code, or another folder."
             )
+        if stored.probed and identity.probed and not same_logits(identity.probed, stored.probed):
+            raise EvaluationError(
+                f"The features in {self.root} are of the model {stored.model} with other code: with the same weights "
+                "it gives the same input other logits. Give that code, or another folder."
+            )
         for key in sorted({*stored.prepared, *identity.prepared}):
             ways = [of.prepared.get(key, "the model's own preprocessing") for of in (stored, identity)]
             if ways[0] != ways[1]:
@@ -134,7 +144,8 @@ class FeatureStore:
                     f"The features of {key} in {self.root} are of images with {ways[0]}, and the release now asks for "
                     f"{ways[1]}. Choose another folder."
                 )
-        if _canonical(msgspec.structs.replace(identity, source=stored.source)) != _canonical(stored):
+        same = msgspec.structs.replace(identity, source=stored.source, probed=stored.probed)
+        if _canonical(same) != _canonical(stored):
             sides = [f"{len(of.label_names)} classes; blocks {', '.join(of.blocks)}" for of in (stored, identity)]
             raise EvaluationError(
                 f"{self.root} has features of other classes or blocks ({sides[0]}) than this config and model "
@@ -214,7 +225,12 @@ class FeatureStore:
             require_known(f"split of {config} with features in {self.root}", [split], available[config])
         columns = row_blocks.read(("id", "label", "logits", "penultimate"))
         names = [block_column(number) for number in range(len(self.identity.blocks))]
-        blocks = LazyBlocks(len(names), lambda number: row_blocks.read([names[number]])[names[number]])
+
+        def read(number: int) -> Any:
+            # Refers to the store, because a folder that is not kept is deleted with it.
+            return self.row_blocks(config, split).read([names[number]])[names[number]]
+
+        blocks = LazyBlocks(len(names), read)
         return Features(columns["id"], columns["label"], columns["logits"], columns["penultimate"], blocks)
 
     def _folder(self, pass_name: str) -> Path:

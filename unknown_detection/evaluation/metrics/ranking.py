@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.errors import EvaluationError, first_line
 
 Side = Literal["known", "unknown"]
 Counts = npt.NDArray[np.int64]
@@ -131,7 +131,12 @@ def _unmasked(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     # `np.asarray` takes what lies under the mask.
     if np.ma.is_masked(values):
         raise EvaluationError(f"Some {name} are masked. Leave these rows out of all arguments, or fill them.")
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except (RuntimeError, TypeError, ValueError) as error:  # tensors with gradients or of bfloat16; rows of any length
+        raise EvaluationError(
+            f"The {name} cannot be read as an array: {first_line(error)}. Give one number per row."
+        ) from error
 
 
 def _checked_scores(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -146,6 +151,9 @@ def _checked_scores(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
             f"{np.count_nonzero(~finite):,} of {len(values):,} scores are NaN or infinite, first in row "
             f"{np.argmin(finite)}. Fix the detector: no metric can rank such rows."
         )
+    if values.dtype.itemsize > (8 if values.dtype.kind == "f" else 4):
+        # Rounded to float64, scores that differ could be equal; their places among all of them are exact.
+        values = np.unique(values, return_inverse=True)[1]
     return values.astype(np.float64, copy=False)
 
 

@@ -75,7 +75,7 @@ def _in_memory(module: Any, override: Any) -> Blueprint:
             f"A model is a torch.nn.Module, or timm:NAME, torchvision:NAME or FILE.py:FUNCTION, not {a_kind(module)}: "
             "extract(model, release, splits)."
         )
-    module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
+    module = _unwrapped(module)
     kind = type(module)
     config = getattr(module, "pretrained_cfg", None)  # of timm's models
     name = getattr(config, "architecture", None) or (config or {}).get("architecture") or kind.__qualname__
@@ -95,6 +95,26 @@ def _in_memory(module: Any, override: Any) -> Blueprint:
     preprocessing = of_timm(copied) if declaration is None else of_declaration(declaration, name)
     description = {"model": name, "code": f"{kind.__module__}.{kind.__qualname__}"}
     return Blueprint(copied, preprocessing, description, getattr(module, "feature_blocks", None))
+
+
+def _unwrapped(module: Any) -> Any:
+    """Return the module inside of torch.compile's and DataParallel's; refuse one that cannot be looked into or run."""
+    import torch
+
+    module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
+    if isinstance(module, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
+        module = module.module
+    name = type(module).__qualname__
+    if isinstance(module, torch.jit.ScriptModule):
+        raise EvaluationError(
+            f"{name} is TorchScript, whose layers cannot be read. Give the module that it was made of."
+        )
+    if any(torch.nn.parameter.is_lazy(tensor) or tensor.is_meta for tensor in module.parameters()):
+        raise EvaluationError(
+            f"{name} has parameters without values, of lazy layers or on the device meta. Run it once on an image, or "
+            "load its weights."
+        )
+    return module
 
 
 def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
@@ -161,7 +181,7 @@ def _from_file(spec: str, classes: int, override: Any) -> Blueprint:
         raise EvaluationError(f"{name} returns {a_kind(module)}, not a torch.nn.Module; return the model itself.")
     declared, blocks = (getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks"))
     preprocessing = of_declaration(declared if override is None else override, name)
-    return Blueprint(module, preprocessing, {"model": name, "source_sha256": digest}, blocks)
+    return Blueprint(_unwrapped(module), preprocessing, {"model": name, "source_sha256": digest}, blocks)
 
 
 def _unknown_model(kind: str, name: str, known: Any, listing: str) -> EvaluationError:

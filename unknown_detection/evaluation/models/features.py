@@ -6,8 +6,8 @@ Tested by `tests/evaluation/detectors/test_registry.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -96,3 +96,22 @@ class Head:
 
     weight: Floats
     bias: Floats
+
+
+Outputs = TypeVar("Outputs", Features, Head)
+
+
+def read_only(outputs: Outputs) -> Outputs:
+    """Return the same features or layer in arrays that cannot be written to, because others read them, too."""
+    return replace(outputs, **{each.name: _locked(getattr(outputs, each.name)) for each in fields(outputs)})
+
+
+def _locked(values: Any) -> Any:
+    """Return a view of an array that cannot be written to, or such views of several; lazy ones are read anew."""
+    if isinstance(values, np.ndarray):
+        view = values.view()
+        view.flags.writeable = False
+        return view
+    if isinstance(values, Mapping):
+        return {name: _locked(of_name) for name, of_name in values.items()}
+    return values if isinstance(values, LazyBlocks) else tuple(map(_locked, values))

@@ -22,13 +22,23 @@ from unknown_detection.evaluation.models import weights
 from unknown_detection.evaluation.models.blueprints import Blueprint, make_blueprint
 from unknown_detection.evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
 from unknown_detection.evaluation.models.features import Head
-from unknown_detection.evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
+from unknown_detection.evaluation.models.layers import (
+    BatchOutputs,
+    Layers,
+    capture_outputs,
+    check_head,
+    find_layers,
+    same_logits,
+)
 from unknown_detection.evaluation.models.preprocessing import Preprocessing
 from unknown_detection.precision import exact_float32
 
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")
 
 _GREY = Image.new("RGB", (64, 64), (128, 128, 128))
+
+_PROBED = 8
+"""Logits of each probe image that a model's record has, at most; ours: other code changes all of them."""
 
 _CLASS_COLUMNS = ["class", "index"]
 _LONGEST_MAP = 1 << 22
@@ -46,6 +56,7 @@ class Model:
         classes: the module's logits that are the release's classes, in their order; None for all.
         origin: where its weights are from: where they were published with their accuracy, or the digest of those that
             came with a module; empty for those from a file of the user's.
+        probed: logits of fixed inputs on the CPU, which tell of code that the digest does not cover.
     """
 
     name: str
@@ -56,6 +67,7 @@ class Model:
     device: str
     classes: Sequence[int] | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
+    probed: tuple[float, ...] = ()
 
     @cached_property
     def _linear(self) -> tuple[Any, Any]:
@@ -153,8 +165,8 @@ def open_model(
             ImageNet's where the config's classes are wnids.
         device: as for `pick_device`.
 
-    A model that is refused does not exist, has logits of other classes, no weights or such as do not fit, or gives
-    other logits at every run.
+    A model that is refused does not exist, has logits of other classes, no weights or such as do not fit, cannot be
+    run on what its preprocessing makes, or gives an image other logits at every run or beside other images.
     """
     target = pick_device(device)
     named = isinstance(spec, str) and spec.startswith(("timm:", "torchvision:"))
@@ -186,13 +198,14 @@ def open_model(
     published = blueprint.source is not None
     if published or classes is not None or layers.classes != len(names):
         chosen = _logits_of(names, layers.classes, classes, name, published=published)
-    _require_repeatable(module, probe, name)
+    probed_logits = _probe_logits(module, probe, name)
     description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
     digest = weights.model_digest(module, description | ({} if chosen is None else {"classes": chosen}))
     origin = blueprint.source or {}
     if path is None and not published:
         origin = {"state_dict": weights.model_digest(module, {}), "held": "by the module"}
-    return Model(name, module.to(target), blueprint.preprocessing, layers, digest, target, chosen, origin)
+    module.to(target)
+    return Model(name, module, blueprint.preprocessing, layers, digest, target, chosen, origin, probed_logits)
 
 
 def _probed(spec: Any, classes: int, *, pretrained: bool, override: Any) -> tuple[Blueprint, Any, Layers]:
@@ -200,13 +213,20 @@ def _probed(spec: Any, classes: int, *, pretrained: bool, override: Any) -> tupl
     import torch
 
     blueprint = make_blueprint(spec, classes, pretrained=pretrained, override=override)
-    blueprint.module.cpu().eval().requires_grad_(False)
+    module, name = blueprint.module.cpu().eval().requires_grad_(False), blueprint.description["model"]
+    if any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in module.parameters()):
+        module.float()
     size = blueprint.preprocessing(_GREY).shape
     # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
     probe = torch.linspace(-1, 1, 2 * size.numel()).reshape(2, *size)
-    with dropout_off():
-        name = blueprint.description["model"]
-        return blueprint, probe, find_layers(blueprint.module, probe, declared=blueprint.blocks, name=name)
+    try:
+        with dropout_off():
+            return blueprint, probe, find_layers(module, probe, declared=blueprint.blocks, name=name)
+    except (RuntimeError, AssertionError, ValueError) as error:  # of torch, and of timm for another size
+        raise EvaluationError(
+            f"{name} cannot be run on images of shape {tuple(size)}, which its preprocessing makes: "
+            f"{first_line(error)}. Mend it, or give preprocessing= for the input that it takes."
+        ) from error
 
 
 def _logits_of(
@@ -225,20 +245,29 @@ def _logits_of(
     return None if indices == tuple(range(width)) else indices
 
 
-def _require_repeatable(module: Any, images: Any, name: str) -> None:
-    """Check that a model gives the same logits twice, with two seeds of torch's random numbers."""
+def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
+    """Return a model's first logits of two images; refuse one whose logits do not depend on an image alone.
+
+    It is run twice, with two seeds of torch's random numbers, and with the second image in place of the first.
+    """
     import torch
 
-    logits = []
-    with torch.random.fork_rng(devices=[]), dropout_off(), torch.inference_mode():
-        for seed in range(2):
+    with torch.random.fork_rng(devices=[]), dropout_off(), exact_float32(), torch.inference_mode():
+        runs = []
+        for seed, rows in enumerate(([0, 1], [0, 1], [1, 1])):
             torch.manual_seed(seed)
-            logits.append(module(images).nan_to_num())  # NaN differs from itself; images tell of it
-    if not torch.equal(*logits):
+            runs.append(module(images[rows]).nan_to_num())  # NaN differs from itself; images tell of it
+    if not torch.equal(*runs[:2]):
         raise EvaluationError(
             f"{name} gives other logits for the same images at every run, in eval mode and without dropout. Take the "
             "random numbers out of its forward pass."
         )
+    if not same_logits(runs[2][1].tolist(), runs[0][1].tolist()):
+        raise EvaluationError(
+            f"{name} gives an image other logits beside another image, in eval mode. Take out what it computes over "
+            "the batch, such as a BatchNorm without running statistics."
+        )
+    return tuple(float(f"{value:.6g}") for value in runs[0][:, :_PROBED].flatten().tolist())
 
 
 def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...]:

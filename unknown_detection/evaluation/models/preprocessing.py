@@ -196,7 +196,8 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
     pictures = [Image.new("RGB", size, (level,) * 3) for level, size in probes]
     slope = Image.linear_gradient("L").resize((50, 40))
     turned = Image.linear_gradient("L").transpose(Image.Transpose.ROTATE_90).resize((50, 40))
-    pictures += [Image.merge("RGB", (slope, turned, slope))] * _CALLS
+    round_ = Image.radial_gradient("L").resize((50, 40))
+    pictures += [Image.merge("RGB", (slope, turned, round_))] * _CALLS  # three, so that no two can be exchanged
     tensors = [transform(picture) for picture in pictures]
     shapes = {tuple(tensor.shape) if getattr(tensor, "dtype", None) == torch.float32 else () for tensor in tensors}
     (shape, *other_shapes) = shapes

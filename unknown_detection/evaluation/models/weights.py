@@ -11,7 +11,7 @@ from typing import Any
 
 from builders.errors import BuildError
 from builders.generate import torch_files
-from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.errors import EvaluationError, a_kind
 
 
 def read_state_dict(path: Path) -> dict[str, Any]:
@@ -49,17 +49,31 @@ def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: st
     module.load_state_dict(weights, strict=True)
 
 
+def _extra_state(name: str, value: object) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise EvaluationError(
+            f"The state dict has {name}, {a_kind(value)} that is no JSON, so the model cannot be told from others. "
+            "Return tensors, text or numbers from `get_extra_state`."
+        ) from error
+
+
 def model_digest(module: Any, description: Mapping[str, Any]) -> str:
     """Compute the SHA-256 that identifies a model: its weights, code and preprocessing.
 
     It covers the canonical JSON of `description` and a zero byte; then for each tensor of the state dict, sorted by
     name: the name, the dtype and the shape (one line each) and the values in row-major order, as little-endian bytes.
-    So it is independent of the file's format, the device and library versions.
+    So it is independent of the file's format, the device and library versions. Of what is no tensor in the state dict,
+    a module's extra state, it covers the name and the canonical JSON.
     """
     import torch
 
     digest = hashlib.sha256(json.dumps(description, sort_keys=True, separators=(",", ":")).encode() + b"\0")
     for name, tensor in sorted(module.state_dict().items()):
+        if not isinstance(tensor, torch.Tensor):
+            digest.update(f"{name}\n{_extra_state(name, tensor)}\n".encode())
+            continue
         dtype = str(tensor.dtype).removeprefix("torch.")
         digest.update(f"{name}\n{dtype}\n{','.join(map(str, tensor.shape))}\n".encode())
         octets = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from unknown_detection.csv_text import csv_text
-from unknown_detection.evaluation.detectors import METHODS, Settings
+from unknown_detection.evaluation.detectors import METHODS, check_settings
 from unknown_detection.evaluation.detectors.nearest import on_device
 from unknown_detection.evaluation.detectors.own import Own, choose
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_packages
@@ -46,7 +46,7 @@ def score(
     splits: str | Iterable[str | Key] | None = None,
     fit_configs: str | Sequence[str] = (),
     search: bool = True,
-    settings: Settings | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
     runner: Runner | None = None,
     seed: int = 0,
     device: str = "cpu",
@@ -74,10 +74,11 @@ def score(
         fit_configs: configs to fit on, which several configs with other rows each need; empty for `<config>-train` if
             it was extracted, else a half of the validation rows, which get no scores.
         search: search hyperparameters on `external_validation`; if false, use the defaults.
-        settings: by detector, hyperparameters with the values to search among; one value sets it.
+        settings: by detector, hyperparameters with the values to search among, or one value that sets it, as in
+            `{"knn": {"k": 50}}`; not of instances, which have theirs.
         runner: runs the model on the images again, for the detectors that need it; None for the one that extracted
             the features in this process.
-        seed: random seed.
+        seed: random seed, 0 or more; detectors that are given as instances get it, too.
         device: where distances to neighbours are computed, as for `pick_device`.
         accept: go on where the model's accuracy differs from the published one (`receipt`), as after an `extract` that
             accepted it.
@@ -96,6 +97,8 @@ def score(
             runner's model is another, `times` has no runner or no file, or as for `Receipt.require`.
         TypeError: the features are something else.
     """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise EvaluationError(f"A seed is a whole number of 0 or more, found {seed!r}. Give one.")
     file = None if out is None else Path(out)
     store, *members = _open_stores(features)
     runner = runner or store.runner
@@ -115,11 +118,12 @@ def score(
     if runner is not None:
         store.require(identify(runner.release, runner.model, store.identity.label_names))
     chosen, everything = choose(detectors)
+    checked = check_settings(settings or {}, chosen)
     needing = {name: method.requires for name, method in chosen.items() if method.requires}
     modules = sorted({module for required in needing.values() for module in required})
     require_packages(*modules, to=f"fit {', '.join(needing)}", instead="choose other detectors")
-    cache = FeatureCache(store, members, runner, seed, quiet)
-    scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, chosen=chosen, log=log)
+    cache = FeatureCache(store, members, runner, int(seed), quiet)
+    scorer = Scorer(cache, fit_splits, search=search, settings=checked, chosen=chosen, log=log)
     model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
     model_receipt.require(model_receipt.differences if accept else store.accepted())
     environments = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
