@@ -52,7 +52,9 @@ def extract(release, weights, tmp_path, capsys):
 
     def run(*flags, out="out", where=release, config=CONFIG, model=f"{FILE}:cnn", path=weights):
         capsys.readouterr()
-        options = {"--release": where, "--splits": config, "--model": model, "--weights": path, "--device": "cpu"}
+        options = {"--release": where, "--model": model, "--weights": path, "--device": "cpu"}
+        if "--splits" not in flags:
+            options["--splits"] = config
         arguments = [str(text) for pair in options.items() for text in pair]
         code = main(["extract", *arguments, "--out", str(tmp_path / out), *flags])
         captured = capsys.readouterr()
@@ -62,7 +64,7 @@ def extract(release, weights, tmp_path, capsys):
 
 
 def only(names):
-    """Flags that name some splits; the last ones count."""
+    """Flags that name some splits."""
     return "--splits", ",".join(f"{CONFIG}/{name}" for name in names.split(","))
 
 
