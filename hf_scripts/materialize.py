@@ -25,7 +25,6 @@ from builders.hub.repository import Repository
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Bring, Published
 from builders.pipeline.run import write_release
-from builders.pipeline.state import refuse_nested
 from builders.release.entries import FileEntry
 from builders.release.manifest import read_manifest
 from builders.sources.base import Source
@@ -59,7 +58,6 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
         _published(target, flags.splits, revision, meter) as configs,
     ):
         roots = _roots(configs, flags, meter)
-        refuse_nested(flags.out, roots.values())
         with flags.executor.started(preload=_WORKER_IMPORTS) as executor:
             for published in configs:
                 if flags.dry_run:

@@ -39,7 +39,7 @@ from builders.generate.flags import DEVICE
 from builders.pipeline.build_plan import BuildPlan, Run
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
-from builders.pipeline.state import refuse_foreign, refuse_nested
+from builders.pipeline.state import refuse_foreign
 from builders.sources.base import Source
 from builders.storage.paths import store_of
 from builders.storage.text_files import read_csv
@@ -70,7 +70,6 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
             roots = demo_sources(sources_on_disk(benchmark, read), flags, cleanup)
         else:
             roots = given_sources(benchmark, module, read, flags, meter.note)
-            refuse_nested(flags.out, roots.values())
         demo = any(is_demo(root) for root in roots.values())  # also where a flag gives the folder of one
         if demo and not names:
             splits = listed_in_demo(benchmark, splits)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,7 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values:
     with os_errors_as_build_errors("read the folders"):
         _check_images([known, *(folder.images for folder in folders)], flags)
     roots = [known.root, *(folder.images.root for folder in folders)]
+    _refuse_nested(flags.out, roots)
     places = {source.key: root for source, root in zip(benchmark.sources(), roots, strict=True)}
     with os_errors_as_build_errors("read the folders and write the release"):
         run_build(benchmark, MODULE, dataclasses.replace(flags, folders=places))
@@ -153,6 +154,19 @@ def _unknown(value: str) -> Unknown:
     role, split = _ROLES[match["kind"]]
     name = f"{split}_{match['name']}" if match["name"] else split
     return Unknown(name, role, find_images(as_path(match["folder"]), flat=name))
+
+
+def _refuse_nested(out: Path, roots: Iterable[Path]) -> None:
+    """Refuse a release inside a folder of images, of which it would be a class in the next run, or around one."""
+    for root in roots:
+        if _is_inside(out, root):
+            raise BuildError(f"The release folder {out} lies in the source {root}. Give an --out outside of it.")
+        if _is_inside(root, out):
+            raise BuildError(f"The source {root} lies in the release folder {out}. Give an --out beside it.")
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return f"{path.resolve()}/".startswith(f"{str(folder.resolve()).rstrip('/')}/")
 
 
 def _note_other_files(folders: Sequence[FolderImages]) -> None:

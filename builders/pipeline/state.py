@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,22 +196,6 @@ def refuse_foreign(root: Path) -> None:
             f"{root} has files that are not a release's. Give another --out, since a build writes README.md, data/ "
             "and more there."
         )
-
-
-def refuse_nested(out: Path, sources: Iterable[Path]) -> None:
-    """Refuse an output folder inside a source, of which it would be a part in the next run, or around one.
-
-    The sources of a demo lie in the state of its release.
-    """
-    for source in sources:
-        if _is_inside(out, source):
-            raise BuildError(f"The release folder {out} lies in the source {source}. Give an --out outside of it.")
-        if _is_inside(source, out) and not _is_inside(source, out / STATE):
-            raise BuildError(f"The source {source} lies in the release folder {out}. Give an --out beside it.")
-
-
-def _is_inside(path: Path, folder: Path) -> bool:
-    return f"{path.resolve()}/".startswith(f"{str(folder.resolve()).rstrip('/')}/")
 
 
 def _shown(value: object) -> str:

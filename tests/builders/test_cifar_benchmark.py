@@ -373,7 +373,7 @@ def test_noise_needs_no_folder(tmp_path, capsys):
 
     flags = ["--limit-per-class", "20", "--workers", "1"]
     assert main(["--out", str(tmp_path / "out"), "--splits", "cifar/far_ood_gaussian", *flags]) == 0
-    assert "duplicates: no two rows that were compared show one picture" in capsys.readouterr().err
+    assert "no two rows that were compared show one picture" in capsys.readouterr().err
     assert main(["--out", str(tmp_path / "out"), "--splits", "cifar/far_ood_gaussian,cifar-train", *flags]) == 2
     error = capsys.readouterr().err
     assert "--cifar100 DIR" in error

@@ -322,9 +322,6 @@ def test_a_release_and_its_sources_do_not_lie_in_one_another(folders, tmp_path, 
     assert folder_benchmark.main([*flags, f"--in-distribution={known}", f"--out={tmp_path}"]) == 2
     assert f"The source {known} lies in the release folder {tmp_path}." in capsys.readouterr().err
     assert files_of(tmp_path) == before
-    shutil.move(tmp_path / "mine", tmp_path / ".state/mine")
-    inside = f"--in-distribution={tmp_path / '.state/mine/known'}"
-    assert folder_benchmark.main([*flags, inside, f"--out={tmp_path}", "--splits=folder/near_ood"]) == 0
 
 
 def test_images_of_16_bits_are_named_and_can_be_left_out(folders, tmp_path, capsys):

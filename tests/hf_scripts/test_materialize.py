@@ -84,13 +84,6 @@ def test_a_dry_run_looks_for_the_rows_and_writes_nothing(cifar_release, demo, tm
     assert not (tmp_path / "out").exists()
 
 
-def test_a_release_inside_of_a_source_is_refused(cifar_release, demo, capsys):
-    flags = [f"--cifar100={demo['cifar100']}", "--splits=cifar/test", "--dry-run", f"--out={demo['cifar100'] / 'out'}"]
-    assert main([str(cifar_release), *flags]) == 2
-    assert f"cifar100/out lies in the source {demo['cifar100']}. Give an --out outside" in capsys.readouterr().err
-    assert not (demo["cifar100"] / "out").exists()
-
-
 def test_what_is_not_on_the_hub_gets_one_sentence(published, tmp_path, capsys):
     out = ["--out", str(tmp_path / "built")]
     for arguments, sentence in (
