@@ -1,4 +1,4 @@
-"""Builds a benchmark from a person's own copies of its sources: opens and checks them, and plans its splits.
+"""Opens a person's own copies of a benchmark's sources, checks them, and plans its splits.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """

@@ -127,7 +127,7 @@ class Published:
         return benchmark
 
     def _opening(self, config: Config) -> dict[str, Split]:
-        """Return the sealed splits by name, with generators that open the residuals; what else there is, stays.
+        """Return the sealed splits by name, with generators that open the residuals; other splits are unchanged.
 
         A split of somebody's own model is declared like one of the config's sealed splits, of which it is one more
         (`builders.declare.benchmark.Settings`).

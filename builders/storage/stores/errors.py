@@ -88,7 +88,7 @@ def client_errors() -> tuple[type[BaseException], ...]:
 
 
 def is_change(error: BaseException) -> bool:
-    """Whether a store refused a conditional write since the file is another than was read, or is there, or is not."""
+    """Whether a store refused a conditional write because the file was changed, made or removed meanwhile."""
     return code_of(error) in _CHANGED or isinstance(error, FileExistsError | FileNotFoundError)
 
 

@@ -75,26 +75,27 @@ def extract(
     a CPU, features differ by less than 1e-5 of a column's largest value.
 
     Args:
-        model: a `torch.nn.Module`, which is copied and left as it is, or a name or file as for `open_model`. Features
-            are bound to it by the digest of its weights, its code's name and what is known of its preprocessing, and
-            by its logits of fixed inputs.
+        model: a `torch.nn.Module`, which is copied and left as it is; or `timm:NAME`, `torchvision:NAME` or
+            `FILE.py:FUNCTION`, a function that returns one. Features are bound to it by the digest of its weights, its
+            code's name and what is known of its preprocessing, and by its logits of fixed inputs.
         release: a release, or its folder or ORG/NAME on the Hub.
         splits: `CONFIG[/SPLIT],...`, or several of `CONFIG`, `CONFIG/SPLIT` and (config, split); None for all. Their
             configs must have the same classes.
         cache: folder for the features; later calls on the same model and release add splits to it. None for one that
             is deleted with what is returned.
         preprocessing: any callable from an RGB PIL image to a float32 tensor of shape (3, H, W), one of torchvision's
-            weights, or a mapping as for `preprocessing.of_declaration`. None for the model's attribute
+            weights, or a mapping with the keys of [Evaluating](evaluating.md). None for the model's attribute
             `preprocessing`, else what timm says of its model.
-        weights: as `path` of `open_model`; this and the next only for a model by name.
-        pretrained: as for `open_model`.
-        classes: as for `open_model`.
+        weights: file of the weights of a model by name.
+        pretrained: take the weights that timm or torchvision publish under the model's name.
+        classes: CSV with the columns `class,index` that maps the release's classes to the logits of a model by name
+            that has more; not needed for heads of ImageNet where the classes are wnids.
         accuracy: published top-1 accuracy in percent on all classes of the model; None for what its metadata says.
         accept: go on where the accuracy on known test rows differs from the published one (`receipt`), and record it.
-        device: as for `pick_device`.
+        device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for CUDA if this machine has it, else the CPU.
         batch_size: images per batch.
-        workers: worker processes that decode images, of each task if there is an `executor`; None for one per core,
-            or as `tasks.on_a_cluster` says.
+        workers: worker processes that decode images, of each task if there is an `executor`; None for one per core;
+            in tasks for none on the CPU and four with a GPU.
         executor: runs the model in tasks, on a cluster for instance. The model is then one by name, and so are its
             tasks' devices, `cpu`, `cuda` or `auto`; which of them `auto` is, this machine decides.
         dry_run: check the inputs and say what would be extracted; write nothing.
@@ -105,10 +106,11 @@ def extract(
         The features, for `score`.
 
     Raises:
-        EvaluationError: as for `open_model`, `Runner.run` and `Receipt.require`, there is no such split, the configs'
-            classes differ, or the folder has features of another release or model.
+        EvaluationError: the model cannot be opened or run, its accuracy on known test rows differs from the published
+            one, an image cannot be decoded, a result is not finite, the device has no memory for a single image, there
+            is no such split, the configs' classes differ, or the folder has features of another release or model.
         TypeError: the model, the release or a file is something else.
-        BuildError: as for `Executor.run`.
+        BuildError: a task of an `executor` fails.
     """
     if batch_size < 1 or (workers or 0) < 0:
         raise EvaluationError(

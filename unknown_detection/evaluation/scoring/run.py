@@ -35,12 +35,12 @@ from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.scores import Provenance, with_provenance, write_scores
 from unknown_detection.terminal.progress import Log, Progress, bar
 
-Features = FeatureStore | str | Path | Sequence[FeatureStore | str | Path]
+FeatureSource = FeatureStore | str | Path | Sequence[FeatureStore | str | Path]
 """Features that `extract` returned, or their folder; one or several."""
 
 
 def score(
-    features: Features,
+    features: FeatureSource,
     detectors: str | Own | Iterable[str | Own] | None = None,
     *,
     splits: str | Iterable[str | Key] | None = None,
@@ -79,7 +79,7 @@ def score(
         runner: runs the model on the images again, for the detectors that need it; None for the one that extracted
             the features in this process.
         seed: random seed, 0 or more; detectors that are given as instances get it, too.
-        device: where distances to neighbours are computed, as for `pick_device`.
+        device: where distances to neighbours are computed, as for `extract`.
         accept: go on where the model's accuracy differs from the published one (`receipt`), as after an `extract` that
             accepted it.
         times: also time each detector on a batch of images, with the runner's model; written beside `out`.
@@ -89,12 +89,12 @@ def score(
         say: receives lines about the model and each fitted detector.
 
     Returns:
-        Columns `id`, `detector`, `score` (higher = more unknown) and `prediction`, as for `score_all`, with their
-        provenance in the schema's metadata, which `evaluate` and `report` read.
+        Columns `id`, `detector`, `score` (higher = more unknown) and `prediction` (the index of the predicted class,
+        -1 for none), with their provenance in the schema's metadata, which `evaluate` and `report` read.
 
     Raises:
         EvaluationError: there are no such features, configs or detectors, a detector named here cannot be fitted, the
-            runner's model is another, `times` has no runner or no file, or as for `Receipt.require`.
+            runner's model is another, `times` has no runner or no file, or the accuracy differs from the published.
         TypeError: the features are something else.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
@@ -157,7 +157,7 @@ def score(
     return with_provenance(scores, provenance)
 
 
-def _open_stores(features: Features) -> list[FeatureStore]:
+def _open_stores(features: FeatureSource) -> list[FeatureStore]:
     folders: Sequence[Any] = features if isinstance(features, list | tuple) and features else [features]
     for folder in folders:
         if not isinstance(folder, FeatureStore | str | Path):
