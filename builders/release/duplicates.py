@@ -127,8 +127,15 @@ _ROWS_OF_A_BYTE = 8
 images that are drawn from 60 pictures takes 7 bits a row."""
 
 
+class NotPairsError(BuildError):
+    """A file that is not a table of duplicates."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} {reason}. Download or build the release again.")
+
+
 def read_pairs(path: Path) -> list[Pair]:
-    """Read a table that `write_pairs` wrote; any other file is a `BuildError`."""
+    """Read a table that `write_pairs` wrote; any other file is a `NotPairsError`."""
     try:
         with open_buffered(path) as opened:
             size = path.stat().st_size
@@ -136,24 +143,20 @@ def read_pairs(path: Path) -> list[Pair]:
             # process ended would end it with std::terminate: 1 of 60 runs that ended at once, on two busy cores.
             parquet = pq.ParquetFile(opened, pre_buffer=False)
             if parquet.metadata.num_rows > _ROWS_OF_A_BYTE * size:
-                raise _not_pairs(path, f"claims {parquet.metadata.num_rows:,} rows in {size:,} bytes")
+                raise NotPairsError(path, f"claims {parquet.metadata.num_rows:,} rows in {size:,} bytes")
             table = parquet.read(use_threads=False)
         rows = [column.to_pylist() for column in table.columns]
     except UNREADABLE as error:
-        raise _not_pairs(path, f"cannot be read as Parquet ({first_line(error)})") from error
+        raise NotPairsError(path, f"cannot be read as Parquet ({first_line(error)})") from error
     if not table.schema.equals(schema()):
         columns = one_line(", ".join(table.column_names), _SHOWN)
-        raise _not_pairs(path, f"has the columns {columns}, not those of a table of duplicates")
+        raise NotPairsError(path, f"has the columns {columns}, not those of a table of duplicates")
     # A file has its metadata twice. Readers of features take one of them, a table of rows has the other.
     if not all(described.equals(schema(), check_metadata=True) for described in (parquet.schema_arrow, table.schema)):
-        raise _not_pairs(path, "has other metadata than a table of duplicates")
+        raise NotPairsError(path, "has other metadata than a table of duplicates")
     if any(column.null_count for column in table.columns):
-        raise _not_pairs(path, "has cells without a value")
+        raise NotPairsError(path, "has cells without a value")
     return [Pair(*values) for values in zip(*rows, strict=True)]
-
-
-def _not_pairs(path: Path, reason: str) -> BuildError:
-    return BuildError(f"{path} {reason}. Download or build the release again.")
 
 
 def groups(manifest: Manifest) -> list[tuple[str, ...]]:

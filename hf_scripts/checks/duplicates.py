@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from builders.duplicates.distance import distance
 from builders.duplicates.exact import IndexRow, exact_pairs, rows_of_pairs, searched_pairs
-from builders.errors import BuildError
 from builders.release.duplicates import (
+    NotPairsError,
     Pair,
     comparison,
     counted,
@@ -55,7 +55,7 @@ def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decod
         return []  # reported by check_file
     try:
         pairs = read_pairs(root / table.path)
-    except BuildError:
+    except NotPairsError:
         problems.add(_PROBLEM, f"{table.path}: is not a table of duplicates")
         return []
     indexes = {key: root / entry.index.path for key, entry in manifest.by_key().items()}

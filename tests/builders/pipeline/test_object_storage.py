@@ -125,6 +125,24 @@ def test_the_same_command_again_writes_the_same_and_reads_no_image(stored, store
     assert not [path for path in written if "/data/" in path or "/parts/" in path]
 
 
+def test_a_store_that_fails_is_no_damage_of_the_release(stored, proxy, capsys):
+    """The soak found the table of duplicates called damaged; it is read for its digest, and then for its rows."""
+    address, _ = stored
+    reads = []
+
+    def fails_at_the_second_read(request):
+        if request.kind == "GetObject" and request.path.endswith("/pairs.parquet"):
+            reads.append(request)
+        return 503 if len(reads) > 1 and request is reads[-1] else None
+
+    proxy.fault = fails_at_the_second_read
+    assert verify.main([address, "--workers", "1", "--check", "fast"]) == 2
+    proxy.fault = None
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "pairs.parquet" in captured.err and "run the same command again" in captured.err
+
+
 def test_verify_reads_a_release_where_it_lies(stored, store, capsys, tmp_path):
     address, _ = stored
     assert verify.main([address, "--workers", "2"]) == 0
