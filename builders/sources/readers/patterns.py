@@ -5,6 +5,7 @@ Tested by `tests/builders/sources/readers/test_patterns.py` and `tests/builders/
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ def _stored_names(shard: Shard) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class ImageNames:
+class ImageNames(abc.ABC):
     """How the images of a source are called, and how its copies are read by that.
 
     `pattern` is one of `trees.match_names`. `name_form` describes such names for messages, and `advice` is the next
@@ -45,9 +46,9 @@ class ImageNames:
     advice: str = ADVICE
     beside: tuple[str, ...] = ()
 
+    @abc.abstractmethod
     def indexed(self, tree: Tree) -> PartitionIndex:
         """Index the images of a tree by their names, each kind of names in its way."""
-        raise NotImplementedError
 
     def layout(self, description: str, find: Callable[[Home], Tree | None]) -> CopyLayout:
         """Declare a layout whose images are in the tree that `find` gives, if there is one and it has any."""
