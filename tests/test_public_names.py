@@ -14,6 +14,8 @@ import pytest
 
 import unknown_detection as ud
 from tests.conftest import made_once
+from unknown_detection import steps
+from unknown_detection.evaluation import releases
 from unknown_detection.evaluation.demo.release import make_release
 from unknown_detection.evaluation.metrics import metrics
 
@@ -141,6 +143,24 @@ def test_its_example_runs(name, workplace, monkeypatch, request):
         assert result.failed == 0
         ran += result.attempted
     assert ran, f"{name} has no example"
+
+
+def test_a_shell_completes_to_what_is_offered():
+    """And to nothing that a module imports for itself."""
+    assert [name for name in dir(ud) if not name.startswith("__")] == ud.__all__
+    for module in (ud.detectors, ud.protocols):
+        assert sorted(module.__all__) == dir(module)
+
+
+def test_what_is_open_is_checked_where_it_is(cifar_release):
+    """A release of `load` is one for `verify` and `materialize`, too; one of the Hub at its commit."""
+    assert ud.verify(ud.load(cifar_release)) == []
+    assert steps._place(ud.load(cifar_release), {}) == str(cifar_release)
+    commit, flags = "0" * 40, {}
+    assert steps._place(releases.Release("ORG/NAME", commit, None), flags) == "ORG/NAME"
+    assert flags == {"revision": commit}
+    with pytest.raises(TypeError, match=r"A release is a folder, ORG/NAME on the Hub, .* not an int"):
+        ud.verify(3)
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -101,5 +101,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names, imported or not."""
-    return sorted({*globals(), *__all__})
+    """List the public names, imported or not, and none of what this module imports for itself."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

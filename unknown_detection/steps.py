@@ -56,7 +56,9 @@ def build(benchmark: str, out: str | Path, *, log: Log = lambda text: None, **fl
     return _load(out)
 
 
-def materialize(release: str | Path, out: str | Path, *, log: Log = lambda text: None, **flags: Any) -> Release:
+def materialize(
+    release: str | Path | Release, out: str | Path, *, log: Log = lambda text: None, **flags: Any
+) -> Release:
     """Build the rows of a release that was published without its images, from your own copies of the sources.
 
         >>> release = ud.materialize("build/index", "build/whole", cifar100="sources/cifar100", svhn="sources/svhn")
@@ -64,7 +66,7 @@ def materialize(release: str | Path, out: str | Path, *, log: Log = lambda text:
         True
 
     Args:
-        release: ORG/NAME on the Hub, with `revision=TAG`, or a release's folder.
+        release: ORG/NAME on the Hub, with `revision=TAG`, a release's folder, or an opened one.
         out: folder of the new release.
         log: receives what the command prints.
         flags: those of `unknown-detection materialize`, as for `build`.
@@ -77,19 +79,19 @@ def materialize(release: str | Path, out: str | Path, *, log: Log = lambda text:
         ValueError: a flag cannot have this value.
         TypeError: there is no such flag.
     """
-    printed = _run("materialize", str(release), out=out, quiet=True, **flags)
+    printed = _run("materialize", _place(release, flags), out=out, quiet=True, **flags)
     log(printed)
     return _load(out)
 
 
-def verify(release: str | Path, **flags: Any) -> list[str]:
+def verify(release: str | Path | Release, **flags: Any) -> list[str]:
     """Check every digest, row and image of a release.
 
         >>> ud.verify("build/cifar")
         []
 
     Args:
-        release: a folder, or ORG/NAME on the Hub.
+        release: a folder, ORG/NAME on the Hub, or an opened one.
         flags: those of `unknown-detection verify`, as for `build`.
 
     Returns:
@@ -100,13 +102,22 @@ def verify(release: str | Path, **flags: Any) -> list[str]:
         ValueError: a flag cannot have this value.
         TypeError: there is no such flag.
     """
-    printed = _run("verify", str(release), json=True, **flags)
+    printed = _run("verify", _place(release, flags), json=True, **flags)
     return [message for problem in json.loads(printed)["problems"] for message in problem["messages"]]
 
 
-def _load(out: str | Path) -> Release:
-    release: Release = importlib.import_module("unknown_detection.evaluation.releases").load(out)
+def _load(where: str | Path | Release) -> Release:
+    release: Release = importlib.import_module("unknown_detection.evaluation.releases").load(where)
     return release
+
+
+def _place(release: str | Path | Release, flags: dict[str, Any]) -> str:
+    """Return the folder or repository of a release; one that is open is read at its revision."""
+    if isinstance(release, str | Path):
+        return str(release)
+    opened = _load(release)  # refuses anything else
+    flags.setdefault("revision", opened.revision)
+    return opened.source
 
 
 def _run(name: str, *words: str, **flags: Any) -> str:

@@ -2,6 +2,7 @@
 
 import gc
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -252,7 +253,7 @@ def values_of(figures):
     return figures.drop(columns=["run", "model", "seed", "detector"])
 
 
-def test_scores_are_a_table_a_data_frame_a_dictionary_or_a_file(release, scores, tmp_path):
+def test_scores_are_a_table_a_data_frame_a_dictionary_a_series_or_a_file(release, scores, tmp_path):
     """And paths are texts or `Path`s."""
     msp = scores.filter(pa.compute.equal(scores["detector"], "msp"))
     expected = values_of(ud.evaluate(msp, release))
@@ -262,7 +263,7 @@ def test_scores_are_a_table_a_data_frame_a_dictionary_or_a_file(release, scores,
     by_id = dict(zip(plain["id"].to_pylist(), plain["score"].to_pylist(), strict=True))
     files = [tmp_path / "s.csv", str(tmp_path / "s.csv"), tmp_path / "s.parquet"]
     pd.testing.assert_frame_equal(values_of(ud.evaluate(msp, release, [CONFIG])), expected)
-    for source in (msp, [msp], plain, plain.to_pandas(), by_id, *files, [str(files[0])]):
+    for source in (msp, [msp], plain, plain.to_pandas(), by_id, pd.Series(by_id), *files, [str(files[0])]):
         figures = ud.evaluate(source, str(release))
         pd.testing.assert_frame_equal(values_of(figures), expected)
         assert set(figures["detector"]) <= {"msp", "scores", "s"}
@@ -331,6 +332,11 @@ def test_a_release_that_is_open_or_a_path_is_a_release(release):
     assert repr(opened) == f"<release {release}: {CONFIG}, {CONFIG}-train>"
 
 
+def test_a_device_of_torch_is_a_device(release, model):
+    features = ud.extract(model, release, f"{CONFIG}/test", device=torch.device("cpu"))
+    assert repr(features) == f"<features of Small: {CONFIG}>"
+
+
 def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(features):
     message = refusal(ud.score, features.root, "odin")
     assert "needs --release, --model and --weights" in message
@@ -343,17 +349,38 @@ def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(feature
         (lambda it: ud.extract(it.root, it.model, "out"), TypeError, "A release is a folder, .* not a Small"),
         (lambda it: ud.extract(3, it.root), TypeError, "A model is a torch.nn.Module, or timm:NAME, .*not an int"),
         (lambda it: ud.extract(it.model, it.root, "birds"), EvaluationError, "'birds' is not a config of"),
+        (
+            lambda it: ud.extract(it.model, it.root, Path(CONFIG)),
+            TypeError,
+            "A split is CONFIG or .*, such as small/.*, not",
+        ),
+        (
+            lambda it: ud.extract(it.model, it.root, [3]),
+            TypeError,
+            "A split is CONFIG or CONFIG/SPLIT, .*, not an int",
+        ),
         (lambda it: ud.extract(it.model, it.root, classes={"red": 1}), TypeError, "classes= takes a file, not a dict"),
         (lambda it: ud.extract(it.model, it.root, weights="x.pt"), EvaluationError, "A module has its weights: leave"),
         (lambda it: ud.extract(it.model, it.root, batch_size=0), EvaluationError, "A batch has at least one image"),
         (lambda it: ud.extract(it.model, it.root, workers=-1), EvaluationError, "batch_size=64 and workers=-1. Give"),
         (lambda it: ud.score([it.features] * 2, "msp"), EvaluationError, "same model as others .*Give each member of"),
         (lambda it: ud.score(it.scores, "msp"), TypeError, "Features are what extract returned, .* not a Table"),
-        (lambda it: ud.score(it.features, 3), EvaluationError, "int is int, not a detector"),
+        (lambda it: ud.score(it.features, 3), EvaluationError, "3 is an int, not a detector"),
+        (
+            lambda it: ud.score(it.features, ud.detectors.KNN(k="5")),
+            EvaluationError,
+            "k of knn is a number, not a str",
+        ),
         (lambda it: ud.score(it.features, "msq"), EvaluationError, "'msq' is not a detector; the closest names are"),
         (lambda it: ud.score(it.features, "msp", splits="birds"), EvaluationError, "'birds' is not a config of"),
         (lambda it: ud.evaluate(3, it.root), TypeError, "Scores are a table or a DataFrame .* not an int"),
         (lambda it: ud.evaluate(it.features, it.root), TypeError, "Scores are .* not a FeatureStore"),
+        (lambda it: ud.evaluate([], it.root), EvaluationError, "There are no scores to evaluate: the list is empty"),
+        (
+            lambda it: ud.evaluate(pd.Series([1.0]), it.root),
+            EvaluationError,
+            "The scores cannot be read .* Ids are text",
+        ),
         (lambda it: ud.evaluate({"a": "high"}, it.root), EvaluationError, "The scores cannot be read as a table"),
         (lambda it: ud.evaluate({"a": 1.0}, it.root), EvaluationError, r"has 1 id \(a\) that small of the release"),
         (lambda it: ud.evaluate(pd.DataFrame({"x": [1]}), it.root), EvaluationError, "needs the columns id and score"),

@@ -282,7 +282,7 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
         return where
     if not isinstance(where, str | Path):
         raise TypeError(f"A release is a folder, ORG/NAME on the Hub, or what load returned, not {a_kind(where)}.")
-    where = str(where)
+    where = str(where) or "."
     if "://" in where:
         raise EvaluationError(
             f"{one_line(where, 300)} is an address, and the evaluation reads folders and the Hub. Copy the release to "
@@ -316,7 +316,10 @@ def choose_splits(
     pairs = [(config, split) for config, splits in available.items() for split in splits]
     if requested is None:
         return pairs
-    choices = [requested] if isinstance(requested, str) else list(requested)
+    choices = list(requested) if isinstance(requested, Iterable) and not isinstance(requested, str) else [requested]
+    for choice in choices:
+        if not isinstance(choice, str | tuple | list):
+            raise TypeError(f"A split is CONFIG or CONFIG/SPLIT, such as {'/'.join(pairs[0])}, not {a_kind(choice)}.")
     texts = [choice if isinstance(choice, str) else "/".join(choice) for choice in choices]
     names = [name.strip() for text in texts for name in text.split(",")]
     if not any(names):

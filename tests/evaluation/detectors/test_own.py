@@ -260,8 +260,11 @@ def test_rounding_of_float32_is_no_dependence_on_other_rows():
         ("mine.py", "mine.py does not name a detector; write FILE.py:NAME."),
         ("mine.txt:f", "mine.txt:f does not name a detector; write FILE.py:NAME."),
         ("mine.py:spraed", "'spraed' is not a name in mine.py; the closest names are spread."),
-        ("mine.py:THREE", "THREE is int, not a detector. Make it a subclass of Detector, or a function"),
-        ("mine.py:Class", "Class is type, not a detector"),
+        (
+            "mine.py:THREE",
+            "THREE is an int, not a detector. Give a detector's name, a subclass of Detector, or a function",
+        ),
+        ("mine.py:Class", "Class is a type, not a detector"),
         ("mine.py:msp", "msp is the name of a built-in detector. Give yours another name."),
         ("broken.py:f", "broken.py is not a Python file: invalid syntax"),
     ],
@@ -418,7 +421,7 @@ def test_detectors_come_in_any_collection():
     names = ["energy", "knn", "msp"]
     for several in ((*names,), iter(names), (name for name in names), np.array(names), set(names)):
         assert [*choose(several)[0]] == names
-    with pytest.raises(EvaluationError, match="dict is dict, not a detector"):
+    with pytest.raises(EvaluationError, match="is a dict, not a detector"):
         choose(dict.fromkeys(names))
     assert [*choose({KNN, "msp", Twice})[0]] == ["twice", "knn", "msp"], "a set has one order"
     assert [*choose(_Times(2))[0]] == ["_Times"]

@@ -70,12 +70,19 @@ from unknown_detection.evaluation.detectors.shaping import ASH, ASHB, ASHP, DICE
 from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
 
 __all__ = [
-    "ASH", "ASHB", "ASHP", "DICE", "FDBD", "GEN", "KNN", "MSP", "ODIN", "OODL", "RMDS", "SCALE", "SHE", "CADet",
-    "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV", "Entropy", "GradNorm", "ImageDetector",
-    "ImagePass", "KLMatching", "LogitNorm", "MCDropout", "MCDropoutMI", "Mahalanobis", "MahalanobisAll",
-    "MahalanobisFirst", "MahalanobisLogits", "Margin", "MaxLogit", "MutualInformation", "NNGuide", "ODINMaxLogit",
-    "OpenMax", "RankFeat", "ReAct", "Relation", "Residual", "RowDetector", "Temperature", "ViM", "table",
+    "ASH", "ASHB", "ASHP", "DICE", "FDBD", "GEN", "KNN", "METHODS", "MSP", "ODIN", "OODL", "RMDS", "SCALE", "SHE",
+    "CADet", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV", "Entropy", "GradNorm",
+    "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout", "MCDropoutMI", "Mahalanobis",
+    "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits", "Margin", "MaxLogit", "MutualInformation", "NNGuide",
+    "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation", "Residual", "RowDetector", "Temperature", "ViM",
+    "table",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    """List what one chooses from and builds on, and none of what this module imports for itself."""
+    return [*__all__]
+
 
 _FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, learned)
 

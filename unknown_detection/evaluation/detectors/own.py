@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors import METHODS, Methods, find_method
 from unknown_detection.evaluation.detectors.base import ChosenBy, Detector, Fit, Reads, Scores
-from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, one_line, require_known
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.models.features import Features, Head, read_only
 
@@ -130,6 +130,8 @@ def _fixed(detector: Detector) -> type[Detector]:
             raise EvaluationError(
                 f"{kind.__name__} does not keep its hyperparameter {name}. Set self.{name} in its __init__."
             )
+        if kind in METHODS.values() and not isinstance(value, Real | None):
+            raise EvaluationError(f"{name} of {kind.name} is a number, not {a_kind(value)}. Give one.")
     values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
 
     @functools.wraps(kind.__init__)  # whether it has a seed is seen by its parameters
@@ -144,9 +146,10 @@ def _fixed(detector: Detector) -> type[Detector]:
 def _scoring_as(scorer: Any, name: str) -> type[Detector]:
     """Return a detector's class for a function that scores, or for an object with `score` that needs no fitting."""
     if isinstance(scorer, type) or not (callable(scorer) or callable(getattr(scorer, "score", None))):
+        shown = repr(scorer) if name == type(scorer).__name__ else name
         raise EvaluationError(
-            f"{one_line(name)} is {one_line(type(scorer).__name__)}, not a detector. Make it a subclass of Detector, "
-            "or a function that returns the scores of features."
+            f"{one_line(shown, 60)} is {a_kind(scorer)}, not a detector. Give a detector's name, a subclass of "
+            "Detector, or a function that returns the scores of features."
         )
     score = scorer.score if callable(getattr(scorer, "score", None)) else scorer
     methods = {"score": lambda self, features: score(features)}

@@ -74,6 +74,9 @@ class FeatureStore:
         self.runner: Runner | None = None
         self.head_blocks = RowBlocks(root / "head")
 
+    def __repr__(self) -> str:
+        return f"<features of {self.identity.model}: {', '.join(self.splits()) or 'none'}>"
+
     @classmethod
     def open(cls, root: Path) -> FeatureStore:
         """Open an existing feature store; `EvaluationError` if the folder is none."""

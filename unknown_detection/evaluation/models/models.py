@@ -324,10 +324,11 @@ def check_device(device: str) -> None:
         )
 
 
-def pick_device(device: str) -> str:
+def pick_device(name: Any) -> str:
     """Resolve `auto` (CUDA if available, else the CPU), `cpu`, `cuda`, `cuda:1` or `mps`, which this machine has."""
     import torch
 
+    device = str(name)  # of torch.device, too
     check_device(device)
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"

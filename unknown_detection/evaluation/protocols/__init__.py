@@ -26,6 +26,12 @@ from unknown_detection.evaluation.scoring.rows import Rows
 
 __all__ = ["PROTOCOLS", "Figure", "Protocol", "Shown", "means", "measure", "register"]
 
+
+def __dir__() -> list[str]:
+    """List what one chooses from and builds on, and none of what this module imports for itself."""
+    return [*__all__]
+
+
 for _module in (unified, facets, broad, od_test, openood):
     register(_module.PROTOCOL)
 for _protocol in (robustness.EQUAL_NUMBERS_PROTOCOL, robustness.PROTOCOL):

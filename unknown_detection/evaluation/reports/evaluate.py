@@ -43,8 +43,8 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | Iterable[
 
     Args:
         scores: what `score` returned, another table or a pandas DataFrame with the columns `id` and `score` (higher =
-            more unknown; optional `detector`), a dictionary of id to score, or a Parquet or CSV file; or a list of
-            several, such as those of several models.
+            more unknown; optional `detector`), a dictionary or a Series of id to score, or a Parquet or CSV file; or a
+            list of several, such as those of several models.
         release: the release whose rows were scored: a folder, ORG/NAME on the Hub, or an opened one.
         splits: what to evaluate, as `CONFIG[/SPLIT],...` or several such texts; None for all splits that `score`
             scored, or of a config whose scores another tool computed.

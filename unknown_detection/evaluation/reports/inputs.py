@@ -115,6 +115,10 @@ def join_runs(
     keys = [] if splits is None else choose_splits(available, splits, release.name)
     named = tuple(dict.fromkeys(config for config, _ in keys))
     sources = list(scores) if isinstance(scores, list | tuple) else [scores]
+    if not sources:
+        raise EvaluationError(
+            "There are no scores to evaluate: the list is empty. Give what score returned, or files."
+        )
     indexes: dict[tuple[str, ...], ReleaseIndex] = {}
     runs: list[ScoredRun] = []
     with bar(len(sources), "joining", quiet=quiet, unit=" files") as progress:

@@ -152,18 +152,18 @@ def _from_memory(values: Any) -> pa.Table:
     try:
         if isinstance(values, pa.Table):
             return values
-        if isinstance(values, Mapping):
-            ids, scores = pa.array([*values], pa.string()), pa.array([*values.values()], pa.float64())
-            return pa.table({"id": ids, "score": scores})
         if hasattr(values, "columns"):  # a DataFrame, without an import of pandas
             return pa.Table.from_pandas(values, preserve_index=False)
+        if hasattr(values, "items"):  # a dictionary or a Series
+            ids, scores = [id_ for id_, _ in values.items()], [score for _, score in values.items()]
+            return pa.table({"id": pa.array(ids, pa.string()), "score": pa.array(scores, pa.float64())})
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise EvaluationError(
             f"The scores cannot be read as a table: {first_line(error)}. Ids are text, scores are numbers."
         ) from error
     raise TypeError(
-        "Scores are a table or a DataFrame with the columns id and score, a dictionary of id to score, or a file, "
-        f"not {a_kind(values)}."
+        "Scores are a table or a DataFrame with the columns id and score, a dictionary or a Series of id to score, or "
+        f"a file, not {a_kind(values)}."
     )
 
 
