@@ -48,6 +48,10 @@ TABLES = {"detectors": detectors, "metrics": metrics}
 _NAME = re.compile(r"<code>(?=[^<\s]{1,34}</code>)")
 """A name in a sentence that has room on a line of a window of 390 pixels (ours)."""
 
+_CODE = re.compile(r"<code>.*?</code>", re.S)
+_HYPHENATED = re.compile(r"(?<=[\s>])(?=[^\s<>]{1,34}[\s<])[^\s<>-]*-[^\s<>]*(?![^<]*>)")
+"""A word of code that a browser would break behind its hyphens, such as a flag behind its first two."""
+
 _MARK = re.compile(r"<!-- table of (\w+) -->")
 
 
@@ -66,4 +70,5 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def on_page_content(html: str, **_: Any) -> str:
     """Mark names that no line breaks into two (`docs/assets/site.css`); mkdocs calls it for each page."""
-    return _NAME.sub('<code class="whole">', html)
+    html = _NAME.sub('<code class="whole">', html)
+    return _CODE.sub(lambda code: _HYPHENATED.sub(r'<span class="whole">\g<0></span>', code[0]), html)

@@ -1,6 +1,6 @@
 """Vacuity, the uncertainty of a network that was trained with `examples/train.py --method edl`, as an own detector.
 
-For `--detector examples/edl_vacuity.py:EDLVacuity` of `python -m unknown_detection evaluate score`.
+For `--detector examples/edl_vacuity.py:EDLVacuity` of `unknown-detection evaluate score`.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Two detectors of one's own, in a file of one's own.
 
-    python -m unknown_detection evaluate score --features build/features --detector examples/own_detector.py:spread \
+    unknown-detection evaluate score --features build/features --detector examples/own_detector.py:spread \
         --detector examples/own_detector.py:NearestMean --detectors msp --out build/scores.parquet
 
 A higher score means more unknown. `Features` has the arrays `logits`, `penultimate`, `blocks`, `ids` and `labels`.

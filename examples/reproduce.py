@@ -3,7 +3,7 @@
     python examples/reproduce.py --release build/unknown-detection --config cifar --out runs/cifar \
         --devices cuda:0,cuda:1
 
-Each step is a command that you could type, of `examples/train.py` or `python -m unknown_detection evaluate`;
+Each step is a command that you could type, of `examples/train.py` or `unknown-detection evaluate`;
 `OUT/logs` has each with its output. Finished steps are skipped, so the same command resumes after an interruption.
 With several devices, one process works on each; with `--executor ray --devices cuda`, each training has a GPU of a Ray
 cluster. The margins of energy are chosen with seed 0 from the range of Liu et al. by the AUROC of validation against

@@ -5,7 +5,7 @@
 The recipes are those of Kim, Koo and Hwang (section 4.1, table 5 and their published code) and, where these are
 silent, those of each method's own paper. Images are decoded once and stay on the device as bytes. The folder `--out`
 gets `log.jsonl`, one line an epoch; `checkpoint.pt`, from which the same command goes on to the same weights; and in
-the end `weights.safetensors` for `python -m unknown_detection evaluate extract --model examples/train.py:resnet18_32`.
+the end `weights.safetensors` for `unknown-detection evaluate extract --model examples/train.py:resnet18_32`.
 
 | method | loss | source |
 |---|---|---|

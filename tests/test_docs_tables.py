@@ -29,5 +29,13 @@ def test_names_stay_whole_where_a_line_has_room_for_them():
         mkdocs_hooks.on_page_content("<code>far_ood_caltech45</code>")
         == '<code class="whole">far_ood_caltech45</code>'
     )
-    for long in ("<code>pip install x</code>", f"<code>{'a' * 35}</code>", '<pre><code class="x">a</code></pre>'):
+    typed = '<code>x<span class="w-0"> </span>--release<span class="w"> </span>build/x\n</code>'
+    assert mkdocs_hooks.on_page_content(typed) == typed.replace("--release", '<span class="whole">--release</span>')
+    for long in (
+        "<code>pip install x</code>",
+        f"<code>x {'a-' * 18}</code>",
+        "a-b <code>x y</code> --c",
+        f"<code>{'a' * 35}</code>",
+        '<pre><code class="x">a</code></pre>',
+    ):
         assert mkdocs_hooks.on_page_content(long) == long

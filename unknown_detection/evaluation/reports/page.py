@@ -5,13 +5,14 @@ Tested by `tests/evaluation/reports/test_report.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from unknown_detection.evaluation.display.tables import as_page
 from unknown_detection.evaluation.protocols import protocol_of, published
@@ -103,8 +104,13 @@ def render_page(
         caution=CAUTION,
         origin=origin,
         sections=sections,
-        columns=[(name, description) for name, (_, description) in COLUMNS.items()],
+        columns=[(name, _with_code(description)) for name, (_, description) in COLUMNS.items()],
     )
+
+
+def _with_code(text: str) -> Markup:
+    """Return a text with what stands between backticks as code."""
+    return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _leaderboard(figures: pd.DataFrame, runs: Sequence[ScoredRun]) -> list[PageTable]:
