@@ -290,9 +290,12 @@ def test_several_scores_are_runs_by_their_files_names_or_numbers(release, scores
 
 
 def test_a_report_takes_the_same(release, scores, tmp_path):
-    files = ud.report([scores, scores.to_pandas()], release, tmp_path / "report", plots=False)
+    files = ud.report([scores, scores.to_pandas()], release, tmp_path / "report", plots=False, latex=True)
     assert set(files["run"]) == {"scores-1", "scores-2"}
     assert (tmp_path / "report" / "report.html").is_file()
+    tables = [path.read_text(encoding="utf-8") for path in (tmp_path / "report" / "tables").glob("*.tex")]
+    names = {name for table in tables for name in re.findall(r"^(\w+) & \S", table, re.M)}
+    assert names == {"KNN", "MSP"}, "as papers write them"
 
 
 def test_scores_that_were_written_have_the_figures_of_those_in_memory(release, features, tmp_path):

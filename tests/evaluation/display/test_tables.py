@@ -12,7 +12,7 @@ from unknown_detection.evaluation.display.tables import Heading, ResultTable, Ta
 
 NAN = float("nan")
 COLUMNS = (Heading("Near", "AUROC", "higher"), Heading("Near", "FPR", "lower"), Heading("", "Rows"))
-ROWS = (TableRow("mahalanobis", "MDS"), TableRow("A_b & |c|"), TableRow("energy", "EBO"))
+ROWS = (TableRow("mahalanobis", "MDS", "MDS"), TableRow("A_b & |c|"), TableRow("energy", "EBO", "EBO"))
 VALUES = np.array([[90.0, 20.0, 7], [90.004, NAN, NAN], [80.0, 15.5, 9]])
 DEVIATIONS = np.array([[1.25, 1.0, NAN], [0.5, NAN, NAN], [NAN, 0.5, NAN]])
 

@@ -37,10 +37,11 @@ class Heading:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row's name, as the command line spells it, and its subtitle, such as its name in papers."""
+    """A row's name, as the command line spells it, its subtitle, such as its name in papers, and its text in LaTeX."""
 
     name: str
     subtitle: str = ""
+    in_papers: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def as_latex(table: ResultTable) -> str:
     grouped = any(head.group for head in table.columns)
     titles = [(head.group, head.title + _ARROWS[head.better]) for head in table.columns]
     heads = [tuple(map(escaped, title if grouped else title[1:])) for title in titles]
-    names = pd.Index([escaped(row.subtitle or row.name) for row in table.rows], name=escaped(table.stub))
+    names = pd.Index([escaped(row.in_papers or row.name) for row in table.rows], name=escaped(table.stub))
     frame = pd.DataFrame(bold, index=names, columns=pd.MultiIndex.from_tuples(heads), dtype=object)
     return str(
         frame.style.to_latex(

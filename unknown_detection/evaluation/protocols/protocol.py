@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import figure_metric, metric_name, paper_name, set_name
+from unknown_detection.evaluation.display.names import detector_name, figure_metric, metric_name, paper_name, set_name
 from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
 from unknown_detection.evaluation.errors import EvaluationError, one_line
 from unknown_detection.evaluation.files import safe_file_name
@@ -194,8 +194,11 @@ def by_detector(
     cells = measured[["mean", "std"]].mul(measured["factor"], axis=0).reindex(keys)
     values, deviations = cells.to_numpy(float).T.reshape(2, len(index), len(columns))
     several = lines["variant"].nunique() > 1
-    subtitles = [filter(None, (paper_name(detector), variant * several)) for detector, variant in index]
-    rows = [TableRow(detector, ", ".join(texts)) for (detector, _), texts in zip(index, subtitles, strict=True)]
+    rows = []
+    for detector, variant in index:
+        titles = (paper_name(detector), detector_name(detector))
+        beside, in_papers = (", ".join(filter(None, (title, variant * several))) for title in titles)
+        rows.append(TableRow(detector, beside, in_papers))
     note = f"{note} {_runs_note(lines)}".strip()
     headings = [head for head, _ in columns]
     table = ResultTable(

@@ -17,7 +17,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import figure_metric, paper_name, set_name, statistic_name
+from unknown_detection.evaluation.display.names import (
+    detector_name,
+    figure_metric,
+    paper_name,
+    set_name,
+    statistic_name,
+)
 from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import safe_file_name
@@ -214,7 +220,7 @@ def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
         yield ResultTable(
             safe_file_name(NAME, config, "variants", setting, name), title, note, "Detector",
             [Heading("", variant, "lower") for variant in cells.columns],
-            [TableRow(detector, paper_name(detector)) for detector in cells.index],
+            [TableRow(detector, paper_name(detector), detector_name(detector)) for detector in cells.index],
             cells.to_numpy(float), np.full(cells.shape, np.nan), digits=3, ranked="rows", shown=False,
         )  # fmt: skip
 
