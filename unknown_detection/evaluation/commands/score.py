@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from unknown_detection.commands import as_started
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import load
@@ -145,7 +146,7 @@ def command(
         say=click.echo,
         **flags,
     )
-    command = f"python -m unknown_detection evaluate report --scores {flags['out']}"
+    command = f"{as_started('python -m unknown_detection evaluate report')} --scores {flags['out']}"
     if opened is None:
         click.echo(f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR")
         return
