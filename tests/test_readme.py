@@ -79,7 +79,7 @@ def test_the_first_command_activates_what_all_others_are_run_in_and_is_the_one_t
 def test_verify_prints_these_lines(imagenet_release, capsys):
     assert verify.main([str(imagenet_release), "--workers", "1"]) == 0
     printed = without_bytes(capsys.readouterr().out.replace(str(imagenet_release), SHOWN_AT)).splitlines()
-    lines = without_bytes(shown("hf_scripts.verify build")).splitlines()
+    lines = without_bytes(shown("unknown-detection verify build")).splitlines()
     assert printed == lines
 
 
