@@ -28,7 +28,7 @@ from benchmarks.rivals import Run, interleave, report, run_process
 from builders.release.entries import (
     BenchmarkEntry,
     ConfigEntry,
-    LicenceEntry,
+    Licence,
     Manifest,
     PartEntry,
     SourceEntry,
@@ -135,7 +135,7 @@ def write_release(root: Path) -> None:
             format=1,
             benchmarks={"imagenet": BenchmarkEntry("A benchmark", "A paper", "@misc{paper}", "1.0.0", 0, None, True)},
             configs=configs,
-            sources={"imagenet": SourceEntry("ImageNet", "2012", LicenceEntry("terms", "", "ids-only", "terms"), "")},
+            sources={"imagenet": SourceEntry("ImageNet", "2012", Licence("terms", "", "ids-only", "terms"), "")},
             withdrawn=(),
             card=file_entry(layout, layout.card),
         ),

@@ -97,7 +97,7 @@ class Layout:
         return self.inside(f".state/pixels/{digest}.npy")
 
     def plan(self, key: str) -> Path:
-        """Return the path of the read plan of a split (`config/split`), which is written before any shard of it."""
+        """Return the path of the plan of a split (`config/split`), which is written before any other file of it."""
         return self.inside(f".state/plan/{key}.arrow")
 
     @property
