@@ -313,7 +313,7 @@ MORE_CORRUPTIONS = Config(
 
 
 def _all_corrupted(**changes: Any) -> dict[str, Split]:
-    declared = CORRUPTIONS.units | MORE_CORRUPTIONS.units
+    declared = {**CORRUPTIONS.units, **MORE_CORRUPTIONS.units}
     return {key: dataclasses.replace(split, **changes) for key, split in declared.items()}
 
 

@@ -27,7 +27,6 @@ from builders.executors.base import (
     Executor,
     Meter,
     Progress,
-    ProgressCounter,
     Resources,
     once_per_worker,
 )
@@ -129,12 +128,11 @@ class ThumbnailTask:
 
     def run(self, progress: Progress) -> None:
         """Read, decode, shrink and write the images."""
-        counted = ProgressCounter(len(self.group.rows), progress)
         array = np.lib.format.open_memmap(self.array, "r+")
         thumbnails = self.group.each(lambda data: (len(data), scaled(images.decode(data))))
         for number, (size, thumbnail) in enumerate(thumbnails, self.group.first):
             array[number] = thumbnail
-            counted.add(size)
+            progress(1, size)
         array.flush()
 
 

@@ -230,10 +230,10 @@ def given_sources(
     benchmark: Benchmark, module: str, splits: Sequence[str], flags: BuildFlags, note: Callable[[str], object]
 ) -> dict[str, Path]:
     """Return the folders of the sources that the splits need, by source key; what is on the Hub is downloaded."""
-    needing = {}
-    for source, parts in sources_on_disk(benchmark, splits).items():
-        configs = list(dict.fromkeys(key.partition("/")[0] for key in parts))
-        needing[source] = first_few(configs)
+    needing = {
+        source: first_few(list(dict.fromkeys(key.partition("/")[0] for key in parts)))
+        for source, parts in sources_on_disk(benchmark, splits).items()
+    }
     closing = f" Or choose --splits, or try the demo sources:\n  {module} --demo --out build/unknown-detection"
     return source_roots(needing, benchmark.partitions(benchmark.parts_of(splits)), flags, note, closing)
 

@@ -141,7 +141,7 @@ class PartitionIndex:
 
     def stacked(self) -> pa.Table:
         """Return the table with the constant columns `partition`, `how` and `form` appended."""
-        zeros = pa.repeat(pa.scalar(0, pa.int32()), self.table.num_rows)
+        zeros = pa.repeat(pa.scalar(0, pa.int16()), self.table.num_rows)
         table = self.table
         for name in ("partition", "how", "form"):
             table = table.append_column(name, pa.DictionaryArray.from_arrays(zeros, [getattr(self, name)]))
