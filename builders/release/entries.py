@@ -85,6 +85,9 @@ class BenchmarkEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     roles_by_config: bool = False
 
 
+CHOICES = {"version": "version", "seed": "seed", "limit_per_class": "limit per class", "demo": "demo sources"}
+"""Fields of `BenchmarkEntry` that determine its rows, in the words of messages; a folder holds rows of one choice."""
+
 Reproducible = Literal["exact", "recorded"]
 """Whether generated images can be generated again: `exact` pixels are the same on every machine; `recorded` ones
 depend on hardware, library versions or batches, so only the published pixels exist."""
