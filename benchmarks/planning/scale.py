@@ -100,7 +100,7 @@ class Generated:
             key="generated",
             title="Generated",
             edition="",
-            licence=Licence("none", "", "There are no images.", "open"),
+            licence=Licence("none", "", "open", "There are no images."),
             citation="",
             obtain=None,
             classes=_classes,

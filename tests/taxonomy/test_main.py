@@ -12,6 +12,7 @@ from builders.registry import BENCHMARKS
 from taxonomy import compile_wordnet, explain, freeze, tables
 from taxonomy.__main__ import command, main
 from taxonomy.decisions import TABLES, load_decisions
+from taxonomy.overlaps import load_overlaps
 from taxonomy.rules import facets
 from tests.taxonomy.rules.test_broad import TABLE_3
 
@@ -212,6 +213,12 @@ def test_the_configs_are_those_of_the_benchmarks_with_their_tables():
         assert set(explain.CONFIGS.get(config, (config,) if config in TABLES else ())) == names, config
     assert set(explain.CONFIGS) <= set(used)
     assert set(explain.TAKEN_WHOLE) == {config for config, names in used.items() if not names}
+
+
+def test_each_source_with_overlaps_can_be_asked_about():
+    sources = {row.source for row in load_overlaps()}
+    # Of ImageNet-21k's classes, the tables ssb-hard and imagenet-ood have those that are used.
+    assert sources - set(explain.SUBJECTS) == {"imagenet21k"}
 
 
 def test_every_sun397_class_can_be_explained():

@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Meta
 
-from builders.errors import NAMED, more
 from builders.storage.parquet import open_parquet, row_batches
 from unknown_detection.durable import process_name, replacing
 from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, unknown_name
-from unknown_detection.words import UNPRINTABLE
+from unknown_detection.words import UNPRINTABLE, first_few
 
 Text = Annotated[str, Meta(pattern=rf"\A[^{UNPRINTABLE}]*\Z")]
 """A line of printable text, in what msgspec decodes."""
@@ -62,8 +61,9 @@ def require_folder_of(out: Path, kind: str, patterns: Collection[str]) -> None:
         path.relative_to(out).as_posix() for folder in folders for path in folder.glob("*") if path not in own
     )
     if found:
-        listed = f"{', '.join(found[:NAMED])}{more(found)}"
-        raise EvaluationError(f"{out} has files that are not part of a {kind} ({listed}). Choose another folder.")
+        raise EvaluationError(
+            f"{out} has files that are not part of a {kind} ({first_few(found)}). Choose another folder."
+        )
 
 
 def safe_file_name(*parts: str) -> str:

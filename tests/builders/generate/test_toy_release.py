@@ -337,6 +337,32 @@ def test_recorded_images_are_copied_where_they_are_and_refused_elsewhere(release
     assert verify.main([str(tmp_path / "out"), "--workers", "1"]) == 0
 
 
+COPY = """
+from builders import registry
+from hf_scripts import materialize
+from tests.builders.generate import toy
+registry.BENCHMARKS = {"toy": toy.toy_benchmark()}
+arguments = ["--splits=toy-synthetic", "--out", sys.argv[3], "--workers=1", "--quiet"]
+assert materialize.main([sys.argv[2], *arguments]) == 0
+"""
+
+
+def test_a_killed_copy_of_recorded_images_is_unfinished(release, published, tmp_path, capsys):
+    # Before the state, the images, the index and the manifest.
+    points = range(1, 15, 4)
+    watched = watched_at_renames(points, tmp_path / "out", COPY, release, tmp_path / "out")
+    assert watched.renames - points[-1] < points.step, "kills reach the end"
+    redrawn = ["--splits=toy-synthetic/redrawn", "--workers", "1", "--quiet"]
+    for point in points:
+        out = watched.as_killed(point)
+        assert materialize.main([str(release), "--out", str(out), *redrawn]) == 0
+        capsys.readouterr()
+        assert verify.main([str(out), "--workers", "1"]) == 0, (point, capsys.readouterr().out)
+        left = {name for name in files_of(out) if "/drawn" in name and not name.startswith(".state")}
+        noted = "whose build did not end" in capsys.readouterr().out
+        assert noted == (bool(left) and "toy-synthetic/drawn" not in manifest_of(out)), point
+
+
 def test_recorded_images_that_are_not_the_published_ones_are_refused(release, published, tmp_path, capsys):
     shard = Path("data/toy-synthetic/redrawn-00000-of-00001.parquet")
     shutil.copytree(release / "data", published / "data")

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
-from unknown_detection.words import quantity
+from unknown_detection.words import first_few, quantity
 
 Doubles = npt.NDArray[np.float64]
 
@@ -376,7 +376,7 @@ def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Intege
     short = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=classes) < least)
     if not len(short):
         return labels, ""
-    named = ", ".join(map(str, short[:_NAMED])) + (f" and {len(short) - _NAMED:,} more" if len(short) > _NAMED else "")
+    named = first_few(short.tolist(), _NAMED)
     whose = "class" if len(short) == 1 else "classes"
     few = "none is" if least == 1 else f"fewer than {least} are"
     remark = f"with all rows of {whose} {named}, of which {few} classified right"
