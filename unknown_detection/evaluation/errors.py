@@ -5,9 +5,10 @@ Tested by `tests/evaluation/test_main.py`.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib.util
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from builders.errors import BuildError as BuildError
 from builders.errors import one_line as one_line
@@ -19,6 +20,15 @@ class EvaluationError(Exception):
     The message says what is wrong, where, and the next step. The command line prints it without a traceback and exits
     with code 2.
     """
+
+
+@contextlib.contextmanager
+def as_evaluation_errors() -> Iterator[None]:
+    """Turn a `BuildError` of what reads and checks files for the whole project into an `EvaluationError`."""
+    try:
+        yield
+    except BuildError as error:
+        raise EvaluationError(str(error)) from error
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:

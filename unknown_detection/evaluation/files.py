@@ -43,12 +43,6 @@ def atomic_path(path: Path) -> contextlib.AbstractContextManager[Path]:
     return replacing(path, path.with_name(f".{process_name()}.{path.name}"))
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file of text in UTF-8 with Unix newlines, atomically."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-
-
 def require_folder_of(out: Path, kind: str, patterns: Collection[str]) -> None:
     """Check that a folder to write does not exist, or has nothing but what one of its kind has.
 

@@ -20,13 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
-from builders.errors import BuildError
 from builders.hub.place import folder_or_repository
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import schema as pairs_schema
 from builders.release.entries import FORMAT
 from builders.release.layout import INDEX_SUFFIX
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line, require_known
+from unknown_detection.evaluation.errors import (
+    EvaluationError,
+    a_kind,
+    as_evaluation_errors,
+    first_line,
+    one_line,
+    require_known,
+)
 from unknown_detection.evaluation.files import Text, read_json, read_untrusted, require_regular
 
 Key = tuple[str, str]
@@ -288,10 +294,8 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
             f"{one_line(where, 300)} is an address, and the evaluation reads folders and the Hub. Copy the release to "
             "a folder first, as with `aws s3 sync`."
         )
-    try:
+    with as_evaluation_errors():
         root = folder_or_repository(where, revision)
-    except BuildError as error:
-        raise EvaluationError(str(error)) from None
     if isinstance(root, Path):
         if revision is not None:
             raise EvaluationError(

@@ -19,9 +19,15 @@ import numpy as np
 
 from builders.executors.base import Executor
 from unknown_detection.evaluation.errors import EvaluationError, a_kind
-from unknown_detection.evaluation.features.runner import Runner, outputs_of
+from unknown_detection.evaluation.features.runner import (
+    Runner,
+    Setup,
+    on_a_cluster,
+    outputs_of,
+    run_tasks,
+    worker_environment,
+)
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
-from unknown_detection.evaluation.features.tasks import Setup, on_a_cluster, run_tasks, worker_environment
 from unknown_detection.evaluation.models.models import Model, open_model
 from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
 from unknown_detection.terminal.interrupts import stopping_says

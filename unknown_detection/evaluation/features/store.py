@@ -20,9 +20,10 @@ import filelock
 import msgspec
 from msgspec import Struct
 
+from builders.storage.files import write_text
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.features.blocks import RowBlocks
-from unknown_detection.evaluation.files import Text, parse_json, write_text
+from unknown_detection.evaluation.files import Text, parse_json
 from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks
 from unknown_detection.evaluation.models.layers import same_logits
 
@@ -41,7 +42,7 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     Attributes:
         release_digest: digest of the release, see `Release.digest`.
         model: name of the model, for people.
-        model_digest: digest of the weights, code and preprocessing, see `weights.model_digest`.
+        model_digest: digest of the weights, code and preprocessing, see `blueprints.model_digest`.
         label_names: the classes in the order of the logits.
         blocks: names of the blocks, first to last.
         preprocessing: description of the preprocessing, see `Preprocessing.description`.

@@ -21,8 +21,7 @@ from unknown_detection.evaluation.protocols import broad, calibration, facets, o
 from unknown_detection.evaluation.protocols import unknown_detection as unified
 from unknown_detection.evaluation.protocols.protocol import PROTOCOLS, Protocol, Shown, register
 from unknown_detection.evaluation.protocols.results import Figure, means, measure
-from unknown_detection.evaluation.scoring.left_out import REDUCED, is_left_out
-from unknown_detection.evaluation.scoring.rows import Rows
+from unknown_detection.evaluation.scoring.rows import REDUCED, Rows, is_left_out
 
 __all__ = ["PROTOCOLS", "Figure", "Protocol", "Shown", "means", "measure", "register"]
 

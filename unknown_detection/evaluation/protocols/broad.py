@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import set_name
-from unknown_detection.evaluation.display.tables import ResultTable
+from unknown_detection.evaluation.display.tables import ResultTable, set_name
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import NOTHING, Ranking
 from unknown_detection.evaluation.protocols import pictures

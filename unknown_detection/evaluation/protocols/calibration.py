@@ -12,9 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import detector_name
 from unknown_detection.evaluation.display.plots import Curve, plot_curves
-from unknown_detection.evaluation.display.tables import ResultTable
+from unknown_detection.evaluation.display.tables import ResultTable, detector_name
 from unknown_detection.evaluation.metrics.metrics import ECE, binned, ece
 from unknown_detection.evaluation.protocols.pictures import Picture, Scene
 from unknown_detection.evaluation.protocols.protocol import Protocol, by_detector

@@ -10,8 +10,7 @@ from functools import partial
 
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import metric_name
-from unknown_detection.evaluation.display.tables import ResultTable
+from unknown_detection.evaluation.display.tables import ResultTable, metric_name
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector

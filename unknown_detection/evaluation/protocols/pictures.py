@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation.display import plots
-from unknown_detection.evaluation.display.canvas import INK
-from unknown_detection.evaluation.display.names import BASELINE, detector_name, figure_metric, set_name
+from unknown_detection.evaluation.display.plots import INK
+from unknown_detection.evaluation.display.tables import BASELINE, detector_name, figure_metric, set_name
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.metrics.metrics import METRICS, aurc, risk_coverage
 from unknown_detection.evaluation.protocols.protocol import Protocol, best_first

@@ -17,8 +17,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import figure_metric, paper_name, set_name, statistic_name
-from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
+from unknown_detection.evaluation.display.tables import (
+    Heading,
+    ResultTable,
+    TableRow,
+    figure_metric,
+    paper_name,
+    set_name,
+    statistic_name,
+)
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.protocols import calibration

@@ -13,8 +13,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import set_name
-from unknown_detection.evaluation.display.tables import ResultTable
+from unknown_detection.evaluation.display.tables import ResultTable, set_name
 from unknown_detection.evaluation.metrics.ranking import rank
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
