@@ -25,6 +25,7 @@ from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import schema as pairs_schema
 from builders.release.entries import FORMAT
 from builders.release.layout import INDEX_SUFFIX
+from builders.storage.files import read_regular
 from unknown_detection.evaluation.errors import (
     EvaluationError,
     a_kind,
@@ -33,7 +34,7 @@ from unknown_detection.evaluation.errors import (
     one_line,
     require_known,
 )
-from unknown_detection.evaluation.files import Text, read_json, read_untrusted, require_regular
+from unknown_detection.evaluation.files import Text, read_untrusted, require_regular
 
 Key = tuple[str, str]
 """Config and split."""
@@ -50,6 +51,9 @@ nearly so. A row may appear in several pairs."""
 
 PAIR_COLUMNS = pairs_schema().remove_metadata()
 """The table's columns, in order; splits are written `config/split`."""
+
+_LARGEST_MANIFEST = 1 << 28
+"""Bytes. That of a release of ImageNet has a few hundred thousand."""
 
 _VERIFY = "Run `python -m hf_scripts.verify` to find out what is wrong."
 _REBUILD = "Take the table from the same build as the rows, or build the release again."
@@ -376,19 +380,20 @@ def _are_rows(rows: pa.Table) -> bool:
     return all(kinds.get(name) == kind and not rows[name].null_count for name, kind in expected.items())
 
 
+@as_evaluation_errors()
 def _manifest(path: Path, where: str) -> _Manifest:
     """Read the parts of a manifest that the evaluation needs, and check them."""
     if not path.is_file():
         raise EvaluationError(f"{where} is not a release: it has no manifest.json. Check the path.")
     try:
-        manifest = read_json(path)
+        manifest = msgspec.json.decode(read_regular(path, _LARGEST_MANIFEST))
         if isinstance(manifest, dict) and manifest.get("format", FORMAT) != FORMAT:
             raise EvaluationError(
                 f"The manifest of {where} has format {one_line(manifest['format'], 40)}, but this version reads "
                 f"format {FORMAT}. Use the version of this project that wrote it."
             )
         return msgspec.convert(manifest, _Manifest)
-    except ValueError as error:
+    except (OSError, RecursionError, ValueError) as error:
         raise EvaluationError(
             f"The manifest.json of {where} is invalid: it must list configs with label_names, and splits with digests "
             f"({one_line(error)}). Build the release again."

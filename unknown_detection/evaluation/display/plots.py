@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from unknown_detection.evaluation.files import atomic_path
+from builders.storage.files import atomic_path
 
 COLUMN, PAGE = 3.25, 6.75
 """Widths in inches of one column and of both, in the two-column style of ICML and CVPR."""
@@ -84,7 +84,7 @@ def save(figure: Any, folder: Path, name: str, suffixes: Sequence[str] = (".png"
     }
     for suffix in suffixes:
         with atomic_path(folder / f"{name}{suffix}") as temporary:
-            figure.savefig(temporary, dpi=DPI, metadata=metadata[suffix])
+            figure.savefig(temporary, format=suffix[1:], dpi=DPI, metadata=metadata[suffix])
 
 
 @styled

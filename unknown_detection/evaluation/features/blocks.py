@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.storage.files import atomic_path
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.files import atomic_path
 
 METADATA = b"unknown_detection"
 """Key in a file's schema metadata that holds the total number of rows and the environment they were computed in."""

@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +26,7 @@ from msgspec import Struct
 from builders.storage.files import write_text
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.features.blocks import RowBlocks
-from unknown_detection.evaluation.files import Text, parse_json
+from unknown_detection.evaluation.files import Text
 from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks
 from unknown_detection.evaluation.models.layers import same_logits
 
@@ -85,7 +88,7 @@ class FeatureStore:
                 "Run `python -m unknown_detection evaluate extract` first."
             )
         try:
-            record = parse_json(path.read_bytes())
+            record = msgspec.json.decode(path.read_bytes())
             if not isinstance(record, dict) or record.pop("format", None) != FORMAT:
                 raise ValueError("another format")
             return cls(root, msgspec.convert(record, Identity))
@@ -105,6 +108,13 @@ class FeatureStore:
         if head is not None:
             for block in store.head_blocks.begin(classes, classes, {}):
                 store.head_blocks.write(block, {"weight": head.weight, "bias": head.bias}, classes, {})
+        return store
+
+    @classmethod
+    def temporary(cls, identity: Identity, head: Head | None = None) -> FeatureStore:
+        """Create a feature store that is deleted when nothing refers to it any more."""
+        store = cls.begin(Path(tempfile.mkdtemp(prefix="features-")), identity, head)
+        weakref.finalize(store, shutil.rmtree, store.root, ignore_errors=True)
         return store
 
     @classmethod

@@ -27,11 +27,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from builders.storage.files import write_text
+from builders.storage.files import atomic_path, write_text
 from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.display.plots import styled
 from unknown_detection.evaluation.errors import EvaluationError, require_known
-from unknown_detection.evaluation.files import atomic_path
 from unknown_detection.evaluation.graph.transitions import ClassifiedImage, DatasetClass, Transitions
 
 MIN_WEIGHT = 10

@@ -22,8 +22,9 @@ from typing import Any
 
 from builders.generate import torch_files
 from builders.release.digests import file_sha256
+from builders.storage.files import atomic_path
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, as_evaluation_errors, first_line
-from unknown_detection.evaluation.files import atomic_path, load_python
+from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.models.preprocessing import Preprocessing, of_declaration, of_timm, of_torchvision
 
 

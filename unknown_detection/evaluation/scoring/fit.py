@@ -5,13 +5,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import itertools
-import shutil
-import tempfile
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -103,9 +99,7 @@ class FeatureCache:
     @cached_property
     def _of_this_run(self) -> FeatureStore:
         """The store of passes that code in memory defines: nothing says whether it is the same in another run."""
-        folder = Path(tempfile.mkdtemp(prefix="features-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return FeatureStore(folder, self.store.identity)
+        return FeatureStore.temporary(self.store.identity)
 
     def _pass_features(self, method: type[ImageDetector], hyperparameters: Mapping[str, float], key: Key) -> Features:
         image_pass, parameters, features = method.image_pass, method.of_pass(hyperparameters), self.features(key)

@@ -31,8 +31,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from builders.storage.files import atomic_path
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line
-from unknown_detection.evaluation.files import Text, atomic_path, read_untrusted
+from unknown_detection.evaluation.files import Text, read_untrusted
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.words import quantity
 
