@@ -10,6 +10,7 @@ import difflib
 import importlib.util
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from builders import errors
 from builders.errors import BuildError as BuildError
 from builders.errors import one_line as one_line
 
@@ -23,7 +24,7 @@ class EvaluationError(Exception):
 
 
 @contextlib.contextmanager
-def as_evaluation_errors() -> Iterator[None]:
+def evaluation_errors() -> Iterator[None]:
     """Turn a `BuildError` of what reads and checks files for the whole project into an `EvaluationError`."""
     try:
         yield
@@ -55,10 +56,9 @@ def _with_article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiouAEIOU' else 'a'} {noun}"
 
 
-def first_line(error: BaseException) -> str:
+def first_line(error: Exception) -> str:
     """Return the first line of another library's error for a message, without its full stop."""
-    lines = str(error).strip().splitlines()
-    return one_line(lines[0].rstrip(".")) if lines else type(error).__name__
+    return errors.first_line(error).rstrip(".")
 
 
 EXTRA = ("matplotlib", "networkx", "safetensors", "sklearn", "timm", "torch", "torchvision")

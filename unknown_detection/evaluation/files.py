@@ -17,13 +17,7 @@ from msgspec import Meta
 from builders.errors import NAMED, more
 from builders.storage import files as regular
 from builders.storage.parquet import open_parquet, row_batches
-from unknown_detection.evaluation.errors import (
-    EvaluationError,
-    as_evaluation_errors,
-    first_line,
-    one_line,
-    unknown_name,
-)
+from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, first_line, one_line, unknown_name
 from unknown_detection.words import UNPRINTABLE
 
 Text = Annotated[str, Meta(pattern=rf"\A[^{UNPRINTABLE}]*\Z")]
@@ -34,7 +28,7 @@ _LONGEST_TEXT = 1 << 16
 
 _ROWS = 1024
 
-require_regular = as_evaluation_errors()(regular.require_regular)
+require_regular = evaluation_errors()(regular.require_regular)
 
 
 def require_folder_of(out: Path, kind: str, patterns: Collection[str]) -> None:

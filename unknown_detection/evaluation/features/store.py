@@ -19,12 +19,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import filelock
 import msgspec
 from msgspec import Struct
 
 from builders.storage.files import write_text
-from unknown_detection.evaluation.errors import EvaluationError, require_known
+from builders.storage.store import file_lock
+from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, require_known
 from unknown_detection.evaluation.features.blocks import RowBlocks
 from unknown_detection.evaluation.files import Text
 from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks
@@ -174,13 +174,10 @@ class FeatureStore:
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Lock the store for writing within the block; `EvaluationError` if another process holds the lock."""
-        try:
-            lock = filelock.FileLock(self.root / ".lock").acquire(timeout=0)
-        except filelock.Timeout as error:
-            raise EvaluationError(
-                f"Another process is writing to {self.root}. Wait for it, or choose another folder."
-            ) from error
-        with lock:
+        busy = f"Another process is writing to {self.root}. Wait for it, or choose another folder."
+        with contextlib.ExitStack() as held:
+            with evaluation_errors():
+                held.enter_context(file_lock(self.root / ".lock", busy))
             yield
 
     def row_blocks(self, config: str, split: str, pass_name: str = "") -> RowBlocks:

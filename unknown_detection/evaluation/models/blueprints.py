@@ -23,7 +23,7 @@ from typing import Any
 from builders.generate import torch_files
 from builders.release.digests import file_sha256
 from builders.storage.files import atomic_path
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, as_evaluation_errors, first_line
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, evaluation_errors, first_line
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.models.preprocessing import Preprocessing, of_declaration, of_timm, of_torchvision
 
@@ -38,7 +38,7 @@ def read_state_dict(path: Path) -> dict[str, Any]:
         raise EvaluationError(
             f"There is no weights file {path}. Check the path, or take published weights with --pretrained."
         )
-    with as_evaluation_errors():
+    with evaluation_errors():
         return torch_files.read_state_dict(path)
 
 
@@ -53,7 +53,7 @@ def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: st
             "classes of this config, or say which of theirs these are with --classes."
         )
     advice = "Nothing was loaded. Give the weights of this very model."
-    with as_evaluation_errors():
+    with evaluation_errors():
         torch_files.require_tensors(path, weights, expected, name, advice)
     module.load_state_dict(weights, strict=True)
 

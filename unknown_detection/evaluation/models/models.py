@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from builders.storage.text_files import read_csv
-from unknown_detection.evaluation.errors import EvaluationError, as_evaluation_errors, first_line, one_line
+from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, first_line, one_line
 from unknown_detection.evaluation.models.blueprints import (
     Blueprint,
     load_weights,
@@ -272,7 +272,7 @@ def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
     return tuple(float(f"{value:.6g}") for value in runs[0][:, :_PROBED].flatten().tolist())
 
 
-@as_evaluation_errors()
+@evaluation_errors()
 def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...]:
     """Read a label map: a CSV file with the columns `class` (of the release) and `index` (of the logit).
 

@@ -18,12 +18,7 @@ from unknown_detection.evaluation.protocols import protocol_of, robustness
 from unknown_detection.evaluation.protocols.protocol import by_detector, tables_of
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, AS_PUBLISHED, FIGURE_KEY, Line
 from unknown_detection.evaluation.reports.judging import LeftOutRows
-from unknown_detection.evaluation.scoring.rows import (
-    REDUCED,
-    WITHOUT_DUPLICATES,
-    WITHOUT_OVERLAP,
-    describe_left_out,
-)
+from unknown_detection.evaluation.scoring.rows import REDUCED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP, describe_left_out
 
 Tables = Mapping[str, Sequence[ResultTable]]
 """Tables by protocol."""
