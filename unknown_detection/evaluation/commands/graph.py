@@ -86,8 +86,7 @@ def command(
     if opened is None:
         transitions = read_transitions(scores, detector=detector)
     else:
-        of = {"config": config or None, "split": split or None, "detector": detector}
-        transitions = scored_transitions(scores, opened, **of)
+        transitions = scored_transitions(scores, opened, config=config, split=split, detector=detector)
     graph, stages = pruning.prune(transitions, **limits)
     taken = [stage.step for stage in stages if stage.step and not stage.skipped]
     graph.graph |= {"scores": scores.name, "detector": transitions.detector, "steps": ", ".join(taken)}

@@ -22,9 +22,7 @@ from unknown_detection.evaluation.models.features import Features, Floats, Head
 from unknown_detection.words import quantity
 
 Doubles = npt.NDArray[np.float64]
-
 Integers = npt.NDArray[np.int64]
-
 Scores = npt.NDArray[np.float64]
 """One score per row, shape (n,); higher means more unknown."""
 
@@ -376,14 +374,13 @@ def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Intege
     named = ", ".join(map(str, short[:NAMED])) + more(short)
     whose = "class" if len(short) == 1 else "classes"
     few = "none is" if least == 1 else f"fewer than {least} are"
-    remark = f"with all rows of {whose} {named}, of which {few} classified right"
-    return np.where(np.isin(features.labels, short), features.labels, labels), remark
+    counted = np.where(np.isin(features.labels, short), features.labels, labels)
+    return counted, f"with all rows of {whose} {named}, of which {few} classified right"
 
 
 def mean_features(features: Features) -> Doubles:
     """Return the mean of the penultimate features over all rows, shape (D,)."""
-    total: Doubles = np.sum([z.sum(axis=0) for _, z in pieces(features.penultimate)], axis=0)
-    return total / len(features)
+    return np.sum([z.sum(axis=0) for _, z in pieces(features.penultimate)], axis=0) / len(features)
 
 
 def class_means(values: Floats, labels: Integers, classes: int) -> Doubles:

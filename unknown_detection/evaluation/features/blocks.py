@@ -78,8 +78,7 @@ class RowBlocks:
 
     def environment(self) -> Mapping[str, Any]:
         """Return the environment in which the first block was computed."""
-        environment: Mapping[str, Any] = self._first_metadata()["computed"]
-        return environment
+        return dict(self._first_metadata()["computed"])
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
         """Read columns of all rows, in order; `EvaluationError` if rows are missing."""
@@ -97,8 +96,7 @@ class RowBlocks:
         return sorted(path for path in self.folder.glob("*.arrow") if _NAME.fullmatch(path.name))
 
     def _first_metadata(self) -> dict[str, Any]:
-        metadata: dict[str, Any] = json.loads(_read(self.paths()[0]).schema.metadata[METADATA])
-        return metadata
+        return dict(json.loads(_read(self.paths()[0]).schema.metadata[METADATA]))
 
     def _tiles(self, rows: int) -> bool:
         """Return whether the blocks cover all rows without gaps."""

@@ -259,8 +259,7 @@ class FeatureStore:
     def _listed(self, name: str) -> list[str]:
         """Return a list of texts on disk; none if there is no such file."""
         path = self.root / name
-        texts: list[str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-        return texts
+        return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
 
 
 def block_column(number: int) -> str:

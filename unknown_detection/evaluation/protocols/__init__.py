@@ -25,10 +25,9 @@ from unknown_detection.evaluation.scoring.rows import REDUCED, Rows, is_left_out
 
 __all__ = ["PROTOCOLS", "Figure", "Protocol", "Shown", "means", "measure", "register"]
 
-for _module in (unified, facets, broad, od_test, openood):
+for _module in (unified, facets, broad, od_test, openood, robustness):
     register(_module.PROTOCOL)
-for _protocol in (robustness.EQUAL_NUMBERS_PROTOCOL, robustness.PROTOCOL):
-    register(_protocol)
+register(robustness.EQUAL_NUMBERS_PROTOCOL)
 
 
 def protocol_of(name: str) -> Protocol:
