@@ -29,6 +29,7 @@ _LONGEST_TEXT = 1 << 16
 _ROWS = 1024
 
 require_regular = evaluation_errors()(regular.require_regular)
+"""Refuses a path that is no regular file: a named pipe would block for ever, a folder has no content."""
 
 
 def require_folder_of(out: Path, kind: str, patterns: Collection[str]) -> None:
