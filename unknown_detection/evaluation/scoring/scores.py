@@ -76,7 +76,7 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         rows: the rows that each detector was fitted and tuned on, and those that a threshold may be chosen on, by the
             detector's name; in words.
         own: SHA-256 of the file that each detector of the user's own comes from, by the detector's name.
-        fit_half: the `config/split` whose fit half (`fit_splits.in_fit_half`) detectors were fitted on in place of
+        fit_half: the `config/split` whose fit half (`fit.in_fit_half`) detectors were fitted on in place of
             training rows; its rows have no scores. Empty if there is none.
         source: what is said of the weights, see `Identity.source`, the receipt of the model, and where its accuracy
             differs from the published one, which the user accepted (`accepted`).
