@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from importlib import resources
 
 import numpy as np
@@ -27,14 +26,7 @@ from unknown_detection.evaluation.metrics.ranking import Ranking, rank_open_set
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
 from unknown_detection.evaluation.protocols.results import Figure, Line, means, measure
-from unknown_detection.evaluation.scoring.rows import (
-    Rows,
-    known_rows,
-    rank_errors,
-    rank_known_unknown,
-    sides,
-    unknown_splits,
-)
+from unknown_detection.evaluation.scoring.rows import Rows
 
 NAME = "openood"
 METRICS = ("fpr_at_95_tpr_unknown_positive", "auroc", "aupr_in_trapezoid", "aupr_out_trapezoid")
@@ -58,15 +50,15 @@ def figures(rows: Rows) -> list[Figure]:
     One of the configs that are evaluated together has in-distribution rows in `test`. Open-set recognition and
     accuracy need predictions, the full spectrum corrupted rows.
     """
-    known = known_rows(rows, "test")
+    known = rows.known_rows("test")
     configs = list(known.by("config"))
     if len(configs) > 1:
         raise EvaluationError(
             f"{' and '.join(configs)} each have in-distribution rows in test, but {NAME} compares with those of one "
             f"config. Give it with the configs that belong to it: --protocol {NAME}={configs[0]}."
         )
-    unknown_splits(rows, UNKNOWN)  # refuses rows without any
-    measured = _against_each(rows, "standard", "test", METRICS, lambda unknown: rank_known_unknown(known, unknown))
+    rows.unknown_splits(UNKNOWN)  # refuses rows without any
+    measured = _against_each(rows, "standard", "test", METRICS, known.against)
     if rows.prediction is not None:
         measured += _against_each(rows, "open_set", "test", ("oscr",), lambda unknown: _rank_open_set(known, unknown))
         measured += _accuracy(rows, "test", known)
@@ -74,8 +66,7 @@ def figures(rows: Rows) -> list[Figure]:
     if shifted.any():
         names = " + ".join(["test", *rows.where(shifted).by("split")])
         spectrum = rows.where(rows.known & (rows.split == "test") | shifted)
-        ranked = partial(rank_known_unknown, spectrum)
-        measured += _against_each(rows, "full_spectrum", names, METRICS, ranked)
+        measured += _against_each(rows, "full_spectrum", names, METRICS, spectrum.against)
         measured += [] if rows.prediction is None else _accuracy(rows, names, spectrum)
     return measured
 
@@ -101,7 +92,7 @@ def _accuracy(rows: Rows, names: str, known: Rows) -> list[Figure]:
     labelled = known.where(known.label >= 0)
     named = {"protocol": NAME, "config": _configs(rows), "setting": "classification"}
     sides = {"known": f"{names}, right", "unknown": f"{names}, wrong"}
-    return measure(rank_errors(labelled), ["accuracy"], **named, **sides) if len(labelled) else []
+    return measure(labelled.by_errors(), ["accuracy"], **named, **sides) if len(labelled) else []
 
 
 def _configs(rows: Rows) -> str:
@@ -109,7 +100,7 @@ def _configs(rows: Rows) -> str:
 
 
 def _rank_open_set(known: Rows, unknown: Rows) -> Ranking:
-    return rank_open_set(*sides(known, unknown), np.concatenate([known.wrong, unknown.wrong]))[2]
+    return rank_open_set(*known.beside(unknown), np.concatenate([known.wrong, unknown.wrong]))[2]
 
 
 def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:

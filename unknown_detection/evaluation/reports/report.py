@@ -30,7 +30,7 @@ from unknown_detection.evaluation.reports.inputs import ScoredRun, choose_protoc
 from unknown_detection.evaluation.reports.page import PAGE, render_page
 from unknown_detection.evaluation.reports.tables import Tables, paper_tables, several_methods, summaries
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
-from unknown_detection.evaluation.scoring.rows import describe_left_out, known_rows, rank_known_unknown
+from unknown_detection.evaluation.scoring.rows import describe_left_out
 from unknown_detection.terminal.progress import Log, bar
 
 _SHOWN = 12
@@ -258,13 +258,13 @@ def _lines(run: ScoredRun) -> Iterator[dict[str, Any]]:
     for detector, rows in run.rows.items():
         for config, of_config in rows.by("config").items():
             known = of_config.where(of_config.known & (of_config.split == TEST))
-            known = known if len(known) else known_rows(rows, TEST)
+            known = known if len(known) else rows.known_rows(TEST)
             for split, of_split in of_config.where(~of_config.known).by("split").items():
                 if split in FIT_AND_TUNE_SPLITS:
                     continue
                 for role in sorted(set(of_split.role.tolist())):
                     unknown = of_split.where(of_split.role == role)
-                    ranking = rank_known_unknown(known, unknown)
+                    ranking = known.against(unknown)
                     line = {"detector": detector, "config": config, "split": split, "role": role}
                     line |= {column: METRICS[name].of(ranking) for column, name in COLUMNS.items()}
                     line |= {"n_known": len(known), "n_unknown": len(unknown)}

@@ -92,45 +92,41 @@ class Rows:
         values = getattr(self, column)
         return {name: self.where(values == name) for name in np.unique(values).tolist()}
 
+    def known_rows(self, split: str) -> Rows:
+        """Select the in-distribution rows of a split; `EvaluationError` if there are none."""
+        selected = self.where(self.known & (self.split == split))
+        if not len(selected):
+            raise EvaluationError(
+                f"{split} of {' and '.join(self.by('config'))} has no in-distribution rows among {len(self):,} rows. "
+                "Score that split, and name it among those to evaluate."
+            )
+        return selected
 
-def known_rows(rows: Rows, split: str) -> Rows:
-    """Return the in-distribution rows of a split; `EvaluationError` if there are none."""
-    selected = rows.where(rows.known & (rows.split == split))
-    if not len(selected):
-        raise EvaluationError(
-            f"{split} of {' and '.join(rows.by('config'))} has no in-distribution rows among {len(rows):,} rows. "
-            "Score that split, and name it among those to evaluate."
-        )
-    return selected
+    def unknown_splits(self, roles: Sequence[str]) -> dict[str, Rows]:
+        """Return the rows of some roles by split, in the order of the roles and then by name; refuses none at all."""
+        splits: dict[str, Rows] = {}
+        for role in roles:
+            splits |= self.where(self.role == role).by("split")
+        if not splits:
+            raise EvaluationError(
+                f"{' and '.join(self.by('config'))} has no rows of the role {' or '.join(roles)} (found: "
+                f"{', '.join(np.unique(self.role).tolist())}). Score a split of unknowns, too, or choose another "
+                "protocol."
+            )
+        return splits
 
+    def beside(self, *unknown: Rows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """Return the scores of these in-distribution rows, then of unknown ones, and which are unknown; shape (n,)."""
+        scores = np.concatenate([self.score, *(rows.score for rows in unknown)])
+        return scores, np.arange(len(scores)) >= len(self)
 
-def unknown_splits(rows: Rows, roles: Sequence[str]) -> dict[str, Rows]:
-    """Return the rows of some roles by split, in the order of the roles and then by name; refuses none at all."""
-    splits: dict[str, Rows] = {}
-    for role in roles:
-        splits |= rows.where(rows.role == role).by("split")
-    if not splits:
-        raise EvaluationError(
-            f"{' and '.join(rows.by('config'))} has no rows of the role {' or '.join(roles)} (found: "
-            f"{', '.join(np.unique(rows.role).tolist())}). Score a split of unknowns, too, or choose another protocol."
-        )
-    return splits
+    def against(self, *unknown: Rows) -> Ranking:
+        """Rank these in-distribution rows against unknown ones."""
+        return rank(*self.beside(*unknown))[0]
 
-
-def sides(known: Rows, *unknown: Rows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Return the scores of in-distribution rows, then of unknown ones, and which of them are unknown; shape (n,)."""
-    scores = np.concatenate([known.score, *(rows.score for rows in unknown)])
-    return scores, np.arange(len(scores)) >= len(known)
-
-
-def rank_known_unknown(known: Rows, *unknown: Rows) -> Ranking:
-    """Rank in-distribution rows against unknown ones."""
-    return rank(*sides(known, *unknown))[0]
-
-
-def rank_errors(rows: Rows) -> Ranking:
-    """Rank correctly classified rows against misclassified ones."""
-    return rank(rows.score, rows.wrong)[0]
+    def by_errors(self) -> Ranking:
+        """Rank correctly classified rows against misclassified ones."""
+        return rank(self.score, self.wrong)[0]
 
 
 WITHOUT_DUPLICATES, WITHOUT_OVERLAP = REDUCED = ("without_duplicates", "without_overlap")
