@@ -62,6 +62,7 @@ class _Subspace(RowDetector):
 
     fits_on = "train"
     reads_head = True
+    ranges: ClassVar = {"dimension": "0 to below the number of features"}
     dimension: int | None
 
     def _learn(self, features: Features, head: Head) -> None:
@@ -88,8 +89,7 @@ class _Subspace(RowDetector):
             )
 
     def _norms(self, z: Doubles) -> Scores:
-        norms: Scores = np.linalg.norm((z - self.origin) @ self.residual, axis=1)
-        return norms
+        return np.linalg.norm((z - self.origin) @ self.residual, axis=1)
 
 
 @dataclass
@@ -192,8 +192,7 @@ class GradNorm(RowDetector):
     def _rows(self, z: Doubles, logits: Doubles) -> Scores:
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         distance = np.abs(odds / odds.sum(axis=1, keepdims=True) - 1 / logits.shape[1]).sum(axis=1)
-        scores: Scores = -np.abs(z).sum(axis=1) * distance
-        return scores
+        return -np.abs(z).sum(axis=1) * distance
 
 
 @dataclass
@@ -234,5 +233,4 @@ class FDBD(RowDetector):
         relative = dots(margins, self.inverse[logits.argmax(axis=1)])
         deviation = np.linalg.norm(z - self.origin, axis=1)
         with np.errstate(divide="ignore"):  # a row at the origin is refused by the check of all scores
-            scores: Scores = -relative / (deviation * (len(self.bias) - 1))
-        return scores
+            return -relative / (deviation * (len(self.bias) - 1))
