@@ -26,22 +26,19 @@ def test_the_depth_of_the_taxonomy_is_the_longest_path():
 
 
 @pytest.mark.parametrize(
-    ("measure", "expected"),
+    ("measure", "dog_and_cat", "root_and_child"),
     # As printed in nltk's own documentation, howto/wordnet, for dog.n.01 and cat.n.01. By hand: four links over
     # carnivore, 1 / 5, ln(38 / 5) and, carnivore being 11 links below the root at the most, 2 * 12 / (2 + 2 + 2 * 12).
-    [(similarity.path, 0.2), (similarity.leacock_chodorow, 2.0281), (similarity.wu_palmer, 0.8571)],
+    # The root and its child have one link; their subsumer is the root, of depth 1, so Wu-Palmer is 2 / (0 + 1 + 2).
+    [
+        (similarity.path, 0.2, 1 / 2),
+        (similarity.leacock_chodorow, 2.0281, math.log(19)),
+        (similarity.wu_palmer, 0.8571, 2 / 3),
+    ],
 )
-def test_dog_and_cat(measure, expected):
-    assert measure([DOG], [CAT])[0, 0] == pytest.approx(expected, abs=5e-5)
-
-
-@pytest.mark.parametrize(
-    ("measure", "expected"),
-    # By hand: one link; the subsumer is the root, of depth 1, so that Wu-Palmer is 2 / (0 + 1 + 2).
-    [(similarity.path, 1 / 2), (similarity.leacock_chodorow, math.log(19)), (similarity.wu_palmer, 2 / 3)],
-)
-def test_the_root_and_its_child(measure, expected):
-    assert measure([ROOT], [PHYSICAL_ENTITY])[0, 0] == pytest.approx(expected, abs=1e-12)
+def test_pairs_by_hand(measure, dog_and_cat, root_and_child):
+    assert measure([DOG], [CAT])[0, 0] == pytest.approx(dog_and_cat, abs=5e-5)
+    assert measure([ROOT], [PHYSICAL_ENTITY])[0, 0] == pytest.approx(root_and_child, abs=1e-12)
 
 
 @pytest.mark.parametrize("measure", MEASURES)
