@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -11,9 +10,10 @@ from builders.declare.quotas import AllImages
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from builders.plan.completeness import count_shortfalls
-from builders.sources.base import PARTITION_SCHEMA, PartitionIndex, SourceIndex, open_source
+from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
+from tests.builders.indexes import counted_index
 from tests.builders.trees import tree
 
 CALTECH45 = IMAGENET.units["imagenet/far_ood_caltech45"].split.class_ids(0)
@@ -23,14 +23,7 @@ CLUTTER = "257.clutter"
 
 def copy_of(key, partition, counts, **fields):
     """The index of a copy that has so many images of each class."""
-    names = list(counts)
-    codes = np.repeat(np.arange(len(names)), list(counts.values()))
-    column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
-    ids = pa.array(np.arange(len(codes))).cast(pa.string())
-    zeros = pa.repeat(pa.scalar(0, pa.int64()), len(codes))
-    table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PARTITION_SCHEMA)
-    piece = PartitionIndex(partition, "a copy", "file", table, **fields)
-    return SourceIndex(SOURCES[key], None, (piece,))
+    return counted_index(SOURCES[key], {partition: counts}, **fields)
 
 
 def counts_of(key, partition):
@@ -64,7 +57,7 @@ def test_all_classes_without_clutter_are_whole_for_caltech45():
     del counts[CLUTTER]
     assert count_shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45) == []
     assert count_shortfalls(copy_of("caltech256", "images", counts), ("images",), [*CALTECH45, CLUTTER]) == [
-        "Caltech-256, images (a copy): expected 827 images of 257.clutter (clutter), found 0"
+        "Caltech-256, images (made up): expected 827 images of 257.clutter (clutter), found 0"
     ]
 
 
@@ -166,7 +159,7 @@ def test_a_source_without_any_counts_by_class_goes_by_its_total():
     source = dataclasses.replace(SOURCES["caltech256"], expected=lambda: {"images": complete_only(3)})
     index = dataclasses.replace(copy_of("caltech256", "images", {"133.lightning": 2}), source=source)
     assert count_shortfalls(index, ("images",), CALTECH45) == [
-        "Caltech-256, images (a copy): expected 3 images, found 2"
+        "Caltech-256, images (made up): expected 3 images, found 2"
     ]
 
 
