@@ -1,6 +1,5 @@
 """Turn the demo's CIFAR-100, SVHN, LSUN and DTD into every other accepted layout, with other people's readers."""
 
-import io
 import pickle
 import tarfile
 
@@ -10,15 +9,14 @@ import PIL.Image
 import scipy.io
 from datasets import ClassLabel, Image
 
+from builders.demo.images import encode_image
 from taxonomy import tables
 from tests.builders.trees import changed, inside_of, moved, write_parquet, write_shards, write_table
 
 
 def png(pixels):
     """An image of 32 x 32 x 3 bytes as PNG."""
-    buffer = io.BytesIO()
-    PIL.Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, "PNG")
-    return buffer.getvalue()
+    return encode_image(PIL.Image.fromarray(np.ascontiguousarray(pixels)), "PNG")
 
 
 def cifar100_batch(folder, partition):
