@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from builders.cifar_benchmark import BENCHMARK as CIFAR
-from builders.declare.quotas import AllImages
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from builders.plan.completeness import count_shortfalls
@@ -31,15 +30,15 @@ def counts_of(key, partition):
 
 
 def parts_with_counts():
-    """Every partition with counts by class and the classes that some split needs of it, each once."""
+    """Every partition with counts by class, and for each benchmark the classes that a split needs of it."""
     ids = {}
     for benchmark in (IMAGENET, CIFAR, FACETS):
         for part, (_, split) in benchmark.units.items():
             for partition in split.partitions:
                 if split.source.on_disk and split.source.expected()[partition].per_class:
-                    needed = tuple(split.class_ids(0))
-                    ids.setdefault((split.source.key, partition, needed), f"{part}-{partition}")
-    return [pytest.param(*place, id=name) for place, name in ids.items()]
+                    place = (split.source.key, partition, tuple(split.class_ids(0)))
+                    ids.setdefault((benchmark.name, *place[:2]), pytest.param(*place, id=f"{part}-{partition}"))
+    return ids.values()
 
 
 @pytest.mark.parametrize(("key", "partition", "needed"), parts_with_counts())
@@ -144,15 +143,6 @@ def test_places365_counts_the_owners_list(tmp_path):
     (piece,) = open_source(SOURCES["places365"], tree(tmp_path, files), ("train",)).pieces
     assert {name: count for name, count in piece.listed.items() if count} == {"/a/airfield": 2, "/z/zen_garden": 1}
     assert len(piece.listed) == 365
-
-
-def test_caltech45_takes_all_images_of_its_classes():
-    split = IMAGENET.units["imagenet/far_ood_caltech45"].split
-    assert isinstance(split.quota, AllImages)
-    counts = counts_of("caltech256", "images")
-    count = IMAGENET.count("imagenet/far_ood_caltech45")
-    assert count.rows == sum(counts[name] for name in CALTECH45) == 4_747
-    assert count.paper == split.paper.rows == count.rows + len(CALTECH45) == 4_792
 
 
 def test_a_source_without_any_counts_by_class_goes_by_its_total():

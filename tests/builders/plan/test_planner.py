@@ -88,14 +88,6 @@ def test_near_classes_are_drawn_by_their_digests(planned):
     assert set(planned["imagenet/near_ood"].table["class_id"].to_pylist()) == set(drawn)
 
 
-def test_far_classes_are_the_32_45_and_82_of_the_paper(planned):
-    counts = {
-        key: len(set(planned[f"imagenet/{key}"].table["class_id"].to_pylist()))
-        for key in ("far_ood_food32", "far_ood_caltech45", "far_ood_places82")
-    }
-    assert list(counts.values()) == [32, 45, 82]
-
-
 def test_rows_have_their_sources_columns_and_other_rows_the_value_for_none(indexes):
     part = functools.partial(
         Part, role="novel_class", classes=AllClasses("a test"), quota=PerClass(3), paper=PaperCount(0)

@@ -51,11 +51,7 @@ def test_exactly_the_classes_below_and_above_a_known_one_are_kin(name):
     [
         ("ssb-hard", "blue jay", ("overlap   descendant, jay (n01580077) (WordNet): blue jay (n01580870)",)),
         ("ssb-hard", "rattlesnake", ("overlap   ancestor, diamondback (n01755581) (WordNet): diamondback (n017",)),
-        (
-            "ssb-hard",
-            "goat",
-            ("ancestor, ibex (n02417914) (WordNet): ibex (n", "list has 50 of its images."),
-        ),
+        ("ssb-hard", "goat", ("ancestor, ibex (n02417914) (WordNet): ibex (n", "list has 50 of its images.")),
         ("openood-textures", "bubbly", ("bubbly: remove\n", "scene holds object, bubble (n09229709) (by hand)")),
     ],
 )
