@@ -85,7 +85,7 @@ def cache(tmp_path_factory):
     return str(tmp_path_factory.mktemp("cache"))
 
 
-@pytest.mark.parametrize("key", SPLITS)
+@pytest.mark.parametrize("key", [key for key in SPLITS if key != "cifar/far_ood_gaussian"])
 def test_every_split_loads_plain_and_streaming(cifar_release, key, cache):
     config, split = key.split("/")
     plain = datasets.load_dataset(str(cifar_release), config, split=split, cache_dir=cache)

@@ -160,6 +160,7 @@ OPENOOD = {
     "imagenet_r": ("imagenet_r", 30_000, 200),
     "imagenet_c": ("openood_imagenet_c", 10_000, 1_000),
 }
+MORE = ("imagenet_r", "imagenet_c")
 # Those with the same folders as OpenOOD's: 40,000 files would take seconds.
 ARCHIVES = {
     "imagenet_v2": ("imagenetv2-matched-frequency.tar", "imagenetv2-matched-frequency-format-val/"),
@@ -168,7 +169,7 @@ ARCHIVES = {
 
 
 @needs_lists
-@pytest.mark.parametrize("key", OPENOOD)
+@pytest.mark.parametrize("key", ["ninco", "imagenet_v2", *(pytest.param(key, marks=pytest.mark.slow) for key in MORE)])
 def test_a_copy_of_the_images_of_openoods_list_has_its_labels(key, tmp_path):
     name, images, classes = OPENOOD[key]
     of_list = labels(name)
