@@ -207,6 +207,27 @@ def test_no_place_is_nearer_than_the_nearest():
         assert item.place == first.name
 
 
+INTERIORS = {"/b/bus_interior": "n02924116", "/c/car_interior": "n02958343", "/t/train_interior": "n04468005"}
+
+
+@pytest.mark.parametrize(
+    ("other", "totals"),
+    [
+        ({}, "60, 87 and 143"),
+        ({"/b/booth/indoor": "n02873839"}, "58, 85, 132"),
+        ({"/e/elevator/door": "n03281145"}, "61, 90, 166"),
+        (INTERIORS, "78, 114, 179"),
+        ({"/p/pavilion": "n03430418"}, "59, 86, 143"),
+    ],
+)
+def test_what_other_synsets_would_give_is_as_the_module_says(other, totals):
+    places = [other.get(item.name, item.wnid) for item in tables.places365_wnids()]
+    best = similarity.mean_normalised(places, [item.wnid for item in tables.imagenet1k()]).max(axis=0)
+    counts = [int((1 - best <= threshold).sum()) for threshold in facets.THRESHOLDS.values()]
+    assert [int(number) for number in re.findall(r"\d+", totals)] == counts
+    assert totals in facets_rules.__doc__
+
+
 def test_the_order_of_wu_palmer_matters_for_monastery_with_the_other_palace():
     places = [item.wnid if item.name != "/p/palace" else "n03878066" for item in tables.places365_wnids()]
     monastery = ["n03781244"]
