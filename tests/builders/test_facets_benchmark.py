@@ -356,15 +356,9 @@ def test_parts_are_told_apart_by_role_source_or_partitions():
     ("damage", "sentence"),
     [
         (lambda t: set_first(t, "sun397", "label", 3), "label is 3, not -1, although facets-t1/test has no label"),
-        (
-            lambda t: set_first(t, "places365", "role", ROLES.index("near_ood")),
-            "which rows of its source do not have in facets-t1/test",
-        ),
+        (lambda t: set_first(t, "places365", "role", ROLES.index("near_ood")), "which rows of its source do not have"),
         (lambda t: set_first(t, "imagenet", "oodness", float("nan")), "oodness is nan, not 0 or more"),
-        (
-            lambda t: set_first(t, "imagenet", "source", "food101"),
-            "source is food101, not places365 or sun397 or imagenet",
-        ),
+        (lambda t: set_first(t, "imagenet", "source", "food101"), "source is food101, not places365 or sun397 or"),
     ],
 )
 def test_verify_checks_the_rows_of_each_part(release, damage, sentence):

@@ -11,7 +11,8 @@ from tests.evaluation.duplicates_release import PAIRS, SCHEMA, make_release, pai
 from tests.evaluation.refusals import refusal
 from tests.hf_scripts.samples import REPO
 from unknown_detection.evaluation import releases
-from unknown_detection.evaluation.releases import PAIR_COLUMNS, load, paired_ids
+from unknown_detection.evaluation.duplicates import PAIR_COLUMNS, paired_ids
+from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.joining import release_index
 
 
@@ -50,8 +51,8 @@ def test_the_ids_of_each_split_come_once(root):
 
 
 def test_the_table_is_read_once_for_a_release(root, monkeypatch):
-    read, plain = [], releases._read_pairs
-    monkeypatch.setattr(releases, "_read_pairs", lambda *words: read.append(words) or plain(*words))
+    read, plain = [], releases.read_pairs
+    monkeypatch.setattr(releases, "read_pairs", lambda *words: read.append(words) or plain(*words))
     release = load(str(root))
     for configs in (["imagenet"], ["imagenet-train"], ["imagenet", "imagenet-train"]):
         release_index(release, configs)

@@ -372,7 +372,7 @@ def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(feature
         (
             lambda it: ud.score(it.features, ud.detectors.KNN(k="5")),
             EvaluationError,
-            "k of knn is a number, not a str",
+            "k of knn must be 1 to the number of rows fitted on, found",
         ),
         (lambda it: ud.score(it.features, "msq"), EvaluationError, "'msq' is not a detector; the closest names are"),
         (lambda it: ud.score(it.features, "msp", splits="birds"), EvaluationError, "'birds' is not a config of"),

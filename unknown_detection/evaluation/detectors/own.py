@@ -130,8 +130,6 @@ def _fixed(detector: Detector) -> type[Detector]:
             raise EvaluationError(
                 f"{kind.__name__} does not keep its hyperparameter {name}. Set self.{name} in its __init__."
             )
-        if kind in METHODS.values() and not isinstance(value, Real | None):
-            raise EvaluationError(f"{name} of {kind.name} is a number, not {a_kind(value)}. Give one.")
     values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
 
     @functools.wraps(kind.__init__)  # whether it has a seed is seen by its parameters
