@@ -94,7 +94,7 @@ def workplace(tmp_path_factory):
 
     root = tmp_path_factory.mktemp("examples")
     (root / "build").mkdir()
-    (root / "build" / "digits").symlink_to(made_once(tmp_path_factory, "digits-of-examples", make_release))
+    (root / "build" / "digits").symlink_to(made_once(tmp_path_factory, "digits", make_release))
     release = ud.load(root / "build" / "digits")
     labels = torch.tensor(release.rows("digits-train", "train")["label"].to_pylist())
     images = model.batch_of(release.images("digits-train", "train")["image"])

@@ -16,9 +16,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path, kind in ((tmp_path / "pipe", "a named pipe"), (tmp_path, "a folder")):
         for read in (require_regular, read_json, lambda path: read_untrusted(path, str(path))):
-            with pytest.raises(
-                EvaluationError, match=rf"^{path} is {kind}.*, not a file\. Put the file itself there\.$"
-            ):
+            with pytest.raises(EvaluationError, match=rf"^{path} is {kind}.*, not a file\. Put the file"):
                 read(path)
     assert "nothing: No such file or directory. Check the path." in refusal(require_regular, tmp_path / "nothing")
 

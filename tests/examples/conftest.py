@@ -20,4 +20,4 @@ def digits_release(tmp_path_factory):
     pytest.importorskip("sklearn", reason="the digits and photographs are scikit-learn's")
     from unknown_detection.evaluation.demo.release import make_release
 
-    return made_once(tmp_path_factory, "digits-of-examples", make_release)
+    return made_once(tmp_path_factory, "digits", make_release)

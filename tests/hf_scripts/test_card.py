@@ -80,17 +80,6 @@ def test_label_names_that_yaml_would_take_for_something_else(tmp_path):
     assert rows.features["role"].names == list(ROLES)
 
 
-def test_shards_are_found_by_one_pattern(tmp_path):
-    root = make_release(tmp_path / "release", {"bench/test": range(8), "bench/test_ood": range(6)}, shards=3)
-    front, _ = card_of(root)
-    assert front["configs"][0]["data_files"] == [
-        {"split": "test", "path": "data/bench/test-*-of-00003.parquet"},
-        {"split": "test_ood", "path": "data/bench/test_ood-*-of-00003.parquet"},
-    ]
-    rows = datasets.load_dataset(str(root), "bench", split="test", cache_dir=str(tmp_path / "cache"))
-    assert [row["id"] for row in rows] == [f"source/test/{number}.png" for number in range(8)]
-
-
 def made_up(shard_rows):
     """A manifest of every split that is usually built, with as many rows as complete sources give, and its shards."""
 

@@ -194,14 +194,6 @@ def test_a_card_whose_yaml_is_not_the_manifests(folder, says, change):
     assert line.startswith("README.md line ") and line.endswith(" as manifest.json gives")
 
 
-def test_a_key_that_is_doubled(folder, says):
-    path = folder.root / "README.md"
-    text = path.read_text(encoding="utf-8").replace("\nconfigs:\n", "\nlicense: x\nconfigs:\n", 1)
-    replace(path, text.encode())
-    folder.seal()
-    assert "is 'license: x', not 'configs:' as manifest.json gives" in says(folder, "--check", "fast")[0]
-
-
 def test_another_body_of_a_card_is_free_where_the_manifest_lists_it(folder, known, tmp_path):
     replace(folder.root / "README.md", (folder.root / "README.md").read_bytes() + b"---\nconfigs: []\n---\n")
     assert code_of(folder.root) == 1

@@ -6,7 +6,7 @@
 import pytest
 
 from hf_scripts import push as push_command
-from tests.hf_scripts.samples import REPO, contents, make_release
+from tests.hf_scripts.samples import REPO, contents, make_release, manifest_at
 from tests.hub.client import in_process
 from tests.hub.faults import Faults
 from tests.hub.server import Hub
@@ -34,7 +34,7 @@ STEPS = (
 
 @pytest.fixture(scope="module")
 def more(tmp_path_factory):
-    """A release of one split that joins `release`. Read only."""
+    """As elsewhere, once for all. Read only."""
     return make_release(tmp_path_factory.mktemp("more") / "more", {"bench/far_ood": range(4)})
 
 
@@ -243,6 +243,23 @@ def test_another_commit_comes_first(begun, hub, tmp_path):
     assert "more" not in hub.commits(REPO)[0].title
     # What came is no release, so a person must look.
     assert "is damaged: LICENSE" in begun("more", tag="v1.1.0").error
+
+
+def test_another_publisher_comes_first(begun, hub, versions, tmp_path):
+    """The other is told in a sentence, and its next run joins both."""
+    make_release(tmp_path / "ours", {"bench/far_ood_b": range(4)})
+
+    def overtake():
+        hub.commit(REPO, versions[1], title="Publish v1.1.0")
+        hub.tag(REPO, "v1.1.0")
+
+    hub.race(overtake)
+    assert begun("ours", tag="v1.1.0").error.startswith("Somebody else committed to org/name ")
+    assert "bench/far_ood_b" not in hub.read(REPO, "README.md").decode()
+    assert "--tag v1.2.0 or higher" in begun("ours", tag="v1.1.0").error
+    assert begun("ours", tag="v1.2.0").code == 0
+    splits = set(manifest_at(hub, "v1.2.0")["configs"]["bench"]["splits"])
+    assert splits == {"test", "near_ood", "far_ood", "far_ood_b"}
 
 
 def test_a_tag_that_another_sets_first(begun, hub):

@@ -89,17 +89,6 @@ def test_scoring_ends_with_the_figures_of_the_report_or_says_how_to_get_them(qui
         assert line.removeprefix(shown).split()[:2] == [f"{1000 * aurc:.2f}", f"{100 * near:.2f}"]
 
 
-def test_scores_of_some_splits_are_evaluated_by_the_command_that_scoring_prints(quick_demo, tmp_path, capsys):
-    out, scores = quick_demo[0], str(tmp_path / "s.parquet")
-    splits = "digits/validation,digits/test,digits/near_ood"
-    arguments = ["--features", str(out / "features" / "adam-0"), "--release", str(out / "digits"), "--splits", splits]
-    assert main(["score", *arguments, "--detectors", "msp", "--out", scores, "--quiet"]) == 0
-    command = shlex.split(capsys.readouterr().out.splitlines()[-1].partition("run ")[2])
-    command[-1] = str(tmp_path / "report")
-    assert main([*command[4:], "--quiet", "--no-plots"]) == 0
-    assert set(read_figures(tmp_path / "report").query("metric == 'auroc'")["unknown"]) == {"near_ood"}
-
-
 def test_scores_say_what_they_come_from(quick_demo):
     scores, about = read_scores(quick_demo[0] / "scores" / "adam-1.parquet")
     assert about.seed == 1

@@ -220,9 +220,7 @@ def test_a_class_with_too_few_right_rows_is_fitted_on_all_of_its_rows():
 
 def test_every_class_needs_three_rows():
     keep = (FITTED.labels != 1) | (np.cumsum(FITTED.labels == 1) <= 2)
-    with pytest.raises(
-        EvaluationError, match=r"at least 3 rows of each of the 4 classes to fit on, found 2 of class 1\. Fit"
-    ):
+    with pytest.raises(EvaluationError, match=r"at least 3 rows of each of the 4 classes .* 2 of class 1\. Fit"):
         OpenMax().fit(FITTED.take(keep))
 
 

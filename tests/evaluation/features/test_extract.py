@@ -252,15 +252,6 @@ def test_ctrl_c_keeps_finished_splits_and_says_so(extract, release, weights, tmp
     assert files_of(tmp_path / "stopped") == files_of(tmp_path / "undisturbed")
 
 
-def test_ctrl_c_before_anything_is_kept_does_not_say_so(release, weights, tmp_path):
-    """While torch is imported."""
-    arguments = ["--release", release, "--splits", CONFIG, "--model", f"{FILE}:cnn", "--weights", weights]
-    arguments += ["--out", tmp_path / "out"]
-    process = interrupted("unknown_detection", "evaluate", "extract", *arguments, at="import:torch.nn")
-    assert (process.returncode, process.stdout, process.stderr) == (130, "", "stopped; run the same command again.\n")
-    assert not (tmp_path / "out").exists()
-
-
 COUNTING = """
 import sys
 sys.path.insert(0, {root!r})

@@ -3,7 +3,6 @@
 import csv
 import random
 from collections import Counter
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -200,23 +199,3 @@ def test_graphml_is_read_back_by_networkx(tmp_path):
     assert read.nodes["imagenet:beagle"] == {"label": 'Beagle <"&"> ü', "dataset": "imagenet"}
     data = {ends: (read.edges[ends]["weight"], read.edges[ends]["mean_score"]) for ends in read.edges}
     assert data == edges(graph)
-
-
-def test_graphml_is_what_the_standard_says(tmp_path):
-    """Every datum has a declared key, and edges join declared nodes: read as XML, without a library for graphs."""
-    graph, _ = prune(transitions(), min_weight=2, accepted=0.7)
-    write_graphml(graph, tmp_path / "g.graphml")
-    space = "{http://graphml.graphdrawing.org/xmlns}"
-    root = ElementTree.parse(tmp_path / "g.graphml").getroot()
-    assert root.tag == f"{space}graphml"
-    kinds = {(key.get("for"), key.get("id")): key.get("attr.type") for key in root.iter(f"{space}key")}
-    assert kinds["edge", "weight"] in ("int", "long")
-    assert kinds["edge", "mean_score"] == "double"
-    written = root.find(f"{space}graph")
-    assert written.get("edgedefault") == "directed"
-    ids = {node.get("id") for node in written.iter(f"{space}node")}
-    assert ids == set(graph)
-    assert {(edge.get("source"), edge.get("target")) for edge in written.iter(f"{space}edge")} == set(edges(graph))
-    for kind in ("node", "edge"):
-        for element in written.iter(space + kind):
-            assert {(kind, datum.get("key")) for datum in element.iter(f"{space}data")} <= set(kinds)

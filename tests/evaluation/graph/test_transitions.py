@@ -95,14 +95,8 @@ def test_one_detector_of_several_is_taken(tmp_path):
         ("id,score,prediction\n1,1,p:y\n", r"lacks the columns class\. Add them, or give --release"),
         ("id,score\n1,1\n", "lacks the columns class and prediction"),
         ("id,class,prediction\n1,a:x,p:y\n", "columns id and score"),
-        (
-            "id,class,prediction,score\n1,a:x,y,1\n2,a:x,z,1\n",
-            r"does not name a class: 'y' and the like at 2 ids \(1, 2\)",
-        ),
-        (
-            "id,class,prediction,score\n1,a:x,p:y,1\n2,x,p:y,1\n",
-            r"The class in .* does not name a class: 'x' and the like at 1 id \(2\)",
-        ),
+        ("id,class,prediction,score\n1,a:x,y,1\n2,a:x,z,1\n", r"not name a class: 'y' and the like at 2 ids \(1, 2\)"),
+        ("id,class,prediction,score\n1,a:x,p:y,1\n2,x,p:y,1\n", r"The class in .* not name a class: 'x' .* \(2\)"),
         ("id,class,prediction,score\n1,a:x,,1\n", r"The prediction in .* not name a class: '' and the like at 1 id"),
         ("id,class,prediction,score\n1,a:x,p:y,1\n1,a:x,p:z,1\n", r"several lines of mine for 1 id \(1\)"),
     ],
@@ -187,10 +181,7 @@ def noted(table, **about):
     [
         (scores("detector", ["msp"] * 4), "no column prediction (or class)"),
         (scores("prediction", [0] * 3, ids=[IDS[0], "x", "y"]), "has 2 ids (x, y) that"),
-        (
-            noted(scores("prediction", [0, 1, 2, 1]), release_digest="ab" * 32, configs=[CONFIG]),
-            "a release with digest abababababab",
-        ),
+        (noted(scores("prediction", [0, 1, 2, 1]), release_digest="ab" * 32, configs=[CONFIG]), "digest abababababab"),
     ],
 )
 def test_scores_alone_unknown_ids_and_another_release_are_refused(tmp_path, release, table, says):

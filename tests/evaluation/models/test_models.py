@@ -22,6 +22,7 @@ from unknown_detection.evaluation.models.models import open_model, pick_device  
 from unknown_detection.evaluation.models.preprocessing import of_declaration, of_torchvision  # noqa: E402
 
 FILE = Path(small_models.__file__)
+PLAIN = {"size": 8, "mean": [0, 0, 0], "std": [1, 1, 1]}
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -63,9 +64,7 @@ def test_a_model_from_a_file(weights):
 
 def test_a_model_that_is_another_at_every_call_is_refused(weights):
     path = weights(of_seed(small_models.noisy, num_classes=4))
-    with pytest.raises(
-        EvaluationError, match=r"noisy gives other logits .* at every run, .*\. Take the random numbers"
-    ):
+    with pytest.raises(EvaluationError, match=r"noisy gives other logits .* at every run, .*\. Take the random"):
         open_model(f"{FILE}:noisy", path, "abcd", device="cpu")
 
 
@@ -307,10 +306,7 @@ def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
         ("timm:hf_hub:someone/model", "timm has no model 'hf_hub:someone/model'"),
         ("timm:xqzj", r"`timm.list_models\(\)` lists all"),
         ("torchvision:resnet19", "the closest names are resnet18"),
-        (
-            "torchvision:resnet18.IMAGENET1K_V7",
-            "torchvision weights has no model 'IMAGENET1K_V7'; the closest names are IMAGENET1K",
-        ),
+        ("torchvision:resnet18.IMAGENET1K_V7", "torchvision weights has no model 'IMAGENET1K_V7'; the closest"),
         ("torchvision:fcn_resnet50", "torchvision has no model 'fcn_resnet50'"),
         ("nowhere.py:cnn", "There is no file nowhere.py"),
         (f"{FILE}:cmm", "'cmm' is not a name in .*small_models.py; choose one of"),
@@ -346,10 +342,7 @@ def test_weights_of_another_number_of_classes(weights, made_for):
         ({"size": 8, "mean": [0], "std": [1]}, r"mean \[0.0\]"),
         ({"size": [8], "mean": [0, 0, 0], "std": [1, 1, 1]}, r"size \[8\]"),
         ({"size": 8, "mean": [0, 0, 0], "std": [1, 0, 1]}, r"std \[1.0, 0.0, 1.0\]"),
-        (
-            {"size": 8, "mean": [0, 0, 0], "std": [1, 1, 1], "interpolation": "cubic"},
-            "an interpolation; the closest names are bicubic",
-        ),
+        ({**PLAIN, "interpolation": "cubic"}, "an interpolation; the closest names are bicubic"),
     ],
     ids=lambda value: None if isinstance(value, str) else "values",
 )
@@ -367,9 +360,7 @@ def test_devices_of_a_machine_with_two_gpus_and_of_one_with_none(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert [pick_device(device) for device in ("auto", "cuda", "cuda:1", "cpu")] == ["cuda", "cuda", "cuda:1", "cpu"]
-    with pytest.raises(
-        EvaluationError, match=r"There is no cuda:2: torch finds 2 CUDA devices, counted from cuda:0\."
-    ):
+    with pytest.raises(EvaluationError, match=r"There is no cuda:2: torch finds 2 CUDA devices"):
         pick_device("cuda:2")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert pick_device("mps") == "mps"
@@ -382,9 +373,6 @@ def test_devices_of_a_machine_with_two_gpus_and_of_one_with_none(monkeypatch):
 def test_what_is_no_device(device):
     with pytest.raises(EvaluationError, match="is no device; give --device auto, cpu, cuda, cuda:1"):
         pick_device(device)
-
-
-PLAIN = {"size": 8, "mean": [0, 0, 0], "std": [1, 1, 1]}
 
 
 def plain(*layers, width=4):
@@ -440,19 +428,12 @@ def test_extra_state_is_a_part_of_the_digest(monkeypatch):
         (lambda: plain().to("meta"), "Sequential has parameters without values, of lazy layers or on the device meta"),
         (
             lambda: timm.create_model("resnet10t", in_chans=1, num_classes=4),
-            r"cannot be run on images of shape \(3, 8, 8\), which its preprocessing makes: Given groups=1, weight of",
-        ),
-        (
-            lambda: timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=1, num_classes=4),
-            r"cannot be run on images of shape .*: Input height \(8\) doesn't match model \(32\)\. Mend it, or give",
+            r"of shape \(3, 8, 8\), .*: Given",
         ),
         (lambda: nn.Linear(192, 4), "Linear cannot be run on images of shape .*: mat1 and mat2 shapes cannot be"),
-        (
-            lambda: plain(nn.BatchNorm2d(4, track_running_stats=False)),
-            r"Sequential gives an image other logits beside another image, in eval mode\. Take out what it computes",
-        ),
+        (lambda: plain(nn.BatchNorm2d(4, track_running_stats=False)), "gives an image other logits beside another"),
     ],
-    ids=["TorchScript", "lazy", "meta", "channels", "size", "no images", "batch"],
+    ids=["TorchScript", "lazy", "meta", "channels", "no images", "batch"],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_modules_that_cannot_be_run_get_a_sentence(module, sentence):

@@ -276,19 +276,6 @@ def test_scores_depend_on_neither_batch_size_nor_workers(base, score, tmp_path):
         assert np.abs(runs["a"][name] - runs["c"][name]).max() < 1e-4 * spread, name
 
 
-def test_a_deep_ensemble_of_two_extracted_models(base, score, tmp_path):
-    assert extract(base, tmp_path / "member", weights="other.pt") == 0
-    code, _, _, scores = score("--member", str(tmp_path / "member"), detectors="deep_ensemble", model=False)
-    assert code == 0
-    stores = [FeatureStore.open(base / "features"), FeatureStore.open(tmp_path / "member")]
-    ids, expected = [], []
-    for split in stores[0].splits()[CONFIG]:
-        logits = np.stack([store.features(CONFIG, split).logits for store in stores]).astype(float)
-        ids += stores[0].features(CONFIG, split).ids.tolist()
-        expected += (1 - (np.exp(logits) / np.exp(logits).sum(2, keepdims=True)).mean(0).max(1)).tolist()
-    assert np.allclose(scores["deep_ensemble"], np.array(expected)[np.argsort(ids)])
-
-
 def test_times_are_counted_in_forward_passes_and_reported(base, score, tmp_path, capsys, monkeypatch):
     """By a clock that only a forward pass moves, since the model asks to sleep in each: a detector's passes are known.
 

@@ -155,7 +155,5 @@ def test_netpbm_numbers_its_formats():
     ("data", "shown"), [(b"", "missing"), (b"RIFF0000WAVE", "524946463030303057415645"), (b"\xff", "ff")]
 )
 def test_bytes_of_no_image_are_refused(data, shown):
-    with pytest.raises(
-        BuildError, match=f"The image here is not a JPEG.*: its first bytes are {shown}. Leave that split out"
-    ):
+    with pytest.raises(BuildError, match=f"The image here is not a JPEG.*: its first bytes are {shown}. Leave"):
         extension(data, "here")
