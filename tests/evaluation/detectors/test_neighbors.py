@@ -112,10 +112,6 @@ def test_a_search_halves_its_rows_when_memory_runs_out(monkeypatch):
         KNN(k=7).fit(FITTED).score(TESTED)
 
 
-def test_a_fitted_row_is_at_distance_zero_of_itself(library):
-    np.testing.assert_array_equal(KNN(k=1).fit(FITTED).score(FITTED), np.zeros(120))
-
-
 def test_nearly_equal_rows_have_their_exact_distance(library):
     # From products of float64 unit vectors, a distance of 1e-9 is lost: 1 - 5e-19 is 1.
     close = dataclasses.replace(FITTED, penultimate=FITTED.penultimate.astype(np.float64))

@@ -104,21 +104,13 @@ class Twice(Detector):
 
 
 class _Times:
-    """An object that needs no fitting, with a prediction of its own."""
+    """An object that needs no fitting."""
 
     def __init__(self, times):
         self.times = times
 
     def score(self, features):
         return np.full(len(features), self.times)
-
-    def predict(self, features):
-        return np.full(len(features), -1)
-
-
-def test_predictions_of_its_own_are_its_own(folder):
-    table = ud.score(folder, [_Times(1)], search=False)
-    assert set(table["prediction"].to_pylist()) == {-1}
 
 
 @pytest.mark.parametrize("name", ["ids", "labels", "logits", "penultimate", "blocks", "members", "scores", "head"])

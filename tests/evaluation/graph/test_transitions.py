@@ -72,13 +72,6 @@ def test_roles_in_the_file_tell_who_is_in_distribution(tmp_path):
     assert known(read_transitions(written(tmp_path, text))) == [True, False, False]
 
 
-def test_a_parquet_file_with_categories_is_read_alike(tmp_path):
-    values = {"id": ["1"], "class": ["a:x"], "prediction": ["p:y"], "score": [1]}
-    table = pa.table({name: pa.array(column).dictionary_encode() for name, column in values.items()})
-    pq.write_table(table, tmp_path / "mine.parquet")
-    assert pairs(read_transitions(tmp_path / "mine.parquet")) == [("a:x", "p:y")]
-
-
 def test_one_detector_of_several_is_taken(tmp_path):
     lines = [f"{number},{name},a:x,p:y,{score}" for name, score in (("energy", 1), ("msp", 2)) for number in range(3)]
     path = written(tmp_path, "\n".join(["id,detector,class,prediction,score", *lines, ""]))

@@ -357,15 +357,6 @@ def test_validation_that_is_too_small_to_divide_is_not_fitted_on(score, tmp_path
     assert {id_ for _, id_ in scores_of(tmp_path / "scores.parquet")} == {*few.ids, *TEST.ids}
 
 
-def test_the_halves_depend_on_no_order():
-    order = np.random.default_rng(0).permutation(len(VALIDATION))
-    fits = in_fit_half(VALIDATION.ids.tolist(), VALIDATION.labels)
-    assert (in_fit_half(VALIDATION.ids[order].tolist(), VALIDATION.labels[order]) == fits[order]).all()
-    for label in range(CLASSES):
-        of_class = VALIDATION.labels == label
-        assert fits[of_class].sum() == -(-of_class.sum() // 2)
-
-
 def test_an_id_of_several_splits_is_scored_once(score, tmp_path):
     """As of a clean image that two configs share."""
     more = dataclasses.replace(NEAR, ids=np.concatenate([TEST.ids[:5], NEAR.ids[5:]]))
@@ -634,15 +625,6 @@ def test_a_detector_sees_no_label_of_the_rows_that_its_hyperparameters_are_chose
     ud.score(folder, [Peek, type("Other", (Peek,), {"chosen_by": "external"})], say=lines.append)
     assert set(seen) == {-1}
     assert sum("the best of 2 with AUROC 0.5000" in line for line in lines) == 2
-
-
-def test_a_grid_without_any_possibility(folder):
-    """The sentence is that of the default."""
-    splits = FeatureStore.open(folder).splits()
-    fit_splits = find_fit_splits(splits, ["toy"], [])
-    few = dataclasses.replace(fit_splits, train=("toy", "near_ood"))
-    with pytest.raises(EvaluationError, match="toy/near_ood has no labelled rows to fit knn on"):
-        Scorer(FeatureCache(FeatureStore.open(folder)), few).fit("knn")
 
 
 def test_detectors_on_features_need_no_torch(folder, tmp_path):

@@ -87,10 +87,7 @@ def test_scores_without_provenance_may_lack_the_fit_half_of_a_split_and_no_other
     ("table", "says"),
     [
         (scores(["t0", "t1", "v0", "v1"]), "mine.csv lacks scores of msp for 1 id (n0) of the 1 rows of c/near_ood"),
-        (
-            scores(["t0", "n0", "t1", "t0", "n0"], detector=["msp"] * 3 + ["energy"] * 2),
-            "of energy for 1 id (t1)",
-        ),
+        (scores(["t0", "n0", "t1", "t0", "n0"], detector=["msp"] * 3 + ["energy"] * 2), "of energy for 1 id (t1)"),
         (scores(["t0", "t1", "n0", "x", "x", "y"]), "2 ids (x, y)"),
         (scores(["t0", "t1", "n0", "t1"]), "mine.csv has several scores of msp for 1 id (t1)"),
     ],

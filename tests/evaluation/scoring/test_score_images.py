@@ -218,16 +218,6 @@ def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypat
     assert [first[id_] for id_ in shared] == [second[id_] for id_ in shared]
 
 
-def test_odin_keeps_the_models_predictions(base, score, tmp_path):
-    code, _, _, _ = score("--no-search", detectors="odin,cadet,msp")
-    assert code == 0
-    predictions = {}
-    for row in read_scores(tmp_path / "scores.parquet")[0].to_pylist():
-        predictions.setdefault(row["detector"], {})[row["id"]] = row["prediction"]
-    assert predictions["odin"] == predictions["cadet"] == predictions["msp"]
-    assert len(predictions["msp"]) == sum(len(rows) for key, rows in SPLITS.items() if key.startswith(f"{CONFIG}/"))
-
-
 def test_odin_is_tuned_on_external_rows(base, score, tmp_path):
     """Looks at validation and external rows alone are made; where nothing is perturbed, none is. The unified benchmark
     has 44 settings."""
@@ -241,9 +231,11 @@ def test_odin_is_tuned_on_external_rows(base, score, tmp_path):
     looks = {path.name for path in (base / "features" / "looks").glob("perturbed-*")}
     assert not any(name.startswith("perturbed-epsilon=0-") for name in looks)
     assert sum(name.endswith("temperature=10") for name in looks) == 2
-    msp = {row["id"]: row["score"] for row in rows_of(score, tmp_path, "msp")}
+    msp = {row["id"]: row for row in rows_of(score, tmp_path, "msp")}
+    assert len(msp) == sum(len(rows) for key, rows in SPLITS.items() if key.startswith(f"{CONFIG}/"))
     for row in rows_of(score, tmp_path, "odin", "--set", "odin.temperature=1", "--set", "odin.epsilon=0"):
-        assert row["score"] == pytest.approx(msp[row["id"]], abs=1e-6)
+        assert row["score"] == pytest.approx(msp[row["id"]]["score"], abs=1e-6)
+        assert row["prediction"] == msp[row["id"]]["prediction"]
 
 
 def rows_of(score, tmp_path, detector, *flags):
