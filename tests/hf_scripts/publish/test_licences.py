@@ -14,7 +14,6 @@ from builders.sources.imagenet import IMAGENET
 from builders.sources.made import NOISE
 from hf_scripts.publish.licences import (
     check_declared,
-    check_demo,
     check_licences,
     with_declared_licences,
 )
@@ -108,11 +107,6 @@ def test_every_source_in_the_way_is_named_with_its_licence():
     )
 
 
-def test_a_gated_repository_is_named_where_it_is_enough():
-    with pytest.raises(BuildError, match="push to a private or gated repository"):
-        check_licences(manifest(a="gated"), "public", "org/name")
-
-
 def test_what_the_hub_says():
     assert Info("", private=True, gated=True).access == Info("", private=True, gated=False).access == "private"
     assert Info("", private=False, gated=True).access == "gated"
@@ -138,12 +132,3 @@ def test_a_licence_is_that_of_the_declaration_and_not_that_of_the_manifest(tmp_p
     assert entries["imagenet"].licence.statement == IMAGENET.licence.statement
     assert [entries[key].licence.publish for key in sources] == ["ids-only", "open", "ids-only"]
     assert entries["noise"].licence.name == NOISE.licence.name
-
-
-@pytest.mark.parametrize("access", ["public", "gated"])
-def test_a_demo_is_private_unless_it_is_allowed(access):
-    with pytest.raises(BuildError, match="bench is built from demo sources"):
-        check_demo(manifest(demo=True), access, "org/name", allowed=False)
-    check_demo(manifest(demo=True), access, "org/name", allowed=True)
-    check_demo(manifest(demo=True), "private", "org/name", allowed=False)
-    check_demo(manifest(demo=False), access, "org/name", allowed=False)

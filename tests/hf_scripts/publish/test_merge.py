@@ -15,10 +15,6 @@ def merge(published, built, where):
     return as_json(merging.merge(typed(published), typed(built), where))
 
 
-def chosen_part(manifest, names):
-    return as_json(merging.chosen_part(typed(manifest), names, "The release"))
-
-
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory):
     root = tmp_path_factory.mktemp("merge")
@@ -84,21 +80,6 @@ def test_splits_with_other_columns_do_not_go_together(manifest):
     built["configs"]["bench"]["columns"] = [as_json(OODNESS)]
     with pytest.raises(BuildError, match="bench of this release has other columns than bench/near_ood, which stays"):
         merge(manifest("published", SPLITS), built, "org/name")
-
-
-def test_some_configs_of_a_release(manifest):
-    complete = manifest("published", SPLITS)
-    assert keys(chosen_part(complete, ["bench-train"])) == ["bench-train/train"]
-    assert keys(chosen_part(complete, [])) == sorted(SPLITS)
-    with pytest.raises(BuildError, match=r"no config or split nothing\. Give configs \(bench, bench-train\)"):
-        chosen_part(complete, ["bench", "nothing"])
-
-
-def test_rows_without_images(manifest):
-    complete = manifest("published", SPLITS)
-    bare = as_json(merging.without_images(typed(complete)))
-    assert all(split["data"] == [] for config in bare["configs"].values() for split in config["splits"].values())
-    assert all(split["data"] for config in complete["configs"].values() for split in config["splits"].values())
 
 
 def test_a_variant_does_not_join_the_benchmark_that_it_varies(manifest):

@@ -120,11 +120,6 @@ def test_what_a_reader_counted_on_is_major(old, new, change, reason):
     assert compare(old, new).level == "major"
 
 
-def test_a_column_that_goes_is_major(old, new):
-    old["configs"]["a"]["columns"] = [as_json(OODNESS)]
-    assert compare(old, new).major == ("a loses the column oodness",)
-
-
 def test_a_column_of_another_type_goes_and_comes_and_one_described_anew_stays(old, new):
     described = {"name": "epsilon", "type": "int64", "description": "the largest change"}
     for manifest, entry in ((old, described), (new, described | {"type": "float64"})):
