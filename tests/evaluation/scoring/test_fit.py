@@ -8,9 +8,7 @@ import csv
 import dataclasses
 import hashlib
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -28,8 +26,6 @@ from unknown_detection.evaluation.scoring.fit import Scorer
 from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits, in_fit_half
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.scores import read_scores
-
-ROOT = Path(__file__).parents[3]
 
 IDENTITY = Identity(
     "a" * 64,
@@ -487,31 +483,24 @@ def test_all_that_is_possible_without_images_or_members(score, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("detectors", "sentence"),
-    [
-        ("mps", "'mps' is not a detector; the closest names are msp"),
-        ("msp,mahalonobis", "the closest names are mahalanobis, mahalanobis_all"),
-        ("odin", "odin runs the model on the images again, which needs --release, --model and --weights"),
-        ("ens_r", "odin runs the model on the images again"),
-        ("deep_ensemble", "deep_ensemble needs features of several models"),
-    ],
-)
-def test_detectors_that_cannot_be_used(score, tmp_path, detectors, sentence):
-    assert sentence in refused(score(detectors=detectors))
-    assert not (tmp_path / "scores.parquet").exists()
-
-
-@pytest.mark.parametrize(
     ("flags", "sentence"),
     [
+        (("--detectors", "mps"), "'mps' is not a detector; the closest names are msp"),
+        (("--detectors", "mahalonobis"), "the closest names are mahalanobis, mahalanobis_all"),
+        (("--detectors", "odin"), "odin runs the model on the images again, which needs --release, --model and"),
+        (("--detectors", "ens_r"), "odin runs the model on the images again"),
+        (("--detectors", "deep_ensemble"), "deep_ensemble needs features of several models"),
         (("--splits", "toi"), "the closest names are toy"),
         (("--fit-splits", "toy-trian"), "to fit on; the closest names are toy-train, toy"),
         (("--release", "nowhere"), "There is no folder nowhere, and a repository on the Hub is named ORG/NAME"),
         (("--model", "timm:resnet18"), "--release, --model and --weights (or --pretrained) belong together"),
+        (("--out", "scores.csv"), "must end in .parquet"),
+        (("--features", "."), "there is no features.json"),
     ],
 )
-def test_flags_that_name_nothing(score, flags, sentence):
+def test_flags_that_cannot_be_used(score, tmp_path, flags, sentence):
     assert sentence in refused(score(*flags))
+    assert not (tmp_path / "scores.parquet").exists()
 
 
 def test_lists_that_are_given_twice_add_up(score, tmp_path):
@@ -521,11 +510,6 @@ def test_lists_that_are_given_twice_add_up(score, tmp_path):
     rows = {*TEST.ids.tolist(), *NEAR.ids.tolist(), *VALIDATION.ids.tolist()}
     assert {*scores} == {(name, id_) for name in ("msp", "energy", "knn") for id_ in rows}
     assert "No split is named" in refused(score("--splits", ""))
-
-
-def test_files_of_another_kind(score, tmp_path):
-    assert "must end in .parquet" in refused(score(out="scores.csv"))
-    assert "there is no features.json" in refused(score(features=tmp_path))
 
 
 def test_held_out_rows_of_broad_fit_what_validation_rows_fit_elsewhere(score, tmp_path):
@@ -625,18 +609,6 @@ def test_a_detector_sees_no_label_of_the_rows_that_its_hyperparameters_are_chose
     ud.score(folder, [Peek, type("Other", (Peek,), {"chosen_by": "external"})], say=lines.append)
     assert set(seen) == {-1}
     assert sum("the best of 2 with AUROC 0.5000" in line for line in lines) == 2
-
-
-def test_detectors_on_features_need_no_torch(folder, tmp_path):
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "from unknown_detection.evaluation.__main__ import main; sys.exit(main(sys.argv[1:]))"
-    )
-    flags = [f"--features={folder}", "--detectors=msp,knn,mahalanobis", f"--out={tmp_path / 'scores.parquet'}"]
-    command = [sys.executable, "-c", code, "score", *flags]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (tmp_path / "scores.parquet").exists()
 
 
 @pytest.mark.parametrize("detectors", ["msp,oodl,ens_v", "all"])
