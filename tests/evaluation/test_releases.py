@@ -163,11 +163,6 @@ def test_a_tag_on_the_hub_is_resolved_to_its_commit(folder, published):
     assert release.images("bench", "test")[3]["image"].tobytes() == local.images("bench", "test")[3]["image"].tobytes()
 
 
-def test_the_newest_commit_without_a_revision(published):
-    published.commit(REPO, {"note.txt": b"later"})
-    assert load(REPO).revision == published.commits(REPO)[0].id
-
-
 @pytest.mark.parametrize(
     ("name", "revision", "message"),
     [

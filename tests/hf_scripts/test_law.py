@@ -352,13 +352,13 @@ def outcomes(counts):
     return {outcome for _, outcome in counts}
 
 
-@pytest.mark.parametrize("seeds", [range(42), pytest.param(range(42, 100), marks=pytest.mark.slow)], ids=len)
+SOME, MORE, THOUSANDS = range(42), range(42, 100), range(1_000, 3_000)
+FUZZ = [pytest.mark.fuzz, pytest.mark.timeout(7200)]
+
+
+@pytest.mark.parametrize(
+    "seeds", [SOME, pytest.param(MORE, marks=pytest.mark.slow), pytest.param(THOUSANDS, marks=FUZZ)], ids=len
+)
 def test_mutations_of_a_release(tiny, known, tmp_path, seeds):
     """The first seeds try each kind three times."""
     assert outcomes(judged(tiny, known, tmp_path, seeds)) == {"whole", "refused"}
-
-
-@pytest.mark.fuzz
-@pytest.mark.timeout(7200)
-def test_two_thousand_mutations_of_a_release(tiny, known, tmp_path):
-    assert outcomes(judged(tiny, known, tmp_path, range(1_000, 3_000))) == {"whole", "refused"}

@@ -261,11 +261,6 @@ def test_a_folder_without_a_release(push, hub, tmp_path):
     assert "is not a release: it has no manifest.json" in _refused(push, hub, "empty")
 
 
-def test_names_that_are_none(push, hub, release):
-    assert "name is not the name of a repository" in _refused(push, hub, "release", repo="name")
-    assert "The tag 1.0 is not a version" in _refused(push, hub, "release", tag="1.0")
-
-
 @pytest.mark.parametrize("path", ["train.csv", ".gitignore", "data/bench/test-00000-of-00001.parquet"])
 def test_a_repository_of_something_else(push, hub, release, path):
     hub.create(REPO)

@@ -86,7 +86,7 @@ def test_ctrl_c_is_one_line_and_the_next_run_publishes_the_same(many, undisturbe
 
 
 @pytest.mark.parametrize(
-    ("step", "passing"), [("lfs_put", 5), ("commit", 0), ("create_tag", 0)], ids=["uploading", "committing", "tagging"]
+    ("step", "passing"), [("lfs_put", 5), pytest.param("commit", 0, marks=pytest.mark.slow), ("create_tag", 0)]
 )
 def test_a_publisher_that_is_killed(many, undisturbed, tmp_path, only_loopback, step, passing):
     """With SIGKILL, while a request is being answered. The next run sends nothing again that had arrived."""

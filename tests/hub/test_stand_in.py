@@ -6,7 +6,6 @@ The tests of `hf_scripts` and of `hf://` sources are worth what the stand-in is.
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import datasets
@@ -19,7 +18,6 @@ from huggingface_hub.errors import (
     LocalTokenNotFoundError,
     RepositoryNotFoundError,
 )
-from huggingface_hub.utils import httpx
 
 from builders.hub.repository import git_oid
 from tests.hub.client import in_process
@@ -151,29 +149,6 @@ def test_a_malformed_card_is_refused(hub, api, repo, monkeypatch, card, problem)
         publish(api, files)
     assert f"README.md: {problem}" in str(caught.value)
     assert len(hub.commits(repo)) == 1
-
-
-def test_the_end_of_a_test_ends_what_it_waits_for(tmp_path):
-    """Else a commit that is never answered would keep a test from ending. Afterwards nobody answers."""
-    errors = []
-    with Hub() as hub, in_process(hub, tmp_path) as api:
-        hub.slow("whoami", 3600)
-
-        def ask():
-            try:
-                api.whoami()
-            except httpx.TransportError as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        while not hub.asked("whoami"):
-            thread.join(0.01)
-        hub.close()
-        thread.join(10)
-        assert len(errors) == 1
-        with pytest.raises(httpx.ConnectError):
-            api.whoami()
 
 
 PUSH = """

@@ -150,26 +150,16 @@ def test_a_callable_that_normalizes_in_another_way():
             ask()
 
 
-def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture():
-    """Else kept features of one would be taken for those of the other."""
+@pytest.mark.parametrize("order", [[2, 1, 0], [1, 0, 2], [0, 2, 1]])
+def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture(order):
+    """Else kept features of one would be taken for those of the other: RGB for BGR, for instance, of OpenCV."""
 
-    def described(by):
-        return of_declaration(
-            lambda image: torchvision.transforms.ToTensor()(image.resize((8, 8), by)), "it"
-        ).description
+    def described(by=2, of=(0, 1, 2)):
+        to_tensor = torchvision.transforms.ToTensor()
+        return of_declaration(lambda image: to_tensor(image.resize((8, 8), by))[list(of)], "it").description
 
     assert described(0)["from"] == described(2)["from"]
-    assert described(0) == described(0) != described(2)
-
-
-@pytest.mark.parametrize("order", [[2, 1, 0], [1, 0, 2], [0, 2, 1]])
-def test_an_exchange_of_two_channels_is_seen(order):
-    """RGB for BGR, for instance, where weights were trained with OpenCV."""
-    seen = [
-        of_declaration(lambda image, of=of: torchvision.transforms.ToTensor()(image.resize((8, 8)))[of], "it")
-        for of in ([0, 1, 2], order)
-    ]
-    assert seen[0].description != seen[1].description
+    assert described(0) == described(0) != described(2) != described(of=order)
 
 
 def test_a_preprocessing_for_training_is_refused():
@@ -242,11 +232,6 @@ def test_prepared_images_are_what_is_stored(weights):
         stored = noise(side, side)
         prepared = preprocessing.prepared(side)(stored).numpy()
         assert np.array_equal(prepared, normalized(stored, preprocessing))
-        back = (
-            prepared * np.array(preprocessing.description["std"])[:, None, None]
-            + np.array(preprocessing.description["mean"])[:, None, None]
-        ) * 255
-        assert np.array_equal(back.round().astype(np.uint8), np.asarray(stored).transpose(2, 0, 1))
         assert preprocessing.describe_prepared(side) == f"{side} x {side} pixels as stored"
     for side, preprocessing in usual[:2]:
         assert not np.array_equal(
@@ -259,10 +244,7 @@ def test_images_prepared_for_another_model_are_resized_whole(side, other):
     """Against Pillow's own resize of the whole image, and no crop; the two models of BROAD."""
     resnet = of_torchvision(torchvision.models.ResNet50_Weights.IMAGENET1K_V1)
     vit = of_torchvision(torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1)
-    preprocessing, filter_ = {
-        224: (resnet, Image.Resampling.BILINEAR),
-        384: (vit, Image.Resampling.BICUBIC),
-    }[other]
+    preprocessing, filter_ = {224: (resnet, Image.Resampling.BILINEAR), 384: (vit, Image.Resampling.BICUBIC)}[other]
     prepared = preprocessing.prepared(side)(noise(side, side)).numpy()
     assert np.array_equal(prepared, normalized(noise(side, side).resize((other, other), filter_), preprocessing))
     way = f"{side} x {side} pixels resized to {other} x {other} ({filter_.name.lower()})"
@@ -319,19 +301,6 @@ def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
 def test_models_that_cannot_be_opened(tmp_path, spec, sentence):
     with pytest.raises(EvaluationError, match=sentence):
         open_model(spec, tmp_path / "weights.pt", "abcd")
-
-
-@pytest.mark.parametrize("made_for", ["timm:resnet10t", "torchvision:resnet18", f"{FILE}:cnn"])
-def test_weights_of_another_number_of_classes(weights, made_for):
-    kind, _, name = made_for.rpartition(":")
-    if kind == "timm":
-        made = timm.create_model(name, num_classes=5)
-    elif kind == "torchvision":
-        made = torchvision.models.get_model(name, weights=None, num_classes=5)
-    else:
-        made = small_models.cnn(5)
-    with pytest.raises(EvaluationError, match=r"for 5 classes, but .* needs 4"):
-        open_model(made_for, weights(made), "abcd")
 
 
 @pytest.mark.parametrize(
@@ -426,10 +395,7 @@ def test_extra_state_is_a_part_of_the_digest(monkeypatch):
         (lambda: torch.jit.trace(of_seed(plain), torch.zeros(2, 3, 8, 8)), "TopLevelTracedModule is TorchScript"),
         (lambda: plain(nn.LazyConv2d(4, 3)), "Sequential has parameters without values, of lazy layers or on the"),
         (lambda: plain().to("meta"), "Sequential has parameters without values, of lazy layers or on the device meta"),
-        (
-            lambda: timm.create_model("resnet10t", in_chans=1, num_classes=4),
-            r"of shape \(3, 8, 8\), .*: Given",
-        ),
+        (lambda: timm.create_model("resnet10t", in_chans=1, num_classes=4), r"of shape \(3, 8, 8\), .*: Given"),
         (lambda: nn.Linear(192, 4), "Linear cannot be run on images of shape .*: mat1 and mat2 shapes cannot be"),
         (lambda: plain(nn.BatchNorm2d(4, track_running_stats=False)), "gives an image other logits beside another"),
     ],

@@ -53,13 +53,6 @@ def test_what_torch_saves(model, tmp_path, wrap):
     assert equal(other.state_dict(), model.state_dict())
 
 
-def test_safetensors(model, tmp_path):
-    safetensors.save_file(model.state_dict(), tmp_path / "weights.safetensors")
-    other = of_seed(cnn, seed=1, num_classes=4)
-    load(other, tmp_path / "weights.safetensors")
-    assert equal(other.state_dict(), model.state_dict())
-
-
 class Executes:
     def __reduce__(self):
         return (open, ("executed", "w"))

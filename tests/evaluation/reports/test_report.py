@@ -249,7 +249,7 @@ def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tm
         *files_of(tmp_path / "out")
     }
     pooled = load_python(f"{own}:POOLED", "protocol")[0]
-    for number, protocols in enumerate(("pooled", pooled, ["od-test", pooled])):
+    for number, protocols in enumerate(("pooled", ["od-test", pooled])):
         figures = ud.report(path, digits, tmp_path / str(number), protocols=protocols, plots=False)
         same = {"protocol": "pooled", "detector": "mine", "metric": "auroc", "rows": "as_published"}
         assert value(figures, **same) == auroc

@@ -14,16 +14,12 @@ from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo
 from tests.hf_scripts.pair_tables import add_table
 from tests.hf_scripts.samples import make_release, png
-from tests.manifests import as_json, entry_of, manifest_of, save_manifest, write_json
+from tests.manifests import as_json, entry_of, manifest_of, save_manifest
 
 TEST, NEAR, TRAIN = "bench/test", "bench/near_ood", "bench-train/train"
 
 # Pictures that some rows have instead of their own: known and unknown, with a training image, and within a split.
-SAME = {
-    "near_ood/1.png": "test/0.png",
-    "near_ood/3.png": "train/101.png",
-    "test/2.png": "test/3.png",
-}
+SAME = {"near_ood/1.png": "test/0.png", "near_ood/3.png": "train/101.png", "test/2.png": "test/3.png"}
 
 
 def picture(name):
@@ -164,22 +160,6 @@ def test_wrong_numbers_in_the_manifest(root, check):
     ]
 
 
-def test_another_file_in_place_of_the_table(root, check):
-    add_table(root)
-    layout = Layout(root)
-    layout.duplicates.write_bytes((root / "index" / "bench" / "test.parquet").read_bytes())
-    manifest = manifest_of(root)
-    manifest["duplicates"] |= entry_of(root, layout.duplicates)
-    save_manifest(root, manifest)
-    assert check()[0] == ["duplicates/pairs.parquet: is not a table of duplicates"]
-
-
-def other_table(root, change):
-    layout = Layout(root)
-    table = pq.read_table(layout.duplicates)
-    pq.write_table(change(table), layout.duplicates)
-
-
 def with_column(table, name, values):
     return table.set_column(table.column_names.index(name), name, values)
 
@@ -197,45 +177,17 @@ def with_column(table, name, values):
 )
 def test_a_damaged_table(root, check, change, reason):
     add_table(root)
-    other_table(root, change)
+    path = Layout(root).duplicates
+    pq.write_table(change(pq.read_table(path)), path)
     problems, _ = check()
     assert "duplicates/pairs.parquet: is not a table of duplicates" in problems
     with pytest.raises(BuildError, match=re.escape(f"pairs.parquet {reason}")):
-        read_pairs(Layout(root).duplicates)
+        read_pairs(path)
 
 
 def not_text(rows):
     """Text in bytes that are not UTF-8, as Arrow reads it from a file without looking."""
     return pa.array([b"\xff\xfe"] * rows, pa.binary()).view(pa.string())
-
-
-def test_a_table_that_is_gone(root, check):
-    add_table(root)
-    Layout(root).duplicates.unlink()
-    problems, _ = check()
-    assert "duplicates/pairs.parquet: the file is missing" in problems
-
-
-@pytest.mark.parametrize(
-    ("entry", "sentence"),
-    [
-        ({"path": "../pairs.parquet"}, "the table of duplicates is ../pairs.parquet, not duplicates/pairs.parquet"),
-        ({"rows": "3"}, "duplicates.rows: expected `int`, got `str`"),
-        ({"compared": [{"by": "eye", "splits": [], "with": []}]}, "compared[0].by: invalid enum value 'eye'"),
-        ({"compared": [{"by": "bytes", "splits": []}]}, "compared[0]: object missing required field `with`"),
-        (
-            {"compared": [{"by": "bytes", "splits": [3], "with": []}]},
-            "compared[0].splits[0]: expected `str`, got",
-        ),
-    ],
-)
-def test_an_entry_that_cannot_be_read(root, capsys, entry, sentence):
-    add_table(root)
-    manifest = manifest_of(root)
-    manifest["duplicates"] |= entry
-    write_json(root, manifest)
-    assert verify([str(root), "--check", "fast", "--workers", "1"]) == 1
-    assert sentence in capsys.readouterr().out
 
 
 def test_a_pair_of_other_pixels(root, capsys):
