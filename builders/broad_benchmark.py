@@ -313,12 +313,8 @@ MORE_CORRUPTIONS = Config(
 
 
 def _all_corrupted(**changes: Any) -> dict[str, Split]:
-    declared = [(config.name, split) for config in (CORRUPTIONS, MORE_CORRUPTIONS) for split in config.splits]
-    return {
-        f"{config}/{split.name}": dataclasses.replace(split, **changes)
-        for config, split in declared
-        if isinstance(split, Split)
-    }
+    declared = {**CORRUPTIONS.units, **MORE_CORRUPTIONS.units}
+    return {key: dataclasses.replace(split, **changes) for key, split in declared.items()}
 
 
 # The authors' own images, from PartialBROAD: the adversarial ones are deciphered with a person's ImageNet files, the
@@ -336,9 +332,7 @@ _DECIPHERED = {
     "pgd_vit": ("adversarial_pgd_vit", partial_broad("pgd", "vit", 384)),
     "autoattack_vit": ("adversarial_autoattack_vit", partial_broad("autoattack", "vit", 384)),
 }
-_their_synthetic = functools.partial(
-    Split, role="synthetic", source=PARTIAL_BROAD, classes=ALL_KNOWN, quota=AllImages(), paper=PaperCount(25_000)
-)
+_their_synthetic = functools.partial(_synthetic, source=PARTIAL_BROAD)
 ADOPTED = (
     Config(
         name="broad-adversarial",

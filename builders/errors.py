@@ -6,11 +6,8 @@ Tested by `tests/builders/commands/test_build.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-
-NAMED = 3
-"""How many items of a long list a message names."""
 
 
 class BuildError(Exception):
@@ -19,11 +16,6 @@ class BuildError(Exception):
     The message says what is wrong, where, and what to do next. The command line prints it without a traceback and
     exits with code 2.
     """
-
-
-def more(names: Sequence[object], shown: int = NAMED) -> str:
-    """Return " and 5 more" for a message that names only the first items of a list; empty if it names them all."""
-    return f" and {len(names) - shown:,} more" if len(names) > shown else ""
 
 
 def one_line(text: object, most: int = 300) -> str:

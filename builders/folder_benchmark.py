@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import AllImages, PerClass, Quota, Rest
 from builders.declare.splits import AllClasses, ClassesOf, Config, PaperCount, Split
-from builders.errors import BuildError, more
+from builders.errors import BuildError
 from builders.release.schema import Role
 from builders.sources.base import Source
 from builders.sources.image_folder import ALL, FolderImages, image_folder
 from taxonomy.overlaps import BY_NAME
 from unknown_detection.commands import run_builder
-from unknown_detection.words import quantity
+from unknown_detection.words import first_few, quantity
 
 VERSION = "1.0.0"
 
@@ -125,7 +125,7 @@ def _training(name: str, source: Source, known: FolderImages) -> Split | None:
     untrained = [class_id for class_id, size in known.sizes("train").items() if not size]
     if untrained:
         raise BuildError(
-            f"{known.root} has no training image of {untrained[0]}{more(untrained, 1)}. In-distribution classes are "
+            f"{known.root} has no training image of {first_few(untrained, 1)}. In-distribution classes are "
             "those that a model is trained on: add images to train, or give the folder with --unknown."
         )
     drawn = "validation" not in known.files or "test" not in known.files

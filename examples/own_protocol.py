@@ -7,15 +7,15 @@ Its tables are laid out by config, since it does not say how; `summary` says by 
 """
 
 from unknown_detection.evaluation.protocols import Figure, Protocol, Shown, measure
-from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_known_unknown, unknown_splits
+from unknown_detection.evaluation.scoring.rows import Rows
 
 NAME = "pooled"
 
 
 def figures(rows: Rows) -> list[Figure]:
     """Compare the in-distribution rows of `test` with all near and far unknown rows."""
-    unknown = unknown_splits(rows, ("near_ood", "far_ood"))
-    ranking = rank_known_unknown(known_rows(rows, "test"), *unknown.values())
+    unknown = rows.unknown_splits(("near_ood", "far_ood"))
+    ranking = rows.known_rows("test").against(*unknown.values())
     named = {"protocol": NAME, "config": str(rows.config[0]), "setting": "pooled"}
     return measure(
         ranking, ["auroc", "fpr_at_95_tpr_known_positive"], **named, known="test", unknown=" + ".join(unknown)

@@ -23,7 +23,7 @@ import click
 import pandas as pd
 
 import unknown_detection as ud
-from unknown_detection.evaluation.protocols.published import CONFIG, of_other_version, published
+from unknown_detection.evaluation.protocols.openood import CONFIG, of_other_version, published
 
 MODEL, WEIGHTS = "torchvision:resnet50.IMAGENET1K_V1", "resnet50-0676ba61.pth"
 TRAIN = f"{CONFIG}-train"

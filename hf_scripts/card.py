@@ -12,7 +12,7 @@ import click
 from builders.card import card
 from builders.cli.console import exit_code
 from builders.errors import os_errors_as_build_errors
-from builders.release.layout import Layout
+from builders.release.layout import CARD, CROISSANT, Layout
 from builders.release.manifest import read_manifest
 from builders.storage.files import read_regular
 from builders.storage.paths import PathType
@@ -34,7 +34,7 @@ def command(folder: Path, check: bool) -> int:
         texts = card.rendered(manifest)
         outdated = [line for path, text in texts.items() if (line := _outdated(layout.inside(path), text))]
         if not outdated:
-            click.echo(f"{layout.card} and {layout.croissant.name} are up to date")
+            click.echo(f"{layout.inside(CARD)} and {CROISSANT} are up to date")
             return 0
         if check:
             render = as_started("python -m hf_scripts.card")
@@ -42,7 +42,7 @@ def command(folder: Path, check: bool) -> int:
                 click.echo(f"{line}; render it with {render} {folder}")
             return 1
         card.write_card_and_manifest(layout, manifest, manifest)
-    click.echo(f"wrote {layout.card} and {layout.croissant.name}")
+    click.echo(f"wrote {layout.inside(CARD)} and {CROISSANT}")
     return 0
 
 

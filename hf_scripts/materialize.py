@@ -60,10 +60,9 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
         roots = _roots(configs, flags, meter)
         with flags.executor.started(preload=_WORKER_IMPORTS) as executor:
             for published in configs:
-                if flags.dry_run:
-                    plan_published(published, roots, flags.out, meter, executor)
-                else:
-                    write_release(plan_published(published, roots, flags.out, meter, executor))
+                plan = plan_published(published, roots, flags.out, meter, executor)
+                if not flags.dry_run:
+                    write_release(plan)
         splits = {key: split for published in configs for key, split in published.splits.items()}
     if flags.as_json:
         document = {"release": target, "revision": revision, "out": str(flags.out)}

@@ -14,7 +14,7 @@ from builders.card.facts import missing_images
 from builders.cli.console import aligned_lines, exit_code, json_option, print_document
 from builders.cli.executor_flags import workers_option
 from builders.cli.split_choice import splits_option
-from builders.errors import NAMED, BuildError, more
+from builders.errors import BuildError
 from builders.hub.place import folder_or_repository
 from builders.release.entries import Manifest
 from builders.storage.paths import LOCAL
@@ -23,7 +23,7 @@ from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.run import Verified, verify_folder
 from unknown_detection.help import ESSENTIALS, helpful
 from unknown_detection.terminal.progress import log
-from unknown_detection.words import printable, quantity
+from unknown_detection.words import first_few, printable, quantity
 
 
 @helpful(
@@ -171,7 +171,7 @@ def _facts(manifest: Manifest) -> Iterator[str]:
         yield f"{many if len(other) > 1 else ''}{rows}"
     if index_only := [key for key, split in splits.items() if not split.data]:
         verb = "has" if len(index_only) == 1 else "have"
-        yield f"{', '.join(index_only[:NAMED])}{more(index_only)} {verb} only an index here, no images"
+        yield f"{first_few(index_only)} {verb} only an index here, no images"
 
 
 main = functools.partial(exit_code, command, stopped="stopped; nothing was changed.")

@@ -21,9 +21,6 @@ _OF_FACETS = {
 }
 """The sources that FACETS uses, with their decision tables; all of Places365's classes are in-distribution."""
 
-_OF_WNIDS = ("imagenet", "tiny158", "openood-imagenet200", "ssb-hard", "imagenet-ood", *_OF_FACETS["imagenet"])
-"""Tables whose classes are synsets themselves."""
-
 _COMPARED = (
     {"tiny158": ("cifar", "imagenet"), "cifar100": ("cifar", "cifar100")}
     | {name: ("imagenet", name) for name in ("imagenet", "food101", "caltech256", "places365")}
@@ -33,9 +30,6 @@ _COMPARED = (
 
 _LISTED_BY = {"sun397": "facets-t1-sun397", "coco2017": "cocomagenet"}
 """The table that has the classes of a source without a table of its own name."""
-
-_BY_MATCH = ("cocomagenet", "coco2017")
-"""Subjects whose classes can also be given as the wnid of the ImageNet class that they share."""
 
 _BY_PLACE = ("shared_name", "within_threshold", "beyond_threshold")
 """Rules that compare a class with one of Places365's."""
@@ -74,7 +68,7 @@ TAKEN_WHOLE = (
 """Configs whose splits take all classes of their sources."""
 
 _UNDECIDED = {
-    **dict.fromkeys(("dtd", "lsun", "noise", "svhn"), "cifar"),
+    **dict.fromkeys(("dtd", "lsun", "lsun_fix", "noise", "svhn"), "cifar"),
     **dict.fromkeys(("imagenet_o", "inaturalist", "mos_sun", "ninco", "openimage_o"), "broad"),
     "svhn_full": "facets",
 }
@@ -118,7 +112,7 @@ def _matching(subject: str, table: str, decisions: Sequence[Decision], class_: s
     key = _key(class_)
     matches = [decision for decision in decisions if _key(decision.class_id) == key]
     matches = matches or [decision for decision in decisions if _key(decision.class_name) == key]
-    if not matches and table in _BY_MATCH:
+    if not matches and _LISTED_BY.get(table, table) == "cocomagenet":  # a wnid of ImageNet names what shares it
         matches = [decision for decision in decisions if decision.decision == "shared" and decision.matched == key]
     if len(matches) > 1:
         ids = " and ".join(decision.class_id for decision in matches)
@@ -209,7 +203,7 @@ def _explain_decision(table: str, decision: Decision) -> str:
     lines += [f"  {label:<9} {fact}" for label, fact in facts.items() if fact]
     if table in _COMPARED:
         lines += [f"  overlap   {overlap}" for overlap in overlaps.describe(*_COMPARED[table], decision.class_id)]
-    tree = _draw_tree(wordnet, _paths(wordnet, table, decision), _marks(wordnet, table, decision))
+    tree = _draw_tree(wordnet, _paths(wordnet, decision), _marks(wordnet, decision))
     return "\n".join([*lines, *([""] if tree else []), *(f"  {line}" for line in tree)])
 
 
@@ -248,10 +242,10 @@ def _explain_facets(source: str, class_id: str) -> str:
 # ---- the tree
 
 
-def _marks(wordnet: WordNet, table: str, decision: Decision) -> dict[int, str]:
+def _marks(wordnet: WordNet, decision: Decision) -> dict[int, str]:
     """Return the remarks on synsets, by row."""
     remarks = []
-    if table in _OF_WNIDS:
+    if tables.is_wnid(decision.class_id):
         remarks.append((decision.class_id, "this class"))
     if decision.matched:
         roles = {
@@ -273,9 +267,9 @@ def _marks(wordnet: WordNet, table: str, decision: Decision) -> dict[int, str]:
     return {row: "; ".join(roles) for row, roles in marks.items()}
 
 
-def _paths(wordnet: WordNet, table: str, decision: Decision) -> Iterator[list[int]]:
+def _paths(wordnet: WordNet, decision: Decision) -> Iterator[list[int]]:
     """Yield the paths to draw, each from a synset up to a synset of an earlier path, the first up to the root."""
-    wnids = [decision.matched, decision.witness, decision.class_id if table in _OF_WNIDS else ""]
+    wnids = [decision.matched, decision.witness, decision.class_id if tables.is_wnid(decision.class_id) else ""]
     rows = [wordnet.row(wnid) for wnid in wnids if wnid]
     if not rows:
         return

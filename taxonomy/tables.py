@@ -6,12 +6,20 @@ table, which the files need therefore not repeat.
 
 import csv
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
+
+_WNID = re.compile(r"n\d{8}", re.ASCII)
+
+
+def is_wnid(class_id: str) -> bool:
+    """Whether a class's id is that of a noun synset of WordNet 3.0, such as n01440764."""
+    return _WNID.fullmatch(class_id) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Formats numbers of bytes and of things with their units, and makes text of others safe to print."""
+"""Formats sizes, counts and lists for people, and makes text of others safe to print."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # Control characters, line and paragraph separators, bidirectional marks and lone surrogates, which must not reach a
 # terminal, a card or a file name.
@@ -25,6 +26,20 @@ def byte_text(size: int) -> str:
 def quantity(number: int, noun: str) -> str:
     """Format a count with its noun, as in `1 image` and `4,041 images`; the noun's plural ends in s."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+NAMED = 3
+"""How many items of a long list a message names."""
+
+
+def first_few(items: Sequence[object], most: int = NAMED) -> str:
+    """Name the first items of a list for a message, as in `a, b, c and 5 more`."""
+    return ", ".join(map(str, items[:most])) + more(items, most)
+
+
+def more(items: Sequence[object], named: int) -> str:
+    """Return ` and 5 more` for a message that named only the first items of a list; empty if it named them all."""
+    return f" and {len(items) - named:,} more" if len(items) > named else ""
 
 
 def printable(text: str, *, keep: str = "") -> str:

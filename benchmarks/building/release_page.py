@@ -28,13 +28,13 @@ from benchmarks.rivals import Run, interleave, report, run_process
 from builders.release.entries import (
     BenchmarkEntry,
     ConfigEntry,
-    LicenceEntry,
+    Licence,
     Manifest,
     PartEntry,
     SourceEntry,
     SplitEntry,
 )
-from builders.release.layout import Layout
+from builders.release.layout import CARD, MANIFEST, Layout
 from builders.release.manifest import file_entry, write_manifest
 from builders.release.schema import ROLES, Role, arrow_schema
 from builders.release.tables import Exclusion, write_excluded
@@ -128,16 +128,16 @@ def write_release(root: Path) -> None:
             splits=splits,
             excluded=file_entry(layout, layout.excluded(config)),
         )
-    layout.card.write_text("")
+    layout.inside(CARD).write_text("")
     write_manifest(
         root,
         Manifest(
             format=1,
             benchmarks={"imagenet": BenchmarkEntry("A benchmark", "A paper", "@misc{paper}", "1.0.0", 0, None, True)},
             configs=configs,
-            sources={"imagenet": SourceEntry("ImageNet", "2012", LicenceEntry("terms", "", "ids-only", "terms"), "")},
+            sources={"imagenet": SourceEntry("ImageNet", "2012", Licence("terms", "", "ids-only", "terms"), "")},
             withdrawn=(),
-            card=file_entry(layout, layout.card),
+            card=file_entry(layout, layout.inside(CARD)),
         ),
     )
 
@@ -166,7 +166,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     root, page = args.scratch / "release-800k", args.scratch / "release-800k.html"
-    if not Layout(root).manifest.exists():
+    if not Layout(root).inside(MANIFEST).exists():
         shutil.rmtree(root, ignore_errors=True)
         write_release(root)
     command = [sys.executable, "-m", "builders.commands.report", str(root)]

@@ -38,7 +38,7 @@ from builders.release.entries import (
     EMPTY,
     BenchmarkEntry,
     ConfigEntry,
-    LicenceEntry,
+    Licence,
     Manifest,
     PartEntry,
     SourceEntry,
@@ -115,7 +115,7 @@ def write_release(root: Path, images: dict[str, Images]) -> None:
             splits={split: entry},
             excluded=file_entry(layout, layout.excluded(config)),
         )
-    licence = LicenceEntry("none", "https://example.org", "ids-only", "")
+    licence = Licence("none", "https://example.org", "ids-only", "")
     manifest = Manifest(
         format=EMPTY.format,
         benchmarks={"cifar": BenchmarkEntry("Benchmark", "", "", "1.0.0", 0, None, True)},

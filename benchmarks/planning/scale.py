@@ -1,9 +1,11 @@
 """Memory and processor time of planning up to ten million names.
 
 `python -m benchmarks.planning.scale` plans a made-up source of 1,000 classes whose index is generated: names are made
-class by class, and there are no files. Each line is a process of its own, whose largest resident set the kernel
-reports, Python and imports included. `counted` names are ImageNet's (`train0/n01440764/n01440764_1002.JPEG`); `random`
-ones end in 16 random hexadecimal digits. Every name is a row of two splits, whose tables are made.
+class by class, and there are no files. Each line is a process of its own, Python and imports included: `peak` is its
+largest resident set, and `own` the largest part of it that is no mapped file, which the system cannot drop. `disk` are
+the bytes of the index and of the tables, of which large ones lie in temporary files. `counted` names are ImageNet's
+(`train0/n01440764/n01440764_1002.JPEG`); `random` ones end in 16 random hexadecimal digits. Every name is a row of two
+splits, whose tables are made. Linux only: the kernel's /proc says what is mapped.
 """
 
 from __future__ import annotations
@@ -98,7 +100,7 @@ class Generated:
             key="generated",
             title="Generated",
             edition="",
-            licence=Licence("none", "", "There are no images.", "open"),
+            licence=Licence("none", "", "open", "There are no images."),
             citation="",
             obtain=None,
             classes=_classes,
@@ -144,7 +146,8 @@ def plan_once(generated: Generated) -> dict[str, float]:
     return {
         "names": index.num_rows,
         "rows": sum(split.table.num_rows for split in planned.planned),
-        "kept": sum(piece.table.nbytes for piece in index.pieces) / 1e6,
+        "index": sum(piece.table.nbytes for piece in index.pieces) / 1e6,
+        "tables": sum(split.table.nbytes for split in planned.planned) / 1e6,
         "seconds": time.perf_counter() - started,
         "processor": time.process_time() - before,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
@@ -161,21 +164,32 @@ def main() -> None:
         names, partitions, kind = args.child
         print(json.dumps(plan_once(Generated(int(names), int(partitions), kind == "random"))))
         return
-    print("     names partitions    kind        rows  peak MB  kept MB  B/name  cpu s      s")
+    print("     names partitions    kind        rows  peak MB   own MB  disk MB  cpu s      s")
     for kind in KINDS:
-        start = 0.0
         for names, partitions in SIZES:
-            if names > args.most:
-                continue
-            child = [sys.executable, "-m", "benchmarks.planning.scale", "--child"]
-            output = subprocess.run([*child, *map(str, (names, partitions)), kind], check=True, capture_output=True)
-            measured = json.loads(output.stdout)
-            start = start or measured["peak"]
-            per_name = (measured["peak"] - start) * 1e6 / max(measured["names"], 1)
-            print(
-                f"{measured['names']:10,} {partitions:10} {kind:>7} {measured['rows']:11,} {measured['peak']:8,.0f} "
-                f"{measured['kept']:8,.1f} {per_name:7.0f} {measured['processor']:6.1f} {measured['seconds']:6.1f}"
-            )
+            if names <= args.most:
+                one = measured("--child", str(names), str(partitions), kind)
+                print(
+                    f"{one['names']:10,} {partitions:10} {kind:>7} {one['rows']:11,} {one['peak']:8,.0f} "
+                    f"{one['own']:8,.0f} {one['index'] + one['tables']:8,.0f} {one['processor']:6.1f} "
+                    f"{one['seconds']:6.1f}"
+                )
+
+
+def measured(*arguments: str) -> dict[str, float]:
+    """Run this module in a process of its own, and return what it prints and the most MB that are no mapped file."""
+    own = 0
+    with subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.planning.scale", *arguments], stdout=subprocess.PIPE
+    ) as child:
+        while child.poll() is None:
+            status = Path(f"/proc/{child.pid}/status").read_text(encoding="ascii")
+            own = max([own, *(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon"))])
+            time.sleep(0.02)
+        output = child.stdout.read() if child.stdout else b""
+    if child.returncode:
+        raise SystemExit(child.returncode)
+    return {**json.loads(output), "own": own * 1024 / 1e6}
 
 
 if __name__ == "__main__":

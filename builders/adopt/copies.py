@@ -19,11 +19,12 @@ from builders.adopt.lists import SUFFIXES, adopt_list, find_lists
 from builders.adopt.matching import adopt_folder
 from builders.declare.benchmark import Benchmark, split_of
 from builders.declare.splits import Classes, Split
-from builders.errors import NAMED, BuildError, more, one_line
+from builders.errors import BuildError, one_line
 from builders.plan.candidates import Adopted
 from builders.sources.base import SourceIndex
 from builders.sources.readers.folders import escape_name
 from builders.storage.text_files import read_csv
+from unknown_detection.words import NAMED, first_few
 
 
 def adopt(
@@ -58,8 +59,7 @@ def adopt(
         adopted |= _from_folders(benchmark, in_folders, copy, indexes, log)
     if not adopted:
         raise BuildError(
-            f"{copy} has no set of {', '.join(keys[:NAMED])}{more(keys)}. "
-            "Build those splits without --adopt, or give a copy that has them."
+            f"{copy} has no set of {first_few(keys)}. Build those splits without --adopt, or give one that has them."
         )
     _follow_draws(benchmark, keys, copy, adopted)
     _follow_parents(benchmark, keys, splits, adopted, seed)
@@ -187,7 +187,7 @@ def _follow_draws(benchmark: Benchmark, keys: Sequence[str], copy: Path, adopted
                 rule, extent = ("have the same classes", "in only one") if equal else ("share no class", "in both")
                 raise BuildError(
                     f"{declared[first].split.published} and {declared[key].split.published} of {copy} must {rule}, "
-                    f"but {conflicting[0]}{more(conflicting, 1)} is {extent} of them. Complete the copy."
+                    f"but {first_few(conflicting, 1)} is {extent} of them. Complete the copy."
                 )
         for key in sharing:
             if key not in adopted:

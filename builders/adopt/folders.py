@@ -18,12 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.declare.splits import Classes, ClassesOf, Config, Split
-from builders.errors import BuildError, more, one_line
+from builders.errors import BuildError, one_line
 from builders.plan.candidates import Adopted
 from builders.release.schema import UNKNOWN_ROLES
 from builders.sources.base import Source
 from builders.sources.image_folder import ENDINGS
 from builders.sources.readers.folders import escape_name
+from unknown_detection.words import first_few
 
 Log = Callable[[str], None]
 """Prints one line for the user."""
@@ -144,7 +145,7 @@ def refuse_roles(config: Config, split: Split, where_named: Mapping[str, str]) -
     if conflicting:
         verdict = "not in-distribution" if split.role == "in_distribution" else "in-distribution"
         raise BuildError(
-            f"{split.published or split.name} must not have the class {conflicting[0]}{more(conflicting, 1)}, which "
+            f"{split.published or split.name} must not have the class {first_few(conflicting, 1)}, which "
             f"is {verdict} ({where_named[conflicting[0]]}). Check that this is a copy of this benchmark."
         )
 

@@ -29,12 +29,13 @@ from builders.adopt.folders import (
     ruled_out,
 )
 from builders.declare.splits import Config, Split
-from builders.errors import NAMED, BuildError, more
+from builders.errors import BuildError
 from builders.plan.candidates import Adopted, IndexArrays
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.readers.folders import escape_name
 from builders.sources.sizes import image_sizes
 from builders.storage.files import open_buffered
+from unknown_detection.words import first_few
 
 Int64 = npt.NDArray[np.int64]
 
@@ -47,7 +48,7 @@ def adopt_folder(config: Config, split: Split, folder: Path, index: SourceIndex,
     listing = list_images(folder)
     log(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
     if listing.ignored:
-        names = ", ".join(escape_name(name) for name in listing.ignored[:NAMED]) + more(listing.ignored)
+        names = first_few(list(map(escape_name, listing.ignored)))
         log(f"{folder}: left out {len(listing.ignored):,} entries that are not images ({names})")
     if not len(listing):
         if not listing.empty:
@@ -101,7 +102,7 @@ class _Match:
         self.file_classes = np.array(of_folder, dtype=np.int64)[listing.folder_of]
         unknown = sorted({name for name, code in zip(listing.classes, of_folder, strict=True) if name and code < 0})
         if unknown:
-            shown = ", ".join(map(escape_name, unknown[:NAMED])) + more(unknown)
+            shown = first_few(list(map(escape_name, unknown)))
             log(f"{listing.folders[0].parent}: {len(unknown):,} folders not named after one class ({shown})")
         names = listing.names.dictionary_encode()
         digits = pc.match_substring_regex(names.dictionary, r"^[0-9]+(\.[^.]*)?$").to_numpy(zero_copy_only=False)
@@ -208,12 +209,11 @@ class _Match:
             return
         for file in files[:_LISTED]:
             self.log(f"no image of {self.index.source.title}: {escape_name(str(self.listing.path(file)))}")
-        paths = [self.listing.path(file).relative_to(folder).as_posix() for file in files[:NAMED]]
+        paths = [escape_name(self.listing.path(file).relative_to(folder).as_posix()) for file in files]
         raise BuildError(
             f"{self.index.source.title}: {self.index.root} (partition {' or '.join(self.split.partitions)}) lacks "
             f"{len(files):,} of the {len(self.listing):,} images of {folder}, by name and by content "
-            f"({', '.join(map(escape_name, paths))}{more(files)}). Complete the source, or remove these files from "
-            "the copy."
+            f"({first_few(paths)}). Complete the source, or remove these files from the copy."
         )
 
 

@@ -22,13 +22,11 @@ from builders.audit.record import Findings
 from builders.duplicates.distance import SIDE, scaled
 from builders.duplicates.exact import DIGEST, exact_pairs, searched_pairs
 from builders.duplicates.search import THRESHOLD, Index, Pairs, find_pairs
-from builders.errors import more
 from builders.executors.base import (
     ONE_CORE,
     Executor,
     Meter,
     Progress,
-    ProgressCounter,
     Resources,
     once_per_worker,
 )
@@ -37,7 +35,7 @@ from builders.release.duplicates import Pair, groups, is_known_and_unknown
 from builders.release.entries import Manifest, SplitEntry, is_training
 from builders.release.reader import RowGroup, read_index, row_groups, unreadable_file
 from builders.storage.parquet import UNREADABLE
-from unknown_detection.words import quantity
+from unknown_detection.words import first_few, quantity
 
 AGAINST = "against:"
 """Begins the names of splits of the other release."""
@@ -130,12 +128,11 @@ class ThumbnailTask:
 
     def run(self, progress: Progress) -> None:
         """Read, decode, shrink and write the images."""
-        counted = ProgressCounter(len(self.group.rows), progress)
         array = np.lib.format.open_memmap(self.array, "r+")
         thumbnails = self.group.each(lambda data: (len(data), scaled(images.decode(data))))
         for number, (size, thumbnail) in enumerate(thumbnails, self.group.first):
             array[number] = thumbnail
-            counted.add(size)
+            progress(1, size)
         array.flush()
 
 
@@ -244,7 +241,6 @@ def duplicates_summary(duplicates: Duplicates) -> str:
     if not duplicates.searched:
         text += " Near-duplicates were not searched for."
     if duplicates.without_images:
-        names = ", ".join(f"`{name}`" for name in duplicates.without_images[:_MOST_NAMED])
-        unnamed = more(duplicates.without_images, _MOST_NAMED)
-        text += f" Not searched, since there are no images here: {names}{unnamed}."
+        names = first_few([f"`{name}`" for name in duplicates.without_images], _MOST_NAMED)
+        text += f" Not searched, since there are no images here: {names}."
     return text

@@ -15,7 +15,7 @@ from PIL import ExifTags, Image
 
 from builders.card.pictures import first_rows
 from builders.errors import BuildError
-from builders.executors.base import ONE_CORE, Executor, Meter, Progress, ProgressCounter, Resources
+from builders.executors.base import ONE_CORE, Executor, Meter, Progress, Resources
 from builders.release import images
 from builders.release.entries import Manifest
 from builders.release.reader import RowGroup, Rows, read_index, row_groups
@@ -131,12 +131,12 @@ class MeasureTask:
 
     def run(self, progress: Progress) -> Float64:
         """Read and measure the images."""
-        counted, measured = ProgressCounter(len(self.group.rows), progress), []
+        measured = []
         for size, numbers in self.group.each(
             lambda data: (len(data), [*header_numbers(data), *pixel_numbers(images.decode(data))])
         ):
             measured.append(numbers)
-            counted.add(size)
+            progress(1, size)
         return np.array(measured, np.float64).reshape(-1, len(NUMBERS))
 
 

@@ -36,9 +36,8 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest
     valid_text(layout.root, msgspec.structs.replace(manifest, card=card, croissant=croissant))
     for path, text in rendered(manifest).items():
         write_text(layout.inside(path), text)
-    manifest = msgspec.structs.replace(
-        manifest, card=file_entry(layout, layout.card), croissant=file_entry(layout, layout.croissant)
-    )
+    card, croissant = (file_entry(layout, layout.inside(name)) for name in (CARD, CROISSANT))
+    manifest = msgspec.structs.replace(manifest, card=card, croissant=croissant)
     write_manifest(layout.root, manifest, before)
     return manifest
 

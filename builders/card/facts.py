@@ -22,7 +22,6 @@ from taxonomy import tables
 from unknown_detection.words import byte_text, quantity
 
 _FIELD = r"(?m)^\s*{}\s*=\s*[{{\"]+([^}}\"]+)"
-_WNID = re.compile(r"n\d{8}")
 
 MOST_CLASSES = 400
 """Most classes that the card lists (ours): Places365's are, the 1,000 of ImageNet would be a fifth of a card."""
@@ -98,7 +97,7 @@ def label_sets(manifest: Manifest) -> list[Labels]:
         configs_of.setdefault(config.label_names, []).append(name)
     synsets = {synset.wnid: synset.name for synset in tables.imagenet1k()}
     return [
-        Labels(configs, [(label, synsets.get(label, label)) for label in names], all(map(_WNID.fullmatch, names)))
+        Labels(configs, [(label, synsets.get(label, label)) for label in names], all(map(tables.is_wnid, names)))
         for names, configs in configs_of.items()
     ]
 

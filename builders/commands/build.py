@@ -33,7 +33,7 @@ from builders.commands.demo_build import (
 from builders.commands.summary import print_result
 from builders.declare.benchmark import Benchmark
 from builders.demo.write import is_demo
-from builders.errors import NAMED, BuildError, more, one_line
+from builders.errors import BuildError, one_line
 from builders.generate.contract import INSTALL, check_installed, not_installed, without_packages
 from builders.generate.flags import DEVICE
 from builders.pipeline.build_plan import BuildPlan, Run
@@ -44,6 +44,7 @@ from builders.sources.base import Source
 from builders.storage.paths import store_of
 from builders.storage.text_files import read_csv
 from unknown_detection.terminal.progress import TerminalMeter
+from unknown_detection.words import first_few
 
 WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.pipeline.shards", "numpy.ma")
 """What a build's workers import at their start. No declared benchmark is among it, since the running one is `__main__`
@@ -169,9 +170,10 @@ def warn_of_unmatched(plan: BuildPlan) -> None:
     excluded = [(split.split, exclusion) for split in plan.planned for exclusion in split.excluded]
     withdrawn = {split.row_id(e.image) for split, e in excluded if e.rule == "withdrawn"}
     if unmatched := sorted(plan.run.withdrawn.keys() - withdrawn):
-        names = ", ".join(unmatched[:NAMED]) + more(unmatched)
         # Also with --quiet: it is no progress.
-        click.echo(f"--withdraw: no row of these splits has the id {names}; look at the spelling", err=True)
+        click.echo(
+            f"--withdraw: no row of these splits has the id {first_few(unmatched)}; look at the spelling", err=True
+        )
 
 
 # Splits
@@ -228,10 +230,10 @@ def given_sources(
     benchmark: Benchmark, module: str, splits: Sequence[str], flags: BuildFlags, note: Callable[[str], object]
 ) -> dict[str, Path]:
     """Return the folders of the sources that the splits need, by source key; what is on the Hub is downloaded."""
-    needing = {}
-    for source, parts in sources_on_disk(benchmark, splits).items():
-        configs = list(dict.fromkeys(key.partition("/")[0] for key in parts))
-        needing[source] = ", ".join(configs[:NAMED]) + more(configs)
+    needing = {
+        source: first_few(list(dict.fromkeys(key.partition("/")[0] for key in parts)))
+        for source, parts in sources_on_disk(benchmark, splits).items()
+    }
     closing = f" Or choose --splits, or try the demo sources:\n  {module} --demo --out build/unknown-detection"
     return source_roots(needing, benchmark.partitions(benchmark.parts_of(splits)), flags, note, closing)
 

@@ -22,7 +22,7 @@ from builders.folder_benchmark import Unknown, declare
 from builders.registry import BENCHMARKS
 from builders.release.manifest import kind_of_own_config
 from builders.release.schema import Role
-from builders.release.values import LONGEST_NAME
+from builders.release.values import CONFIG_NAME, LONGEST_NAME
 from builders.sources.image_folder import HIDDEN, FolderImages, find_images, refuse_unreadable
 from builders.storage.paths import PathType, as_path, store_of
 from unknown_detection.commands import own_process
@@ -39,7 +39,6 @@ _ROLES: Mapping[str, tuple[Role, str]] = {
 """The role and the split's name of a folder of unknowns, by the word that gives it."""
 
 _GIVEN = re.compile(r"(?P<kind>near|far|external)(:(?P<name>[a-z0-9]+(_[a-z0-9]+)*))?=(?P<folder>.+)", re.DOTALL)
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def run_command(argv: Sequence[str] | None) -> int:
@@ -90,7 +89,7 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values:
     from builders.commands.build import run_build  # imported when there is a build, not for --help
 
     flags = parse_flags(values)
-    if not _NAME.fullmatch(name) or name in BENCHMARKS:
+    if not re.match(CONFIG_NAME, name) or name in BENCHMARKS:
         raise BuildError(
             f"--name {one_line(name)} cannot name this benchmark: use lower-case letters, digits and hyphens, and "
             f"none of {', '.join(BENCHMARKS)}."

@@ -15,14 +15,13 @@ import click
 from builders.cli.console import aligned_lines, print_document
 from builders.declare.benchmark import Benchmark
 from builders.declare.splits import Part, Split
-from builders.errors import NAMED, more
 from builders.pipeline.build_plan import BuildPlan
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.layout import INDEX_SUFFIX
 from builders.sources.broken import RULE
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import store_of
-from unknown_detection.words import byte_text
+from unknown_detection.words import byte_text, first_few
 
 
 def print_result(plan: BuildPlan, manifest: Manifest | None, *, as_json: bool) -> None:
@@ -30,9 +29,8 @@ def print_result(plan: BuildPlan, manifest: Manifest | None, *, as_json: bool) -
     if manifest is not None:
         entries = manifest.by_key()
         if kept := [key for key in plan.run.splits if entries[key].data and plan.run.index_only]:
-            names = f"{', '.join(kept[:NAMED])}{more(kept)}"
             # Also with --quiet: it is no progress.
-            click.echo(f"--index-only: {names} had pixels in {plan.run.out}, which stay there", err=True)
+            click.echo(f"--index-only: {first_few(kept)} had pixels in {plan.run.out}, which stay there", err=True)
         click.echo(built_text(plan.run.benchmark, manifest, plan.run.out, plan.run.splits))
     elif as_json:
         print_document("build", dry_run_document(plan))

@@ -19,14 +19,11 @@ from builders.declare.quotas import DeclarationError, Listed, Rest
 from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, Unit, class_sizes
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
+from builders.release.values import CONFIG_NAME, SPLIT_NAME
 from taxonomy import lists
 
 if TYPE_CHECKING:
     from builders.sources.base import Source
-
-# What `datasets` and the Hub take.
-_CONFIG_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*", re.ASCII)
-_SPLIT_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -282,10 +279,10 @@ def _problems(benchmark: Benchmark) -> Iterator[str]:
         joined = [split for split in config.splits if isinstance(split, JoinedSplit)]
         parts = [(f"{config.name}/{split.name}.{part.name}", part) for split in joined for part in split.parts]
         names += [key for key, _ in parts]
-        if not _CONFIG_NAME.fullmatch(config.name):
+        if not re.match(CONFIG_NAME, config.name):
             yield f"{config.name}: a config's name has lower-case letters, digits and hyphens"
         for name in [split.name for split in config.splits] + [part.name for _, part in parts]:
-            if not _SPLIT_NAME.fullmatch(name):
+            if not re.match(SPLIT_NAME, name):
                 yield f"{config.name}: the name {name!r} of a split or part has other than a-z, digits and underscores"
         for key, part in parts:
             if part.image_generator is not None:

@@ -10,19 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from taxonomy import lists
 
 if TYPE_CHECKING:  # what only computes is imported where it does: a command's `--help` reads declarations alone
-    import numpy as np
-    import numpy.typing as npt
-
     from builders.plan.candidates import KeyedRanks
-    from builders.sources.base import Source
-
-Rows: TypeAlias = "npt.NDArray[np.int64]"
-"""Row numbers of a source's index."""
+    from builders.sources.base import Rows, Source
 
 Sizes = Callable[[], Sequence[int]]
 """Gives the images of each class of a complete source; asked only where the result depends on them."""
@@ -145,7 +139,7 @@ class Total(Ranked):
         from builders.declare.ranking import largest_remainders
 
         remaining = min(self.images, len(rows) // 2) if self.half else self.images
-        chosen = [np.empty(0, np.int64)]
+        chosen = [rows[:0]]
         for partition in partitions:
             pool = rows[ranks.view.inside(rows, [partition])]
             shares = largest_remainders(min(remaining, len(pool)), ranks.view.sizes(pool).tolist())

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Int64 = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.integer]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Key:
     config: str
     split: str
 
-    def words(self, ids: pa.Array) -> npt.NDArray[np.uint64]:
+    def prefixes(self, ids: pa.Array) -> npt.NDArray[np.uint64]:
         """Return the first 64 bits of each id's digest, which nearly always tell two ids apart."""
         return np.frombuffer(b"".join(self.digests(ids)), dtype=">u8")[::4].astype(np.uint64)
 
@@ -39,16 +40,16 @@ class Key:
 
     def order(self, ids: pa.Array) -> Int64:
         """Order n ids, `pa.string()`; returns n positions into them, lowest digest first."""
-        return in_rank_order(self.words(ids), lambda positions: self.digests(ids.take(pa.array(positions))))
+        return in_rank_order(self.prefixes(ids), lambda positions: self.digests(ids.take(pa.array(positions))))
 
 
-def in_rank_order(words: npt.NDArray[np.uint64], digests: Callable[[Int64], list[bytes]]) -> Int64:
-    """Order n ids by their digests, given the first words; returns n positions, lowest digest first.
+def in_rank_order(prefixes: npt.NDArray[np.uint64], digests: Callable[[Int64], list[bytes]]) -> Int64:
+    """Order n ids by their digests, given the prefixes of these; returns n positions, lowest digest first.
 
-    `digests` gives the whole digests of the ids in some positions; asked for those whose words are equal.
+    `digests` gives the whole digests of the ids in some positions; asked for those whose prefixes are equal.
     """
-    order: Int64 = np.argsort(words, kind="stable").astype(np.int64, copy=False)
-    leading = words[order]
+    order: Int64 = np.argsort(prefixes, kind="stable").astype(np.int64, copy=False)
+    leading = prefixes[order]
     equal = np.flatnonzero(leading[1:] == leading[:-1])
     for run in np.split(equal, np.flatnonzero(np.diff(equal) > 1) + 1) if len(equal) else ():
         tied = order[run[0] : run[-1] + 2]
@@ -95,7 +96,7 @@ def even_shares(total: int, sizes: Sequence[int], names: Sequence[str]) -> list[
     return quotas
 
 
-def first_of_each(codes: npt.NDArray[np.integer], order: Int64, quotas: Int64) -> Int64:
+def first_of_each(codes: Integers, order: Integers, quotas: Int64) -> Integers:
     """Return the rows of `order`, best first, that are among the first of their class, up to its quota.
 
     `codes` has the class of every row of a source, and `quotas` is by class.
@@ -106,5 +107,5 @@ def first_of_each(codes: npt.NDArray[np.integer], order: Int64, quotas: Int64) -
     starts = np.searchsorted(in_order[grouped], np.arange(len(quotas)))
     position = np.empty(len(order), dtype=np.int64)
     position[grouped] = np.arange(len(order)) - starts[in_order[grouped]]
-    rows: Int64 = order[position < quotas[in_order]]
+    rows: Integers = order[position < quotas[in_order]]
     return rows

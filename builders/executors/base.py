@@ -20,7 +20,7 @@ Result_co = TypeVar("Result_co", covariant=True)
 Value = TypeVar("Value")
 
 Progress = Callable[[int, int], object]
-"""Called with the number of images and bytes done since the last call."""
+"""Called with the number of images and bytes done since the last call, as often as a task likes."""
 
 
 @dataclass(frozen=True)
@@ -90,27 +90,6 @@ def once_per_worker(create: Callable[[], Value]) -> Value:
         _worker_values[create] = create()
     value: Value = _worker_values[create]
     return value
-
-
-_PROGRESS_EVERY = 64
-"""Images between two reports of progress (ours)."""
-
-
-class ProgressCounter:
-    """Counts images and bytes, and reports them in steps and at the end."""
-
-    def __init__(self, images: int, progress: Progress) -> None:
-        self.remaining, self.progress = images, progress
-        self.images = self.bytes = 0
-
-    def add(self, size: int) -> None:
-        """Count one image."""
-        self.images += 1
-        self.bytes += size
-        self.remaining -= 1
-        if self.images == _PROGRESS_EVERY or not self.remaining:
-            self.progress(self.images, self.bytes)
-            self.images = self.bytes = 0
 
 
 class Advance(Protocol):

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from builders.errors import BuildError
-from builders.executors.base import Progress, ProgressCounter, Resources, once_per_worker
+from builders.executors.base import Progress, Resources, once_per_worker
 from builders.generate.batches import Batch, PackWriter
 from builders.generate.contract import (
     AS_PNG,
@@ -108,9 +108,8 @@ class BatchTask:
     def _generate(self, inputs: _Inputs, pack: PackWriter, sealed: SealedWriter | None, progress: Progress) -> None:
         inputs.announce()
         generate, broken = once_per_worker(self.generator), known_broken(inputs.rows)
-        count, together = ProgressCounter(len(inputs), progress), self.generator.together
-        for first in range(0, len(inputs), together):
-            numbers = range(first, min(first + together, len(inputs)))
+        for first in range(0, len(inputs), self.generator.together):
+            numbers = range(first, min(first + self.generator.together, len(inputs)))
             read = {number: inputs.read(number) for number in numbers}
             generated: dict[int, Generated] = {}
             sources: dict[int, SourceImage] = {}
@@ -133,7 +132,7 @@ class BatchTask:
                 if sealed is not None and image.pixels is not None:
                     image = self._sealed(sources[number], image, sealed)
                 pack.add(image, digest)
-                count.add(inputs.size(number))
+                progress(1, inputs.size(number))
             # Freed before the next images are decoded, or every photograph would get fresh memory (5 % of a resize).
             del read, generated, sources, source, image
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from builders.errors import NAMED, BuildError, more, one_line
+from builders.errors import BuildError, one_line
 from builders.release.images import DECODE_ERRORS
+from unknown_detection.words import first_few
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys of the state dict in checkpoints that also hold the optimizer's state; mmcls uses the first."""
@@ -72,7 +73,7 @@ def require_tensors(
 def refuse_problems(path: Path, expected: str, problems: Mapping[str, Sequence[str]], advice: str) -> None:
     """Raise `BuildError` if there are tensors with some problem."""
     named = [
-        f"{len(names):,} {problem} ({one_line(', '.join(names[:NAMED]))}{more(names)})"
+        f"{len(names):,} {problem} ({first_few(list(map(one_line, names)))})"
         for problem, names in problems.items()
         if names
     ]

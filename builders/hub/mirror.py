@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from builders.errors import NAMED, BuildError, more, os_errors_as_build_errors
+from builders.errors import BuildError, os_errors_as_build_errors
 from builders.hub.client import hub_settings
 from builders.hub.place import HubPlace, parse_place
 from builders.hub.repository import RemoteFile, Repository
@@ -26,6 +26,7 @@ from builders.storage.paths import inside
 from builders.storage.store import file_lock
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.terminal.progress import bar
+from unknown_detection.words import first_few
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _partition(
     if len(highest) > 1:
         raise BuildError(
             f"{source.title}: {place} has the partition {partition} in several folders, "
-            f"{', '.join(highest[:NAMED])}{more(highest)}. Name one of them, for instance {place}/{highest[0]}."
+            f"{first_few(highest)}. Name one of them, for instance {place}/{highest[0]}."
         )
     if highest:
         return [f"{prefix}{file}" for file in files_of[PurePosixPath(highest[0])]]

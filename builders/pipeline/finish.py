@@ -27,7 +27,6 @@ from builders.release.entries import (
     BenchmarkEntry,
     ConfigEntry,
     FileEntry,
-    LicenceEntry,
     Manifest,
     PartEntry,
     SourceEntry,
@@ -69,14 +68,11 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
                 splits={**(before.configs[config.name].splits if config.name in before.configs else {}), **entries},
                 excluded=file_entry(run.layout, path),
             )
-    sources = {}
-    for source in benchmark.sources():
-        if source.key in used_keys:
-            licence = source.licence
-            licence_entry = LicenceEntry(licence.name, licence.url, licence.publish, licence.statement)
-            sources[source.key] = SourceEntry(
-                title=source.title, edition=source.edition, licence=licence_entry, citation=source.citation
-            )
+    sources = {
+        source.key: SourceEntry(source.title, source.edition, source.licence, source.citation)
+        for source in benchmark.sources()
+        if source.key in used_keys
+    }
     described = BenchmarkEntry(
         title=benchmark.title,
         paper=benchmark.paper,

@@ -83,7 +83,7 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
             in_part = np.isin([piece.partition for piece in index.pieces], split.partitions)
             inside = pa.array(in_part[index.piece_of(numbers.to_numpy())])
             part_rows, numbers = part_rows.filter(inside), numbers.filter(inside)
-        chosen, table = numbers.to_numpy().astype(np.int64), part_rows.select([*PLAN_SCHEMA.names, *own_columns])
+        chosen, table = numbers.to_numpy().astype(np.int32), part_rows.select([*PLAN_SCHEMA.names, *own_columns])
         planned.append(
             PlannedSplit(
                 key=part.key,

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from builders.declare.benchmark import Benchmark
 from builders.declare.splits import Config, Split
-from builders.errors import BuildError, one_line
+from builders.errors import BuildError, first_line, one_line
 from builders.executors.base import Advance
 from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE, Generator, identity_differences
 from builders.generate.sealed import CONTENT, residual_opener
@@ -36,7 +36,7 @@ from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.files import atomic_path, copy_here
-from builders.storage.parquet import read_parquet, spilled
+from builders.storage.parquet import UNREADABLE, read_parquet, spilled, write_arrow
 from builders.storage.sealed_files import published_residuals
 
 Bring = Callable[[FileEntry, Path], object]
@@ -206,9 +206,10 @@ class Published:
         try:
             rows = read_parquet(path)
             rows.validate(full=True)  # which finds text that is not UTF-8
-        except (OSError, pa.ArrowException) as error:
-            reason = str(error).partition("\n")[0]
-            raise BuildError(f"Cannot read the published index {path} ({reason}). Fetch the release again.") from error
+        except UNREADABLE as error:
+            raise BuildError(
+                f"Cannot read the published index {path} ({first_line(error)}). Fetch the release again."
+            ) from error
         columns = self.entry.columns
         expected = arrow_schema(self.entry.label_names, columns, image=False)
         problem = ""
@@ -230,6 +231,9 @@ def copy_published(published: Published, layout: Layout) -> None:
                 f"that generated them. Load the published ones, or give a release folder that has them; "
                 f"{published.root} does not."
             )
+        # A plan says that a split is begun (`Layout.plan`): what a kill leaves of it is unfinished, and not foreign.
+        if key in published.recorded | published.opened:
+            write_arrow(layout.plan(key), published.rows(key))
         for folder, files in (("data", entry.data if key in published.recorded else ()), ("sealed", entry.sealed)):
             for shard, file in enumerate(files):
                 target = layout.shard(folder, key, shard, len(files))

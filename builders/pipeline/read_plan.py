@@ -33,7 +33,7 @@ from builders.pipeline.shards import SHARD_BYTES
 from builders.plan.candidates import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
-from builders.sources.base import IN_PLACE, SourceIndex
+from builders.sources.base import IN_PLACE, Rows, SourceIndex
 from builders.sources.sizes import estimated_bytes, look_up_sizes
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX
@@ -132,17 +132,17 @@ def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadP
         return [_located(plan, key, of_split, unpacked, advance) for key, of_split in parts.items()]
 
 
-def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:
+def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Rows:
     """Return the ascending rows in a source's containers that some splits need, also as companions."""
     key, in_place = index.source.key, np.array([piece.how in IN_PLACE for piece in index.pieces], bool)
-    rows = [np.zeros(0, np.int64)]
+    rows: list[Rows] = [np.zeros(0, np.int32)]
     for split in splits if not in_place.all() else ():
         if split.split.source.key == key:
             rows.append(split.rows)
         if (companions := split.split.companions) is not None and companions.of.key == key:
             rows.append(companion_rows(index, companions.partitions[0], split.table["source_id"]))
     distinct = np.unique(np.concatenate(rows))
-    packed: Int64 = distinct[~in_place[index.piece_of(distinct)]]
+    packed: Rows = distinct[~in_place[index.piece_of(distinct)]]
     return packed
 
 
@@ -185,12 +185,12 @@ class _Unpacked:
     `places` has `file`, `offset` and `size` of each row, and `packs` are these files by name.
     """
 
-    rows: Int64
+    rows: Rows
     places: pa.Table
     packs: Mapping[str, Pack]
 
 
-def _unpacked(index: SourceIndex, rows: Int64, staging: Path, advance: Advance) -> _Unpacked:
+def _unpacked(index: SourceIndex, rows: Rows, staging: Path, advance: Advance) -> _Unpacked:
     """Unpack the images in some rows of a source's containers into packs in `staging`; each container is read once."""
     columns = index.take(["file", "offset", "how"], rows)
     files = columns["file"].combine_chunks().dictionary_encode()
@@ -237,7 +237,7 @@ def _with_places(
 
 
 def _places(
-    index: SourceIndex, rows: Int64, unpacked: _Unpacked | None, advance: Advance
+    index: SourceIndex, rows: Rows, unpacked: _Unpacked | None, advance: Advance
 ) -> tuple[dict[str, pa.Array], list[Pack]]:
     """Return `root`, `file`, `offset`, `size` and `form` of images of a source, given rows, and their packs."""
     listed = index.take(["how", "file", "offset", "size", "form"], rows)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
-from builders.executors.base import ONE_CORE, Progress, ProgressCounter, Resources
+from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.generate.batches import Batch
 from builders.release import images
 from builders.release.schema import PIXEL_DIGEST, PLANNED, demo_metadata, is_demo_schema
@@ -111,8 +111,7 @@ class ShardTask:
 
         Those that are left out as unreadable are added to `dropped`, with id and reason.
         """
-        # A bytearray would be zeroed first.
-        count, group = ProgressCounter(rows.num_rows, progress), GroupImages(np.empty(ROW_GROUP_BYTES, np.uint8))
+        group = GroupImages(np.empty(ROW_GROUP_BYTES, np.uint8))  # a bytearray would be zeroed first
         expected = rows["expected_sha256"].to_pylist() if "expected_sha256" in rows.column_names else []
         # A published image was readable to its publisher, so only its digest is compared.
         broken = set() if expected or self.generated else known_broken(rows)
@@ -128,14 +127,14 @@ class ShardTask:
         for number, (path, offset, size) in enumerate(places):
             if failed[number]:
                 dropped.append((ids[number], failed[number]))
-                count.add(0)
+                progress(1, 0)
                 continue
             if group.numbers and group.filled + size > ROW_GROUP_BYTES:
                 yield group
                 group = GroupImages(group.data)
             view = group.room(size)
             reader.read_into(view, path, offset)
-            count.add(size)
+            progress(1, size)
             digest, stored, pixels = digests[number], self.stored, ""
             if not self.generated:
                 try:

@@ -17,6 +17,7 @@ import msgspec
 from builders.errors import BuildError
 from builders.generate.contract import identity_differences
 from builders.pipeline.build_plan import Run
+from builders.release.entries import CHOICES
 from builders.release.layout import FOLDERS, STATE, Layout
 from builders.release.manifest import read_or_empty
 from builders.storage.files import read_regular
@@ -37,10 +38,6 @@ def locked(layout: Layout) -> Iterator[None]:
     busy = f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
     with store_of(layout.root).lock(layout.lock, busy, layout.root, (*FOLDERS, STATE)):
         yield
-
-
-_CHOICES = {"version": "version", "seed": "seed", "limit_per_class": "limit per class", "demo": "demo sources"}
-"""Choices that change rows, in the words of messages; a folder holds a benchmark's rows of one choice alone."""
 
 
 class _Recorded(msgspec.Struct, omit_defaults=True):
@@ -87,7 +84,7 @@ class State:
         self.run, self.adopted, self.labels = run, adopted, labels
         generators = run.benchmark.generators(run.splits)
         self.generators = {key: generator.identity() for key, generator in generators.items()}
-        self.choices = {name: getattr(run, name) for name in _CHOICES}
+        self.choices = {name: getattr(run, name) for name in CHOICES}
         self.path = run.layout.state / f"{run.benchmark.name}.json"
         self.recorded = read_state(self.path)
 
@@ -114,7 +111,7 @@ class State:
                 before = getattr(earlier, name)
                 if before != value:
                     raise BuildError(
-                        f"The release in {root} was built with the {_CHOICES[name]} {_shown(before)}, and this run "
+                        f"The release in {root} was built with the {CHOICES[name]} {_shown(before)}, and this run "
                         f"has {_shown(value)}. Give another --out, or the same choices as before."
                     )
         if self.recorded.allow_partial and not self.run.allow_partial:

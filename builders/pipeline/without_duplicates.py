@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 
 from builders.duplicates.exact import DIGEST
 from builders.duplicates.table import are_compared, compared_by_similarity
-from builders.errors import NAMED, more
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import ReadPlan, locate_splits
 from builders.pipeline.shard_work import ShardWork
@@ -35,6 +34,7 @@ from builders.plan.planner import PlannedSplit, as_listed, plan
 from builders.release.duplicates import Pair, PairedRow, pair_of
 from builders.release.schema import KNOWN_ROLE, PIXEL_DIGEST, ROLES
 from builders.storage.parquet import read_parquet, write_arrow
+from unknown_detection.words import first_few
 
 
 def leave_duplicates_out(build: BuildPlan) -> BuildPlan:
@@ -66,7 +66,7 @@ def leave_duplicates_out(build: BuildPlan) -> BuildPlan:
     for before, after in zip(build.planned, planned, strict=True):
         short = Counter(before.table["class_id"].to_pylist()) - Counter(after.table["class_id"].to_pylist())
         if short:
-            names = ", ".join(f"{name} by {short[name]:,}" for name in sorted(short)[:NAMED]) + more(list(short))
+            names = first_few([f"{name} by {short[name]:,}" for name in sorted(short)])
             plural = "class is" if len(short) == 1 else "classes are"
             sentence = f"{len(short):,} {plural} short of images without duplicates: {names}"
             run.meter.note(f"{after.key}: {sentence}")

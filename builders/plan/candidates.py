@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.benchmark import Benchmark
-from builders.declare.quotas import Originals, Rows
+from builders.declare.quotas import Originals
 from builders.declare.ranking import Key, first_of_each, in_rank_order
 from builders.declare.splits import ClassesOf, Config
 from builders.errors import BuildError
-from builders.sources.base import SourceIndex
+from builders.sources.base import Rows, SourceIndex
 
 _RANKED_TOGETHER = 1 << 20
 """Rows that are ranked at a time (ours): 24 MB of numbers."""
@@ -81,37 +81,37 @@ class IndexArrays:
 
 @dataclass(frozen=True)
 class KeyedRanks:
-    """Ranks a source's images by the digests of their ids; `known` has the words of all rows where they are known."""
+    """Ranks a source's images by the digests of their ids; `known` has the prefixes of all rows, if known."""
 
     view: IndexArrays
     key: Key
     known: npt.NDArray[np.uint64] | None = field(default=None, repr=False)
 
-    def words(self, rows: Rows) -> npt.NDArray[np.uint64]:
-        """Return the first words of the digests of some rows, by which they are ranked, lowest first."""
+    def prefixes(self, rows: Rows) -> npt.NDArray[np.uint64]:
+        """Return the first 64 bits of the digests of some rows, by which they are ranked, lowest first."""
         if self.known is not None:
             return self.known[rows]
-        words = np.empty(len(rows), np.uint64)
+        prefixes = np.empty(len(rows), np.uint64)
         for start in range(0, len(rows), _READ_TOGETHER):
             block = slice(start, start + _READ_TOGETHER)
-            words[block] = self.key.words(self.view.ids(rows[block]))
-        return words
+            prefixes[block] = self.key.prefixes(self.view.ids(rows[block]))
+        return prefixes
 
-    def ordered(self, rows: Rows, words: npt.NDArray[np.uint64]) -> Rows:
-        """Put rows in the order of their digests, given their words."""
-        return rows[in_rank_order(words, lambda tied: self.key.digests(self.view.ids(rows[tied])))]
+    def ordered(self, rows: Rows, prefixes: npt.NDArray[np.uint64]) -> Rows:
+        """Put rows in the order of their digests, given the prefixes of these."""
+        return rows[in_rank_order(prefixes, lambda tied: self.key.digests(self.view.ids(rows[tied])))]
 
     def first(self, rows: Rows, quotas: npt.NDArray[np.int64]) -> Rows:
         """Return the first rows of each class, up to its quota; takes and returns ascending rows.
 
         After every block only rows that can be among the first are kept, so memory follows the quotas.
         """
-        first, words = np.empty(0, np.int64), np.empty(0, np.uint64)
+        first, prefixes = np.empty(0, np.int32), np.empty(0, np.uint64)
         for start in range(0, len(rows), _RANKED_TOGETHER):
             block = rows[start : start + _RANKED_TOGETHER]
-            first, words = np.concatenate([first, block]), np.concatenate([words, self.words(block)])
-            mask = np.isin(first, first_of_each(self.view.class_codes, self.ordered(first, words), quotas))
-            first, words = first[mask], words[mask]
+            first, prefixes = np.concatenate([first, block]), np.concatenate([prefixes, self.prefixes(block)])
+            mask = np.isin(first, first_of_each(self.view.class_codes, self.ordered(first, prefixes), quotas))
+            first, prefixes = first[mask], prefixes[mask]
         return first
 
 
@@ -191,7 +191,7 @@ def companion_rows(index: SourceIndex, partition: str, source_ids: pa.ChunkedArr
             f"{index.source.title} in {index.root} has no image in {partition} that is made of {missing[0]}, nor of "
             f"{len(missing) - 1:,} others. Give the edition that the publisher used ({index.source.edition})."
         )
-    rows: Rows = positions.to_numpy().astype("int64") + index.starts[number]
+    rows: Rows = positions.to_numpy().astype(np.int32) + np.int32(index.starts[number])
     return rows
 
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.quotas import Largest, Listed
-from builders.errors import NAMED, more
 from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, names_of
 from builders.plan.planner import PlannedSplit
 from builders.sources.base import Expected, PartitionIndex, SourceIndex
 from taxonomy import lists
+from unknown_detection.words import first_few
 
 
 def count_shortfalls(index: SourceIndex, partitions: Collection[str], class_ids: Collection[str]) -> list[str]:
@@ -60,8 +60,7 @@ def missing_listed(
     present = pc.sum(pc.is_in(names, value_set=listed)).as_py() or 0
     title = f"{index.source.title}, {' and '.join(partitions)}"
     if missing:
-        first = f"{', '.join(missing[:NAMED])}{more(missing)}"
-        return [f"{title}: lacks {len(missing):,} of the {len(listed):,} listed images ({first})"]
+        return [f"{title}: lacks {len(missing):,} of the {len(listed):,} listed images ({first_few(missing)})"]
     if present > len(listed):
         return [f"{title}: has {present:,} images with the {len(listed):,} listed names"]
     return []

@@ -16,13 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.benchmark import Count, split_of
-from builders.declare.quotas import Rows
 from builders.declare.splits import AllClasses, ClassesOf, Config, FirstClasses, Split
 from builders.plan.candidates import Adopted, Draws, IndexArrays, KeyedRanks, original_ids
 from builders.release.digests import lines_digest
 from builders.release.schema import NUMBERED, OODNESS, PLANNED, ROLES, UNKNOWN_ROLES
 from builders.release.tables import Exclusion
-from builders.sources.base import SourceIndex
+from builders.sources.base import Rows, SourceIndex
 from builders.storage.parquet import BLOCK, spilled
 from taxonomy import decisions, overlaps
 from taxonomy.rules import own_classes
@@ -109,7 +108,7 @@ class _Planner:
     ) -> None:
         self.draws, self.benchmark = draws, draws.benchmark
         self.views = {key: IndexArrays(index) for key, index in indexes.items()}
-        self.words: dict[tuple[str, str], npt.NDArray[np.uint64]] = {}
+        self.prefixes: dict[tuple[str, str], npt.NDArray[np.uint64]] = {}
         self.duplicates = duplicates
         self.selected: dict[str, _Selection] = {}
 
@@ -179,11 +178,11 @@ class _Planner:
         if not split.ranked_as:
             return KeyedRanks(view, self.draws.rank(split_of(key)))
         # Many splits of a large source share this ranking, so all its images are ranked once.
-        words_key = (split.source.key, split.ranked_as)
+        shared = (split.source.key, split.ranked_as)
         rank = self.draws.rank(split.ranked_as)
-        if words_key not in self.words:
-            self.words[words_key] = KeyedRanks(view, rank).words(np.arange(view.index.num_rows))
-        return KeyedRanks(view, rank, self.words[words_key])
+        if shared not in self.prefixes:
+            self.prefixes[shared] = KeyedRanks(view, rank).prefixes(np.arange(view.index.num_rows))
+        return KeyedRanks(view, rank, self.prefixes[shared])
 
 
 def _without(rows: Rows, others: Rows) -> Rows:
@@ -235,7 +234,7 @@ class _Selection:
 
     def listing(self, chosen: Rows, labels: tuple[str, ...]) -> tuple[Rows, pa.Table]:
         """Return some of the rows in the order of their ranks, and their table."""
-        rows = self.ranks.ordered(chosen, self.ranks.words(chosen))
+        rows = self.ranks.ordered(chosen, self.ranks.prefixes(chosen))
         blocks = (rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK))
         return rows, spilled(self.table(block, labels) for block in blocks)
 

@@ -12,10 +12,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+IDENTITY = ("id", "label", "role", "content_sha256")
+"""The columns that a row is known by."""
+
 
 def rows_digest(rows: pa.Table) -> str:
-    """Return the digest of a split: SHA-256 over id, label, role and content digest of every row, in order."""
-    return lines_digest(rows, ("id", "label", "role", "content_sha256"))
+    """Return the digest of a split: SHA-256 over the `IDENTITY` of every row, in order."""
+    return lines_digest(rows, IDENTITY)
 
 
 def lines_digest(rows: pa.Table, columns: Sequence[str]) -> str:

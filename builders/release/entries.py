@@ -42,13 +42,17 @@ By = Literal["bytes", "pixels", "similarity-2"]
 SIMILARITY: Final = "similarity-2"
 
 OPEN = "open"
-"""`LicenceEntry.publish` of sources whose images may be public."""
+"""`Licence.publish` of sources whose images may be public."""
 
 METHODS: tuple[By, ...] = get_args(By)
 
 
-class LicenceEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A source's licence in its owner's words; `publish` is `open`, `gated` or `ids-only`."""
+class Licence(Struct, frozen=True, forbid_unknown_fields=True):
+    """A source's licence as its owner states it, and what it permits us to publish.
+
+    `publish` is `open` (pixels may be published), `gated` (private or gated repositories only) or `ids-only`; a word
+    of later tools is read, and taken for `ids-only`. A source whose owner states no licence is not `open`.
+    """
 
     name: Text
     url: Text
@@ -61,7 +65,7 @@ class SourceEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
     title: Text
     edition: Text
-    licence: LicenceEntry
+    licence: Licence
     citation: Prose
 
 
@@ -80,6 +84,9 @@ class BenchmarkEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     demo: bool
     roles_by_config: bool = False
 
+
+CHOICES = {"version": "version", "seed": "seed", "limit_per_class": "limit per class", "demo": "demo sources"}
+"""Fields of `BenchmarkEntry` that determine its rows, in the words of messages; a folder holds rows of one choice."""
 
 Reproducible = Literal["exact", "recorded"]
 """Whether generated images can be generated again: `exact` pixels are the same on every machine; `recorded` ones

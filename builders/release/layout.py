@@ -28,10 +28,14 @@ PARTS = ".state/parts"
 """Folder of the records of finished shards."""
 
 MANIFEST = "manifest.json"
-CARD = "README.md"
-CROISSANT = "croissant.json"
 
-# Added by publishing: the list of versions, and the changes of each.
+CARD = "README.md"
+"""The dataset card, whose YAML `load_dataset` reads."""
+
+CROISSANT = "croissant.json"
+"""The release as Croissant metadata (JSON-LD), which dataset search engines and loaders read."""
+
+# Added by publishing: the list of versions, and for each a table of the ids that it changes.
 CHANGELOG = "CHANGELOG.md"
 CHANGES = "changes"
 
@@ -49,21 +53,6 @@ class Layout:
     def inside(self, path: str) -> Path:
         """Return the path of a file relative to the folder, with forward slashes, as the manifest has it."""
         return store_of(self.root).inside(self.root, path)
-
-    @property
-    def manifest(self) -> Path:
-        """The manifest (`builders.release.manifest`)."""
-        return self.inside(MANIFEST)
-
-    @property
-    def card(self) -> Path:
-        """The dataset card, whose YAML `load_dataset` reads."""
-        return self.inside(CARD)
-
-    @property
-    def croissant(self) -> Path:
-        """The release as Croissant metadata (JSON-LD), which dataset search engines and loaders read."""
-        return self.inside(CROISSANT)
 
     @property
     def state(self) -> Path:
@@ -97,17 +86,8 @@ class Layout:
         return self.inside(f".state/pixels/{digest}.npy")
 
     def plan(self, key: str) -> Path:
-        """Return the path of the read plan of a split (`config/split`), which is written before any shard of it."""
+        """Return the path of the plan of a split (`config/split`), which is written before any other file of it."""
         return self.inside(f".state/plan/{key}.arrow")
-
-    @property
-    def changelog(self) -> Path:
-        """The list of published versions."""
-        return self.inside(CHANGELOG)
-
-    def changes(self, tag: str) -> Path:
-        """Return the path of the table of the ids that a published version changes."""
-        return self.inside(f"{CHANGES}/{tag}.csv")
 
     def relative(self, path: Path) -> str:
         """Return a path as written in the manifest and the card."""

@@ -26,6 +26,7 @@ from builders.release.layout import (
     CHANGES,
     CROISSANT,
     INDEX_SUFFIX,
+    MANIFEST,
     SEALED_SUFFIX,
     Layout,
     shows_images,
@@ -68,7 +69,7 @@ def file_entry(layout: Layout, path: Path) -> FileEntry:
 
 def read_manifest(root: Path, name: str = "") -> Manifest:
     """Read the manifest of a release folder; messages call it `name` where that is given."""
-    path = Layout(root).manifest
+    path = Layout(root).inside(MANIFEST)
     try:
         data = read_regular(path, MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -87,7 +88,7 @@ def read_manifest(root: Path, name: str = "") -> Manifest:
 
 def read_or_empty(root: Path) -> Manifest:
     """Return the manifest of a release folder, or that of a release without splits if nothing was built there yet."""
-    return read_manifest(root) if Layout(root).manifest.exists() else EMPTY
+    return read_manifest(root) if Layout(root).inside(MANIFEST).exists() else EMPTY
 
 
 def parse(data: bytes, where: str) -> Manifest:
@@ -134,7 +135,7 @@ def valid_text(root: Path, manifest: Manifest) -> str:
     Raises:
         BuildError: it would not be valid; the message says what, such as control characters in a file's name.
     """
-    path, text = Layout(root).manifest, dump(manifest)
+    path, text = Layout(root).inside(MANIFEST), dump(manifest)
     try:
         parse(text.encode("utf-8", "surrogatepass"), str(path))
     except ManifestError as error:
@@ -149,7 +150,7 @@ def write_manifest(root: Path, manifest: Manifest, before: Manifest | None = Non
 
     In a store, only the manifest `before`, which was read, or none if that is `EMPTY`, is replaced; None replaces any.
     """
-    path, text = Layout(root).manifest, valid_text(root, manifest)
+    path, text = Layout(root).inside(MANIFEST), valid_text(root, manifest)
     store_of(path).replace(
         path,
         text.encode("utf-8"),

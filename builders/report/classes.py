@@ -8,7 +8,6 @@ Tested by `tests/builders/report/test_classes.py`.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +19,6 @@ from builders.release.tables import Exclusion
 from builders.report.pictures import SplitRows
 from taxonomy import tables
 from taxonomy.wordnet.nouns import load_wordnet
-
-_WNID = re.compile(r"n\d{8}")
 
 _SMALLEST = 6
 """Classes that a synset must have below it to be a branch of its own (ours: fewer are no help to a reader)."""
@@ -78,7 +75,7 @@ def class_trees(
 def _tree(title: str, leaves: list[Leaf]) -> Branch:
     wordnet = load_wordnet()
     offsets = set(wordnet.offsets.tolist())
-    synsets = [leaf for leaf in leaves if _WNID.fullmatch(leaf.class_id) and int(leaf.class_id[1:]) in offsets]
+    synsets = [leaf for leaf in leaves if tables.is_wnid(leaf.class_id) and int(leaf.class_id[1:]) in offsets]
     if len(synsets) == len(leaves):
         ways = [wordnet.path_up(wordnet.row(leaf.class_id))[-2::-1] for leaf in leaves]
         return Branch(title, *_below(list(zip(ways, leaves, strict=True))))

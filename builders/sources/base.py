@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
+from builders.release.entries import Licence as Licence  # every source declares one
 from builders.release.schema import Column
 from builders.sources.obtain import Obtain
 from builders.sources.readers.layouts import CopyLayout, find_partition, layouts_of
@@ -49,6 +50,9 @@ colour after the other. `none`: no bytes (`made`).
 
 Int64 = npt.NDArray[np.int64]
 
+Rows = npt.NDArray[np.integer]
+"""Row numbers of a source's index: in 32 bits where a plan keeps them, as it does tens of millions."""
+
 RGB32_BYTES = 32 * 32 * 3
 
 _IN_MEMORY = 1 << 28
@@ -75,20 +79,6 @@ PARTITION_SCHEMA = pa.schema(
 
 A source's own columns (`Source.columns`) stand behind them.
 """
-
-
-@dataclass(frozen=True)
-class Licence:
-    """A source's licence as its owner states it, and what it permits us to publish.
-
-    `publish` is `open` (pixels may be published), `gated` (private or gated repositories only) or `ids-only`. A source
-    whose owner states no licence is not `open`.
-    """
-
-    name: str
-    url: str
-    statement: str
-    publish: Literal["open", "gated", "ids-only"]
 
 
 @dataclass(frozen=True)
@@ -151,7 +141,7 @@ class PartitionIndex:
 
     def stacked(self) -> pa.Table:
         """Return the table with the constant columns `partition`, `how` and `form` appended."""
-        zeros = pa.repeat(pa.scalar(0, pa.int32()), self.table.num_rows)
+        zeros = pa.repeat(pa.scalar(0, pa.int16()), self.table.num_rows)
         table = self.table
         for name in ("partition", "how", "form"):
             table = table.append_column(name, pa.DictionaryArray.from_arrays(zeros, [getattr(self, name)]))
@@ -244,11 +234,11 @@ class SourceIndex:
         """The number of images."""
         return int(self.starts[-1])
 
-    def piece_of(self, rows: Int64) -> Int64:
+    def piece_of(self, rows: Rows) -> Int64:
         """Return for each row number the position of its partition in `pieces`."""
         return np.searchsorted(self.starts, rows, side="right") - 1
 
-    def take(self, names: Sequence[str], rows: Int64) -> pa.Table:
+    def take(self, names: Sequence[str], rows: Rows) -> pa.Table:
         """Return columns of the given rows, in their order."""
         return take_rows(self.table.select(list(names)), rows)
 
@@ -257,10 +247,10 @@ class SourceIndex:
         """The layout that was recognised, by partition."""
         return {piece.partition: piece.layout for piece in self.pieces}
 
-    def rows_of(self, partitions: Sequence[str]) -> Int64:
+    def rows_of(self, partitions: Sequence[str]) -> Rows:
         """Return the ascending row numbers of the images in some partitions."""
         selected = [piece.partition in partitions for piece in self.pieces]
-        return np.flatnonzero(np.repeat(selected, np.diff(self.starts)))
+        return np.flatnonzero(np.repeat(selected, np.diff(self.starts))).astype(np.int32)
 
     def find(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Return the row number of each id, null where no image has it."""
@@ -312,7 +302,7 @@ def repeated_text(columns: Sequence[pa.ChunkedArray]) -> str | None:
     return repeated  # None where two texts share a hash
 
 
-def take_rows(table: pa.Table, rows: Int64) -> pa.Table:
+def take_rows(table: pa.Table, rows: Rows) -> pa.Table:
     """Return rows of a table, in the given order.
 
     Arrow's `take` joins all chunks of a column of text before it takes any of them; its `filter` copies what is kept.

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from builders.errors import NAMED, BuildError, more, one_line
+from builders.errors import BuildError, one_line
 from builders.release.images import UnreadableImageError, check_image
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
@@ -25,6 +25,7 @@ from builders.sources.readers.layouts import CopyLayout
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
 from taxonomy import tables
+from unknown_detection.words import first_few, more
 
 ALL = "images"
 """The partition of a folder that is not divided."""
@@ -97,8 +98,8 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
         others = [name for name in folders if name not in divided]
         if len(divided) > 1 and others:
             raise BuildError(
-                f"{root} has the partitions {' and '.join(divided)}, and beside them {', '.join(others[:NAMED])}"
-                f"{more(others)}. Move the other folders away, or rename the partitions if they are classes."
+                f"{root} has the partitions {' and '.join(divided)}, and beside them {first_few(others)}. "
+                f"Move the other folders away, or rename the partitions if they are classes."
             )
         if not divided or others:
             divided = {"": ALL}
@@ -180,7 +181,7 @@ def _of_partition(root: Path, name: str, flat: str) -> tuple[tuple[tuple[str, st
     loose_images = [path for path in loose if not _reason(path)]
     if class_folders and loose_images:
         raise BuildError(
-            f"{home} has images beside its class folders: {', '.join(loose_images[:NAMED])}{more(loose_images)}. Put "
+            f"{home} has images beside its class folders: {first_few(loose_images)}. Put "
             "each into the folder of its class, or remove it."
         )
     if loose_images and not flat:
@@ -209,7 +210,7 @@ def _refuse_links(root: Path, images: Sequence[str], others: Sequence[str]) -> N
     links += [path for path in store_of(root).links(root, others) if (root / path).is_dir()]
     if links:
         raise BuildError(
-            f"{root} has images or folders that are links: {', '.join(links[:NAMED])}{more(links)}. Links are not "
+            f"{root} has images or folders that are links: {first_few(links)}. Links are not "
             "followed; put copies or hard links of the images in their place."
         )
 

@@ -76,7 +76,6 @@ _KIT_LABELS = "data/ILSVRC2012_validation_ground_truth.txt"
 _KAGGLE = "LOC_val_solution.csv"
 _TRUTHS = (f"{_KIT}/", f"{_KIT}.tar.gz", _KAGGLE)
 _IMAGE_ID = re.compile(r"ILSVRC2012_val_(\d{8})", re.ASCII)
-_WNID = re.compile(r"n\d{8}", re.ASCII)
 
 
 @functools.cache
@@ -268,7 +267,7 @@ def _of_kaggle(path: Path) -> Mapping[int, str]:
     wnids: dict[int, str] = {}
     for line, row in read_csv(path, ("ImageId", "PredictionString"), advice):
         image, boxes = _IMAGE_ID.fullmatch(row["ImageId"]), row["PredictionString"].split(maxsplit=1)
-        if image is None or not boxes or _WNID.fullmatch(boxes[0]) is None:
+        if image is None or not boxes or not tables.is_wnid(boxes[0]):
             raise BuildError(
                 f"Line {line} of {path} does not give an image such as ILSVRC2012_val_00000001 and its class such as "
                 f"n01440764. {advice}"

@@ -29,6 +29,7 @@ from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 from taxonomy import lists
 from taxonomy.wordnet import nouns
+from unknown_detection.words import first_few
 
 _FALL = "fall11_whole.tar"
 
@@ -78,7 +79,7 @@ def _lacks(partition: str, missing: pa.Array) -> str:
         return ""
     lacking = pc.value_counts(pc.utf8_slice_codeunits(missing, 0, 9)).to_pylist()
     none = [row["values"] for row in lacking if row["counts"] == _counts(partition)[row["values"]]]
-    of_none = f", among them all of {', '.join(none[:5])}{f' and {len(none) - 5} more' if none[5:] else ''}"
+    of_none = f", among them all of {first_few(none, 5)}"
     count = f"the copy lacks {len(missing):,} of the {expected()[partition].total:,} listed images"
     return f"{count}{of_none if none else ''}; the editions of fall 2011 and winter 2021 differ"
 

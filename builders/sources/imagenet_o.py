@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -42,7 +41,6 @@ _UNKNOWN = "unknown"
 # n01443537/cardinal_tetra_Paracheirodon_axelrodi_0.99767953.JPEG, as NINCO's annotations name 400 of the images
 # (data/cleaning_annotations in its repository). What begins with ._ is what a Mac's archive programs add.
 _PARTS = r"(?P<wnid>n[0-9]{8})/(?P<lemmas>(?:[^/.]|\.[^/_])[^/]*)_(?P<confidence>[01](?:\.[0-9]+)?(?:e-[0-9]+)?)\.JPEG"
-_WNID = re.compile("n[0-9]{8}")
 _NAME_FORM = "<wnid>/<lemmas>_<confidence>.JPEG"
 
 SOURCE_CLASS = Column(
@@ -134,7 +132,7 @@ def _folders(home: Home) -> PartitionIndex | None:
     """Index folders of classes; no other folder is listed, since the user's may be anything."""
     for place in (home.folder / _ARCHIVE, home.folder):
         children = child_names(place) if place.is_dir() else []
-        folders = [name for name in children if _WNID.fullmatch(name) and (place / name).is_dir()]
+        folders = [name for name in children if tables.is_wnid(name) and (place / name).is_dir()]
         piece = _IMAGES.indexed(_IMAGES.in_folders(home, place, folders)) if folders else None
         if piece is not None and piece.table.num_rows:
             other_strays = strays_between(home.root, place, folders, f"named {_NAME_FORM}")

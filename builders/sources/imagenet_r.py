@@ -1,6 +1,6 @@
 """ImageNet-R: 30,000 renditions (art, cartoons, tattoos, toys) of 200 of ImageNet-1k's classes.
 
-Tested by `tests/builders/sources/test_imagenet_r.py`.
+Tested by `tests/builders/sources/test_errors.py`.
 """
 
 from __future__ import annotations

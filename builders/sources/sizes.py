@@ -18,7 +18,7 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.release.images import DECODE_ERRORS
-from builders.sources.base import IN_PLACE, LARGEST_IMAGE, PartitionIndex, SourceIndex, take_rows
+from builders.sources.base import IN_PLACE, LARGEST_IMAGE, PartitionIndex, Rows, SourceIndex, take_rows
 from builders.sources.unpack import UNPACKERS
 from builders.storage.files import open_buffered
 from builders.storage.parquet import open_parquet
@@ -48,7 +48,7 @@ _HEAD = 1024 * 1024
 Size = tuple[int, int]
 
 
-def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
+def estimated_bytes(index: SourceIndex, rows: Rows) -> int:
     """Estimate the total size of some images from a sample: within a few per cent, and fast for a million images."""
     if len(rows) == 0:
         return 0
@@ -62,7 +62,7 @@ def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
     return int((total + sum(averages[file] for file in parquet)) / len(sample) * len(rows))
 
 
-def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int], bytes]]:
+def image_sizes(index: SourceIndex, rows: Rows) -> tuple[Int64, Callable[[int], bytes]]:
     """Return the sizes of some images in bytes, and a function that reads the i-th; none may have to be unpacked."""
     locations = index.take(["file", "offset", "size"], rows)
     files = locations["file"].combine_chunks()

@@ -10,7 +10,7 @@ from typing import IO, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from builders.errors import NAMED, BuildError, more
+from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.formats import matlab
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
@@ -19,6 +19,7 @@ from builders.sources.readers.arrays import interleaved, mirrored, position_tabl
 from builders.sources.readers.folders import escape_name, relative
 from builders.sources.readers.layouts import CopyLayout, Home
 from builders.storage.files import open_buffered
+from unknown_detection.words import first_few
 
 _TITLE = "SVHN (cropped digits)"
 _CLASSES = tuple("0123456789")
@@ -86,7 +87,7 @@ def _images(path: Path) -> int:
     shape, kind = (variables["X"].shape, variables["X"].kind) if "X" in variables else ((), "")
     if "y" not in variables or len(shape) != 4 or shape[:3] != (32, 32, 3) or kind != "uint8":
         listed = [f"{escape_name(name[:_SHOWN])} ({kind} {_by(shape)})" for name, kind, shape in variables.values()]
-        contents = f"{', '.join(listed[:NAMED])}{more(listed)}" if listed else "none"
+        contents = first_few(listed) or "none"
         raise _other(path, f"lacks the variables X (uint8 32 x 32 x 3 x n) and y (found: {contents}), or is truncated")
     return shape[3]
 

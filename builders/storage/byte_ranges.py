@@ -5,8 +5,7 @@ In a store, ranges that the caller announces are fetched ahead (`builders.storag
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from io import BufferedReader
 from typing import TYPE_CHECKING
 
@@ -76,38 +75,27 @@ class Reader:
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read some bytes of a file."""
-        with _errors_named(path):
-            data = self._ranges_of(path).read(path, offset, size)
-        _check_size(path, size, len(data))
-        return data
+        data = bytearray(size)
+        self.read_into(memoryview(data), path, offset)
+        return bytes(data)
 
     def read_into(self, target: memoryview, path: str, offset: int) -> None:
         """Fill a buffer from a file, from an offset on."""
-        with _errors_named(path):
+        try:
             count = self._ranges_of(path).read_into(target, path, offset)
-        _check_size(path, len(target), count)
+        except OSError as error:
+            raise BuildError(
+                f"Cannot read {path}: {error.strerror}. Restore it in the source folder and run the same command "
+                "again; it resumes."
+            ) from error
+        if count != len(target):
+            raise BuildError(
+                f"{path} changed during the build: expected {len(target):,} bytes, found {count:,}. Run the same "
+                "command again; it resumes."
+            )
 
     def _ranges_of(self, path: str) -> Ranges:
         store = store_of(path)
         if store not in self._ranges:
             self._ranges[store] = store.ranges()
         return self._ranges[store]
-
-
-@contextlib.contextmanager
-def _errors_named(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise BuildError(
-            f"Cannot read {path}: {error.strerror}. Restore it in the source folder and run the same command again; "
-            "it resumes."
-        ) from error
-
-
-def _check_size(path: str, expected: int, actual: int) -> None:
-    if actual != expected:
-        raise BuildError(
-            f"{path} changed during the build: expected {expected:,} bytes, found {actual:,}. Run the same command "
-            "again; it resumes."
-        )

@@ -119,8 +119,8 @@ def row_group(parquet: pq.ParquetFile, group: int) -> pq.RowGroupMetaData:
 LARGE = 1 << 25
 """Bytes from which on a table is spilled (ours): smaller ones are not worth a file."""
 
-BLOCK = 1 << 20
-"""Rows that are in memory at a time (ours): of a plan, some 150 MB."""
+BLOCK = 1 << 18
+"""Rows that are in memory at a time (ours): of a plan, some 40 MB."""
 
 
 def spilled(blocks: Iterable[pa.Table], large: int = LARGE) -> pa.Table:

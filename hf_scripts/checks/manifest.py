@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builders.errors import NAMED, more
 from builders.release.digests import file_sha256
 from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import MANIFEST, Layout, shows_images
@@ -20,7 +19,7 @@ from builders.release.manifest import ManifestError, read_manifest
 from builders.storage.files import TEMPORARY
 from builders.storage.paths import store_of
 from hf_scripts.checks.problems import Problems
-from unknown_detection.words import quantity
+from unknown_detection.words import first_few, quantity
 
 if TYPE_CHECKING:  # the Hub's client, which a folder needs not
     from builders.hub.repository import RemoteFile
@@ -108,8 +107,7 @@ def check_strays(root: Path, manifest: Manifest, problems: Problems) -> list[str
                 problems.add("file not listed", f"{name}: manifest.json does not list this file")
     if not unfinished:
         return []
-    files, keys = quantity(unfinished.total(), "file"), sorted(unfinished)
-    named = f"{', '.join(keys[:NAMED])}{more(keys)}"
+    files, named = quantity(unfinished.total(), "file"), first_few(sorted(unfinished))
     return [f"no part of the release: {files} of {named}, whose build did not end; go on with it, or remove the files"]
 
 

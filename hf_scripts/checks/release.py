@@ -18,7 +18,7 @@ from builders.card import card
 from builders.card.metadata import front_matter_text
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
-from builders.release.layout import Layout
+from builders.release.layout import CARD, Layout
 from builders.release.tables import TableError, read_excluded
 from builders.storage.files import read_regular
 from builders.storage.parquet import read_parquet
@@ -113,7 +113,7 @@ def check_card(root: Path, manifest: Manifest, problems: Problems) -> None:
     No YAML is parsed. What follows the YAML need not be the output of the current template: templates change, and
     published releases do not. `python -m hf_scripts.card --check` compares the two.
     """
-    path = Layout(root).card
+    path = Layout(root).inside(CARD)
     if path.exists() and not path.is_file():
         problems.add("card", "README.md: is not a regular file")
         return

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, first_line
 from builders.executors.base import ONE_CORE, Progress, Resources
-from builders.release.digests import rows_digest
+from builders.release.digests import IDENTITY, rows_digest
 from builders.release.entries import FileEntry, SplitEntry
 from builders.release.schema import ID_OVERLAP, ROLES, demo_metadata
 from builders.storage.parquet import UNREADABLE, open_parquet, open_streamed, row_batches, row_group
@@ -106,7 +106,7 @@ class IndexTask(FileTask):
                 first += batch.num_rows
             overlaps = ID_OVERLAP in self.split.columns
             table = parquet.read(columns=["label", *_COMPARED, *[ID_OVERLAP.name] * overlaps])
-        self._check_identity(table.select(["id", "label", "role", "content_sha256"]), problems)
+        self._check_identity(table.select(IDENTITY), problems)
         if not _is_sound(table):
             return Outcome(problems)
         if len(self.entry.parts) > 1:  # `check_values` says that all rows are of the only part, others how many

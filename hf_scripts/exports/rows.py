@@ -17,14 +17,13 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, first_line, one_line
 from builders.release import images
-from builders.release.digests import rows_digest
+from builders.release.digests import IDENTITY, rows_digest
 from builders.release.entries import ConfigEntry, SplitEntry
 from builders.release.schema import arrow_schema, without_values
 from builders.storage.parquet import UNREADABLE, open_streamed
 from hf_scripts.exports.names import extension
 
 _BATCH_ROWS = 64
-_IDENTITY = ["id", "label", "role", "content_sha256"]
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,8 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
                 batch.validate(full=True)  # text that is not UTF-8
                 if empty := without_values(batch, config.columns):
                     raise _damaged(root, f"{root / file.path} has rows without a value in the column {empty[0]}")
-                parts.append(batch.select(_IDENTITY))
-    digest = rows_digest(pa.Table.from_batches(parts, pa.schema([expected.field(name) for name in _IDENTITY])))
+                parts.append(batch.select(IDENTITY))
+    digest = rows_digest(pa.Table.from_batches(parts, pa.schema([expected.field(name) for name in IDENTITY])))
     if digest != split.digest:
         wrong = f"have rows with digest {digest[:12]}, not {split.digest[:12]} as in its manifest"
         raise _damaged(root, f"The shards of {key} in {root} {wrong}")

@@ -10,7 +10,9 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.release.digests import IDENTITY
 from builders.release.entries import Manifest
+from builders.release.schema import arrow_schema
 from builders.storage.files import atomic_path
 from builders.storage.parquet import read_parquet
 from hf_scripts.publish.versions import Changes, Version
@@ -108,11 +110,8 @@ def with_entry(before: str, text: str) -> str:
 
 
 def _identities(path: Path | None) -> pa.Table:
-    columns = ["id", "label", "role", "content_sha256"]
-    if path is None:
-        kinds = [pa.string(), pa.int64(), pa.int64(), pa.string()]
-        return pa.table({name: pa.chunked_array([], kind) for name, kind in zip(columns, kinds, strict=True)})
-    return read_parquet(path, columns).replace_schema_metadata(None)
+    rows = arrow_schema(()).empty_table().select(IDENTITY) if path is None else read_parquet(path, IDENTITY)
+    return rows.replace_schema_metadata(None)
 
 
 def _split_lines(rows: RowChanges, old: Manifest, new: Manifest) -> Iterator[str]:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from builders.errors import BuildError, more
+from builders.errors import BuildError
 from builders.hub.repository import Access
-from builders.release.entries import LicenceEntry, Manifest, SourceEntry
+from builders.release.entries import Manifest, SourceEntry
 from builders.release.schema import is_demo_schema
 from builders.sources.registry import declared_source
 from builders.storage.parquet import UNREADABLE, read_schema
+from unknown_detection.words import first_few
 
 _MAY_READ: Mapping[str, tuple[Access, ...]] = {
     "open": ("public", "gated", "private"),
@@ -33,9 +34,7 @@ def with_declared_licences(manifest: Manifest) -> Manifest:
         if (source := declared_source(key)) is None:
             sources[key] = replace(entry, licence=replace(entry.licence, publish="ids-only"))
         else:
-            licence = source.licence
-            declared = LicenceEntry(licence.name, licence.url, licence.publish, licence.statement)
-            sources[key] = replace(entry, title=source.title, licence=declared)
+            sources[key] = replace(entry, title=source.title, licence=source.licence)
     return replace(manifest, sources=sources)
 
 
@@ -69,7 +68,7 @@ def check_declared(folder: Path, manifest: Manifest) -> None:
 def forbidden_images(manifest: Manifest, access: Access) -> str:
     """Describe the images that licences do not allow with this access, and the licences; empty if there are none."""
     return "; ".join(
-        f"{source.title} in {keys[0]}{more(keys, 1)} (licence: {source.licence.name}"
+        f"{source.title} in {first_few(keys, 1)} (licence: {source.licence.name}"
         f"{f', {source.licence.url}' if source.licence.url else ''})"
         for source, keys in _forbidden(manifest, access)
     )

@@ -8,12 +8,8 @@ from msgspec.structs import replace
 
 from builders.cli.split_choice import chosen_splits
 from builders.errors import BuildError
-from builders.release.entries import ConfigEntry, Manifest
+from builders.release.entries import CHOICES, ConfigEntry, Manifest
 from hf_scripts.publish.versions import configs_of, unpublished, without_unused
-
-# The choices that a benchmark's rows depend on (builders.pipeline.state._CHOICES), except `version`, which is compared
-# separately.
-_IDENTITY = ("seed", "limit_per_class", "demo")
 
 
 def chosen_part(manifest: Manifest, requested: Sequence[str], where: str) -> Manifest:
@@ -76,7 +72,7 @@ def _check_staying(key: str, published: ConfigEntry, before: Manifest, release: 
     if published.benchmark not in release.benchmarks:
         return
     there, here = before.benchmarks[published.benchmark], release.benchmarks[published.benchmark]
-    differing = [field for field in _IDENTITY if getattr(there, field) != getattr(here, field)]
+    differing = [field for field in CHOICES if field != "version" and getattr(there, field) != getattr(here, field)]
     # A minor version of a benchmark adds splits and leaves the rows of the others. What follows a plus names another
     # choice of rows.
     major, choice = _numbers(there.version)[:1], there.version.partition("+")[2]

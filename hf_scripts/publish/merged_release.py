@@ -17,7 +17,7 @@ from builders.card import card
 from builders.duplicates.table import complete, read_earlier, write_duplicates
 from builders.errors import BuildError
 from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest
-from builders.release.layout import CARD, CHANGELOG, CROISSANT, MANIFEST, Layout
+from builders.release.layout import CARD, CHANGELOG, CHANGES, CROISSANT, MANIFEST, Layout
 from builders.release.manifest import file_entry
 from builders.release.tables import read_excluded, write_excluded
 from builders.storage.files import write_text
@@ -199,17 +199,17 @@ def write_version(
             for key in changes.splits
         ]
     if any(split.total() for split in rows):
-        path = layout.changes(version.tag)
+        path = layout.inside(f"{CHANGES}/{version.tag}.csv")
         changelog.write_changes(path, rows)
         tables.append(merged.add(path))
     text = changelog.entry(version, last[0] if last else None, old, merged.manifest, changes, rows)
-    write_text(layout.changelog, changelog.with_entry(before, text))
+    write_text(layout.inside(CHANGELOG), changelog.with_entry(before, text))
     published = replace(
         merged.manifest,
         version=str(version),
         previous=str(last[0]) if last else "",
         repository=repository,
-        changelog=tuple(sorted([merged.add(layout.changelog), *tables], key=lambda entry: entry.path)),
+        changelog=tuple(sorted([merged.add(layout.inside(CHANGELOG)), *tables], key=lambda entry: entry.path)),
     )
     merged.manifest = card.write_card_and_manifest(layout, published)
     merged.written += [CARD, CROISSANT, MANIFEST]

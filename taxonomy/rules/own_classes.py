@@ -9,7 +9,7 @@ Tested by `tests/taxonomy/rules/test_own_classes.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from taxonomy.errors import TaxonomyError
@@ -17,9 +17,10 @@ from taxonomy.overlaps import CLOSENESS
 from taxonomy.rules.compared import ComparedClass
 from taxonomy.rules.keywords import variants
 from taxonomy.rules.overlaps import related
+from taxonomy.tables import is_wnid
 from taxonomy.wordnet.nouns import load_wordnet
+from unknown_detection.words import first_few
 
-_WNID = re.compile(r"n[0-9]{8}")
 _NAMED = 300
 """Upper limit on the classes that a sentence names (ours): manifests and cards hold the sentences."""
 
@@ -65,7 +66,7 @@ def compare_classes(unknown: Mapping[str, str], known: Mapping[str, str]) -> Cla
     if other_senses:
         remarks.append(
             "In other senses of their names these would overlap, and are not counted: "
-            f"{_listed([*other_senses.values()])}. Name a folder by its wnid to say which sense is meant."
+            f"{first_few([*other_senses.values()], _NAMED)}. Name a folder by its wnid to say which sense is meant."
         )
     return ClassComparison(overlaps, tuple(remarks))
 
@@ -80,13 +81,13 @@ def _remarks(classes: Mapping[str, _Resolved]) -> Iterable[str]:
     if absent:
         yield (
             f"{len(absent):,} of {len(classes):,} classes are no nouns of WordNet 3.0 and were compared by name "
-            f"alone: {_listed(absent)}."
+            f"alone: {first_few(absent, _NAMED)}."
         )
     ambiguous = [
         f"{class_id} ({len(class_.senses)})" for class_id, class_ in classes.items() if len(class_.senses) > 1
     ]
     if ambiguous:
-        yield f"Names with several senses in WordNet were taken in the first one: {_listed(ambiguous)}."
+        yield f"Names with several senses in WordNet were taken in the first one: {first_few(ambiguous, _NAMED)}."
 
 
 def _resolve_all(classes: Mapping[str, str]) -> dict[str, _Resolved]:
@@ -95,7 +96,7 @@ def _resolve_all(classes: Mapping[str, str]) -> dict[str, _Resolved]:
 
 def _resolve(class_id: str, name: str) -> _Resolved:
     wordnet = load_wordnet()
-    if _WNID.fullmatch(class_id):
+    if is_wnid(class_id):
         try:
             row = wordnet.row(class_id)
         except TaxonomyError:
@@ -127,8 +128,3 @@ def _items(classes: Mapping[str, _Resolved], *, every: bool = False) -> dict[str
         class_id: replace(class_.item, rows=class_.senses) if every and class_.senses else class_.item
         for class_id, class_ in classes.items()
     }
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

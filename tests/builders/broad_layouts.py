@@ -1,13 +1,12 @@
 """Turn the demo's sets of novel classes and its COCO into every other accepted layout."""
 
-import os
 import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.builders.circulating import place, write_named
-from tests.builders.trees import archive_of, changed, link, packed, write_parquet
+from tests.builders.circulating import write_named
+from tests.builders.trees import also, archive_of, changed, link, moved, packed, write_parquet
 
 
 def imagenet_o_images(imagenet_o):
@@ -15,11 +14,8 @@ def imagenet_o_images(imagenet_o):
     return sorted((imagenet_o / "imagenet-o").glob("*/*.JPEG"))
 
 
-def imagenet_o_inside(imagenet_o, root):
-    """The folder of the folders given, with none of the owners' texts in it."""
-    for path in imagenet_o_images(imagenet_o):
-        place(path, root / "test" / path.parent.name / path.name)
-    return root / "test"
+# The folder of the folders given, with none of the owners' texts in it.
+imagenet_o_inside = moved("imagenet_o_inside", (r"imagenet-o/(.+/.+\.JPEG)", r"test/\1"), given="test")
 
 
 imagenet_o_archive = archive_of("imagenet_o", "imagenet-o", "imagenet-o.tar", "w")
@@ -34,11 +30,8 @@ def imagenet_o_converted(imagenet_o, root):
     return root
 
 
-def inaturalist_bare(inaturalist, root):
-    """The images alone, in the folder given."""
-    for path in sorted((inaturalist / "iNaturalist" / "images").glob("*.jpg")):
-        place(path, root / path.name)
-    return root
+# The images alone, in the folder given.
+inaturalist_bare = moved("inaturalist_bare", (r"iNaturalist/images/(.*\.jpg)", r"\1"))
 
 
 inaturalist_archive = archive_of("inaturalist", "iNaturalist", "iNaturalist.tar.gz", "w:gz")
@@ -66,20 +59,19 @@ OPENOOD_LISTS = "benchmark_imglist/imagenet"
 def openimage_o_beside(openimage_o, root):
     """The images with the lists beside them, bare names as in ViM's list."""
     for path in sorted((openimage_o / OPENOOD_IMAGES).glob("[0-9a-f]*.jpg")):
-        place(path, root / path.name)
+        also(path, root / path.name)
     for path in sorted((openimage_o / OPENOOD_LISTS).glob("*.txt")):
         names = [line.split()[0].rpartition("/")[2] for line in path.read_text(encoding="utf-8").splitlines()]
         (root / path.name).write_text("\n".join([*reversed(names), ""]), encoding="utf-8")
     return root
 
 
-def openimage_o_inside(openimage_o, root):
-    """OpenOOD's tree with the innermost folder given; the lists lie three folders above."""
-    for path in sorted((openimage_o / OPENOOD_IMAGES).glob("[0-9a-f]*.jpg")):
-        place(path, root / "data" / OPENOOD_IMAGES / path.name)
-    for path in sorted((openimage_o / OPENOOD_LISTS).glob("*.txt")):
-        place(path, root / "data" / "benchmark_imglist" / "imagenet200" / path.name)
-    return root / "data" / OPENOOD_IMAGES
+openimage_o_inside = moved(  # OpenOOD's tree with the innermost folder given; the lists lie three folders above
+    "openimage_o_inside",
+    (rf"({OPENOOD_IMAGES}/[0-9a-f]+\.jpg)", r"data/\1"),
+    (rf"{OPENOOD_LISTS}/(.*\.txt)", r"data/benchmark_imglist/imagenet200/\1"),
+    given=f"data/{OPENOOD_IMAGES}",
+)
 
 
 def openimage_o_archive(openimage_o, root):
@@ -87,7 +79,7 @@ def openimage_o_archive(openimage_o, root):
     root.mkdir(exist_ok=True)
     packed(openimage_o / "images_largescale" / "openimage_o", root / "openimage_o.tar.gz", "w:gz")
     for path in sorted((openimage_o / OPENOOD_LISTS).glob("*.txt")):
-        place(path, root / "datalists" / path.name)
+        also(path, root / "datalists" / path.name)
     return root
 
 
@@ -95,7 +87,7 @@ def openimage_o_mirror(openimage_o, root):
     """A mirror as the Hub converts one, in `image.path`."""
     write_named(root / "default" / "test" / "0000.parquet", named_rows(openimage_o / OPENOOD_IMAGES), None)
     for path in sorted((openimage_o / OPENOOD_LISTS).glob("*.txt")):
-        place(path, root / path.name)
+        also(path, root / path.name)
     return root
 
 
@@ -123,19 +115,14 @@ def coco2017_images(coco2017):
     return sorted((coco2017 / "train2017").glob("*.jpg"))
 
 
-def coco2017_in_images(coco2017, root):
-    """Ultralytics's folders: the images in one of their own."""
-    link(coco2017 / "train2017", root / "images" / "train2017")
-    link(coco2017 / "annotations", root / "annotations")
-    return root
+coco2017_in_images = moved(  # Ultralytics's folders: the images in one of their own
+    "coco2017_in_images", (r"(train2017/.*)", r"images/\1"), (r"(annotations/.*)", r"\1")
+)
 
 
-def coco2017_loose(coco2017, root):
-    """The annotations beside the folder of images."""
-    link(coco2017 / "train2017", root / "train2017")
-    name = "instances_train2017.json"
-    os.link(coco2017 / "annotations" / name, root / name)
-    return root
+coco2017_loose = moved(  # the annotations beside the folder of images
+    "coco2017_loose", (r"(train2017/.*)", r"\1"), (r"annotations/(instances_train2017\.json)", r"\1")
+)
 
 
 def coco2017_archive(coco2017, root, ending="tar", mode="w"):

@@ -1,27 +1,22 @@
 """Turn the demo's CIFAR-100, SVHN, LSUN and DTD into every other accepted layout, with other people's readers."""
 
-import io
 import pickle
-import shutil
 import tarfile
 
 import lmdb
 import numpy as np
 import PIL.Image
-import pyarrow as pa
-import pyarrow.parquet as pq
 import scipy.io
-from datasets import ClassLabel, Features, Image
+from datasets import ClassLabel, Image
 
+from builders.demo.images import encode_image
 from taxonomy import tables
-from tests.builders.trees import changed, inside_of, write_shards
+from tests.builders.trees import changed, inside_of, moved, write_parquet, write_shards, write_table
 
 
 def png(pixels):
     """An image of 32 x 32 x 3 bytes as PNG."""
-    buffer = io.BytesIO()
-    PIL.Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, "PNG")
-    return buffer.getvalue()
+    return encode_image(PIL.Image.fromarray(np.ascontiguousarray(pixels)), "PNG")
 
 
 def cifar100_batch(folder, partition):
@@ -46,21 +41,13 @@ def cifar100_archive(cifar100, root):
 
 def write_cifar100_parquet(path, images, fine, coarse, fine_names, coarse_names):
     """Write a file of the mirror, whose images have no names; without label names the labels are bare numbers."""
-    features = Features(
-        {
-            "img": Image(),
-            "fine_label": ClassLabel(names=list(fine_names or ["-"])),
-            "coarse_label": ClassLabel(names=list(coarse_names or ["-"])),
-        }
-    )
-    schema = features.arrow_schema if fine_names else features.arrow_schema.remove_metadata()
-    columns = {
-        "img": [{"bytes": image, "path": None} for image in images],
-        "fine_label": pa.array(fine, pa.int64()),
-        "coarse_label": pa.array(coarse, pa.int64()),
+    features = {
+        "img": Image(),
+        "fine_label": ClassLabel(names=list(fine_names or ["-"])),
+        "coarse_label": ClassLabel(names=list(coarse_names or ["-"])),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns, schema=schema), path, row_group_size=100)
+    columns = {"img": [{"bytes": image, "path": None} for image in images], "fine_label": fine, "coarse_label": coarse}
+    write_table(path, features, columns, bare=not fine_names)
 
 
 def cifar100_names():
@@ -105,18 +92,12 @@ def converted(folder, root):
 
 def svhn_parquet(svhn, root, folder="cropped_digits", shards=1):
     """The Hub's mirror, whose label 0 is the digit 0 and whose images have no names."""
-    features = Features({"image": Image(), "label": ClassLabel(names=list("0123456789"))})
     for partition in ("train", "test"):
         mat = scipy.io.loadmat(svhn / f"{partition}_32x32.mat")
-        images = [{"bytes": png(mat["X"][..., i]), "path": None} for i in range(mat["X"].shape[3])]
-        labels = mat["y"][:, 0].astype(np.int64) % 10
-        for number, rows in enumerate(np.array_split(np.arange(len(images)), shards)):
-            table = pa.table(
-                {"image": [images[row] for row in rows], "label": pa.array(labels[rows])}, schema=features.arrow_schema
-            )
+        rows = [(None, int(mat["y"][i, 0]) % 10, png(mat["X"][..., i])) for i in range(mat["X"].shape[3])]
+        for number, part in enumerate(np.array_split(np.arange(len(rows)), shards)):
             path = root / folder / f"{partition}-{number:05d}-of-{shards:05d}.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(table, path, row_group_size=64)
+            write_parquet(path, [rows[place] for place in part], "0123456789")
     return root
 
 
@@ -126,12 +107,9 @@ svhn_parquet_shards = changed("svhn_parquet_shards", svhn_parquet, ".", 2)  # tw
 def svhn_converted(svhn, root):
     """The Hub's own conversion, with the other config beside it, of which this source has nothing."""
     svhn_parquet(svhn, root, shards=2)
-    features = Features({"image": Image(), "digits": {"label": [ClassLabel(names=list("0123456789"))]}})
-    other = pa.table({"image": [], "digits": []}, schema=features.arrow_schema)
+    features = {"image": Image(), "digits": {"label": [ClassLabel(names=list("0123456789"))]}}
     for partition in ("train", "test"):
-        path = root / "full_numbers" / partition / "0000.parquet"
-        path.parent.mkdir(parents=True)
-        pq.write_table(other, path)
+        write_table(root / "full_numbers" / partition / "0000.parquet", features, {"image": [], "digits": []})
     return converted(root / "cropped_digits", root)
 
 
@@ -176,11 +154,8 @@ lsun_database = inside_of("lsun_database", "test_lmdb", "scenes")
 lsun_fix_inside = inside_of("lsun_fix", "LSUN_fix", "LSUN_pil")
 
 
-def lsun_fix_for_image_folder(lsun_fix, root):
-    """One more folder inside, as torchvision's `ImageFolder` needs it."""
-    (root / "LSUN_fix").mkdir(parents=True)
-    shutil.copytree(lsun_fix / "LSUN_fix", root / "LSUN_fix" / "test")
-    return root
+# One more folder inside, as torchvision's `ImageFolder` needs it.
+lsun_fix_for_image_folder = moved("lsun_fix_for_image_folder", (r"LSUN_fix/(.*)", r"LSUN_fix/test/\1"))
 
 
 dtd_inside = inside_of("dtd", "", "dtd", "images")

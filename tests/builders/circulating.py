@@ -4,23 +4,14 @@ The Hub's pages state columns, splits and row counts of the mirrors that are nam
 What their file names look like is assumed: those of the owners, with or without folders before them.
 """
 
-import os
 import tarfile
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from datasets import ClassLabel, Features, Image, Value
+from datasets import ClassLabel, Image, Value
 
 from taxonomy import tables
-from tests.builders.trees import add, link, write_parquet
+from tests.builders.trees import add, also, changed, moved, write_parquet, write_table
 
 WNIDS = [row.wnid for row in tables.imagenet1k()]
-
-
-def place(path, target):
-    """Make a file also stand at another place."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    os.link(path, target)
 
 
 def imagenet_images(imagenet, folder):
@@ -33,12 +24,11 @@ def suffixed(wnid, path):
     return f"{path.stem}_{wnid}.JPEG"
 
 
-def imagenet_suffixed_folders(imagenet, root):
-    """Converted copies: names with their class, in the folders that the archives' names suggest."""
-    for folder, place_of in (("train", "ILSVRC2012_img_train"), ("val", "validation")):
-        for wnid, path in imagenet_images(imagenet, folder):
-            place(path, root / place_of / wnid / suffixed(wnid, path))
-    return root
+imagenet_suffixed_folders = moved(  # converted copies: names with their class, in the folders of the archives' names
+    "imagenet_suffixed_folders",
+    (r"train/(\w+)/(\w+)\.JPEG", r"ILSVRC2012_img_train/\1/\2_\1.JPEG"),
+    (r"val/(\w+)/(\w+)\.JPEG", r"validation/\1/\2_\1.JPEG"),
+)
 
 
 def imagenet_class_archives(imagenet, root):
@@ -49,14 +39,14 @@ def imagenet_class_archives(imagenet, root):
             for path in sorted((imagenet / "train" / wnid).glob("*.JPEG")):
                 add(archive, path.name, path.read_bytes())
     for wnid, path in imagenet_images(imagenet, "val"):
-        place(path, root / "ILSVRC2012_img_val" / suffixed(wnid, path))
+        also(path, root / "ILSVRC2012_img_val" / suffixed(wnid, path))
     return root
 
 
 def imagenet_flat_train(imagenet, root):
     """All training images in one folder, every other one with its class twice, and a validation archive with it."""
     for number, (wnid, path) in enumerate(imagenet_images(imagenet, "train")):
-        place(path, root / "train" / (suffixed(wnid, path) if number % 2 else path.name))
+        also(path, root / "train" / (suffixed(wnid, path) if number % 2 else path.name))
     with tarfile.open(root / "ILSVRC2012_img_val.tar", "w") as archive:
         for wnid, path in imagenet_images(imagenet, "val"):
             add(archive, f"val/{suffixed(wnid, path)}", path.read_bytes())
@@ -84,28 +74,19 @@ def imagenet_two_mirrors(imagenet, root):
     return root
 
 
-def food101_thrice(food101, root):
-    """The archive unpacked in a folder of its name, twice."""
-    for path in sorted(food101.glob("*/**/*")):
-        if path.is_file():
-            place(path, root / "food-101" / "food-101" / "food-101" / path.relative_to(food101))
-    return root
+# The archive unpacked in a folder of its name, twice.
+food101_thrice = moved("food101_thrice", (r"(.+/.+)", r"food-101/food-101/food-101/\1"))
 
 
-def caltech256_nested(caltech256, root):
-    """Kaggle's copy."""
-    for path in sorted(caltech256.glob("*/*/*.jpg")):
-        place(path, root / "256_objectcategories" / path.relative_to(caltech256))
-    return root
+# Kaggle's copy.
+caltech256_nested = moved("caltech256_nested", (r"(.+/.+/.+\.jpg)", r"256_objectcategories/\1"))
 
 
 def write_named(path, rows, column):
     """Write (file name, bytes) rows as bitmind's mirrors have them; in `image.path` where no column is named."""
-    features = Features({"image": Image()} | ({column: Value("string")} if column else {}))
+    features = {"image": Image()} | ({column: Value("string")} if column else {})
     columns = {"image": [{"bytes": content, "path": None if column else name} for name, content in rows]}
-    columns |= {column: [name for name, _ in rows]} if column else {}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns, schema=features.arrow_schema), path, row_group_size=100)
+    write_table(path, features, columns | ({column: [name for name, _ in rows]} if column else {}))
 
 
 def caltech256_rows(caltech256, name):
@@ -129,13 +110,12 @@ def caltech256_three_splits(caltech256, root):
     return root
 
 
-def places365_archives(places365, root):
-    """Each archive unpacked in a folder of its own name, and the lists beside them."""
-    link(places365 / "data_256", root / "train_256_places365standard" / "data_256")
-    link(places365 / "val_256", root / "val_256" / "val_256")
-    for path in sorted(places365.glob("*places365*.txt")):
-        place(path, root / path.name)
-    return root
+places365_archives = moved(  # each archive unpacked in a folder of its own name, and the lists beside them
+    "places365_archives",
+    (r"(data_256/.*)", r"train_256_places365standard/\1"),
+    (r"(val_256/.*)", r"val_256/\1"),
+    (r"(.*places365.*\.txt)", r"\1"),
+)
 
 
 def places365_rows(places365):
@@ -156,14 +136,13 @@ def places365_rows(places365):
 
 def write_places365(path, rows, names, order):
     """Write rows with the columns image, image_file_path and labels; `order` has the label of each category."""
-    features = Features({"image": Image(), "image_file_path": Value("string"), "labels": ClassLabel(names=names)})
+    features = {"image": Image(), "image_file_path": Value("string"), "labels": ClassLabel(names=names)}
     columns = {
         "image": [{"bytes": content, "path": None} for _, _, content in rows],
         "image_file_path": [name for _, name, _ in rows],
-        "labels": pa.array([order[number] for number, _, _ in rows], pa.int64()),
+        "labels": [order[number] for number, _, _ in rows],
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns, schema=features.arrow_schema), path, row_group_size=100)
+    write_table(path, features, columns)
 
 
 def places365_custom(places365, root):
@@ -185,33 +164,26 @@ def places365_two_mirrors(places365, root):
     return root
 
 
-def dtd_above(dtd, root):
-    """The folder above the archive's, unpacked in a folder of its name."""
-    for path in sorted((dtd / "images").glob("*/*.jpg")):
-        place(path, root / "dtd" / "dtd" / "images" / path.relative_to(dtd / "images"))
-    return root
+# The folder above the archive's, unpacked in a folder of its name.
+dtd_above = moved("dtd_above", (r"(images/.+/.+\.jpg)", r"dtd/dtd/\1"))
 
 
-def dtd_bitmind(dtd, root):
+def dtd_bitmind(dtd, root, paths=("data/train-00000-of-00001.parquet",), column="filename", folders=False):
     """bitmind/dtd: the columns image and filename."""
-    rows = [(path.name, path.read_bytes()) for path in sorted((dtd / "images").glob("*/*.jpg"))]
-    write_named(root / "data" / "train-00000-of-00001.parquet", rows, "filename")
+    images = sorted((dtd / "images").glob("*/*.jpg"))
+    rows = [(f"{p.parent.name}/{p.name}" if folders else p.name, p.read_bytes()) for p in images]
+    for number, path in enumerate(paths):
+        write_named(root / path, rows[number :: len(paths)], column)
     return root
 
 
-def dtd_old_names(dtd, root):
-    """Three splits in files with a digest in their names, as `datasets` wrote them until 2.13; textures as folders."""
-    rows = [(f"{p.parent.name}/{p.name}", p.read_bytes()) for p in sorted((dtd / "images").glob("*/*.jpg"))]
-    for number, split in enumerate(("train", "validation", "test")):
-        write_named(root / "data" / f"{split}-00000-of-00001-eee8c8792b78a841.parquet", rows[number::3], None)
-    return root
+# Three splits in files with a digest in their names, as `datasets` wrote them until 2.13; textures as folders.
+OLD = [f"data/{split}-00000-of-00001-eee8c8792b78a841.parquet" for split in ("train", "validation", "test")]
+dtd_old_names = changed("dtd_old_names", dtd_bitmind, OLD, None, folders=True)
 
 
-def svhn_full_nested(svhn_full, root):
-    """Each archive unpacked in a folder of its name."""
-    for partition in ("train", "test"):
-        link(svhn_full / partition, root / partition / partition)
-    return root
+# Each archive unpacked in a folder of its name.
+svhn_full_nested = moved("svhn_full_nested", (r"((train|test)/.*)", r"\2/\1"))
 
 
 IMAGENET = (

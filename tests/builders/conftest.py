@@ -1,6 +1,7 @@
 """Building the demo sources, and looking at what was built."""
 
 import dataclasses
+import importlib.metadata
 
 import pytest
 
@@ -60,6 +61,15 @@ def files_of(root):
     }
 
 
+def digests(manifest):
+    """The digest of every split of a manifest, as JSON, by `config/split`."""
+    return {
+        f"{config}/{name}": split["digest"]
+        for config, entry in manifest["configs"].items()
+        for name, split in entry["splits"].items()
+    }
+
+
 def assert_same_files(release, rebuilt, count, holds):
     """Check that a release has `count` files whose names `holds` accepts, with the same bytes in another folder."""
     expected = {name: data for name, data in files_of(release).items() if holds(name)}
@@ -72,3 +82,20 @@ def assert_same_files(release, rebuilt, count, holds):
 def release(imagenet_release):
     """An undisturbed ImageNet-scale release."""
     return imagenet_release
+
+
+@pytest.fixture
+def uninstalled(monkeypatch):
+    """Lets some packages that generators need seem not to be installed."""
+
+    def hide(*names):
+        real_version = importlib.metadata.version
+
+        def version(package):
+            if package in names:
+                raise importlib.metadata.PackageNotFoundError(package)
+            return real_version(package)
+
+        monkeypatch.setattr("builders.generate.contract.importlib.metadata.version", version)
+
+    return hide

@@ -1,13 +1,9 @@
 """Turn the demo's SUN397 and SVHN full numbers into every other accepted layout."""
 
-import os
-
-import pyarrow as pa
-import pyarrow.parquet as pq
-from datasets import ClassLabel, Features, Image, Sequence, Value
+from datasets import ClassLabel, Image, Sequence, Value
 
 from taxonomy import tables
-from tests.builders.trees import archive_of, inside_of, link, packed, write_shards
+from tests.builders.trees import also, archive_of, inside_of, link, moved, packed, write_shards, write_table
 
 
 def sun397_images(sun397):
@@ -21,11 +17,8 @@ def sun397_images(sun397):
 sun397_inside = inside_of("sun397", "", "sun", "SUN397")
 
 
-def sun397_without_the_list(sun397, root):
-    """The folders of the letters alone: mirrors leave ClassName.txt out."""
-    for letter in sorted({row.category[1] for row in tables.sun397()}):
-        link(sun397 / "SUN397" / letter, root / "SUN397" / letter)
-    return root
+# The folders of the letters alone: mirrors leave ClassName.txt out.
+sun397_without_the_list = moved("sun397_without_the_list", (r"(SUN397/[a-z]/.*)", r"\1"))
 
 
 sun397_archive = archive_of("sun397", "SUN397", "SUN397.tar.gz", "w:gz")
@@ -35,9 +28,7 @@ sun397_tar = archive_of("sun397_tar", "SUN397", "SUN397.tar", "w")  # of the oth
 def sun397_divided(sun397, root, folders, spell):
     """A mirror's class folders side by side; every other image of a class in another folder."""
     for place, (category, path) in enumerate(sun397_images(sun397)):
-        target = root / folders[place % len(folders)] / spell(category) / path.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.link(path, target)
+        also(path, root / folders[place % len(folders)] / spell(category) / path.name)
     return root
 
 
@@ -88,14 +79,7 @@ def svhn_full_mixed(svhn_full, root):
 
 def svhn_full_parquet(svhn_full, root):
     """The Hub's copy: names as in the archives, in the archives' order, and a column of digits."""
-    features = Features(
-        {
-            "image": Image(),
-            "digits": Sequence(
-                {"bbox": Sequence(Value("int32"), length=4), "label": ClassLabel(names=list("0123456789"))}
-            ),
-        }
-    )
+    digits = {"bbox": Sequence(Value("int32"), length=4), "label": ClassLabel(names=list("0123456789"))}
     for partition in ("train", "test"):
         paths = sorted((svhn_full / partition).glob("*.png"), key=lambda path: path.name[::-1])
         columns = {
@@ -103,8 +87,7 @@ def svhn_full_parquet(svhn_full, root):
             "digits": [{"bbox": [[1, 2, 3, 4]], "label": [7]} for _ in paths],
         }
         path = root / "full_numbers" / f"{partition}-00000-of-00001.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table(columns, schema=features.arrow_schema), path, row_group_size=10)
+        write_table(path, {"image": Image(), "digits": Sequence(digits)}, columns, row_group_size=10)
     return root
 
 

@@ -3,23 +3,25 @@
 import numpy as np
 import pyarrow as pa
 
-from builders.sources.base import PARTITION_SCHEMA, PartitionIndex, SourceIndex
+from builders.sources.base import PartitionIndex, SourceIndex, partition_table
+
+
+def made_up(partition, names, codes, ids, own=(), **fields):
+    """The piece of a copy without files, from the ids of its images, their classes by number, and own columns."""
+    column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
+    ids = pa.array(ids, pa.string())
+    absent = {column.name: pa.repeat(pa.scalar(column.absent, column.arrow), len(ids)) for column in own}
+    return PartitionIndex(partition, "made up", "file", partition_table(column, ids, ids, own=absent), **fields)
 
 
 def named_index(source, images):
     """The index of a copy with the given images: the class of each by its id, for each partition."""
-    pieces = []
-    for partition, of in images.items():
-        names = list(source.classes())
-        numbers = {name: number for number, name in enumerate(names)}
-        ids = pa.array(list(of), pa.string())
-        codes = pa.array([numbers[class_id] for class_id in of.values()], pa.int32())
-        column = pa.DictionaryArray.from_arrays(codes, pa.array(names))
-        zeros = pa.repeat(pa.scalar(0, pa.int64()), len(ids))
-        table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PARTITION_SCHEMA)
-        for own in source.columns:
-            table = table.append_column(own.name, pa.repeat(pa.scalar(own.absent, own.arrow), len(ids)))
-        pieces.append(PartitionIndex(partition, "", "file", table))
+    names = list(source.classes())
+    numbers = {name: number for number, name in enumerate(names)}
+    pieces = (
+        made_up(partition, names, [numbers[class_id] for class_id in of.values()], list(of), source.columns)
+        for partition, of in images.items()
+    )
     return SourceIndex(source, None, tuple(pieces))
 
 
@@ -33,15 +35,18 @@ def whole_indexes(benchmark):
 
 def whole_index(source, partitions):
     """The index of a complete copy, by the owner's counts, without one."""
-    pieces = []
+    counts = {}
     for partition in partitions:
         expected = source.expected()[partition]
-        counts = expected.per_class or {next(iter(source.classes())): expected.total}
-        names = list(source.classes())
-        codes = np.repeat([names.index(name) for name in counts], list(counts.values()))
-        ids = pa.array([f"{partition}/{number:07d}" for number in range(len(codes))])
-        column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names))
-        zeros = pa.repeat(pa.scalar(0, pa.int64()), len(codes))
-        table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PARTITION_SCHEMA)
-        pieces.append(PartitionIndex(partition, "", "file", table))
+        counts[partition] = expected.per_class or {next(iter(source.classes())): expected.total}
+    return counted_index(source, counts)
+
+
+def counted_index(source, partitions, **fields):
+    """The index of a copy that has so many images of each class of each partition."""
+    pieces = []
+    for partition, counts in partitions.items():
+        codes = np.repeat(np.arange(len(counts)), list(counts.values()))
+        ids = [f"{partition}/{number:07d}" for number in range(len(codes))]
+        pieces.append(made_up(partition, list(counts), codes, ids, **fields))
     return SourceIndex(source, None, tuple(pieces))

@@ -9,19 +9,14 @@ import tarfile
 
 from taxonomy import tables
 from tests.builders import broad_layouts, cifar_layouts, circulating, facets_layouts
-from tests.builders.trees import add, archive_of, changed, inside_of, link, tree, write_shards, write_tar
+from tests.builders.trees import add, also, archive_of, changed, inside_of, link, moved, tree, write_shards, write_tar
 
 KIT = "ILSVRC2012_devkit_t12"
 
 
 def one_level_up(source, root):
-    """The root named one folder too high."""
-    return nested(source, root, "copy of a copy")
-
-
-def nested(source, root, place):
-    """The same files at another nesting; they are linked one by one, because no folder that is a link is searched."""
-    shutil.copytree(source, root / place, copy_function=os.link)
+    """The root named one folder too high; files are links, as no folder that is one is searched."""
+    shutil.copytree(source, root / "copy of a copy", copy_function=os.link)
     return root
 
 
@@ -191,7 +186,7 @@ def ninco_openood(ninco, root):
     """OpenOOD's tree, in which no name has a space."""
     for path in (ninco / "NINCO" / "NINCO_OOD_classes").glob("*/*_*_*.*"):
         name = f"{path.parent.name}/{path.name}".replace(" ", "_")
-        circulating.place(path, root / "images_largescale" / "ninco" / name)
+        also(path, root / "images_largescale" / "ninco" / name)
     return root
 
 
@@ -200,17 +195,15 @@ imagenet_v2_archive = archive_of(  # a tar under the name of a compressed one
 )
 
 
-def imagenet_v2_openood(imagenet_v2, root):
-    """OpenOOD's tree."""
-    return nested(imagenet_v2 / "imagenetv2-matched-frequency-format-val", root, "images_largescale/imagenet_v2")
+imagenet_v2_openood = moved(
+    "imagenet_v2_openood", (r"imagenetv2-matched-frequency-format-val/(.*)", r"images_largescale/imagenet_v2/\1")
+)
 
 
 imagenet_r_archive = archive_of("imagenet_r", "imagenet-r", "imagenet-r.tar", "w")
 
 
-def imagenet_r_openood(imagenet_r, root):
-    """OpenOOD's tree."""
-    return nested(imagenet_r / "imagenet-r", root, "images_largescale/imagenet_r")
+imagenet_r_openood = moved("imagenet_r_openood", (r"imagenet-r/(.*)", r"images_largescale/imagenet_r/\1"))
 
 
 def imagenet21k_tars(imagenet21k, root):
@@ -256,12 +249,9 @@ def imagenet_c_grouped(imagenet_c, root):
     return root
 
 
-def imagenet_c_openood(imagenet_c, root):
-    """OpenOOD's tree, without folders of classes."""
-    for path in imagenet_c.glob("*/*/*/*.JPEG"):
-        kind = path.relative_to(imagenet_c).parent.parent
-        circulating.place(path, root / "images_largescale" / "imagenet_c" / kind / path.name)
-    return root
+imagenet_c_openood = moved(  # without folders of classes
+    "imagenet_c_openood", (r"(\w+/\d)/\w+/(.*\.JPEG)", r"images_largescale/imagenet_c/\1/\2")
+)
 
 
 mos_sun_archive = archive_of("mos_sun", "SUN", "SUN.tar.gz", "w:gz")

@@ -14,8 +14,9 @@ class NoTasks:
         raise AssertionError(f"planning was to run {len(tasks)} tasks")
 
 
-def planning_run(benchmark, request, notes=None):
-    """A run with some choices, whose notes go to a list, or nowhere."""
+def planning_run(benchmark, out, notes=None, **changes):
+    """A run of all splits of a benchmark on the demo, but for the changes, whose notes go to a list, or nowhere."""
     meter = TerminalMeter(quiet=True)
     meter.note = (lambda text: None) if notes is None else notes.append
-    return Run(benchmark, NoTasks(), meter, **request)
+    request = {"splits": tuple(benchmark.parts), "roots": {}, "seed": 0, "allow_partial": True, "demo": True}
+    return Run(benchmark, NoTasks(), meter, out, **request | changes)

@@ -17,7 +17,7 @@ from builders.release.manifest import read_manifest
 from builders.release.schema import ROLES
 from hf_scripts import materialize, verify
 from taxonomy import tables
-from tests.builders.conftest import assert_same_files, build_demo
+from tests.builders.conftest import assert_same_files
 from tests.builders.indexes import whole_index
 from tests.manifests import manifest_of
 from unknown_detection.evaluation.protocols import broad
@@ -77,19 +77,8 @@ def test_sets_have_their_owners_sizes():
 def test_a_variant_of_a_split_that_is_not_there_fails_where_it_is_declared():
     variant = next(variant for variant in BENCHMARK.variants if variant.name == "openimage-o-all")
     wrong = dataclasses.replace(variant, splits={"broad-novel-classes/ninco": next(iter(variant.splits.values()))})
-    with pytest.raises(
-        DeclarationError, match="openimage-o-all: openimage_o cannot stand for broad-novel-classes/ninco"
-    ):
+    with pytest.raises(DeclarationError, match="openimage_o cannot stand for broad-novel-classes/ninco"):
         dataclasses.replace(BENCHMARK, variants=(wrong,))
-
-
-def test_roles_are_those_that_the_protocol_compares(broad_release):
-    configs = manifest_of(broad_release)["configs"]
-    roles = {split["parts"][0]["role"] for split in configs["broad-novel-classes"]["splits"].values()}
-    assert roles == {"novel_class"} <= set(broad.KINDS)
-    assert {split["parts"][0]["role"] for split in configs["broad-reference"]["splits"].values()} == {
-        "in_distribution"
-    }
 
 
 def test_the_demo_has_every_set_and_verifies(broad_release, capsys):
@@ -111,7 +100,7 @@ def test_rows_of_novel_classes_load_with_what_their_source_says(broad_release, t
     assert loaded["imagenet_o"].features["confidence"] == datasets.Value("float64")
     known = {row.wnid for row in tables.imagenet1k()}
     for name, rows in loaded.items():
-        assert set(rows["role"][:]) == {ROLES.index("novel_class")}
+        assert {ROLES[role] for role in rows["role"][:]} == {"novel_class"} <= set(broad.KINDS)
         assert set(rows["label"][:]) == {-1}
         assert not known & set(rows["class_id"][:])
         assert rows.features["label"].names == [row.wnid for row in tables.imagenet1k()]
@@ -148,27 +137,6 @@ def test_a_published_config_is_rebuilt_from_its_index(broad_release, demo, tmp_p
     arguments = [str(broad_release), "--splits=broad-novel-classes", *flags, "--out", str(tmp_path), "--workers", "1"]
     assert materialize.main([*arguments, "--quiet"]) == 0
     assert_same_files(broad_release, tmp_path, 7, lambda name: "broad-novel-classes" in name)
-
-
-def test_one_split_at_a_time_and_more_workers_change_no_byte(broad_release, demo, tmp_path):
-    splits = ("broad-novel-classes/openimage_o", "broad-reference/test")
-    for split in splits:
-        build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=(split,), workers=2)
-    assert_same_files(broad_release, tmp_path, 4, lambda name: any(f"/{split}" in name for split in splits))
-
-
-def test_the_card_counts_rows_of_each_shift(broad_release):
-    card = (broad_release / "README.md").read_text(encoding="utf-8")
-    start = card.index("| kind of shift |")
-    splits = "`broad-novel-classes/imagenet_o`, `broad-novel-classes/inaturalist`, `broad-novel-classes/openimage_o`"
-    pair = "`broad-multi-label/cocomagenet`, `broad-multi-label/cocomagenet_mono`"
-    assert card[start:].splitlines()[:5] == [
-        "| kind of shift | splits | rows | expected | paper |",
-        "|---|---|---:|---:|---:|",
-        f"| novel class | {splits} | 674 | 27,869 | 27,869 |",
-        f"| multi-label | {pair} | 92 | 4,000 | 4,000 |",
-        "",
-    ]
 
 
 def test_all_of_openimage_o_by_flag_is_another_version(demo, tmp_path, capsys):

@@ -137,9 +137,9 @@ def test_all_19_corruptions_can_be_built_at_any_severity(release, imagenet, tmp_
     assert len(names) == 19 * 5
     assert not any(key.startswith("broad-corruptions-more/") for key in BENCHMARK.usual())
     out = shutil.copytree(release, tmp_path / "out")
-    assert build(imagenet, out, "broad-corruptions-more/fog_3,broad-corruptions-more/glass_blur_1") == 0
+    assert build(imagenet, out, "broad-corruptions-more/fog_3,broad-corruptions-more/pixelate_1") == 0
     splits = manifest_of(out)["configs"]["broad-corruptions-more"]["splits"]
-    assert {name: rows_in(split) for name, split in splits.items()} == {"fog_3": 9, "glass_blur_1": 9}
+    assert {name: rows_in(split) for name, split in splits.items()} == {"fog_3": 9, "pixelate_1": 9}
     assert verify.main([str(out), "--workers", "1"]) == 0
     assert_same_files(release, out, 10, lambda name: name.startswith(("data/", "index/")))
 
@@ -244,9 +244,5 @@ def test_half_of_one_image_a_class_is_told_as_such(imagenet, tmp_path, capsys):
         (tmp_path / "imagenet/val" / wnid).mkdir(parents=True)
         shutil.copy(first, tmp_path / "imagenet/val" / wnid)
     assert build(tmp_path / "imagenet", tmp_path / "out", "broad-reference/test") == 2
-    assert (
-        "would have no rows: ImageNet-1k (ILSVRC2012) in "
-        f"{tmp_path / 'imagenet'} has 3 images of its classes, and all are left out, 3 of them by the rule "
-        "image-not-drawn (keyed rank beyond the class's 5 (or half of a class that is short); half of one image is "
-        "none). Complete that"
-    ) in capsys.readouterr().err
+    sentence = f"in {tmp_path / 'imagenet'} has 3 images of its classes, and all are left out, 3 of them by the rule "
+    assert f"{sentence}image-not-drawn" in capsys.readouterr().err

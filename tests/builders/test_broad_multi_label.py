@@ -13,10 +13,6 @@ from builders.broad_benchmark import BENCHMARK, MULTI_LABEL, main
 from builders.declare.quotas import Largest
 from builders.declare.ranking import even_shares
 from builders.demo.write import MARKER
-from builders.executors.local import LocalExecutor
-from builders.pipeline.from_index import plan_published
-from builders.pipeline.published import Published
-from builders.pipeline.run import write_release
 from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
 from builders.plan.completeness import agreement
 from builders.plan.planner import plan
@@ -25,8 +21,7 @@ from builders.sources.coco2017 import COCO2017
 from hf_scripts import verify
 from taxonomy import tables
 from tests.builders import coco_oracle
-from tests.builders.conftest import assert_same_files, build_demo
-from tests.builders.planning import QUIET
+from tests.builders.conftest import build_demo
 from tests.builders.trees import link
 
 # pycocotools 2.0.11 turns masks into arrays as NumPy 1 did; our code makes no arrays of masks.
@@ -201,19 +196,6 @@ def test_the_build_compares_with_the_authors_lists(index):
     assert alone.startswith(f"{ALONE}: 51 of its 52 images are on the authors' list of 2,000, of which")
 
 
-def test_an_equal_draw_has_no_other_numbers(index):
-    """With the images and classes of a draw as the list, everything agrees."""
-    split = MULTI_LABEL.splits[1]
-    (planned,) = plan(Draws(BENCHMARK, 0), {"coco2017": index}, splits=(ALONE,))
-    rows = dict(zip(*(planned.table[name].to_pylist() for name in ("source_id", "class_id")), strict=True))
-    equal = dataclasses.replace(split, authors=dataclasses.replace(split.authors, listed=lambda: rows))
-    text = agreement(Draws(BENCHMARK, 0), dataclasses.replace(planned, split=equal), index)
-    # The last object of the image 200365 has no area.
-    assert text == (
-        f"{ALONE}: 52 of its 52 images are on the authors' list of 52; by largest_object_area it would be 51"
-    )
-
-
 def test_adopting_builds_exactly_the_list(demo, tmp_path, capsys):
     lists = tmp_path / "broad"
     lists.mkdir()
@@ -226,27 +208,6 @@ def test_adopting_builds_exactly_the_list(demo, tmp_path, capsys):
     assert "complete sources give" not in capsys.readouterr().out  # that is known of a draw, not of a list
     rows = load_dataset(str(tmp_path / "out"), "broad-multi-label-index", split="cocomagenet")
     assert sorted(int(name[10:22]) for name in rows["source_id"]) == listed
-
-
-def test_a_published_index_is_built_again(release, demo, tmp_path):
-    published, sources = Published(release, "broad-multi-label"), {"coco2017": demo["coco2017"]}
-    with LocalExecutor(1) as executor:
-        write_release(plan_published(published, sources, tmp_path / "out", QUIET, executor))
-    assert_same_files(release, tmp_path / "out", 4, lambda name: name.startswith(("data/", "index/")))
-
-
-def test_bad_annotations_end_the_command_in_one_sentence(demo, tmp_path, capsys):
-    link(demo["coco2017"] / "train2017", tmp_path / "coco" / "train2017")
-    (tmp_path / "coco" / "annotations").mkdir()
-    (tmp_path / "coco" / FILE).write_text((demo["coco2017"] / FILE).read_text()[:5_000])
-    assert (
-        main(["--splits", "broad-multi-label", "--coco2017", str(tmp_path / "coco"), "--out", str(tmp_path / "o")])
-        == 2
-    )
-    error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "is not a whole file of COCO's annotations (Input data was truncated)" in error
-    assert str(tmp_path / "coco" / FILE) in error
-    assert not (tmp_path / "o" / "data").exists()
 
 
 def test_annotations_that_changed_are_noticed_where_the_same_images_are_drawn(demo, tmp_path, capsys):

@@ -4,8 +4,6 @@ import collections
 import dataclasses
 import functools
 import hashlib
-import re
-from pathlib import Path
 
 import datasets
 import pyarrow as pa
@@ -36,7 +34,6 @@ from taxonomy.rules import facets
 from tests.builders.conftest import assert_same_files, build_demo
 from tests.builders.indexes import whole_indexes
 from tests.builders.planning import QUIET
-from tests.builders.trees import linked, replaced
 from tests.killing import watched_at_renames
 from tests.manifests import manifest_of, typed
 
@@ -96,29 +93,6 @@ def test_the_counts_are_the_papers_where_the_classes_are(planned, split):
         assert sun == {"validation": 54_381, "test": 54_373}[split]
         # 8,900 + 16,100: every class has 25.
         assert known["imagenet", "val"] + unknown["imagenet", "val"] == 25_000
-
-
-def test_the_other_reading_of_animals_moves_the_rows_that_the_documentation_says(indexes, planned):
-    other = BENCHMARK.with_variants(["animals-unknown"])
-    assert other.version == f"{BENCHMARK.version}+animals-unknown"
-    text = (Path(__file__).parents[2] / "docs" / "benchmarks" / "facets.md").read_text(encoding="utf-8")
-    for key in ("facets-t1/validation", "facets-t2/validation"):
-        assert other.count(key).rows == BENCHMARK.count(key).rows
-        parts = plan(Draws(other, 0), indexes, splits=other.parts[key])
-        theirs = {name: part.split.role for part in parts for name in part.table["id"].to_pylist()}
-        ours = {
-            name: part.split.role
-            for part in planned.values()
-            if part.split_key == key
-            for name in part.table["id"].to_pylist()
-        }
-        moved = sum(theirs.get(name, role) != role for name, role in ours.items())
-        replaced = len(set(ours) - set(theirs))
-        # An animal's class has 25 of 50 validation images in a split.
-        animals = sum(grade.rule == "habitat" for grade in facets.grades("imagenet"))
-        assert moved == 25 * animals
-        assert moved > len(ours) / 100
-        assert re.search(rf"{len(ours):,} rows of\s`{key}`, {moved:,} .*?{replaced:,}", text, re.S)
 
 
 def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
@@ -318,19 +292,6 @@ def test_a_withdrawn_row_leaves_its_part(release, demo, tmp_path):
     assert line.split in ("facets-t2/test.sun397_known", "facets-t2/test.sun397")
 
 
-def test_an_unreadable_image_leaves_its_part(demo, tmp_path):
-    sources = demo | {"svhn_full": linked(demo["svhn_full"], tmp_path / "svhn_full")}
-    broken = sources["svhn_full"] / "train" / "3.png"
-    replaced(broken, lambda data: data[: len(data) // 2])
-    manifest = build_demo(
-        sources, tmp_path / "out", benchmark=BENCHMARK, splits=("facets-baseline/validation", "facets-baseline/test")
-    )
-    parts = [part for entry in manifest["configs"]["facets-baseline"]["splits"].values() for part in entry["parts"]]
-    (hit,) = [part for part in parts if "unreadable" in part["excluded_by_rule"]]
-    assert hit["key"].endswith(".svhn_train")
-    assert (hit["rows"], sum(hit["excluded_by_rule"].values())) == (11, 13)
-
-
 def test_the_counts_table_names_classes_and_rows_of_each_part(demo, tmp_path, capsys):
     flags = [f"--{key}={demo[key]}" for key in ("places365", "imagenet")]
     assert main(["--dry-run", "--allow-partial", "--splits", "facets-wordnet-t50", "--quiet", *flags]) == 0
@@ -356,15 +317,9 @@ def test_parts_are_told_apart_by_role_source_or_partitions():
     ("damage", "sentence"),
     [
         (lambda t: set_first(t, "sun397", "label", 3), "label is 3, not -1, although facets-t1/test has no label"),
-        (
-            lambda t: set_first(t, "places365", "role", ROLES.index("near_ood")),
-            "which rows of its source do not have in facets-t1/test",
-        ),
+        (lambda t: set_first(t, "places365", "role", ROLES.index("near_ood")), "which rows of its source do not have"),
         (lambda t: set_first(t, "imagenet", "oodness", float("nan")), "oodness is nan, not 0 or more"),
-        (
-            lambda t: set_first(t, "imagenet", "source", "food101"),
-            "source is food101, not places365 or sun397 or imagenet",
-        ),
+        (lambda t: set_first(t, "imagenet", "source", "food101"), "source is food101, not places365 or sun397 or"),
     ],
 )
 def test_verify_checks_the_rows_of_each_part(release, damage, sentence):

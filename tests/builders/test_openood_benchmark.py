@@ -204,16 +204,6 @@ def test_validation_and_test_are_disjoint_and_those_of_imagenet200_within_them(p
 
 
 @needs_lists
-def test_a_row_says_which_known_class_its_class_overlaps_and_how(planned):
-    rows = planned["mos/textures"].table
-    of = set(zip(*(rows[name].to_pylist() for name in ("class_id", "id_overlap", "id_overlap_kind")), strict=True))
-    assert ("bubbly", "n09229709", "scene holds object") in of
-    assert ("banded", None, None) in of
-    known = planned["openood-imagenet1k/test"].table
-    assert known["id_overlap"].null_count == known["id_overlap_kind"].null_count == known.num_rows
-
-
-@needs_lists
 def test_imagenet_c_is_made_of_test_images(planned):
     """Each a corrupted copy of another one, so that no validation image is among them."""
     shifted = planned["openood-imagenet1k-shifted/imagenet_c"].table["source_id"].to_pylist()

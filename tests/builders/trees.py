@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shutil
 import tarfile
 from collections import defaultdict
@@ -97,6 +98,12 @@ def replaced(path, change):
     return data
 
 
+def also(path, target):
+    """Make a file also stand at another place."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.link(path, target)
+
+
 def link(target, place):
     """Make `place` the same folder as `target`."""
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -148,6 +155,23 @@ def changed(name, convert, *args, **options):
     return convert_otherwise
 
 
+def moved(name, *moves, given=""):
+    """How the files of a demo stand at other places: a move has a pattern over whole paths and the new path.
+
+    `given` is the folder that is then named as the copy.
+    """
+
+    def move(demo, root):
+        for path in sorted(path for path in demo.rglob("*") if path.is_file()):
+            for pattern, place in moves:
+                if match := re.fullmatch(pattern, path.relative_to(demo).as_posix()):
+                    also(path, root / match.expand(place))
+        return root / given
+
+    move.__name__ = name
+    return move
+
+
 def inside_of(key, folder, place, given=""):
     """How a folder of a demo stands at another place, and this or a folder below it is given."""
 
@@ -159,19 +183,21 @@ def inside_of(key, folder, place, given=""):
     return name_inside
 
 
+def write_table(path, features, columns, *, bare=False, row_group_size=100):
+    """Write columns as `datasets` does; bare without its metadata, so that labels are numbers without names."""
+    schema = Features(features).arrow_schema
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.table(columns, schema=schema.remove_metadata() if bare else schema)
+    pq.write_table(table, path, row_group_size=row_group_size)
+
+
 def write_parquet(path, rows, names):
     """Write (file name, label, bytes) rows as the Hub does; without names the labels are bare numbers."""
-    features = Features({"image": Image(), "label": ClassLabel(names=list(names or ["-"]))})
-    schema = features.arrow_schema if names else features.arrow_schema.remove_metadata()
-    table = pa.table(
-        {
-            "image": [{"bytes": content, "path": name} for name, _, content in rows],
-            "label": pa.array([label for _, label, _ in rows], pa.int64()),
-        },
-        schema=schema,
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path, row_group_size=100)
+    columns = {
+        "image": [{"bytes": content, "path": name} for name, _, content in rows],
+        "label": [label for _, label, _ in rows],
+    }
+    write_table(path, {"image": Image(), "label": ClassLabel(names=list(names or ["-"]))}, columns, bare=not names)
 
 
 def write_shards(folder, split, rows, names, count=2):

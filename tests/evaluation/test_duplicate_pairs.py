@@ -9,7 +9,8 @@ import pytest
 from tests.evaluation.duplicates_release import PAIRS, SCHEMA, make_release, pairs_table, put_entry, put_table
 from tests.evaluation.refusals import refusal
 from tests.hf_scripts.samples import REPO
-from unknown_detection.evaluation.releases import PAIR_COLUMNS, load, paired_ids
+from unknown_detection.evaluation.duplicates import PAIR_COLUMNS, paired_ids
+from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.joining import release_index
 
 

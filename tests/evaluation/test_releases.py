@@ -226,6 +226,13 @@ def test_names_that_lead_elsewhere_and_values_of_other_types(copy, change):
     assert "is invalid: it must list configs" in refusal(load, str(copy))
 
 
+def test_a_manifest_that_is_too_large_is_not_read_to_its_end(copy):
+    (copy / "manifest.json").unlink()
+    with (copy / "manifest.json").open("wb") as file:
+        file.truncate(2**40)  # a hole: no byte of it is on disk
+    assert "it has more than 268,435,456 bytes" in refusal(load, str(copy))
+
+
 @pytest.mark.parametrize(("version", "shown"), [(7, "7,"), (["\x1b" * 10_000], "['")], ids=["number", "long list"])
 def test_another_format_is_shown_in_a_few_characters(copy, version, shown):
     spoil(copy, lambda manifest: manifest.update(format=version))
@@ -238,7 +245,7 @@ def test_another_format_is_shown_in_a_few_characters(copy, version, shown):
 @pytest.mark.timeout(60)
 def test_a_release_with_a_named_pipe_is_refused(copy):
     os.mkfifo(copy / "index" / "bench" / "near_ood-00001-of-00002.parquet")
-    assert "is a named pipe, socket or device, not a file" in refusal(load, str(copy))
+    assert "is a named pipe, not a regular file" in refusal(load, str(copy))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ for _package in ("torch", "torchvision"):
 from click.testing import CliRunner  # noqa: E402
 
 from examples import reproduce_openood  # noqa: E402
-from unknown_detection.evaluation.protocols.published import published  # noqa: E402
+from unknown_detection.evaluation.protocols.openood import published  # noqa: E402
 
 
 def test_the_demo_with_training_images_writes_ours_beside_the_published_figures(tmp_path):

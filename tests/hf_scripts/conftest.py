@@ -37,7 +37,7 @@ class Ran:
 def declared():
     """The sources of the releases that tests make, as if they were declared."""
     declarations = {
-        key: declaration(key, "The Source", Licence("Its Licence", TERMS, "Do as you are told.", publish))
+        key: declaration(key, "The Source", Licence("Its Licence", TERMS, publish, "Do as you are told."))
         for publish, key in SOURCES.items()
     }
     with pytest.MonkeyPatch.context() as patch:

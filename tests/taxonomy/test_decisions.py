@@ -75,8 +75,11 @@ def test_an_unknown_table_gets_a_suggestion():
         decisions.load_decisions("food")
 
 
-def test_loading_decisions_loads_no_wordnet():
-    code = "import sys, taxonomy.decisions as d; d.load_decisions('imagenet'); print('numpy' in sys.modules)"
+def test_reading_tables_loads_no_wordnet():
+    code = (
+        "import sys, taxonomy.decisions as d; from taxonomy.rules import facets as f; d.load_decisions('imagenet'); "
+        "f.oodness(); f.grades('sun397'); print('numpy' in sys.modules)"
+    )
     repository = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

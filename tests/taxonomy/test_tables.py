@@ -16,8 +16,9 @@ FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iter
 
 # Rows as the sources say: ILSVRC 2012, Tiny ImageNet, the full ImageNet release, CIFAR-100, Food-101, Describable
 # Textures, Caltech-256 with its folder of clutter, Places365, SUN397, COCO, the iNaturalist subset; 400 images each of
-# three sets that NINCO's authors looked at, and the two lists of 2,000 of BROAD; the classes of the lists of OpenOOD,
-# ImageNet-OOD and MOS, 15 corruptions at 5 severities, and MOS's 50 categories beside images without one.
+# three sets that NINCO's authors looked at, and the two lists of 2,000 of BROAD; the classes of the lists of OpenOOD
+# and ImageNet-OOD. Other decisions and grades have a row for each of these (`test_decisions.py`,
+# `rules/test_facets.py`), and `test_lists.py` counts lists.
 COUNTS = {
     "imagenet1k.csv": 1000,
     "tiny_imagenet200.csv": 200,
@@ -37,69 +38,34 @@ COUNTS = {
     "ninco.csv": 64,
     "imagenet_c.csv": 1000,
     "imagenet_r.csv": 200,
-    "decisions_imagenet.csv": 1000,
-    "decisions_tiny158.csv": 200,
-    "decisions_cifar100.csv": 100,
-    "decisions_food101.csv": 101,
-    "decisions_caltech256.csv": 257,
-    "decisions_places365.csv": 365,
-    "decisions_facets-inter-dataset.csv": 1000,
-    "decisions_facets-wordnet-t40.csv": 1000,
-    "decisions_facets-wordnet-t45.csv": 1000,
-    "decisions_facets-wordnet-t50.csv": 1000,
-    "decisions_facets-imagenet.csv": 1000,
-    "decisions_facets-imagenet-no-animals.csv": 1000,
-    "decisions_facets-t1-sun397.csv": 397,
-    "decisions_facets-t2-sun397.csv": 397,
-    "facets_grades_imagenet.csv": 1000,
-    "facets_grades_sun397.csv": 397,
-    "facets_oodness_imagenet.csv": 1000,
     "coco80.csv": 80,
     "broad_cocomagenet.csv": 4000,
-    "decisions_cocomagenet.csv": 80,
-    "decisions_openood-imagenet200.csv": 1000,
-    "decisions_openood-textures.csv": 47,
     "decisions_ssb-hard.csv": 980,
     "decisions_imagenet-ood.csv": 637,
-    "listed_openood_validation.csv": 1000,
-    "listed_ssb_hard.csv": 980,
-    "listed_openood_imagenet_c.csv": 75,
-    "listed_imagenet_ood.csv": 637,
-    "listed_mos_places.csv": 51,
-    "listed_mos_sun.csv": 10_000,
 }
 
-# How many overlaps there are follows from WordNet, the grades and the classes: `tests/taxonomy/test_overlaps.py`.
-UNCOUNTED = {"overlaps.csv": 4, "overlaps_by_hand.csv": 4}
-"""Tables of no published size, with the number of their key columns."""
-
-
-def test_every_table_is_listed_here():
-    assert sorted([*COUNTS, *UNCOUNTED]) == FILES
+KEY_COLUMNS = {
+    "overlaps_by_hand.csv": 4,
+    **dict.fromkeys(("broken_images.csv", "cifar100_wnids.csv", "examined_images.csv", "overrides.csv"), 2),
+    "listed_mos_sun.csv": 2,
+}
+"""How many of the first columns are the key, where it is not the first alone."""
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_table_has_its_rows_sorted_unique_and_trimmed(name):
+def test_a_table_is_plain_text_and_has_its_rows_sorted_unique_and_trimmed(name):
+    content = (resources.files("taxonomy") / "data" / name).read_bytes()
+    assert b"\r" not in content and b"\n\n" not in content and content.endswith(b"\n")
+    assert not content.startswith(b"\xef\xbb\xbf")  # no byte order mark
+    content.decode("utf-8")
     rows = [tuple(row.values()) for row in tables.read_csv_rows(name)]
-    assert name in UNCOUNTED or len(rows) == COUNTS[name]
-    # The key is the first column; in these five the second belongs to it.
-    double = {"broken_images.csv", "cifar100_wnids.csv", "examined_images.csv", "overrides.csv", "listed_mos_sun.csv"}
-    width = UNCOUNTED.get(name, 2 if name in double else 1)
+    assert len(rows) == COUNTS.get(name, len(rows)) > 0
+    width = KEY_COLUMNS.get(name, 1)
     # Overlaps stand in the order of their closeness, and their key is in columns 1, 2, 3 and 5.
     keys = [row[:width] if name != "overlaps.csv" else (*row[:3], PLACES[row[6]], row[4]) for row in rows]
     assert keys == sorted(set(keys))
     assert all(cell == cell.strip() for row in rows for cell in row)
     assert all(row[0] for row in rows)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_table_is_a_plain_text_file(name):
-    content = (resources.files("taxonomy") / "data" / name).read_bytes()
-    assert b"\r" not in content
-    assert b"\n\n" not in content
-    assert content.endswith(b"\n")
-    assert not content.startswith(b"\xef\xbb\xbf")  # no byte order mark
-    content.decode("utf-8")
 
 
 def test_imagenet_counts_are_those_of_ilsvrc_2012():
@@ -142,17 +108,12 @@ def test_textures_are_words_that_name_files():
     assert (tables.dtd()[0], tables.dtd()[43], tables.dtd()[46]) == ("banded", "waffled", "zigzagged")
 
 
-def test_caltech256_folders_are_numbered():
-    assert [item.number for item in tables.caltech256()] == list(range(1, 258))
-    assert tables.caltech256()[132].folder == "133.lightning"
-    assert tables.caltech256()[256].name == "clutter"
-
-
-def test_caltech256_has_the_owners_count():
+def test_caltech256_has_the_owners_folders_and_count():
     """Griffin, Holub and Perona, Caltech-256 (2007), table 1: 30,607 images, 80 to 827 a class."""
     images = [item.images for item in tables.caltech256()]
-    assert sum(images) == 30_607
-    assert (min(images), max(images)) == (80, 827)
+    assert (sum(images), min(images), max(images)) == (30_607, 80, 827)
+    assert [item.number for item in tables.caltech256()] == list(range(1, 258))
+    assert (tables.caltech256()[132].folder, tables.caltech256()[256].name) == ("133.lightning", "clutter")
 
 
 @pytest.mark.skipif(not LISTING.is_file(), reason=f"no {LISTING.name} beside this checkout")
@@ -167,9 +128,10 @@ def test_the_paper_counts_one_more_for_each_caltech_folder():
     assert (len(images), sum(images), sum(count + 1 for count in images)) == (45, 4_747, 4_792)
 
 
-def test_places365_categories_have_a_letter_and_a_name():
-    assert all(re.fullmatch(r"/([a-z])/\1[a-z_]*(/[a-z_]+)?", item.category) for item in tables.places365())
-    names = {item.category: item.name for item in tables.places365()}
+@pytest.mark.parametrize("rows", [tables.places365(), tables.sun397()], ids=["places365", "sun397"])
+def test_categories_have_a_letter_and_a_name(rows):
+    assert all(re.fullmatch(r"/([a-z])/\1[a-z_]*(/[a-z_]+)?", item.category) for item in rows)
+    names = {item.category: item.name for item in rows}
     assert names["/a/apartment_building/outdoor"] == "apartment_building/outdoor"
 
 
@@ -180,21 +142,10 @@ def test_sun397_has_the_owners_counts():
     assert [item.index for item in tables.sun397()] == list(range(397))
 
 
-def test_sun397_categories_have_a_letter_and_a_name():
-    assert all(re.fullmatch(r"/([a-z])/\1[a-z_]*(/[a-z_]+)?", item.category) for item in tables.sun397())
-    assert tables.sun397()[8].category == "/a/apartment_building/outdoor"
-    assert tables.sun397()[8].name == "apartment_building/outdoor"
-
-
 def test_sun397_and_places365_share_294_categories():
     """As the paper of FACETS counts them (section IV)."""
     shared = {item.category for item in tables.sun397()} & {item.category for item in tables.places365()}
     assert len(shared) == 294
-
-
-def test_halving_each_sun397_class_gives_the_papers_rows():
-    """FACETS, tables T1 and T2: 46,851 + 7,530 = 49,827 + 4,554 SUN397 rows a split, round(n * 0.5) of each class."""
-    assert sum(round(item.images * 0.5) for item in tables.sun397()) == 54_381
 
 
 def test_places365_synsets_follow_the_categories():

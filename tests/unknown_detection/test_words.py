@@ -1,6 +1,6 @@
 import pytest
 
-from unknown_detection.words import byte_text, quantity
+from unknown_detection.words import byte_text, first_few, quantity
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,11 @@ def test_one_is_singular_and_all_else_plural():
         "2 images",
         "4,041 images",
     ]
+
+
+def test_the_first_few_items_of_a_list():
+    assert first_few([]) == ""
+    assert first_few(["a", "b", "c"]) == "a, b, c"
+    assert first_few("abcdefgh") == "a, b, c and 5 more"
+    assert first_few([7, 8], 1) == "7 and 1 more"
+    assert first_few(range(2000), 2) == "0, 1 and 1,998 more"

@@ -32,8 +32,7 @@ class _Commands(HelpGroup):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"unknown_detection.evaluation.commands.{name}").command
-        return as_helpful(command)
+        return as_helpful(importlib.import_module(f"unknown_detection.evaluation.commands.{name}").command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

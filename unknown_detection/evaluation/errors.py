@@ -5,10 +5,12 @@ Tested by `tests/evaluation/test_main.py`.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib.util
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from builders import errors
 from builders.errors import BuildError as BuildError
 from builders.errors import one_line as one_line
 
@@ -19,6 +21,15 @@ class EvaluationError(Exception):
     The message says what is wrong, where, and the next step. The command line prints it without a traceback and exits
     with code 2.
     """
+
+
+@contextlib.contextmanager
+def evaluation_errors() -> Iterator[None]:
+    """Turn a `BuildError` of what reads and checks files for the whole project into an `EvaluationError`."""
+    try:
+        yield
+    except BuildError as error:
+        raise EvaluationError(str(error)) from error
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
@@ -45,10 +56,9 @@ def _with_article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiouAEIOU' else 'a'} {noun}"
 
 
-def first_line(error: BaseException) -> str:
+def first_line(error: Exception) -> str:
     """Return the first line of another library's error for a message, without its full stop."""
-    lines = str(error).strip().splitlines()
-    return one_line(lines[0].rstrip(".")) if lines else type(error).__name__
+    return errors.first_line(error).rstrip(".")
 
 
 EXTRA = ("matplotlib", "networkx", "safetensors", "sklearn", "timm", "torch", "torchvision")

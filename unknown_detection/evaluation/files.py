@@ -1,12 +1,9 @@
-"""Writes files atomically, reads files that somebody else wrote, and makes file names."""
+"""Reads files that somebody else wrote, checks folders to write, and makes file names."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
 import re
-import stat
 import sys
 import types
 from collections.abc import Collection
@@ -17,36 +14,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Meta
 
-from builders.errors import NAMED, more
+from builders.storage import files as regular
 from builders.storage.parquet import open_parquet, row_batches
-from unknown_detection.durable import process_name, replacing
-from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, unknown_name
-from unknown_detection.words import UNPRINTABLE
+from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, first_line, one_line, unknown_name
+from unknown_detection.words import UNPRINTABLE, first_few
 
 Text = Annotated[str, Meta(pattern=rf"\A[^{UNPRINTABLE}]*\Z")]
 """A line of printable text, in what msgspec decodes."""
-
-_LARGEST_JSON = 1 << 28
-"""Bytes. The manifest of a release of ImageNet has a few hundred thousand."""
 
 _LONGEST_TEXT = 1 << 16
 """Bytes of the longest text in a table: ids and names are far shorter."""
 
 _ROWS = 1024
 
-
-def atomic_path(path: Path) -> contextlib.AbstractContextManager[Path]:
-    """Yield a temporary path next to `path`; it becomes `path`, durably, if the block succeeds, and else is deleted.
-
-    It keeps the file's ending, because some writers choose the format by it.
-    """
-    return replacing(path, path.with_name(f".{process_name()}.{path.name}"))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file of text in UTF-8 with Unix newlines, atomically."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+require_regular = evaluation_errors()(regular.require_regular)
+"""Refuses a path that is no regular file: a named pipe would block for ever, a folder has no content."""
 
 
 def require_folder_of(out: Path, kind: str, patterns: Collection[str]) -> None:
@@ -62,8 +44,9 @@ def require_folder_of(out: Path, kind: str, patterns: Collection[str]) -> None:
         path.relative_to(out).as_posix() for folder in folders for path in folder.glob("*") if path not in own
     )
     if found:
-        listed = f"{', '.join(found[:NAMED])}{more(found)}"
-        raise EvaluationError(f"{out} has files that are not part of a {kind} ({listed}). Choose another folder.")
+        raise EvaluationError(
+            f"{out} has files that are not part of a {kind} ({first_few(found)}). Choose another folder."
+        )
 
 
 def safe_file_name(*parts: str) -> str:
@@ -97,40 +80,6 @@ def load_python(spec: str, kind: str) -> tuple[Any, str, Path, str]:
         known = [attribute for attribute in vars(module) if not attribute.startswith("_")]
         raise unknown_name(f"name in {path}", name, known or ["none: the file defines nothing"])
     return getattr(module, name), name, path, digest
-
-
-def require_regular(path: Path) -> None:
-    """Refuse a path that is no regular file: a named pipe would block for ever, a folder has no content."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise EvaluationError(f"Cannot read {one_line(path)}: {error.strerror}. Check the path.") from error
-    if not stat.S_ISREG(mode):
-        kind = "a folder" if stat.S_ISDIR(mode) else "a named pipe, socket or device"
-        raise EvaluationError(f"{one_line(path)} is {kind}, not a file. Put the file itself there.")
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file, of any shape.
-
-    Raises:
-        EvaluationError: as for `require_regular`.
-        ValueError: it is not JSON, nested too deeply or too large.
-    """
-    require_regular(path)
-    with path.open("rb") as file:
-        data = file.read(_LARGEST_JSON + 1)
-    if len(data) > _LARGEST_JSON:
-        raise ValueError(f"it has more than {_LARGEST_JSON:,} bytes")
-    return parse_json(data)
-
-
-def parse_json(data: bytes) -> Any:
-    """Parse JSON; `ValueError` if it is none, or nested too deeply."""
-    try:
-        return json.loads(data)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
 
 
 def read_untrusted(path: Path, name: str) -> pa.Table:

@@ -2,7 +2,7 @@
 
 Rows are checked against the manifest's digests, because the cache of `datasets` may hold those of another build.
 
-Tested by `tests/evaluation/test_releases.py` and `tests/evaluation/test_duplicate_pairs.py`.
+Tested by `tests/evaluation/test_releases.py`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,29 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
-from builders.errors import BuildError
 from builders.hub.place import folder_or_repository
-from builders.release.digests import file_sha256, rows_digest
-from builders.release.duplicates import schema as pairs_schema
+from builders.release.digests import rows_digest
 from builders.release.entries import FORMAT
 from builders.release.layout import INDEX_SUFFIX
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line, require_known
-from unknown_detection.evaluation.files import Text, read_json, read_untrusted, require_regular
+from builders.storage.files import read_regular
+from unknown_detection.evaluation.duplicates import PAIRS, VERIFY, read_pairs, require_paired_rows
+from unknown_detection.evaluation.errors import (
+    EvaluationError,
+    a_kind,
+    evaluation_errors,
+    first_line,
+    one_line,
+    require_known,
+)
+from unknown_detection.evaluation.files import Text, require_regular
 
 Key = tuple[str, str]
 """Config and split."""
@@ -38,15 +45,9 @@ _LOAD_ERRORS = (AttributeError, LookupError, OSError, RecursionError, TypeError,
 _TEXTS = ("id", "content_sha256", "class_id", "source", "source_id")
 """The columns of text that every row has."""
 
-PAIRS = "duplicates/pairs.parquet"
-"""Path of a release's table of duplicate pairs. Each line is a pair of rows whose images are identical (distance 0) or
-nearly so. A row may appear in several pairs."""
+_LARGEST_MANIFEST = 1 << 28
+"""Bytes. That of a release of ImageNet has a few hundred thousand."""
 
-PAIR_COLUMNS = pairs_schema().remove_metadata()
-"""The table's columns, in order; splits are written `config/split`."""
-
-_VERIFY = "Run `python -m hf_scripts.verify` to find out what is wrong."
-_REBUILD = "Take the table from the same build as the rows, or build the release again."
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _Name = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_][a-zA-Z0-9_-]*\Z")]
@@ -95,8 +96,7 @@ class Release:
         self.source = source
         self.revision = revision
         self.manifest = manifest
-        self._rows: dict[tuple[str, str], pa.Table] = {}
-        self._images: dict[tuple[str, str], Any] = {}  # mapped into memory, not read
+        self._loaded: dict[Key, Any] = {}  # by config as `load_dataset` names it; images are mapped, not read
         self._duplicates: pa.Table | None = None
 
     def __repr__(self) -> str:
@@ -161,14 +161,12 @@ class Release:
             EvaluationError: there is no such split, it cannot be loaded, or its digest differs from the manifest's.
         """
         digest = self.split_digest(config, split)
-        if (config, split) not in self._rows:
-            loaded = self._load(
-                config + INDEX_SUFFIX,
-                split,
-                lambda loaded: _are_rows(rows := loaded.with_format("arrow")[:]) and rows_digest(rows) == digest,
-            )
-            self._rows[config, split] = loaded.with_format("arrow")[:]
-        return self._rows[config, split]
+
+        def checked(loaded: Any) -> pa.Table | None:
+            rows = loaded.with_format("arrow")[:]
+            return rows if _are_rows(rows) and rows_digest(rows) == digest else None
+
+        return self._load(config + INDEX_SUFFIX, split, checked)
 
     def images(self, config: str, split: str) -> Any:
         """Load a split with its images, as a `datasets.Dataset` that decodes rows on access.
@@ -181,17 +179,15 @@ class Release:
                 f"{self.name} has only the index of {config}/{split}, without images; build the split with `python -m "
                 "hf_scripts.materialize` first."
             )
-        if (config, split) not in self._images:
-            expected = self.rows(config, split).select(["id", "content_sha256"])
-            self._images[config, split] = self._load(
-                config,
-                split,
-                lambda rows: (
-                    {*expected.column_names, "image"} <= set(rows.column_names)
-                    and rows.select_columns(expected.column_names).with_format("arrow")[:] == expected
-                ),
-            )
-        return self._images[config, split]
+        expected = self.rows(config, split).select(["id", "content_sha256"])
+        names = expected.column_names
+
+        def checked(loaded: Any) -> Any:
+            has_columns = {*names, "image"} <= {*loaded.column_names}
+            same = has_columns and loaded.select_columns(names).with_format("arrow")[:] == expected
+            return loaded if same else None
+
+        return self._load(config, split, checked)
 
     def duplicates(self) -> pa.Table | None:
         """Load the table of duplicate pairs, with the columns `PAIR_COLUMNS`; None if the release has none.
@@ -206,20 +202,9 @@ class Release:
             if self.revision is not None:
                 missing = f"{self.name} has no {PAIRS}, although its manifest names it"
                 _, path = _download(self.source, self.revision, PAIRS, missing)
-            pairs = _read_pairs(path, listed, self.name)
-            splits = {f"{config}/{split}" for config in self.configs for split in self.splits(config)}
-            for split, ids in paired_ids(pairs).items():
-                if split not in splits:
-                    raise EvaluationError(
-                        f"{PAIRS} names rows of {split}, a split that {self.name} does not have. {_REBUILD}"
-                    )
-                of_split = self.rows(*split.split("/", 1))["id"].combine_chunks()
-                missing_ids = ids.filter(pc.invert(pc.is_in(ids, value_set=of_split)))
-                if len(missing_ids):
-                    raise EvaluationError(
-                        f"{PAIRS} names {len(missing_ids):,} ids that {split} of {self.name} does not have, such as "
-                        f"{missing_ids[0]}. {_REBUILD}"
-                    )
+            splits = {f"{config}/{split}": (config, split) for config in self.configs for split in self.splits(config)}
+            pairs = read_pairs(path, listed.sha256, listed.rows, self.name)
+            require_paired_rows(pairs, self.name, {key: partial(self.rows, *of) for key, of in splits.items()})
             self._duplicates = pairs
         return self._duplicates
 
@@ -232,8 +217,10 @@ class Release:
         require_known(f"split of {config} in {self.name}", [split], splits)
         return splits[split]
 
-    def _load(self, config: str, split: str, is_right: Callable[[Any], bool]) -> Any:
-        """Load a split with `load_dataset`, again without its cache if the rows are wrong."""
+    def _load(self, config: str, split: str, checked: Callable[[Any], Any]) -> Any:
+        """Return what is `checked` of a split, kept; loaded again without the cache of `datasets` where it is None."""
+        if (config, split) in self._loaded:
+            return self._loaded[config, split]
         import datasets
         import yaml
         from datasets.exceptions import DatasetsError
@@ -247,17 +234,18 @@ class Release:
             # another release or an earlier build of this one. The second try bypasses the cache.
             for mode in ("reuse_dataset_if_exists", "force_redownload"):
                 how = {"split": split, "revision": self.revision, "download_mode": mode}
-                if is_right(loaded := datasets.load_dataset(self.source, config, **how)):
-                    return loaded
+                if (right := checked(datasets.load_dataset(self.source, config, **how))) is not None:
+                    self._loaded[config, split] = right
+                    return right
         except (*_LOAD_ERRORS, DatasetsError, yaml.YAMLError) as error:
             raise EvaluationError(
-                f"load_dataset cannot read {config}/{split} of {self.name}: {first_line(error)}. {_VERIFY}"
+                f"load_dataset cannot read {config}/{split} of {self.name}: {first_line(error)}. {VERIFY}"
             ) from error
         finally:
             if silenced:
                 datasets.enable_progress_bars()
         raise EvaluationError(
-            f"The rows of {config}/{split} differ from the digest in the manifest of {self.name}. {_VERIFY}"
+            f"The rows of {config}/{split} differ from the digest in the manifest of {self.name}. {VERIFY}"
         )
 
 
@@ -288,10 +276,8 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
             f"{one_line(where, 300)} is an address, and the evaluation reads folders and the Hub. Copy the release to "
             "a folder first, as with `aws s3 sync`."
         )
-    try:
+    with evaluation_errors():
         root = folder_or_repository(where, revision)
-    except BuildError as error:
-        raise EvaluationError(str(error)) from None
     if isinstance(root, Path):
         if revision is not None:
             raise EvaluationError(
@@ -330,41 +316,6 @@ def choose_splits(
     return list(dict.fromkeys(selected))
 
 
-def _read_pairs(path: Path, listed: _Duplicates, name: str) -> pa.Table:
-    """Read the table of duplicate pairs of a release, of the digest and number of rows that its manifest names."""
-    require_regular(path)
-    digest = file_sha256(path)
-    if digest != listed.sha256:
-        raise EvaluationError(
-            f"{PAIRS} of {name} has the sha256 {digest[:12]}, but the manifest names {listed.sha256[:12]}. {_VERIFY}"
-        )
-    pairs = read_untrusted(path, f"{PAIRS} of {name}")
-    if len(pairs) != listed.rows:
-        raise EvaluationError(
-            f"{PAIRS} of {name} has {len(pairs):,} pairs, but the manifest says {listed.rows:,}. {_VERIFY}"
-        )
-    problem = ""
-    if pairs.schema.remove_metadata() != PAIR_COLUMNS:
-        columns, expected = (", ".join(f"{of.name} {of.type}" for of in key) for key in (pairs.schema, PAIR_COLUMNS))
-        problem = f"has the columns {columns}, instead of {expected}"
-    elif empty := [column for column in PAIR_COLUMNS.names if pairs[column].null_count]:
-        problem = f"has empty cells in {', '.join(empty)}"
-    elif len(self_paired := pairs["id"].filter(pc.equal(pairs["id"], pairs["other_id"]))):
-        problem = f"pairs {self_paired[0]} with itself"
-    if problem:
-        raise EvaluationError(f"{PAIRS} of {name} {problem}. {_REBUILD}")
-    return pairs
-
-
-def paired_ids(pairs: pa.Table) -> dict[str, pa.Array]:
-    """Return the distinct ids of rows on either side of a pair, by `config/split`, sorted by split."""
-    splits, ids = (
-        pa.chunked_array([*pairs[name].chunks, *pairs[f"other_{name}"].chunks], pa.string())
-        for name in ("split", "id")
-    )
-    return {split: pc.unique(ids.filter(pc.equal(splits, split))) for split in sorted(pc.unique(splits).to_pylist())}
-
-
 def _are_rows(rows: pa.Table) -> bool:
     """Whether a table has the columns of a release's rows, without empty cells."""
     expected = {**dict.fromkeys(_TEXTS, "string"), "label": "int64", "role": "int64"}
@@ -372,19 +323,20 @@ def _are_rows(rows: pa.Table) -> bool:
     return all(kinds.get(name) == kind and not rows[name].null_count for name, kind in expected.items())
 
 
+@evaluation_errors()
 def _manifest(path: Path, where: str) -> _Manifest:
     """Read the parts of a manifest that the evaluation needs, and check them."""
     if not path.is_file():
         raise EvaluationError(f"{where} is not a release: it has no manifest.json. Check the path.")
     try:
-        manifest = read_json(path)
+        manifest = msgspec.json.decode(read_regular(path, _LARGEST_MANIFEST))
         if isinstance(manifest, dict) and manifest.get("format", FORMAT) != FORMAT:
             raise EvaluationError(
                 f"The manifest of {where} has format {one_line(manifest['format'], 40)}, but this version reads "
                 f"format {FORMAT}. Use the version of this project that wrote it."
             )
         return msgspec.convert(manifest, _Manifest)
-    except ValueError as error:
+    except (OSError, RecursionError, ValueError) as error:
         raise EvaluationError(
             f"The manifest.json of {where} is invalid: it must list configs with label_names, and splits with digests "
             f"({one_line(error)}). Build the release again."

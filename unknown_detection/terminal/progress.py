@@ -60,7 +60,7 @@ class TerminalMeter:
             def advance(images: int, size: int = 0) -> None:
                 nonlocal total
                 total += size
-                if total:
+                if total and not shown.disable:
                     rate = total / max(time.monotonic() - started, 1e-9) / 1e6
                     shown.set_postfix_str(f"{rate:,.0f} MB/s", refresh=False)
                 shown.update(images)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builders.errors import NAMED, BuildError, more
+from builders.errors import BuildError
 from builders.sources.readers.folders import child_names, escape_name, relative
 from builders.storage.paths import store_of
+from unknown_detection.words import first_few
 
 if TYPE_CHECKING:
     from builders.sources.base import PartitionIndex, Source
@@ -100,11 +101,11 @@ def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex
     if errors:
         raise errors[0]
     names = [escape_name(name) for name in child_names(root)]
-    unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
+    unread = f"; not searched: {first_few(skipped)}" if skipped else ""
     accepted = " or ".join(layout.description.format(partition=partition) for layout in layouts)
     raise BuildError(
         f"{source.title}: the partition {partition} ({source.expected()[partition].total:,} images) is not in {root}, "
-        f"which holds {', '.join(names[:5]) or 'nothing'}{more(names, 5)}{unread}. Accepted layouts are {accepted}. "
+        f"which holds {first_few(names, 5) or 'nothing'}{unread}. Accepted layouts are {accepted}. "
         f"Give the folder that holds it with --{source.key}."
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.errors import BuildError, more, one_line
+from builders.errors import BuildError, one_line
 from builders.sources.base import PartitionIndex, Stray, partition_table
 from builders.sources.obtain import OwnerFile
 from builders.sources.readers import parquet, parquet_files, trees
@@ -24,6 +24,7 @@ from builders.sources.readers.folders import child_names, class_column, escape_n
 from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
 from builders.sources.readers.parquet import ADVICE, Shard
 from builders.sources.readers.trees import Tars, Tree
+from unknown_detection.words import more
 
 _FOLDERS = 64
 """Folders that are indexed at a time (ours), so that the groups of a million names are never there together."""

@@ -13,7 +13,7 @@ from builders.pipeline.from_sources import prepare
 from builders.plan.candidates import Adopted
 from builders.release.manifest import read_manifest
 from builders.sources.base import open_source
-from tests.builders.conftest import build_demo, files_of
+from tests.builders.conftest import build_demo
 from tests.builders.layouts import food101_parquet, imagenet_archives, imagenet_parquet, link, tree
 from tests.builders.planning import planning_run
 from tests.builders.trees import linked, replaced
@@ -77,19 +77,10 @@ def indexes(demo):
     }
 
 
-def planned(roots, copy, splits=SPLITS, seed=0, notes=None, **changes):
+def planned(roots, copy, splits=SPLITS, notes=None, **changes):
     """Plan with an adopted copy; returns the planned splits by name."""
-    request = {
-        "out": copy.parent / "unused",
-        "splits": splits,
-        "roots": roots,
-        "seed": seed,
-        "allow_partial": True,
-        "demo": True,
-        "adopt": copy,
-    }
-    prepared = prepare(planning_run(BENCHMARK, request | changes, notes))
-    return {split.key: split for split in prepared.planned}
+    run = planning_run(BENCHMARK, copy.parent / "unused", notes, roots=roots, adopt=copy, splits=splits, **changes)
+    return {split.key: split for split in prepare(run).planned}
 
 
 def ids(split):
@@ -209,10 +200,7 @@ def test_all_images_that_match_nothing_are_listed(demo, tmp_path):
     copy = near_copy(tmp_path / "copy", demo)
     tree(copy, {f"{NEAR_SET}/no-labels/x/strange {n}.jpg": b"\xff\xd8\xff" + bytes([n]) for n in range(5)})
     notes = []
-    sentence = (
-        r"ImageNet-1k .*: .* \(partition val\) lacks 5 of the \d+ images of .*near-imagenet200, by name and by "
-        r"content \(no-labels/x/strange 0\.jpg, .*2\.jpg and 2 more\)\. Complete the source"
-    )
+    sentence = r"lacks 5 of the \d+ images of .*near-imagenet200, .* \(no-labels/x/strange 0\.jpg, .* and 2 more\)"
     with pytest.raises(BuildError, match=sentence):
         planned(demo, copy, (NEAR,), notes=notes)
     assert sum(note.startswith("no image of ImageNet-1k") for note in notes) == 5
@@ -259,15 +247,9 @@ def test_class_lists_make_exactly_their_validation_images(make, demo, tmp_path):
         ("split,wnid\n", r"list\.csv lacks the columns split and class \(found in line 1: split, wnid\)\. Give"),
         ("", r"list\.csv lacks the columns split and class \(found in line 1: nothing\)"),
         ("split,class\n", r"list\.csv has no set of .*\. Build those splits without --adopt"),
-        (
-            f"split,class\n{NEAR_SET},n01440764\nfar,n01440764\n",
-            r"'far' in line 3 of .*list\.csv is neither .*\. Corr",
-        ),
+        (f"split,class\n{NEAR_SET},n01440764\nfar,n01440764\n", r"'far' in line 3 of .*list\.csv is neither"),
         (f"split,class\n{NEAR_SET}\n", r"No class is given in line 2 of .*list\.csv\. Add it"),
-        (
-            f"split,class\n\n{NEAR_SET},tensch\n",
-            r"has no class 'tensch' \(line 3 of .*list\.csv\)\. Name a class like",
-        ),
+        (f"split,class\n\n{NEAR_SET},tensch\n", r"has no class 'tensch' \(line 3 of .*list\.csv\)\. Name"),
         (f"split,class\n{NEAR_SET},crane\n", r"'crane' means several .*, n02012849 and n03126707 \(line 2 of"),
         (f"split,class\n{NEAR_SET},{KNOWN[0]}\n", rf"the class {KNOWN[0]}, which is in-distribution \(line 2 of"),
         ("split,class\nimagenet200,n01440764\n", r"not have the class n01440764, which is not in-.* \(line 2 of"),
@@ -291,15 +273,9 @@ def in_set(folder, *names, content=b""):
     ("make", "sentence"),
     [
         (lambda root: root.mkdir(), r"copy is not a copy of .* such as valid/imagenet200 or .*\. Give the folder"),
-        (
-            lambda root: (root / NEAR_SET).mkdir(parents=True),
-            r"has neither images nor class folders\. Complete the copy",
-        ),
+        (lambda root: (root / NEAR_SET).mkdir(parents=True), r"has neither images nor class folders\. Complete"),
         (in_set(NEAR_SET, "no-labels/a/README", ".DS_Store"), r"has neither images nor class folders\. Complete"),
-        (
-            lambda root: (root / NEAR_SET / "labels/dragon").mkdir(parents=True),
-            r"no class 'dragon' \(.*labels/dragon\)",
-        ),
+        (lambda root: (root / NEAR_SET / "labels/dragon").mkdir(parents=True), r"no class 'dragon' \(.*dragon\)"),
         (
             lambda root: [(root / f"{name}/{NEAR_SET}").mkdir(parents=True) for name in ("a", "b")],
             r"copy holds several copies of the published benchmark: a and b\. Give one of them",
@@ -332,10 +308,7 @@ def test_images_of_another_partition_are_refused(demo, indexes, tmp_path):
     path = images(demo, KNOWN[0], "train")[2]
     place = f"test/imagenet200/labels/{KNOWN[0]}/{path.name}"
     copy = tree(tmp_path, {place: path.read_bytes()})
-    sentence = (
-        rf"{copy / place} is train/{KNOWN[0]}/{path.name} of the partition train, but this set takes images of val "
-        r"only\. Remove such files from this set"
-    )
+    sentence = rf"{copy / place} is .* of the partition train, but this set takes images of val only"
     with pytest.raises(BuildError, match=sentence):
         adopted(copy, indexes, "imagenet/test")
     # Where the other partition was not asked for it is not indexed, and the image is in no partition that is.
@@ -463,9 +436,7 @@ def test_training_images_stay_apart_from_an_adopted_validation_set(demo, release
 
 def test_a_training_set_without_its_validation_set_is_refused(demo, published, tmp_path):
     copy = some_sets(published, tmp_path / "copy", "train/imagenet200")
-    with pytest.raises(
-        BuildError, match=r"has train/imagenet200 but not valid/imagenet200, and imagenet/validation .*"
-    ):
+    with pytest.raises(BuildError, match=r"has train/imagenet200 but not valid/imagenet200, and"):
         planned(demo, copy, ("imagenet/validation", "imagenet-train/train"))
     train = planned(demo, copy, ("imagenet-train/train",), seed=9)["imagenet-train/train"]
     names = [path.name for path in (copy / "train/imagenet200").glob("*/*")]
@@ -502,15 +473,6 @@ def test_a_copy_that_cannot_be_read_is_refused_in_one_sentence(demo, indexes, tm
         adopted(copy, indexes, NEAR)
 
 
-def test_an_adopted_release_can_be_built_split_by_split(demo, published, tmp_path):
-    at_once, parts = tmp_path / "whole", tmp_path / "parts"
-    keys = ("imagenet/validation", "imagenet/test", "imagenet-train/train")
-    build_demo(demo, at_once, splits=keys, adopt=published)
-    for key in keys:
-        build_demo(demo, parts, splits=(key,), adopt=published)
-    assert files_of(parts) == files_of(at_once)
-
-
 def test_a_split_and_its_rest_come_from_the_same_lists(demo, published, tmp_path):
     out = tmp_path / "out"
     build_demo(demo, out, splits=("imagenet/validation",), adopt=published)
@@ -528,13 +490,11 @@ def test_what_a_class_list_leaves_out_of_its_own_classes_was_not_drawn(demo, tmp
     assert rules == {(True, "image-not-drawn"), (False, "not-adopted")}
 
 
-@pytest.mark.parametrize(
-    "ending", [".bmp", ".gif", ".jpeg", ".jpg", ".JPEG", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"]
-)
-def test_images_of_every_ending_are_listed(tmp_path, ending):
+def test_images_of_every_ending_are_listed(tmp_path):
     """By their names alone; what they hold is not looked at."""
-    for name in (f"x{ending}", "x.txt"):
-        (tmp_path / name).write_bytes(b"no signature")
+    endings = ("bmp", "gif", "jpeg", "jpg", "JPEG", "pgm", "png", "ppm", "tif", "tiff", "webp")
+    tree(tmp_path, {f"{number}.{ending}": b"no signature" for number, ending in enumerate((*endings, "txt"))})
     listing = list_images(tmp_path)
-    assert [listing.path(file) for file in range(len(listing))] == [tmp_path / f"x{ending}"]
-    assert listing.ignored == ("x.txt",)
+    names = {listing.path(file).name for file in range(len(listing))}
+    assert names == {f"{number}.{ending}" for number, ending in enumerate(endings)}
+    assert listing.ignored == (f"{len(endings)}.txt",)

@@ -6,7 +6,7 @@ import pytest
 from builders.adopt.copies import adopt
 from builders.adopt.lists import read_list
 from builders.errors import BuildError
-from builders.facets_benchmark import BENCHMARK, main
+from builders.facets_benchmark import BENCHMARK
 from builders.sources.base import open_source
 from taxonomy import tables
 from taxonomy.rules import facets
@@ -111,32 +111,17 @@ def refused(demo):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (
-            "0 places 165 Places365_val_00000067.jpg",
-            "unknown dataset places (known: places_val, sun, in_val, in_train)",
-        ),
+        ("0 places 165 Places365_val_00000067.jpg", "unknown dataset places (known: places_val, sun, in_val,"),
         ("0 places_val Places365_val_00000067.jpg", "is not `oodness dataset class_index path`, such as"),
-        (
-            f"0 places_val {'9' * 5000} Places365_val_00000067.jpg",
-            "is not `oodness dataset class_index path`, such as",
-        ),
+        (f"0 places_val {'9' * 5000} Places365_val_00000067.jpg", "is not `oodness dataset class_index path`"),
         ("nan places_val 1 Places365_val_00000067.jpg", "is not `oodness dataset class_index path`, such as"),
         ("-1 places_val 1 Places365_val_00000067.jpg", "is not `oodness dataset class_index path`, such as"),
         ("0 places_val 365 Places365_val_00000067.jpg", "the class index 365 is not from 0 to 364"),
         ("0 in_val 1000 ILSVRC2012_val_00000001.JPEG", "the class index 1000 is not from 0 to 999"),
         ("1 sun 397 a/abbey/sun_x.jpg", "the class index 397 is not from 0 to 396"),
-        (
-            "1 sun 0 a/abbey/sun_absent.jpg",
-            "sun_absent.jpg of class 0 (/a/abbey) is not an image of SUN397: it is not in",
-        ),
-        (
-            "1 places_val 0 Places365_val_00000001.jpg",
-            "facets-t1/validation takes places_val as in_distribution, which oodness 1 is not",
-        ),
-        (
-            "0 in_train 0 n01440764/n01440764_0.JPEG",
-            "facets-t1/validation takes in_train as near_ood, which oodness 0 is not",
-        ),
+        ("1 sun 0 a/abbey/sun_absent.jpg", "sun_absent.jpg of class 0 (/a/abbey) is not an image of SUN397"),
+        ("1 places_val 0 Places365_val_00000001.jpg", "takes places_val as in_distribution, which oodness 1 is not"),
+        ("0 in_train 0 n01440764/n01440764_0.JPEG", "takes in_train as near_ood, which oodness 0 is not"),
     ],
 )
 def test_a_wrong_line_gets_one_sentence_with_its_number(drawn, refused, tmp_path, line, expected):
@@ -194,39 +179,13 @@ def test_a_file_of_another_name_and_an_empty_list_are_refused(refused, tmp_path,
     assert ("has no lines of `oodness" in sentence) == (name != "list.txt")
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"\xff\xfe0 sun", "Line 1 of {path} is not UTF-8 (invalid start byte). Give the authors' list"),
-        (b"\n0 sun 1\x1b[2J a", "Line 2 of {path} has the control character \\x1b. Give the authors' list"),
-        (b"\n0 sun 1 " + b"9" * 10**7, "Line 2 of {path} has 10,000,008 characters. Give the authors' list"),
-    ],
-    ids=["UTF-16", "escape", "10 MB"],
-)
-def test_a_list_that_is_no_text_is_refused(tmp_path, content, words):
+def test_a_list_that_is_no_text_is_refused(tmp_path):
     path = tmp_path / "facets_ood_val_t1.txt"
-    path.write_bytes(content)
+    path.write_bytes(b"\n0 sun 1\x1b[2J a")
     with pytest.raises(BuildError) as caught:
         list(read_list(path))
-    assert str(caught.value).startswith(words.format(path=path))
-
-
-def test_two_lists_of_one_split_are_refused(drawn, refused, tmp_path):
-    for folder in ("a", "b"):
-        write(tmp_path / "copy" / folder / "facets_ood_val_t1.txt", [binary(drawn["facets-t1/validation"][0])])
-    assert "There are two lists of facets-t1/validation: " in refused(tmp_path / "copy")
-
-
-def test_another_list_in_the_same_folder_is_refused(drawn, demo, tmp_path, capsys):
-    copy = write(tmp_path / "facets_ood_val_t1.txt", map(binary, drawn["facets-t1/validation"][:9]))
-    built(demo, copy, tmp_path / "release", "facets-t1/validation")
-    flags = [f"--{key}={demo[key]}" for key in ("places365", "imagenet", "sun397")]
-    out = f"--out={tmp_path / 'release'}"
-    assert main([out, "--splits=facets-t1/validation", "--allow-partial", "--index-only", "--quiet", *flags]) == 2
-    assert (
-        "facets-t1/validation.places365 was built from another adopted copy, or without one, in"
-        in capsys.readouterr().err
-    )
+    sentence = f"Line 2 of {path} has the control character \\x1b. Give the authors' list"
+    assert str(caught.value).startswith(sentence)
 
 
 def test_lines_are_read_with_blanks_backslashes_and_spaces(tmp_path):

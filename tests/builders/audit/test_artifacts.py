@@ -12,6 +12,7 @@ from PIL import Image
 
 from builders.audit.artifacts import known_test
 from builders.commands.audit import main
+from builders.demo.images import encode_image
 from builders.errors import BuildError
 from builders.release.manifest import read_manifest
 from hf_scripts import card, verify
@@ -31,10 +32,9 @@ def picture(name):
     number = int(number)
     far = split == "far_ood"
     array = pixels(name, 12 + number % 7 + 9 * far, 10 + number % 3, 120 * far)
-    buffer = io.BytesIO()
     quality = 90 if split == "near_ood" and number % 4 else 75
-    Image.fromarray(array).save(buffer, "PNG") if far else Image.fromarray(array).save(buffer, "JPEG", quality=quality)
-    return buffer.getvalue()
+    image = Image.fromarray(array)
+    return encode_image(image, "PNG") if far else encode_image(image, "JPEG", quality=quality)
 
 
 @pytest.fixture(scope="module")

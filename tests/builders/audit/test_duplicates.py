@@ -1,7 +1,6 @@
 """`audit duplicates` on the demo, whose pairs its declarations name, and on releases with planted copies."""
 
 import csv
-import io
 
 import pytest
 from msgspec.structs import replace
@@ -9,6 +8,7 @@ from PIL import Image
 
 from builders.audit import duplicates
 from builders.commands.audit import main
+from builders.demo.images import encode_image
 from builders.release.manifest import read_manifest
 from hf_scripts import verify
 from tests.builders import demo_pairs
@@ -47,23 +47,17 @@ MIRRORED, BRIGHTER, SAME = "near_ood/3.png", "near_ood/5.png", "test/2.png"
 """Images that are made of training images 101, 104 and 107."""
 
 
-def jpeg(image, quality=90):
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=quality)
-    return buffer.getvalue()
-
-
 def picture(name):
     """A photograph of 96 x 96 pixels each, but for the copies."""
     split, _, number = name.removesuffix(".png").partition("/")
     if name == MIRRORED:
-        return jpeg(PHOTOGRAPHS[1].transpose(Image.Transpose.FLIP_LEFT_RIGHT))
+        return encode_image(PHOTOGRAPHS[1].transpose(Image.Transpose.FLIP_LEFT_RIGHT), "JPEG", quality=90)
     if name == BRIGHTER:
-        return jpeg(PHOTOGRAPHS[4].point(lambda level: min(255, level + 12)), quality=75)
+        return encode_image(PHOTOGRAPHS[4].point(lambda level: min(255, level + 12)), "JPEG", quality=75)
     if name == SAME:
         return picture("train/107.png")
     first = {"train": -100, "test": 12, "near_ood": 20}[split]
-    return jpeg(PHOTOGRAPHS[int(number) + first])
+    return encode_image(PHOTOGRAPHS[int(number) + first], "JPEG", quality=90)
 
 
 SPLITS = {"bench-train/train": range(100, 112), "bench/test": range(8), "bench/near_ood": range(8)}

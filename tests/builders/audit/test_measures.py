@@ -8,12 +8,11 @@ import pytest
 from PIL import Image
 
 from builders.audit.measures import HEADER_NUMBERS, PIXEL_NUMBERS, estimated_quality, header_numbers, pixel_numbers
+from builders.demo.images import encode_image
 
 
 def encoded(pixels, form, **options):
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, form, **options)
-    return buffer.getvalue()
+    return encode_image(Image.fromarray(pixels), form, **options)
 
 
 def noise(height, width):

@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-import sys
 
 import datasets
 import pytest
@@ -50,17 +49,6 @@ def test_it_is_valid_and_lacks_only_what_nobody_stated(dataset):
     issues = dataset.metadata.ctx.issues
     assert not issues.errors
     assert {re.search(r"schema\.org/(\w+)", warning)[1] for warning in issues.warnings} == {"datePublished", "version"}
-
-
-@pytest.mark.usefixtures("mlcroissant")
-def test_the_command_line_validates_it_too(cifar_release, monkeypatch):
-    """In a process of its own it would take seconds to import; `main` is what the command runs."""
-    from mlcroissant.scripts import validate
-
-    if not validate.flags.FLAGS.is_parsed():
-        validate.flags.FLAGS([sys.argv[0], f"--jsonld={cifar_release / 'croissant.json'}"])
-    monkeypatch.setattr(validate.flags.FLAGS, "jsonld", str(cifar_release / "croissant.json"))
-    validate.main([])  # exits with 1 if it is not valid
 
 
 @pytest.mark.parametrize("config", ["cifar-train", "cifar-external"])

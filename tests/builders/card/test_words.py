@@ -4,12 +4,10 @@ import json
 
 import pytest
 
-from builders.card import card
 from builders.commands.report import main as report
 from builders.release.manifest import read_manifest
 from builders.report import counts
 from hf_scripts import verify
-from tests import manifests
 from tests.builders.conftest import build_demo
 
 
@@ -37,13 +35,3 @@ def test_one_image_and_one_benchmark_are_said_in_the_singular(limited, tmp_path,
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "of 1 benchmark<" in page and "in 1 split<" in page
     assert "at most 1 image of each class" in page
-
-
-def test_a_size_is_the_same_text_on_the_card_and_on_the_page():
-    files = {"data": [manifests.file("data/bench/test-00000-of-00001.parquet", size=4_567)]}
-    split = manifests.split(rows=2, index=manifests.file("index/bench/test.parquet", size=0), **files)
-    manifest = manifests.typed(manifests.manifest({"bench": manifests.config({"test": split})}))
-    text = card.card_text(manifest)
-    assert "(4.57 kB in all)" in text
-    assert "| `bench` | `test` | 2 | 4.57 kB |" in text
-    assert [row[3].text for row in counts.configs_table(manifest).rows] == ["4.57 kB"]

@@ -1,14 +1,12 @@
 """The flags whose values make generators: what is said without them, and without the packages that they need."""
 
 import dataclasses
-import importlib.metadata
 
 import pytest
 
 from builders.broad_benchmark import BENCHMARK, SYNTHETIC, main
 from builders.commands.benchmark import make_command, run_command
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
-from tests.builders.conftest import files_of
 
 MODELS = {"biggan": "broad-synthetic/biggan", "stable-diffusion": "broad-synthetic/stable_diffusion"}
 ATTACKED = {f"broad-adversarial/{attack}_{model}" for attack in ("pgd", "autoattack") for model in ("resnet50", "vit")}
@@ -60,30 +58,6 @@ def test_splits_that_nobody_names_are_left_out_without_their_model(tmp_path, cap
 def test_a_model_that_no_split_needs_is_not_read(tmp_path, capsys):
     assert main(["--splits=broad-novel-classes/imagenet_o", "--biggan=none", f"--out={tmp_path / 'out'}"]) == 2
     assert "--imagenet_o DIR" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_without_the_extra_the_sentence_names_it(tmp_path, capsys, monkeypatch, name):
-    real_version = importlib.metadata.version
-
-    def version(package):
-        """As in an install of the core alone, which is what the tests run in where the extra is not there."""
-        if package == "torch":
-            raise importlib.metadata.PackageNotFoundError(package)
-        return real_version(package)
-
-    monkeypatch.setattr("builders.generate.contract.importlib.metadata.version", version)
-    assert main([f"--splits={MODELS[name]}", f"--{name}={tmp_path}", f"--out={tmp_path / 'out'}"]) == 2
-    message = capsys.readouterr().err
-    assert "torch" in message and "not installed" in message
-    assert "pip install 'unknown-detection[generate]'" in message
-    assert files_of(tmp_path) == {}
-
-
-def test_authors_images_take_the_place_of_made_ones():
-    adopted = BENCHMARK.with_variants(["adopt-partial-broad"])
-    assert set(adopted.ready()) == set(adopted.parts)
-    assert {key for key in adopted.parts if key.startswith("broad-synthetic/")} == set(MODELS.values())
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -89,10 +89,6 @@ def test_an_aliased_split_is_flagged_and_the_fixed_one_is_not(releases):
     assert fixed["test"].split()[1:3] == ["in_distribution", "60"]
 
 
-def test_the_threshold_is_the_users(releases):
-    assert "SEPARABLE" in smoothness(releases["fixed"], "--threshold", "0.5")["far_ood"]
-
-
 def enlarged(release, split, count):
     """The first images of a split in the order of a sheet's row (one class, so by row), as they should be drawn."""
     entry = read_manifest(release).configs["pictures"].splits[split]
@@ -117,19 +113,6 @@ def test_a_sheet_shows_known_images_first_and_frames_unknown_ones(releases, tmp_
             assert (frame == (UNKNOWN_COLOUR if split == "far_ood" else (255, 255, 255))).all()
     assert len({top for (split, _), top in tops.items() if split == "test"}) == 1
     assert tops["test", 0] < tops["far_ood", 0]
-
-
-def test_splits_choose_what_is_drawn(releases, tmp_path, capsys):
-    fixed = str(releases["fixed"])
-    sizes = []
-    for number, splits in enumerate(("pictures/test", "pictures/far_ood,pictures/test", "pictures")):
-        out = tmp_path / f"{number}.png"
-        assert main(["sheet", fixed, "--splits", splits, "--out", str(out)]) == 0
-        with Image.open(out) as sheet:
-            sizes.append(sheet.size)
-    assert sizes[0][1] < sizes[1][1] and sizes[1] == sizes[2]
-    assert main(["smoothness", fixed, "--splits", "pictures/test"]) == 0
-    assert "pictures/far_ood" not in capsys.readouterr().out
 
 
 def test_a_later_run_keeps_the_audits_of_the_splits_that_it_leaves(sources, tmp_path, capsys):

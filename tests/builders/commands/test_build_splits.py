@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -65,25 +64,8 @@ def test_models_of_a_demo_are_written_and_make_what_the_flags_ask_for(tmp_path):
     assert [key for key in GENERATED if not made.needs(key)] == GENERATED[:1]
 
 
-@pytest.fixture
-def without(monkeypatch):
-    """Lets some packages seem not to be installed."""
-
-    def hide(*names):
-        real_version = importlib.metadata.version
-
-        def version(package):
-            if package in names:
-                raise importlib.metadata.PackageNotFoundError(package)
-            return real_version(package)
-
-        monkeypatch.setattr("builders.generate.contract.importlib.metadata.version", version)
-
-    return hide
-
-
-def test_splits_that_lack_the_same_packages_share_a_line(without, capsys):
-    without("torch", "timm", "diffusers", "torchattacks", "transformers", "accelerate", "imagecorruptions-imaug")
+def test_splits_that_lack_the_same_packages_share_a_line(uninstalled, capsys):
+    uninstalled("torch", "timm", "diffusers", "torchattacks", "transformers", "accelerate", "imagecorruptions-imaug")
     benchmark = planned(demo_models(BENCHMARK, flags()))
     _, splits = choose_splits(benchmark, [], flags(), lambda _: None)
     assert not {*splits} & {*ATTACKED, *GENERATED}
@@ -98,8 +80,8 @@ def test_splits_that_lack_the_same_packages_share_a_line(without, capsys):
 
 
 @pytest.mark.parametrize("name", ["broad-synthetic", "broad-synthetic/biggan", "broad-adversarial/pgd_test_vit"])
-def test_a_split_that_is_named_needs_the_packages(name, without, tmp_path, capsys):
-    without("torch")
+def test_a_split_that_is_named_needs_the_packages(name, uninstalled, tmp_path, capsys):
+    uninstalled("torch")
     assert main(["--demo", f"--splits={name}", f"--out={tmp_path / 'out'}"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1

@@ -149,10 +149,7 @@ def test_a_disk_that_fills_up_is_one_sentence_and_keeps_what_there_is(run, dtd, 
     monkeypatch.setattr("unknown_detection.terminal.progress.tqdm.update", advance)
     code, _, err = run("get", "dtd", "--into", "data", "--quiet")
     assert code == 2
-    assert err == (
-        "error: Cannot get the sources: data/dtd/dtd-r1.0.1.tar.gz.part: no space left on device. Fix this and run "
-        "the same command again.\n"
-    )
+    assert "dtd-r1.0.1.tar.gz.part: no space left on device. Fix this and run the same command again." in err
     assert [path.name for path in (tmp_path / "data" / "dtd").iterdir()] == ["dtd-r1.0.1.tar.gz.part"]
 
 

@@ -10,11 +10,10 @@ import PIL.Image
 import pytest
 
 from builders.cifar_benchmark import BENCHMARK as CIFAR
-from builders.demo.duplicates import COPIES, DUPLICATES, EQUAL_PIXELS
+from builders.demo.duplicates import COPIES, DUPLICATES
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from builders.pipeline.from_sources import prepare
-from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_batch
 from tests.builders.demo_pairs import cifar100_pairs, file_pairs, groups
 from tests.builders.demo_sources import FILES, TROUBLES
@@ -86,11 +85,6 @@ def test_cifar100_has_equal_pixels_where_declared_and_nowhere_else(demo):
     assert equal(digests) == sorted(map(sorted, cifar100_pairs()))
 
 
-def test_cifar100_pairs_of_two_classes_lie_in_one_superclass():
-    coarse = {row.fine: row.coarse for row in tables.cifar100()}
-    assert all(coarse[pair.image[1]] == coarse[pair.other[1]] for pair in EQUAL_PIXELS)
-
-
 @pytest.mark.parametrize("key", ["svhn", "lsun"])
 def test_other_containers_hold_no_image_twice(demo, key):
     inside = contents(opened(key, demo[key]))
@@ -102,15 +96,7 @@ def planned(demo):
     """For each benchmark, or config of FACETS, the roles of its rows by id, with seed 0."""
     roles_by_scope = collections.defaultdict(dict)
     for benchmark in (IMAGENET, CIFAR, FACETS):
-        request = {
-            "out": Path("unused"),
-            "splits": tuple(benchmark.parts),
-            "roots": demo,
-            "seed": 0,
-            "allow_partial": True,
-            "demo": True,
-        }
-        for split in prepare(planning_run(benchmark, request)).planned:
+        for split in prepare(planning_run(benchmark, Path("unused"), roots=demo)).planned:
             scope = split.config.name if benchmark.roles_by_config else benchmark.name
             roles_by_scope[scope] |= dict.fromkeys(split.table["id"].to_pylist(), split.split.role)
     return roles_by_scope

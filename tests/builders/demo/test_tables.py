@@ -5,7 +5,6 @@ import collections
 import pyarrow.parquet as pq
 import pytest
 
-from tests.builders.conftest import build_demo
 from tests.builders.demo_pairs import expected_near_pairs, expected_pairs, rows_of
 
 
@@ -66,11 +65,3 @@ def test_a_build_of_cifar_lists_equal_pixels_and_near_duplicates(cifar_release):
     assert list(distances) == sorted(equal | near)
     assert {distances[pair] for pair in equal} == {0.0}
     assert all(0 <= distances[pair] <= 0.4 for pair in near)
-
-
-def test_decoding_finds_equal_pixels_of_other_bytes_too(demo, tmp_path):
-    build_demo(demo, tmp_path, splits=("imagenet/test", "imagenet/near_ood"), index_only=True, decode=True)
-    rows = rows_of(tmp_path)
-    by_bytes, by_pixels = expected_pairs(rows), expected_pairs(rows, ("bytes", "pixels"))
-    assert (len(by_bytes), len(by_pixels)) == (1, 2)
-    assert listed(tmp_path) == dict.fromkeys(by_pixels, 0.0)

@@ -15,7 +15,6 @@ from builders.demo.containers import CONTAINERS
 from builders.demo.write import MARKER, is_demo, keep_demo, write_demo
 from builders.errors import BuildError
 from builders.sources.registry import SOURCES
-from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_batch
 from tests.builders.demo_sources import FILES, STRAYS, TROUBLES
 from tests.builders.trees import contents, opened
@@ -45,11 +44,6 @@ def test_troubles_and_strays_lie_where_the_constants_say(demo):
         for name in names:
             place = demo[key] / name
             assert not any(place.iterdir()) if name.endswith("/") else place.is_file()
-
-
-def test_troubles_of_validation_images_are_in_tiny_imagenet_classes():
-    wnids = {t.path.split("/")[1] for t in TROUBLES if t.path.startswith("val/")}
-    assert wnids <= set(tables.tiny_imagenet200())
 
 
 def test_places365_val_begins_with_the_labels_of_the_real_list(demo):

@@ -189,7 +189,7 @@ def test_gaps_are_those_defined(brute_force):
     assert outlines.gaps(variants[rows], centres[columns]) == pytest.approx(expected.ravel(), abs=1e-5)
 
 
-@pytest.mark.parametrize("threshold", [0.0, 0.05, THRESHOLD, 0.3, 0.6, 1.5])
+@pytest.mark.parametrize("threshold", [0.0, THRESHOLD, 0.6, 1.5])
 def test_exactly_the_pairs_of_brute_force_are_found(brute_force, threshold):
     queries, references, gaps, distances = brute_force
     pairs = as_set(search(queries, references, threshold=threshold))
@@ -202,7 +202,7 @@ def test_exactly_the_pairs_of_brute_force_are_found(brute_force, threshold):
 def test_a_threshold_that_is_the_distance_of_a_pair_includes_it(brute_force):
     queries, references, gaps, distances = brute_force
     reached = np.sort(distances[gaps <= REACH])
-    for number in range(0, len(reached), 8):
+    for number in range(0, len(reached), 16):
         rows_found = search(queries, references, threshold=float(reached[number])).queries
         assert len(rows_found) == np.searchsorted(reached, reached[number], "right")
 
@@ -222,7 +222,7 @@ def test_brute_force_agrees_on_any_images(seed):
 
 
 @given(seeds, st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.integers(1, 90))
-@settings(max_examples=10)
+@settings(max_examples=5)
 def test_how_much_is_worked_on_at_once_changes_nothing(
     seed, queries_at_once, variants_at_once, references_at_once, candidates
 ):
@@ -240,7 +240,7 @@ def test_how_much_is_worked_on_at_once_changes_nothing(
 
 
 @given(seeds)
-@settings(max_examples=10)
+@settings(max_examples=5)
 def test_order_of_images_does_not_matter(seed):
     queries, references = planted(seed)
     random = np.random.default_rng(seed)
@@ -260,14 +260,14 @@ def test_no_distance_is_0_which_a_table_has_for_equal_pixels(seed):
 
 
 @given(seeds, st.integers(0, 15), st.integers(0, 9))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_mirroring_the_query_changes_nothing(seed, row, column):
     query, reference = planted(seed)[1][row], assorted(seed + 1)[column]
     assert distance(query[:, ::-1], reference) == pytest.approx(distance(query, reference), abs=1e-9)
 
 
 @given(seeds, st.integers(-2, 2), st.integers(-2, 2), st.booleans())
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_moves_of_two_pixels_are_at_no_distance_whatever_fills_the_edge(seed, down, right, mirrored):
     random = np.random.default_rng(seed)
     image = coloured_noise(1, 1.5, random)[0]
@@ -279,7 +279,7 @@ def test_moves_of_two_pixels_are_at_no_distance_whatever_fills_the_edge(seed, do
 
 
 @given(seeds, st.integers(0, 100))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_brightness_changes_nothing_where_nothing_clips(seed, more):
     image = coloured_noise(1, 1, np.random.default_rng(seed))[0] // 2 + 10
     assume(roughness(block_means(image[2:30, 2:30])) >= 6)  # smoother images are compared in levels as well
@@ -287,7 +287,7 @@ def test_brightness_changes_nothing_where_nothing_clips(seed, more):
 
 
 @given(seeds, st.sampled_from([2, 3]))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_contrast_changes_the_distance_by_a_bound(seed, times):
     """More contrast scales each value of the detail by 1 to `times`, since it is divided by the contrast nearby.
 
@@ -310,12 +310,12 @@ def contrasted(photographs, count):
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_changed_copies_of_photographs_are_found(photographs, name):
-    images, random = contrasted(photographs, 100)
+    images, random = contrasted(photographs, 60)
     pairs = search(np.stack([changed(image, (name,), random) for image in images]), images)
     own = pairs.queries == pairs.references
-    assert own.sum() >= 97
+    assert own.sum() >= 58
     if name in ("shifted, edge repeated", "shifted, wrapped", "mirrored"):
-        assert own.sum() == 100 and pairs.distances[own].max() <= LEAST
+        assert own.sum() == 60 and pairs.distances[own].max() <= LEAST
 
 
 @pytest.mark.slow
@@ -335,7 +335,7 @@ def test_copies_that_were_changed_twice_are_found(photographs):
     assert (pairs.queries == pairs.references).sum() >= 0.97 * 150
 
 
-@pytest.mark.parametrize("side", [28, 30, 34, 36])
+@pytest.mark.parametrize("side", [28, 36])
 def test_enlarged_and_reduced_photographs_are_found(photographs, side):
     (china, _), _ = photographs
     before, after = abs(side - 32) // 2, abs(side - 32) - abs(side - 32) // 2
@@ -378,7 +378,7 @@ def test_different_things_with_one_outline_are_rarely_duplicates():
 @pytest.mark.parametrize("slope", [0.0, 1.0, 1.5, 2.0])
 def test_independent_noise_is_no_duplicate(slope):
     random = np.random.default_rng(0)
-    assert not len(search(coloured_noise(300, slope, random), coloured_noise(300, slope, random)).queries)
+    assert not len(search(coloured_noise(200, slope, random), coloured_noise(200, slope, random)).queries)
 
 
 def test_faint_white_noise_is_not_blown_up_into_a_pattern():

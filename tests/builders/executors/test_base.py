@@ -39,10 +39,6 @@ def test_arrow_works_without_importing_pandas_which_can_still_be_imported():
     assert run(script) == ["True", "False", "pandas"]
 
 
-def test_arrow_would_import_pandas_otherwise():
-    assert run("import sys, pyarrow as pa\npa.array([1])\nprint('pandas' in sys.modules)\n") == ["True"]
-
-
 def test_what_workers_import_makes_no_array_before_that():
     modules = "builders.generate.task, builders.pipeline.run, builders.pipeline.shards"
     assert run(f"import sys, {modules}\nprint('pandas' in sys.modules)\n") == ["False"]

@@ -6,12 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from builders.commands.benchmark import make_command
 from builders.executors.base import usable_cores
-from builders.imagenet_benchmark import BENCHMARK
-from hf_scripts import materialize, push, verify
 
 ROOT = Path(__file__).parents[3]
 
@@ -77,11 +73,3 @@ def test_version_1(count, quota, period, cores):
 
 def test_without_cgroups_the_affinity_counts(count):
     assert count({}) == 8
-
-
-COMMANDS = [make_command(BENCHMARK), materialize.make_command(), push.command, verify.command]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_commands_say_that_they_use_all_usable_cores(command):
-    assert "all usable cores" in " ".join(CliRunner().invoke(command, ["--help"]).output.split())

@@ -164,10 +164,7 @@ def test_a_release_has_the_bytes_of_the_local_executors(executor, demo, imagenet
 @needs_ray
 def test_generated_images_are_the_same_though_a_worker_was_killed_in_a_batch(executor, toy_log, tmp_path):
     photographs = toy.write_photographs(tmp_path / "photographs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("builders.executors.base._worker_values", {})
-        for name, value in toy.write_environment(tmp_path / "local").items():
-            patch.setenv(name, value)
+    with toy.with_device(tmp_path / "local"):
         toy.build_toy(photographs, tmp_path / "expected")
     toy.build_toy(photographs, tmp_path / "out", executor=Kept(executor))
     # The toy's recorded images depend on nothing that they declare, so they are equal, too.

@@ -35,13 +35,9 @@ DATA = [f"data/toy-attacked/{split}-0000{number}-of-00003.parquet" for split in 
 
 @contextlib.contextmanager
 def with_device(folder):
-    """The toy's device and small shards; `folder` is what the device writes to."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("builders.executors.base._worker_values", {})
-        # 10 images of 224 x 224 x 3 bytes are 1.5 MB.
+    """The toy's device and small shards: 10 images of 224 x 224 x 3 bytes are 1.5 MB."""
+    with toy.with_device(folder), pytest.MonkeyPatch.context() as patch:
         patch.setattr(read_plan, "SHARD_BYTES", 600_000)
-        for name, value in toy.write_environment(folder).items():
-            patch.setenv(name, value)
         yield
 
 
@@ -193,7 +189,7 @@ def test_a_killed_opening_resumes(release, published, photographs, tmp_path):
 
 
 def test_a_killed_sealing_resumes(release, photographs, tmp_path):
-    points = range(1, 42, 8)
+    points = range(1, 42, 16)
     with with_device(tmp_path / "device"):
         watched = watched_at_renames(points, tmp_path / "out", SEAL, "", photographs, tmp_path / "out")
         assert 0 <= watched.renames - points[-1] < points.step, "kills reach the end"
@@ -243,9 +239,8 @@ def test_another_original_is_named_and_what_was_finished_stays(release, publishe
     save_manifest(published, manifest)
     before = files_of(out)
     assert {name for name in before if name.startswith("data/")} == set(DATA[3:])
-    assert refused(published, root, out, capsys) == (
-        f"error: The file given as the original of {row} is not the one that its residual was sealed with. Give the "
-        "owner's edition, with its files as they were downloaded."
+    assert f"original of {row} is not the one that its residual was sealed with" in refused(
+        published, root, out, capsys
     )
     after = files_of(out)
     assert {name: after[name] for name in before} == before

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from builders.demo.images import encode_image
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline.from_index import plan_published
@@ -35,22 +36,17 @@ def photographs(tmp_path_factory):
 
 
 @pytest.fixture
-def device(tmp_path, monkeypatch):
+def device(tmp_path):
     """The folder that the toy's device writes to."""
-    for name, value in toy.write_environment(tmp_path / "device").items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr("builders.executors.base._worker_values", {})  # as a new worker
-    return tmp_path / "device"
+    with toy.with_device(tmp_path / "device"):
+        yield tmp_path / "device"
 
 
 @pytest.fixture(scope="module")
 def release(photographs, tmp_path_factory):
     """An undisturbed release; read only."""
     root = tmp_path_factory.mktemp("toy")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("builders.executors.base._worker_values", {})
-        for name, value in toy.write_environment(root / "device").items():
-            patch.setenv(name, value)
+    with toy.with_device(root / "device"):
         toy.build_toy(photographs, root / "release")
     return root / "release"
 
@@ -180,7 +176,7 @@ def test_two_workers_set_up_once_each_and_change_no_byte(release, photographs, d
     assert len(toy.logged(device, "image")) == 30
 
 
-@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_killed_build_resumes(release, photographs, device, tmp_path, step):
     splits = ("toy/attacked", "toy/corrupted")
     expected = {name: data for name, data in files_of(release).items() if name.startswith(("data/toy/", "index/toy/"))}
@@ -213,9 +209,7 @@ def changed_copy(photographs, place, *, same_size):
     """A copy of the photographs in which one of those of the class that is kept shows something else."""
     root = shutil.copytree(photographs, place)
     path = root / "256_ObjectCategories" / "133.lightning" / "133_0004.jpg"
-    buffer = io.BytesIO()
-    Image.new("RGB", (48, 48), (9, 9, 9)).save(buffer, "JPEG")
-    data = buffer.getvalue()
+    data = encode_image(Image.new("RGB", (48, 48), (9, 9, 9)), "JPEG")
     assert len(data) < path.stat().st_size
     path.write_bytes(data.ljust(path.stat().st_size if same_size else 0, b"\0"))
     return root, path
@@ -234,27 +228,11 @@ def test_a_source_image_that_changed_is_never_published_under_its_old_digest(pho
         before = files_of(out)
         with pytest.raises(BuildError) as caught:
             toy.build_toy(root, out, splits=[split])
-        assert str(caught.value) == (
-            f"The source image 133.lightning/133_0004.jpg in {path} changed since the images of this folder were "
-            "generated. Restore it, or build into another --out."
-        )
+        assert f"The source image 133.lightning/133_0004.jpg in {path} changed" in str(caught.value)
         assert files_of(out) == before
         toy.build_toy(photographs, out, splits=[split])
         assert shard in files_of(out)
         assert verify.main([str(out), "--workers", "1"]) == 0
-
-
-def test_a_source_image_that_changed_its_size_is_noticed_too(photographs, device, tmp_path):
-    root, _ = changed_copy(photographs, tmp_path / "copy", same_size=False)
-    toy.build_toy(photographs, tmp_path / "out", splits=["toy/attacked"])
-    before = files_of(tmp_path / "out")
-    with pytest.raises(BuildError) as caught:
-        toy.build_toy(root, tmp_path / "out", splits=["toy/attacked"])
-    assert str(caught.value).startswith(
-        "The source image of caltech256/133.lightning/133_0004.jpg#bright-224 changed since shard 0 of toy/attacked "
-        "was written."
-    )
-    assert files_of(tmp_path / "out") == before
 
 
 def test_other_parameters_versions_and_weights_are_another_folder(release, photographs, device, tmp_path):
@@ -270,10 +248,8 @@ def test_other_parameters_versions_and_weights_are_another_folder(release, photo
                 toy.build_toy(photographs, out, splits=["toy"])
         with pytest.raises(BuildError) as caught:
             toy.build_toy(photographs, out, splits=["toy"], benchmark=toy.toy_benchmark(stronger))
-        assert str(caught.value) == (
-            f"The images of toy/attacked in {out} were generated in another way: this run has by 21 instead of 20, "
-            "version 2 instead of 1. Give another --out, or generate them as before."
-        )
+        assert f"The images of toy/attacked in {out} were generated in another way" in str(caught.value)
+        assert "by 21 instead of 20, version 2 instead of 1" in str(caught.value)
 
 
 @pytest.fixture
@@ -319,13 +295,6 @@ def test_a_value_that_comes_out_otherwise_is_refused(published, photographs, dev
         materialized(published, "toy", photographs, tmp_path / "out")
 
 
-def test_tools_that_make_images_otherwise_are_refused(published, photographs, device, tmp_path, monkeypatch):
-    other = toy.toy_benchmark(dataclasses.replace(toy.BRIGHT, parameters={"by": 21}))
-    monkeypatch.setattr("builders.registry.BENCHMARKS", {"toy": other})
-    with pytest.raises(BuildError, match=r"these tools generate them: with by 21 instead of 20\. Use the tools that"):
-        materialized(published, "toy", photographs, tmp_path / "out")
-
-
 def test_recorded_images_are_copied_where_they_are_and_refused_elsewhere(release, published, tmp_path, capsys):
     arguments = ["--splits=toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
     # The command, which needs no device for it.
@@ -335,6 +304,32 @@ def test_recorded_images_are_copied_where_they_are_and_refused_elsewhere(release
     assert materialize.main([str(release), *arguments]) == 0
     assert_published_bytes(release, tmp_path / "out", "toy-synthetic", "drawn", "redrawn")
     assert verify.main([str(tmp_path / "out"), "--workers", "1"]) == 0
+
+
+COPY = """
+from builders import registry
+from hf_scripts import materialize
+from tests.builders.generate import toy
+registry.BENCHMARKS = {"toy": toy.toy_benchmark()}
+arguments = ["--splits=toy-synthetic", "--out", sys.argv[3], "--workers=1", "--quiet"]
+assert materialize.main([sys.argv[2], *arguments]) == 0
+"""
+
+
+def test_a_killed_copy_of_recorded_images_is_unfinished(release, published, tmp_path, capsys):
+    # Before the state, the images, the index and the manifest.
+    points = range(1, 15, 4)
+    watched = watched_at_renames(points, tmp_path / "out", COPY, release, tmp_path / "out")
+    assert watched.renames - points[-1] < points.step, "kills reach the end"
+    redrawn = ["--splits=toy-synthetic/redrawn", "--workers", "1", "--quiet"]
+    for point in points:
+        out = watched.as_killed(point)
+        assert materialize.main([str(release), "--out", str(out), *redrawn]) == 0
+        capsys.readouterr()
+        assert verify.main([str(out), "--workers", "1"]) == 0, (point, capsys.readouterr().out)
+        left = {name for name in files_of(out) if "/drawn" in name and not name.startswith(".state")}
+        noted = "whose build did not end" in capsys.readouterr().out
+        assert noted == (bool(left) and "toy-synthetic/drawn" not in manifest_of(out)), point
 
 
 def test_recorded_images_that_are_not_the_published_ones_are_refused(release, published, tmp_path, capsys):

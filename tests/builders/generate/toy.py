@@ -5,6 +5,7 @@
 whose images are sealed against their originals.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -14,6 +15,7 @@ import uuid
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from builders.declare.benchmark import Benchmark
@@ -52,6 +54,16 @@ def write_environment(folder):
     (folder / "log").mkdir(parents=True)
     (folder / "weights.bin").write_bytes(GAIN)
     return {DEVICE: "on", LOG: str(folder / "log"), WEIGHTS: str(folder / "weights.bin")}
+
+
+@contextlib.contextmanager
+def with_device(folder):
+    """A new worker's process, as it were, with the device; `folder` is what it writes to."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builders.executors.base._worker_values", {})
+        for name, value in write_environment(folder).items():
+            patch.setenv(name, value)
+        yield
 
 
 def logged(folder, kind):

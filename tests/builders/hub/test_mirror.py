@@ -106,9 +106,7 @@ def test_a_revision_and_a_known_mirrors_folder_are_used(mirrored, fetch):
 
 def test_what_a_mirror_does_not_tell_is_asked(mirrored, fetch):
     mirrored(names("a/train-0.parquet", "b/train-0.parquet", "c/val-0.parquet"))
-    with pytest.raises(
-        BuildError, match=r"in several folders, a, b\. Name one of them, for instance hf://.*/mirror/a\."
-    ):
+    with pytest.raises(BuildError, match=r"in several folders, a, b\. Name one of them"):
         fetch(IMAGENET, "train")
     with pytest.raises(BuildError, match="no Parquet files of the partition test, which mirrors name test"):
         fetch(SOURCES["cifar100"], "test")

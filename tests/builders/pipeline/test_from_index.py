@@ -146,19 +146,10 @@ materialize(Published(Path(sys.argv[2]), "imagenet"), sources(sys.argv[4]), Path
 """
 
 
-POINTS = (3, 11, 20)
-
-
-@pytest.fixture(scope="module")
-def watched(published, demo, tmp_path_factory):
-    """A run in a process of its own, with the folder's states at the points."""
-    out = tmp_path_factory.mktemp("watched") / "out"
-    return watched_at_renames(POINTS, out, KILLED, published["imagenet"].root, out, demo["dtd"].parent)
-
-
-@pytest.mark.parametrize("point", POINTS)
-def test_a_killed_run_goes_on_to_the_publishers_files(published, release, demo, watched, point):
-    out = watched.as_killed(point)
+def test_a_killed_run_goes_on_to_the_publishers_files(published, release, demo, tmp_path):
+    out = tmp_path / "out"
+    watched = watched_at_renames((11,), out, KILLED, published["imagenet"].root, out, demo["dtd"].parent)
+    out = watched.as_killed(11)
     materialize(published["imagenet"], demo, out)
     expected = files_of(release)
     files = files_of(out)

@@ -13,7 +13,6 @@ from tests.builders.conftest import build_demo, files_of
 from tests.conftest import made_once
 from tests.manifests import rows_in
 from tests.store.fixtures import forget_clients
-from tests.store.proxy import CUT, NO_ANSWER
 from tests.store.server import KEY, SECRET
 
 CONVERTED = {
@@ -117,14 +116,6 @@ def test_a_dry_run_reads_no_image(textures, demo, proxy, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out) == local
     assert not [request.path for request in proxy.requests if request.path.endswith(".jpg")]
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_busy_answers_and_cut_ones_are_asked_again(textures, expected_textures, proxy, tmp_path):
-    proxy.fault = lambda request: {5: 503, 11: CUT, 17: NO_ANSWER}.get(len(proxy.requests) % 29)
-    assert built(textures, tmp_path / "out") == 0
-    assert files_of(tmp_path / "out") == expected_textures
-    assert {request.status for request in proxy.requests} > {503}
 
 
 def test_refused_credentials_end_the_run_in_a_sentence_and_the_same_command_goes_on(

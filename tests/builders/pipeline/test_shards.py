@@ -1,5 +1,4 @@
 import hashlib
-import io
 import itertools
 
 import numpy as np
@@ -8,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from builders.demo.images import encode_image
 from builders.errors import BuildError
 from builders.pipeline import shards
 from builders.pipeline.read_plan import shard_starts
@@ -15,14 +15,11 @@ from builders.pipeline.shards import ROW_GROUP_BYTES, ShardTask, read_record
 from builders.plan.planner import PLAN_SCHEMA
 from builders.release.schema import arrow_schema
 from builders.storage.byte_ranges import Reader
-from builders.storage.files import atomic_path
 
 
 def jpeg(number, size=0):
     """A JPEG of about `size` bytes: the rest is comment segments."""
-    encoded = io.BytesIO()
-    Image.new("RGB", (8, 8), (number % 256, number // 256, 0)).save(encoded, "JPEG")
-    data = encoded.getvalue()
+    data = encode_image(Image.new("RGB", (8, 8), (number % 256, number // 256, 0)), "JPEG")
     comment = b"\xff\xfe\xff\xff" + bytes(65533)
     return data[:2] + comment * (size // len(comment)) + data[2:]
 
@@ -104,14 +101,6 @@ def test_row_groups_are_bounded_by_real_bytes(tmp_path):
         assert group.column(2).has_offset_index
 
 
-def test_the_same_shard_twice_is_the_same_file(tmp_path):
-    shard = task(tmp_path, {f"{i}.jpg": jpeg(i) for i in range(9)})
-    shard.run(silent)
-    first = shard.data.read_bytes(), shard.part.read_bytes()
-    shard.run(silent)
-    assert (shard.data.read_bytes(), shard.part.read_bytes()) == first
-
-
 def test_a_cut_image_stops_the_shard_and_leaves_no_file(tmp_path):
     shard = task(tmp_path, {"a.jpg": jpeg(1), "b.jpg": jpeg(2)[:-40]})
     with pytest.raises(BuildError, match=r"b\.jpg cannot be used .*\. Replace it .* --allow-partial"):
@@ -171,13 +160,6 @@ def test_shards_of_mixed_sizes_stay_near_the_setting():
 
 def test_nothing_is_one_empty_shard():
     assert shard_starts(np.array([], dtype=int), 100) == (0, 0)
-
-
-def test_replacing_leaves_nothing_after_a_failure(tmp_path):
-    with pytest.raises(RuntimeError), atomic_path(tmp_path / "x") as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
-    assert list(tmp_path.iterdir()) == []
 
 
 # Row groups of generated images

@@ -18,8 +18,7 @@ ADOPTED, PLANS, DRAWS = {"imagenet/test": ""}, {"imagenet/test": "ab" * 32}, {"i
 @pytest.fixture
 def run(tmp_path):
     """A run into a folder where a run like it recorded its state."""
-    request = {"out": tmp_path, "splits": (), "roots": {}, "seed": 0, "allow_partial": True, "demo": True}
-    earlier_run = planning_run(BENCHMARK, request)
+    earlier_run = planning_run(BENCHMARK, tmp_path, splits=())
     earlier_run.layout.state.mkdir()
     State(earlier_run, ADOPTED, {}).record(PLANS, DRAWS)
     return earlier_run

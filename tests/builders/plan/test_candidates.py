@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from builders.declare.ranking import Key, in_rank_order
 from builders.plan import candidates
 from builders.plan.candidates import IndexArrays, KeyedRanks
-from builders.sources.base import PartitionIndex, Source, SourceIndex, partition_table
+from builders.sources.base import Source, SourceIndex
+from tests.builders.indexes import made_up
 
 KEY = Key(7, "c", "s")
 SOURCE = Source("toy", "Toy", "", None, "", None, lambda: {"a": "A", "b": "B"}, dict, None)
@@ -21,12 +22,10 @@ def digest(name):
 
 def view_of(sizes):
     """A source with so many images in each partition, of the classes a and b in turn."""
-    pieces = []
-    for place, size in enumerate(sizes):
-        ids = pa.array([f"{place}/{i}" for i in range(size)], pa.string())
-        codes = pa.array(np.arange(size, dtype=np.int32) % 2)
-        column = pa.DictionaryArray.from_arrays(codes, pa.array(["a", "b"]))
-        pieces.append(PartitionIndex(f"p{place}", "made up", "file", partition_table(column, ids, ids)))
+    pieces = (
+        made_up(f"p{place}", ["a", "b"], np.arange(size) % 2, [f"{place}/{i}" for i in range(size)])
+        for place, size in enumerate(sizes)
+    )
     return IndexArrays(SourceIndex(SOURCE, None, tuple(pieces)))
 
 

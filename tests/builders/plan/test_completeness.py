@@ -2,18 +2,17 @@
 
 import dataclasses
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from builders.cifar_benchmark import BENCHMARK as CIFAR
-from builders.declare.quotas import AllImages
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from builders.plan.completeness import count_shortfalls
-from builders.sources.base import PARTITION_SCHEMA, PartitionIndex, SourceIndex, open_source
+from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
+from tests.builders.indexes import counted_index
 from tests.builders.trees import tree
 
 CALTECH45 = IMAGENET.units["imagenet/far_ood_caltech45"].split.class_ids(0)
@@ -23,14 +22,7 @@ CLUTTER = "257.clutter"
 
 def copy_of(key, partition, counts, **fields):
     """The index of a copy that has so many images of each class."""
-    names = list(counts)
-    codes = np.repeat(np.arange(len(names)), list(counts.values()))
-    column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
-    ids = pa.array(np.arange(len(codes))).cast(pa.string())
-    zeros = pa.repeat(pa.scalar(0, pa.int64()), len(codes))
-    table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PARTITION_SCHEMA)
-    piece = PartitionIndex(partition, "a copy", "file", table, **fields)
-    return SourceIndex(SOURCES[key], None, (piece,))
+    return counted_index(SOURCES[key], {partition: counts}, **fields)
 
 
 def counts_of(key, partition):
@@ -38,15 +30,15 @@ def counts_of(key, partition):
 
 
 def parts_with_counts():
-    """Every partition with counts by class and the classes that some split needs of it, each once."""
+    """Every partition with counts by class, and for each benchmark the classes that a split needs of it."""
     ids = {}
     for benchmark in (IMAGENET, CIFAR, FACETS):
         for part, (_, split) in benchmark.units.items():
             for partition in split.partitions:
                 if split.source.on_disk and split.source.expected()[partition].per_class:
-                    needed = tuple(split.class_ids(0))
-                    ids.setdefault((split.source.key, partition, needed), f"{part}-{partition}")
-    return [pytest.param(*place, id=name) for place, name in ids.items()]
+                    place = (split.source.key, partition, tuple(split.class_ids(0)))
+                    ids.setdefault((benchmark.name, *place[:2]), pytest.param(*place, id=f"{part}-{partition}"))
+    return ids.values()
 
 
 @pytest.mark.parametrize(("key", "partition", "needed"), parts_with_counts())
@@ -64,7 +56,7 @@ def test_all_classes_without_clutter_are_whole_for_caltech45():
     del counts[CLUTTER]
     assert count_shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45) == []
     assert count_shortfalls(copy_of("caltech256", "images", counts), ("images",), [*CALTECH45, CLUTTER]) == [
-        "Caltech-256, images (a copy): expected 827 images of 257.clutter (clutter), found 0"
+        "Caltech-256, images (made up): expected 827 images of 257.clutter (clutter), found 0"
     ]
 
 
@@ -153,20 +145,11 @@ def test_places365_counts_the_owners_list(tmp_path):
     assert len(piece.listed) == 365
 
 
-def test_caltech45_takes_all_images_of_its_classes():
-    split = IMAGENET.units["imagenet/far_ood_caltech45"].split
-    assert isinstance(split.quota, AllImages)
-    counts = counts_of("caltech256", "images")
-    count = IMAGENET.count("imagenet/far_ood_caltech45")
-    assert count.rows == sum(counts[name] for name in CALTECH45) == 4_747
-    assert count.paper == split.paper.rows == count.rows + len(CALTECH45) == 4_792
-
-
 def test_a_source_without_any_counts_by_class_goes_by_its_total():
     source = dataclasses.replace(SOURCES["caltech256"], expected=lambda: {"images": complete_only(3)})
     index = dataclasses.replace(copy_of("caltech256", "images", {"133.lightning": 2}), source=source)
     assert count_shortfalls(index, ("images",), CALTECH45) == [
-        "Caltech-256, images (a copy): expected 3 images, found 2"
+        "Caltech-256, images (made up): expected 3 images, found 2"
     ]
 
 

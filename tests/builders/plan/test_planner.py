@@ -17,11 +17,13 @@ from builders.plan.completeness import count_shortfalls
 from builders.plan.planner import plan
 from builders.registry import BENCHMARKS
 from builders.release.schema import UNKNOWN_ROLES
-from builders.sources.base import PartitionIndex, SourceIndex, open_source, partition_table
+from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import decisions, overlaps, tables
+from tests.builders.indexes import counted_index, whole_index
 
 SPLITS = tuple(BENCHMARK.units)
+PLACES = SOURCES["places365"]
 IMAGENET_SPLITS = tuple(key for key, (_, split) in BENCHMARK.units.items() if split.source.key == "imagenet")
 
 
@@ -84,14 +86,6 @@ def test_near_classes_are_drawn_by_their_digests(planned):
     assert len(candidates) > 200
     drawn = sorted(candidates, key=key.__getitem__)[:200]
     assert set(planned["imagenet/near_ood"].table["class_id"].to_pylist()) == set(drawn)
-
-
-def test_far_classes_are_the_32_45_and_82_of_the_paper(planned):
-    counts = {
-        key: len(set(planned[f"imagenet/{key}"].table["class_id"].to_pylist()))
-        for key in ("far_ood_food32", "far_ood_caltech45", "far_ood_places82")
-    }
-    assert list(counts.values()) == [32, 45, 82]
 
 
 def test_rows_have_their_sources_columns_and_other_rows_the_value_for_none(indexes):
@@ -188,23 +182,8 @@ def test_a_limited_plan_is_part_of_the_whole(indexes, planned):
         assert len(split.rows) + sum(e.images for e in split.excluded) == split.available
 
 
-@pytest.fixture(scope="module")
-def whole_imagenet():
-    """An index with the ids of all of ILSVRC2012, made from the class table; there are no files behind it."""
-    source = SOURCES["imagenet"]
-    wnids = [row.wnid for row in tables.imagenet1k()]
-    train = [f"train/{row.wnid}/{row.wnid}_{i}.JPEG" for row in tables.imagenet1k() for i in range(row.train_images)]
-    val = [f"val/ILSVRC2012_val_{i + 1:08d}.JPEG" for i in range(50_000)]
-    codes = np.repeat(np.arange(1000), [row.train_images for row in tables.imagenet1k()])
-    pieces = []
-    for partition, source_ids, class_codes in (("train", train, codes), ("val", val, np.arange(50_000) % 1000)):
-        column = pa.DictionaryArray.from_arrays(pa.array(class_codes.astype(np.int32)), pa.array(wnids))
-        table = partition_table(column, pa.array(source_ids), pa.array(source_ids))
-        pieces.append(PartitionIndex(partition, "made up", "file", table))
-    return SourceIndex(source, None, tuple(pieces))
-
-
-def test_all_of_ilsvrc2012_gives_the_expected_counts(whole_imagenet):
+def test_all_of_ilsvrc2012_gives_the_expected_counts():
+    whole_imagenet = whole_index(SOURCES["imagenet"], ("train", "val"))
     assert whole_imagenet.num_rows == 1_331_167
     built = plan(Draws(BENCHMARK, 0), {"imagenet": whole_imagenet}, splits=IMAGENET_SPLITS)
     # SPEC: table 2 of the paper where ILSVRC2012 has the images, and the counts of FACTS, section 1, where it has
@@ -223,23 +202,10 @@ def test_all_of_ilsvrc2012_gives_the_expected_counts(whole_imagenet):
     assert count_shortfalls(whole_imagenet, ("train", "val"), [row.wnid for row in tables.imagenet1k()]) == []
 
 
-def far_index(key, sizes):
-    """An index with so many images of each class and partition, of a source that splits draw a total from."""
-    source = SOURCES[key]
-    classes = sorted(source.classes())
-    pieces = []
-    for partition, size in sizes.items():
-        source_ids = pa.array([f"{partition}{c}/{i}.jpg" for c in classes for i in range(size)])
-        codes = np.repeat(np.arange(len(classes), dtype=np.int32), size)
-        table = partition_table(
-            pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(classes)), source_ids, source_ids
-        )
-        pieces.append(PartitionIndex(partition, "made up", "file", table))
-    return SourceIndex(source, None, tuple(pieces))
-
-
 def test_places82_takes_all_of_val_and_fills_up_from_train():
-    index = far_index("places365", {"val": 100, "train": 300})
+    index = counted_index(
+        PLACES, {"val": dict.fromkeys(PLACES.classes(), 100), "train": dict.fromkeys(PLACES.classes(), 300)}
+    )
     (split,) = plan(Draws(BENCHMARK, 0), {"places365": index}, splits=["imagenet/far_ood_places82"])
     partitions = [i.split("/")[1] for i in ids(split)]
     # 82 classes x 100 validation images; the other 1,800 of the 10,000 come from train, 21 or 22 of each class.
@@ -249,7 +215,7 @@ def test_places82_takes_all_of_val_and_fills_up_from_train():
 
 
 def test_food32_takes_312_or_313_of_each_class():
-    index = far_index("food101", {"images": 1000})
+    index = whole_index(SOURCES["food101"], ("images",))
     (split,) = plan(Draws(BENCHMARK, 0), {"food101": index}, splits=["imagenet/far_ood_food32"])
     sizes, times = np.unique(np.unique(split.table["class_id"].to_numpy(), return_counts=True)[1], return_counts=True)
     assert dict(zip(sizes.tolist(), times.tolist(), strict=True)) == {312: 16, 313: 16}

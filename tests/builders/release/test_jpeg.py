@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from builders.demo.images import encode_image
 from builders.release import images
 from builders.release.jpeg import has_hole, looks_whole, read_jpeg_header
 from tests.builders.photographs import pieces
@@ -27,9 +28,7 @@ FORMS = {
 
 def encoded(form="baseline"):
     image, options = FORMS[form]
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", **options)
-    return buffer.getvalue()
+    return encode_image(image, "JPEG", **options)
 
 
 def whole(data):
@@ -73,11 +72,10 @@ def test_the_header_says_where_things_are(form):
 def test_an_exif_block_is_found():
     exif = Image.Exif()
     exif[0x0110] = "camera"
-    buffer = io.BytesIO()
-    PIECE.save(buffer, "JPEG", exif=exif.tobytes())
-    start, stop = read_jpeg_header(buffer.getvalue()).blocks[0]
-    assert buffer.getvalue()[start : start + 2] == b"\xff\xe1"
-    assert buffer.getvalue()[start + 4 : stop] == exif.tobytes()
+    data = encode_image(PIECE, "JPEG", exif=exif.tobytes())
+    start, stop = read_jpeg_header(data).blocks[0]
+    assert data[start : start + 2] == b"\xff\xe1"
+    assert data[start + 4 : stop] == exif.tobytes()
 
 
 BASELINE = encoded()
@@ -142,10 +140,9 @@ def test_zeros_of_a_flat_picture_are_meant(mode, options):
     image = Image.new(mode, (2400, 2400), "white")
     image.paste(PIECE.convert(mode), (1000, 1000))
     for picture in (image, Image.new(mode, (4000, 4000), "white")):
-        buffer = io.BytesIO()
-        picture.save(buffer, "JPEG", quality=40, **options)
-        assert images.check_image(buffer.getvalue()) is None
-    assert bytes(256) in buffer.getvalue()  # there are such runs in sound files
+        data = encode_image(picture, "JPEG", quality=40, **options)
+        assert images.check_image(data) is None
+    assert bytes(256) in data  # there are such runs in sound files
 
 
 def test_damage_anywhere_ends_in_an_answer_and_never_in_another_error():

@@ -84,14 +84,6 @@ def test_duplicates_are_counted_from_their_table(imagenet_release, manifest):
     assert {by for by, _ in audits.compared(manifest)} == {"bytes"}
 
 
-def test_overlapping_rows_are_those_of_unknown_splits(imagenet_release, manifest):
-    table = audits.overlapping_rows(imagenet_release, manifest)
-    assert [column.title for column in table.columns] == ["split", "overlapping", "rows"]  # it has no kinds
-    overlapping = {row[0]: row[1] for row in texts(table)}
-    assert overlapping["imagenet/far_ood_food32"] == manifest.by_key()["imagenet/far_ood_food32"].overlaps == 193
-    assert "imagenet/test" not in overlapping
-
-
 def test_overlapping_rows_are_counted_by_kind_where_a_config_says_it(openood_release):
     """The demo has one image of each class of SSB-hard and ImageNet-OOD, and four of each texture.
 

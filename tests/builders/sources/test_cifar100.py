@@ -50,15 +50,6 @@ def test_pixels_ids_and_classes_are_those_of_numpy_and_pickle(demo):
     assert set(index.table["size"].to_pylist()) == {3072}  # known before anything is unpacked
 
 
-def test_a_row_of_bytes_is_red_then_green_then_blue(tmp_path):
-    row = np.arange(3072) // 16 % 256
-    data = np.stack([np.zeros(3072), row]).astype(np.uint8)
-    tree(tmp_path, {"test": batch(data=data)})
-    ((image,),) = UNPACKERS["pickle"](tmp_path / "test", np.array([1]))
-    # Row 1, column 0 of the image: byte 32 of each channel, which start at 0, 1,024 and 2,048.
-    assert bytes(image)[32 * 3 : 32 * 3 + 3] == bytes([row[32], row[1024 + 32], row[2048 + 32]]) == bytes([2, 66, 130])
-
-
 def test_only_the_rows_asked_for_are_unpacked_in_order(demo):
     _, pixels = cifar100_batch(demo["cifar100"], "train")
     rows = np.array([3, 700, 799])
@@ -164,9 +155,7 @@ def test_names_in_an_archive_may_start_with_a_dot(tmp_path):
 @pytest.mark.parametrize("place", ["test", f"{FOLDER}.tar.gz/{FOLDER}/test"])
 def test_a_container_that_changed_after_it_was_indexed(tmp_path, place):
     tree(tmp_path, {"test": batch(), f"{FOLDER}.tar.gz": archive(test=batch())})
-    with pytest.raises(
-        BuildError, match=r"changed during the build: expected at least 3 images, found 2\. Run the same command"
-    ):
+    with pytest.raises(BuildError, match=r"changed during the build: expected at least 3 images, found 2"):
         list(UNPACKERS["pickle"](tmp_path / place, np.array([0, 2])))
 
 

@@ -2,9 +2,7 @@
 
 import functools
 import json
-import shutil
 
-import pyarrow.parquet as pq
 import pytest
 
 from builders.sources.base import Stray
@@ -155,10 +153,7 @@ def damaged(root, demo, change):
         (("annotations", 0, "image_id", 599_999), "has the annotation 1 of the image 599999 or the category"),
         (("annotations", 0, "category_id", 12), "or the category 12, which it does not list"),
         (("categories", 0, "name", "people"), "has other categories than COCO's 80"),
-        (
-            ("images", 0, "file_name", "COCO_train2014_000000000034.jpg"),
-            "calls the image 34 COCO_train2014_000000000034.jpg, not 000000000034.jpg",
-        ),
+        (("images", 0, "file_name", "COCO_train2014_000000000034.jpg"), "calls the image 34 COCO_train2014_"),
         (("images", []), "has no images or no annotations"),
         (("images", 0, "width", 10**6), "Expected `int` <= 16384"),
         (("images", 0, "flickr_url", "javascript:alert(1)"), "Expected `str` matching regex"),
@@ -196,11 +191,3 @@ def test_images_without_annotations_beside_them_are_refused(demo, tmp_path):
 def test_a_packed_zip_is_named(tmp_path):
     message = refusal("coco2017", tree(tmp_path, {"train2017.zip": b"PK"}))
     assert "train2017.zip is still packed. Unpack it there" in message
-
-
-def test_an_image_twice_in_a_mirror_is_refused(demo, tmp_path):
-    root = coco2017_parquet(demo["coco2017"], tmp_path)
-    first, second = sorted((root / "data").iterdir())
-    shutil.copy(first, second)
-    repeated = min(pq.read_table(first)["image_id"].to_pylist())
-    assert f"has the image train2017/{repeated:012d}.jpg twice" in refusal("coco2017", root)

@@ -127,10 +127,7 @@ def test_the_union_with_a_crowd(tmp_path_factory, seed, polygon):
         ([1.0, 2.0], "Expected `array`, got `float`"),
         (None, "got `null`"),
         ("3;Tf0", "got `str`"),
-        (
-            {"size": [WIDTH, HEIGHT], "counts": [WIDTH * HEIGHT]},
-            "has 30 x 40 pixels (1,200 in its runs), its image 40 x 30",
-        ),
+        ({"size": [WIDTH, HEIGHT], "counts": [WIDTH * HEIGHT]}, "has 30 x 40 pixels (1,200 in its runs), its image"),
         ({"size": [HEIGHT, WIDTH], "counts": [5, 5]}, "has 40 x 30 pixels (10 in its runs), its image 40 x 30"),
         ({"size": [HEIGHT, WIDTH], "counts": [-5, 1205]}, "`int` >= 0"),
         ({"size": [HEIGHT, WIDTH], "counts": "compressed"}, "Expected `array`, got `str`"),

@@ -2,19 +2,13 @@
 
 import gzip
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from builders.sources.base import Stray, open_source
 from builders.sources.registry import SOURCES
-from taxonomy import tables
-from tests.builders.trees import refusal, tree, write_parquet, write_tar
+from tests.builders.trees import refusal, tree, write_tar
 
 TENCH, GOLDFISH = "n01440764", "n01443537"
-WNIDS = [row.wnid for row in tables.imagenet1k()]
-
-
 # A source (and partition), small trees of something else, and the words that each is refused with.
 SOMETHING_ELSE = {
     ("sun397", "images"): (
@@ -100,42 +94,132 @@ def test_copies_of_something_else(tmp_path, source, files, words):
 
 
 NAMES_V2 = [f"3/{number:040x}.jpeg" for number in (10, 11)]
+TETRA = "n01443537/cardinal_tetra_Paracheirodon_axelrodi_0.99767953.JPEG"
+PLANT = "000309dd0c724a5104df8e716b9008a0"  # the first of MOS's subset of iNaturalist
+KEY = "abc".ljust(40, "0")  # of an image of LSUN
+
+# A source and partition: the path of an image, and those of strays by their reason; a folder's ends with a slash.
+STRAYS = {
+    ("food101", "images"): ("images/apple_pie/1.jpg", {"not named <number>.jpg": ["images/apple_pie/notes.txt"]}),
+    ("lsun", "test"): (
+        f"test/{KEY}.webp",
+        {
+            "not named <key>.webp in the folder of the key's first digits": [
+                *("test/readme.txt", f"test/f/{KEY}.jpg", f"test/{KEY}.gif", f"test/{'0/' * 7}x", "test/g/y"),
+            ],
+        },
+    ),
+    ("dtd", "images"): (
+        "images/banded/banded_0002.jpg",
+        {
+            "not named banded_<4 digits>.jpg": [
+                f"images/banded/{name}"
+                for name in (".directory", "banded_0002.JPG", "banded_002.jpg", "blotchy_0003.jpg")
+            ],
+            "not a texture's folder": ["images/x"],
+        },
+    ),
+    ("sun397", "images"): (
+        "SUN397/a/abbey/sun_aqswjsnjlrfzzhiz.jpg",
+        {
+            "not named sun_<letters>.jpg": [
+                f"SUN397/a/abbey/{name}"
+                for name in (
+                    "sun_abc.png",
+                    "SUN_abc.jpg",
+                    "sun_000_00001.jpg",
+                    "sun_abc (1).jpg",
+                    "sun_.jpg",
+                    "notes.txt",
+                )
+            ],
+            "not a category folder": ["SUN397/a/readme"],
+            "a folder": ["SUN397/a/abbey/thumbs/"],
+        },
+    ),
+    ("svhn_full", "test"): (
+        "test/13068.png",
+        {"not named <number>.png": [f"test/{name}" for name in ("1.jpg", "01.png", "0.png", "x1.png", "1 (1).png")]},
+    ),
+    ("inaturalist", "images"): (
+        f"{PLANT}.jpg",
+        {
+            "not one of the 10,000 images of the subset": [f"{'0' * 32}.jpg"],
+            "not named <32 hexadecimal digits>.jpg": ["notes.txt", f"{PLANT}.png"],
+        },
+    ),
+    ("imagenet_o", "images"): (
+        TETRA,
+        {
+            "not named <wnid>/<lemmas>_<confidence>.JPEG": [
+                *(f"n01443537/{name}" for name in ("n01443537_10026.JPEG", "benthos_0.5.png", "._benthos_0.5.JPEG")),
+                "README.txt",
+            ]
+        },
+    ),
+    ("ninco", "images"): (
+        "waffles/waffles_000_1.jpg",
+        {
+            "not named waffles_<3 digits>_<name>.jpg (or .jpeg, .png, .gif)": [
+                f"waffles/{name}" for name in ("donuts_000_1.jpg", "waffles_1.jpg", "waffles_001_2.webp")
+            ]
+        },
+    ),
+    ("imagenet_r", "images"): (  # ImageNet-1k's tench is none of the 200
+        f"{GOLDFISH}/art_0.jpg",
+        {"not named <rendition>_<number>.jpg": [f"{GOLDFISH}/art_0.png"], "not a class folder": [f"{TENCH}/"]},
+    ),
+    ("imagenet_v2", "images"): (
+        NAMES_V2[0],
+        {"not named <40 hexadecimal digits>.jpeg": ["3/6.jpeg", NAMES_V2[1].upper()]},
+    ),
+    ("imagenet21k", "ssb_hard"): (
+        "n00470682/n00470682_1000.JPEG",
+        {"not named <wnid>_<number>.JPEG": ["n00470682/notes.txt", "n00470682/n02666943_1000.JPEG"]},
+    ),
+}
+# What the owners have beside their images.
+BESIDE = {"svhn_full": ["test/digitStruct.mat", "test/see_bboxes.m"], "sun397": ["SUN397/ClassName.txt"]}
+
+
+@pytest.mark.parametrize("source", STRAYS, ids=lambda source: source[0])
+def test_files_of_other_names_and_classes_are_strays(tmp_path, source):
+    (key, partition), (image, names_by_reason) = source, STRAYS[source]
+    reasons = {name: reason for reason, names in names_by_reason.items() for name in names}
+    names = (image, *BESIDE.get(key, ()), *reasons)
+    tree(tmp_path, {f"{name}art_0.jpg" if name.endswith("/") else name: "" for name in names})
+    (piece,) = open_source(SOURCES[key], tmp_path, (partition,)).pieces
+    assert piece.table["file"].to_pylist() == [image]
+    assert set(piece.strays) == {Stray(name.rstrip("/"), reason) for name, reason in reasons.items()}
 
 
 @pytest.mark.parametrize(
-    ("key", "image", "strays"),
+    ("key", "archive", "image", "others", "strays"),
     [
         (
-            "ninco",
-            "waffles/waffles_000_1.jpg",
-            dict.fromkeys(
-                ("waffles/donuts_000_1.jpg", "waffles/waffles_1.jpg", "waffles/waffles_001_2.webp"),
-                "not named waffles_<3 digits>_<name>.jpg (or .jpeg, .png, .gif)",
-            ),
-        ),
-        (  # ImageNet-1k's tench is none of the 200
             "imagenet_r",
-            f"{GOLDFISH}/art_0.jpg",
-            {f"{GOLDFISH}/art_0.png": "not named <rendition>_<number>.jpg", f"{TENCH}/": "not a class folder"},
+            "imagenet-r.tar",
+            f"imagenet-r/{GOLDFISH}/toy_12.jpg",
+            ["imagenet-r/README.txt"],
+            (Stray("imagenet-r.tar:imagenet-r/README.txt", "not named <wnid>/<rendition>_<number>.jpg"),),
         ),
-        (
-            "imagenet_v2",
-            NAMES_V2[0],
-            dict.fromkeys(("3/6.jpeg", NAMES_V2[1].upper()), "not named <40 hexadecimal digits>.jpeg"),
-        ),
-        (
-            "imagenet21k",
-            "n00470682/n00470682_1000.JPEG",
-            dict.fromkeys(("n00470682/notes.txt", "n00470682/n02666943_1000.JPEG"), "not named <wnid>_<number>.JPEG"),
+        (  # what else NINCO's archive has is not looked at
+            "ninco",
+            "NINCO_all.tar.gz",
+            "NINCO/NINCO_OOD_classes/waffles/waffles_000_903753.jpg",
+            [
+                "NINCO/NINCO_OOD_unit_tests/black/black_000.png",
+                "NINCO/NINCO_popular_datasets_subsamples/SSB_hard/a.jpg",
+            ],
+            (),
         ),
     ],
 )
-def test_files_of_other_names_and_classes_are_strays(tmp_path, key, image, strays):
-    tree(tmp_path, {f"{name}art_0.jpg" if name.endswith("/") else name: "" for name in (image, *strays)})
-    partition = next(iter(SOURCES[key].expected()))
-    (piece,) = open_source(SOURCES[key], tmp_path, (partition,)).pieces
-    assert piece.table["source_id"].to_pylist() == [image]
-    assert set(piece.strays) == {Stray(name.rstrip("/"), reason) for name, reason in strays.items()}
+def test_what_an_archive_holds_beside_images(tmp_path, key, archive, image, others, strays):
+    write_tar(tmp_path / archive, dict.fromkeys((image, *others), b""))
+    (piece,) = open_source(SOURCES[key], tmp_path, ("images",)).pieces
+    assert piece.table["source_id"].to_pylist() == ["/".join(image.split("/")[-2:])]
+    assert piece.strays == strays
 
 
 def test_no_folder(tmp_path):
@@ -161,61 +245,13 @@ KIT_LABELS = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
     ("files", "words"),
     [
         ({KIT_LABELS: "1001\n"}, "1001 in "),
-        (
-            {"ILSVRC2012_devkit_t12.tar.gz": gzip.compress(b"nothing")},
-            "ILSVRC2012_devkit_t12.tar.gz cannot be read as a tar.gz (it is cut short",
-        ),
-        (
-            {"LOC_val_solution.csv": "a,b\n1,2\n"},
-            "lacks the columns ImageId and PredictionString (found in line 1: a, b)",
-        ),
+        ({"ILSVRC2012_devkit_t12.tar.gz": gzip.compress(b"nothing")}, "cannot be read as a tar.gz (it is cut short"),
+        ({"LOC_val_solution.csv": "a,b\n1,2\n"}, "lacks the columns ImageId and PredictionString (found in"),
     ],
 )
 def test_ground_truth_that_cannot_be_used(tmp_path, files, words):
     tree(tmp_path, {"val/ILSVRC2012_val_00000001.JPEG": ""} | files)
     assert words in refusal("imagenet", tmp_path, "val")
-
-
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        (("n01440764_1.jpg", 0, b""), "the file name n01440764_1.jpg is not like <wnid>_<number>.JPEG (row 1 of"),
-        ((f"{TENCH}_7_{GOLDFISH}.JPEG", 0, b""), f"{TENCH}_7_{GOLDFISH}.JPEG is not like"),
-        (
-            (f"{GOLDFISH}_1_{GOLDFISH}.JPEG", 5, b""),
-            f"{GOLDFISH}_1_{GOLDFISH}.JPEG has a label that is not the position of its class",
-        ),
-        ((None, 0, b""), "image.path has no file name (row 1 of"),
-    ],
-)
-def test_parquet_rows(tmp_path, row, words):
-    rows = [(f"{TENCH}_1_{TENCH}.JPEG", 0, b""), row]
-    write_parquet(tmp_path / "data" / "train-00000-of-00001.parquet", rows, WNIDS)
-    assert words in refusal("imagenet", tmp_path, "train")
-
-
-def test_parquet_with_other_columns_or_content(tmp_path):
-    path = tmp_path / "train-00000-of-00001.parquet"
-    pq.write_table(pa.table({"img": [b""], "label": [0]}), path)
-    assert "(found: img, label)" in refusal("food101", tmp_path)
-    path.write_bytes(b"nothing")
-    assert "cannot be read" in refusal("food101", tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("row", "names", "words"),
-    [
-        (("1.jpg", 0, b""), ["apple_pie", "apple_tart"], "the label name 'apple_tart' of"),
-        (
-            ("one.jpg", 0, b""),
-            ["apple_pie"],
-            "the file name apple_pie/one.jpg is not like <class>/<number>.jpg (row 0 of",
-        ),
-    ],
-)
-def test_food101_parquet(tmp_path, row, names, words):
-    write_parquet(tmp_path / "data" / "train-00000-of-00001.parquet", [row], names)
-    assert words in refusal("food101", tmp_path)
 
 
 def test_places365_editions_are_not_mixed(tmp_path):
@@ -253,7 +289,7 @@ def test_a_place_has_several_spellings_and_shares_none():
 
 
 def test_strays_of_the_demo_are_named_with_their_reason(demo):
-    """Of the sources before NINCO; those since have theirs in a test of their own."""
+    """Of sources whose strays are not all in the table above."""
     expected = {
         "imagenet/train/n01440764/README.txt": "not named n01440764_<number>.JPEG",
         "food101/images/apple_pie/notes.txt": "not named <number>.jpg",
@@ -263,16 +299,8 @@ def test_strays_of_the_demo_are_named_with_their_reason(demo):
         "caltech256/256_ObjectCategories/198.spider/RENAME2": "not named 198_<4 digits>.jpg",
         "places365/val_256/.DS_Store": "not named Places365_val_<8 digits>.jpg",
         "lsun_fix/LSUN_fix/Thumbs.db": "not named correct_resize_<0 to 9999>.png",
-        "dtd/images/waffled/.directory": "not named waffled_<4 digits>.jpg",
-        "sun397/SUN397/a/abbey/._sun_aqswjsnjlrfzzhiz.jpg": "not named sun_<letters>.jpg",
-        "sun397/SUN397/b/balcony/exterior/balcón 陽台.jpg": "not named sun_<letters>.jpg",
-        "sun397/SUN397/w/wine_cellar/Thumbs.db": "not a category folder",
-        "svhn_full/train/.DS_Store": "not named <number>.png",
-        "coco2017/train2017/.DS_Store": "not named <12 digits>.jpg",
-        "inaturalist/iNaturalist/images/.DS_Store": "not named <32 hexadecimal digits>.jpg",
         "openimage_o/images_largescale/openimage_o/images/._11e9b2ed1207bae6.jpg": "not named <16 hexadecimal "
         "digits>.jpg",
-        "imagenet_o/imagenet-o/README.txt": "not named <wnid>/<lemmas>_<confidence>.JPEG",
     }
     strays = {}
     for key in {path.partition("/")[0] for path in expected}:

@@ -1,5 +1,7 @@
 import itertools
 
+import pytest
+
 from builders.plan.completeness import count_shortfalls
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
@@ -10,6 +12,7 @@ from tests.published_lists import needs_lists, published
 SSB, OOD = "n00470682/n00470682_1000.JPEG", "n02666943/n02666943_13580.JPEG"
 
 
+@pytest.mark.slow
 @needs_lists
 def test_partitions_are_the_published_lists(tmp_path):
     lists = {name: set(published(name)) for name in ("ssb_hard", "imagenet_ood")}

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.sources.base import Stray, open_source
+from builders.sources.base import open_source
 from builders.sources.imagenet_o import classes
 from builders.sources.registry import SOURCES
 from taxonomy import tables
@@ -59,15 +59,6 @@ def test_the_demo_has_the_examined_images_and_their_flags(demo):
 def test_the_demo_uses_folders_of_the_real_set(demo):
     table = opened("imagenet_o", demo["imagenet_o"]).table
     assert set(table["predicted_wnid"].to_pylist()) <= set(FOLDERS.read_text(encoding="utf-8").split())
-
-
-def test_only_names_with_a_confidence_are_images(tmp_path):
-    strays = ("n01443537/n01443537_10026.JPEG", "n01443537/benthos_0.5.png", "n01443537/._benthos_0.5.JPEG")
-    tree(tmp_path, dict.fromkeys((TETRA, *strays, "README.txt"), ""))
-    (piece,) = open_source(SOURCES["imagenet_o"], tmp_path, ("images",)).pieces
-    assert piece.table["source_id"].to_pylist() == [TETRA]
-    reason = "not named <wnid>/<lemmas>_<confidence>.JPEG"
-    assert set(piece.strays) == {Stray(name, reason) for name in (*strays, "README.txt")}
 
 
 @pytest.mark.parametrize(("names", "label"), [(None, 0), (["goldfish"], 0), (["n01443537"], 1), (["n01443537"], -1)])

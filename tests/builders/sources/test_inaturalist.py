@@ -1,10 +1,9 @@
 import csv
-import hashlib
 from pathlib import Path
 
 import pytest
 
-from builders.sources.base import Stray, open_source
+from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.trees import tree
@@ -62,15 +61,3 @@ def test_examined_images_are_those_of_the_published_tables(key, name, overlappin
         parts = path.split("/")
         assert examined["/".join(parts[-2:]) if key == "imagenet_o" else parts[-1]] == decision
     assert list(examined.values()).count("i") == overlapping
-
-
-def test_images_of_the_rest_of_inaturalist_are_strays(tmp_path):
-    other = f"{hashlib.md5(b'another').hexdigest()}.jpg"
-    tree(tmp_path, dict.fromkeys((FIRST, other, "notes.txt", f"{FIRST[:-4]}.png"), ""))
-    (piece,) = open_source(SOURCES["inaturalist"], tmp_path, ("images",)).pieces
-    assert piece.table["source_id"].to_pylist() == [FIRST]
-    assert set(piece.strays) == {
-        Stray(other, "not one of the 10,000 images of the subset"),
-        Stray("notes.txt", "not named <32 hexadecimal digits>.jpg"),
-        Stray(f"{FIRST[:-4]}.png", "not named <32 hexadecimal digits>.jpg"),
-    }

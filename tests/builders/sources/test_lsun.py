@@ -1,15 +1,10 @@
-import io
-
 import lmdb
 import numpy as np
-import PIL.Image
 import pytest
 
-from builders.demo.containers import LSUN_TROUBLES
-from builders.sources.base import Stray
 from builders.sources.formats import lmdb_pages
 from builders.storage.files import open_regular
-from tests.builders.cifar_layouts import lsun_database, lsun_entries, lsun_exported, lsun_flat
+from tests.builders.cifar_layouts import lsun_entries
 from tests.builders.trees import contents, link, opened, refusal, tree
 from tests.fuzz.harness import run_cases
 
@@ -146,40 +141,12 @@ def test_the_images_of_lsun_fix_are_another_set(tmp_path):
     assert "which holds correct_resize_0.png, correct_resize_1.png" in message
 
 
-def test_another_set_beside_the_test_set_does_not_matter(demo, tmp_path):
-    database(tmp_path / "bedroom_val_lmdb", {KEYS[0]: WEBP})
-    link(demo["lsun"] / "test_lmdb", tmp_path / "test_lmdb")
-    assert opened("lsun", tmp_path).table.num_rows == 120
-
-
-def test_layouts_are_named_for_the_report(demo, tmp_path):
-    assert opened("lsun", demo["lsun"]).layouts == {"test": "database test_lmdb"}
-    assert opened("lsun", lsun_database(demo["lsun"], tmp_path / "a")).layouts == {"test": "database ."}
-    assert opened("lsun", lsun_exported(demo["lsun"], tmp_path / "b")).layouts == {"test": "image files in test"}
-    assert opened("lsun", lsun_flat(demo["lsun"], tmp_path / "c")).layouts == {"test": "image files in test"}
-
-
 def test_images_saved_in_another_format_keep_their_ids_and_the_layout_says_so(tmp_path):
     a, b, c = KEYS
     index = opened("lsun", tree(tmp_path, {f"test/{a}.webp": "", f"test/{b}.jpg": "", f"test/{c}.png": ""}))
     assert index.layouts == {"test": "image files in test, some as jpg and png"}
     assert index.table["source_id"].to_pylist() == [f"test/{key}.webp" for key in KEYS]
     assert index.table["file"].to_pylist() == [f"test/{a}.webp", f"test/{b}.jpg", f"test/{c}.png"]
-
-
-def test_one_image_saved_twice(tmp_path):
-    tree(tmp_path, {f"test/{KEYS[0]}.webp": "", f"test/{KEYS[0]}.jpg": ""})
-    assert f"has the image test/{KEYS[0]}.webp twice" in refusal("lsun", tmp_path)
-
-
-def test_strays_among_the_images(tmp_path):
-    key = KEYS[2]
-    files = {f"test/{key}.webp": "", "test/readme.txt": "", f"test/f/{key}.jpg": "", f"test/{key}.gif": ""}
-    reason = "not named <key>.webp in the folder of the key's first digits"
-    (piece,) = opened("lsun", tree(tmp_path, files | {f"test/{'/'.join('0' * 7)}/x": "", "test/g/y": ""})).pieces
-    assert piece.table["file"].to_pylist() == [f"test/{key}.webp"]
-    strays = (f"{'/'.join('0' * 7)}/x", f"{key}.gif", f"f/{key}.jpg", "g/y", "readme.txt")
-    assert piece.strays == tuple(Stray(f"test/{name}", reason) for name in strays)
 
 
 def test_each_damaged_field_ends_in_a_value_or_a_sentence():
@@ -190,12 +157,3 @@ def test_each_damaged_field_ends_in_a_value_or_a_sentence():
         assert words in outcomes[name].message, (name, outcomes[name])
     assert len(outcomes) > 200
     assert sum(outcome.kind == "refused" for outcome in outcomes.values()) > 150
-
-
-def test_odd_images_of_the_demo_decode(demo):
-    images = [PIL.Image.open(io.BytesIO(value)) for _, value in lsun_entries(demo["lsun"])]
-    assert {image.format for image in images} == {"WEBP", "JPEG"}
-    assert images[LSUN_TROUBLES["jpeg"]].format == "JPEG"
-    assert images[LSUN_TROUBLES["7x5"]].size == (7, 5)
-    gray = np.asarray(images[LSUN_TROUBLES["grayscale"]].convert("RGB")).astype(int)
-    assert np.ptp(gray, axis=2).max() <= 4  # WebP stores brightness and colour apart, each rounded

@@ -1,11 +1,11 @@
 import ast
 import importlib.util
-import io
 from pathlib import Path
 
 import PIL.Image
 import pytest
 
+from builders.demo.images import encode_image
 from builders.plan.completeness import count_shortfalls
 from builders.sources.base import Stray
 from builders.sources.lsun_fix import SCENES
@@ -13,9 +13,7 @@ from tests.builders.trees import opened, refusal, tree
 
 
 def png(side=32):
-    buffer = io.BytesIO()
-    PIL.Image.new("RGB", (side, side), (side, 1, 2)).save(buffer, "PNG")
-    return buffer.getvalue()
+    return encode_image(PIL.Image.new("RGB", (side, side), (side, 1, 2)), "PNG")
 
 
 def folder(*numbers, name="LSUN_fix", side=32):

@@ -1,4 +1,4 @@
-"""Hub mirrors of Places365, Caltech-256 and DTD without names, or whose names and labels contradict each other."""
+"""Hub mirrors without names, with names of their own, or whose names and labels contradict each other."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +11,10 @@ from tests.builders.circulating import write_named, write_places365
 from tests.builders.trees import refusal, tree, write_parquet
 
 PLACES = [row.category for row in tables.places365()]
+SUN = [row.category for row in tables.sun397()]
+NAMES = {"dtd": list(tables.dtd()), "sun397": SUN, "imagenet": [row.wnid for row in tables.imagenet1k()]}
+TENCH, GOLDFISH = "n01440764", "n01443537"
+ABBEY, BALCONY = "sun_aqswjsnjlrfzzhiz.jpg", "sun_bvkmlcpyxfsbywqz.jpg"
 
 
 def mirror(root, rows, names=None, split="train"):
@@ -25,21 +29,9 @@ def mirror(root, rows, names=None, split="train"):
     [
         ("caltech256", "ilee0022/Caltech-256 has none", "bitmind/caltech-256, which has a column of file"),
         ("dtd", "GATE-engine/describable_textures has none", "bitmind/dtd, which has a column of file"),
-        (
-            "places365",
-            "dpdl-benchmark/Places365-Validation may have none",
-            "Take Andron00e/Places365-custom, which has file names in the column image_file_path",
-        ),
-        (
-            "inaturalist",
-            "holds images without file names",
-            "Take a mirror that kept the file names, or the owners' iNaturalist.tar.gz",
-        ),
-        (
-            "imagenet",
-            "holds images without file names",
-            "Take the files that the Hub serves for that partition of ILSVRC",
-        ),
+        ("places365", "dpdl-benchmark/Places365-Validation may have none", "Take Andron00e/Places365-custom"),
+        ("inaturalist", "holds images without file names", "Take a mirror that kept the file names, or the owners'"),
+        ("imagenet", "holds images without file names", "Take the files that the Hub serves for that partition"),
     ],
 )
 def test_without_file_names_no_id_is_invented(tmp_path, key, such, instead):
@@ -88,21 +80,65 @@ def test_label_numbers_alone_count_where_folders_say_the_same(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "names", "words"),
+    ("key", "row", "names", "words"),
     [
+        ("places365", ("Places365_val_00000300.jpg", 7), None, "is in no category's folder, and label numbers"),
+        ("places365", ("x/00000001.jpg", 7), None, "x/00000001.jpg is in no category's folder"),
+        ("places365", ("Places365_val_00000300.jpg", 2), ["airfield", "alley"], "the label 2 has no name (row 0 of"),
+        ("places365", ("Places365_val_00000300.jpg", 1), ["airfield", "moon"], "the label name 'moon' of"),
         (
-            ("Places365_val_00000300.jpg", 7),
-            None,
-            "is in no category's folder, and label numbers without names may be",
+            "places365",
+            ("Places365_test_00000001.jpg", 1),
+            PLACES,
+            "Places365_test_00000001.jpg is not like",
         ),
-        (("x/00000001.jpg", 7), None, "x/00000001.jpg is in no category's folder"),
-        (("Places365_val_00000300.jpg", 2), ["airfield", "alley"], "the label 2 has no name (row 0 of"),
-        (("Places365_val_00000300.jpg", 1), ["airfield", "moon"], "the label name 'moon' of"),
-        (("Places365_test_00000001.jpg", 1), PLACES, "Places365_test_00000001.jpg is not like 00000001.jpg or Places"),
+        ("food101", ("1.jpg", 0), ["apple_pie", "apple_tart"], "the label name 'apple_tart' of"),
+        ("food101", ("one.jpg", 0), ["apple_pie"], "apple_pie/one.jpg is not like <class>/<number>.jpg (row 0 of"),
+        ("sun397", (ABBEY, 0), ["/a/abattoir", *SUN[1:]], "the label name '/a/abattoir' of"),
+        ("dtd", ("image_0002.jpg", 0), None, "the file name image_0002.jpg is not"),
     ],
 )
-def test_labels_and_names_that_do_not_fit(tmp_path, row, names, words):
-    assert words in refusal("places365", mirror(tmp_path, [row], names))
+def test_labels_and_names_that_do_not_fit(tmp_path, key, row, names, words):
+    assert words in refusal(key, mirror(tmp_path, [row], names))
+
+
+@pytest.mark.parametrize(
+    ("key", "row", "words"),
+    [
+        ("imagenet", (None, 0), "image.path has no file name (row 1 of"),
+        ("imagenet", (f"{TENCH}_1.jpg", 0), f"{TENCH}_1.jpg is not like <wnid>_<number>.JPEG (row 1 of"),
+        ("imagenet", (f"{TENCH}_7_{GOLDFISH}.JPEG", 0), f"{TENCH}_7_{GOLDFISH}.JPEG is not like"),
+        ("imagenet", (f"{GOLDFISH}_1_{GOLDFISH}.JPEG", 5), "has a label that is not the position of its class"),
+        ("dtd", (None, 0), "image.path has no file name (row 1 of"),
+        ("dtd", ("banded_2.jpg", 0), "banded/banded_2.jpg is not like <texture>/<texture>_<4 digits>.jpg (row 1 of"),
+        ("dtd", ("train/banded_0002.jpg", 0), "the file name train/banded_0002.jpg is not"),
+        ("dtd", ("image_0002.jpg", 0), "the file name image_0002.jpg is not"),
+        ("sun397", (None, 0), "image.path has no file name (row 1 of"),
+        ("sun397", ("sun_1.jpg", 0), "a/abbey/sun_1.jpg is not like SUN397/a/abbey/sun_<letters>.jpg (row 1 of"),
+    ],
+)
+def test_a_row_after_a_good_one(tmp_path, key, row, words):
+    good = {"imagenet": (f"{TENCH}_1_{TENCH}.JPEG", 0), "dtd": ("blotchy_0003.jpg", 1), "sun397": (BALCONY, 28)}
+    root = mirror(tmp_path, [good[key], row], NAMES[key])
+    assert words in refusal(key, root, next(iter(SOURCES[key].expected())))
+
+
+@pytest.mark.parametrize(
+    ("key", "class_of"),
+    [
+        ("dtd", {"banded_0002.jpg": "banded", "polka-dotted_0001.jpg": "polka-dotted"}),
+        ("sun397", {f"a_abbey/{ABBEY}": "/a/abbey", BALCONY: "/b/balcony/exterior"}),
+    ],
+)
+def test_a_mirror_may_number_the_classes_otherwise_and_keep_folders_in_the_names(tmp_path, key, class_of):
+    names = NAMES[key][::-1]
+    rows = [(name, names.index(class_id)) for name, class_id in class_of.items()]
+    table = open_source(SOURCES[key], mirror(tmp_path, rows, names, "test"), ("images",)).table
+    assert table["class_id"].to_pylist() == list(class_of.values())
+    files = [name.rpartition("/")[2] for name in class_of]
+    assert table["source_id"].to_pylist() == [
+        f"{class_id.removeprefix('/')}/{file}" for class_id, file in zip(class_of.values(), files, strict=True)
+    ]
 
 
 def test_a_partition_that_the_mirror_has_not(tmp_path):

@@ -19,21 +19,22 @@ _READ = 40
 """Images of a source that are compared, evenly spread."""
 
 # One for each way to the bytes: class folders, loose files with a list beside them, a JSON of annotations, a database,
-# nested folders, pickles and MATLAB files, tars (in tars, compressed, with a pickle inside) and Parquet files.
+# nested folders, pickles and MATLAB files, tars (in tars, compressed, with a pickle inside) and Parquet files. A
+# release is built of the first four of `LONG` in tests/builders/pipeline/test_object_sources.py.
 LAYOUTS = (
     ("cifar100", None),
     ("coco2017", None),
     ("dtd", None),
-    ("lsun", None),
     ("openimage_o", None),
     ("partial_broad", None),
-    ("svhn", None),
-    ("cifar100", cifar_layouts.cifar100_archive),
-    ("imagenet", layouts.imagenet_archives),
     ("lsun", cifar_layouts.lsun_exported),
     ("svhn", cifar_layouts.svhn_parquet),
 )
 LONG = (
+    ("lsun", None),
+    ("svhn", None),
+    ("cifar100", cifar_layouts.cifar100_archive),
+    ("imagenet", layouts.imagenet_archives),
     ("food101", None),
     ("inaturalist", None),
     ("lsun_fix", None),

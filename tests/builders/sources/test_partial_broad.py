@@ -89,12 +89,6 @@ def test_a_row_that_cannot_be_right_is_refused_with_its_place(tmp_path, row, wor
     assert "Download ServiceNow/PartialBROAD" in message
 
 
-def test_two_ciphers_of_one_original_are_refused(tmp_path):
-    write(tmp_path, [(0, NAME, "none"), (0, NAME, "none")])
-    message = refusal("partial_broad", tmp_path, "adversarial_pgd_vit")
-    assert "has the image adversarial_pgd_vit/ILSVRC2012_val_00000293 twice" in message
-
-
 def test_files_that_are_no_part_of_it_are_refused(tmp_path):
     partition = "adversarial_pgd_vit"
     path = write(tmp_path / "short", [(0, NAME, "none")], name="{}-00000-of-00002.parquet")

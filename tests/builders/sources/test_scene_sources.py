@@ -1,7 +1,5 @@
 """Builds of all images of SUN397 and of SVHN's full numbers, through a benchmark of two splits."""
 
-import json
-
 import datasets
 import pytest
 
@@ -13,9 +11,9 @@ from builders.release import images
 from builders.sources.sun397 import SUN397
 from builders.sources.svhn_full import SVHN_FULL
 from tests.builders import facets_layouts
-from tests.builders.conftest import build_demo
+from tests.builders.conftest import build_demo, digests
 from tests.builders.demo_sources import TROUBLES
-from tests.manifests import rows_in
+from tests.manifests import manifest_of
 
 BENCHMARK = Benchmark(
     name="scenes",
@@ -52,11 +50,6 @@ BENCHMARK = Benchmark(
         ),
     ),
 )
-
-
-def digests(root):
-    splits = json.loads((root / "manifest.json").read_text())["configs"]["scenes"]["splits"]
-    return {name: (rows_in(split), split["digest"]) for name, split in splits.items()}
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +93,8 @@ def test_datasets_decodes_every_row(built, split, tmp_path):
 )
 def test_layouts_of_sun397_give_equal_digests_and_leave_no_pack(built, demo, tmp_path, convert):
     roots = {"sun397": convert(demo["sun397"], tmp_path / "copy")}
-    build_demo(roots, tmp_path / "out", benchmark=BENCHMARK, splits=("scenes/sun397",))
-    assert digests(tmp_path / "out")["sun397"] == digests(built)["sun397"]
+    manifest = build_demo(roots, tmp_path / "out", benchmark=BENCHMARK, splits=("scenes/sun397",))
+    assert digests(manifest) == {"scenes/sun397": digests(manifest_of(built))["scenes/sun397"]}
     assert not list(tmp_path.rglob("*.pack"))
 
 

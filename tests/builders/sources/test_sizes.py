@@ -1,12 +1,11 @@
 """Mirrors with resized images and the edition with blurred faces are recognised and named."""
 
-import io
-
 import numpy as np
 import PIL.Image
 import pytest
 
 from builders.commands.benchmark import run_command
+from builders.demo.images import encode_image
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
 from builders.sources import sizes
@@ -20,10 +19,8 @@ TENCH = "n01440764"
 WNIDS = [row.wnid for row in tables.imagenet1k()]
 
 
-def picture(width, height, form="JPEG"):
-    encoded = io.BytesIO()
-    PIL.Image.new("RGB", (width, height), "gray").save(encoded, form)
-    return encoded.getvalue()
+def picture(width, height):
+    return encode_image(PIL.Image.new("RGB", (width, height), "gray"), "JPEG")
 
 
 def varied(count):

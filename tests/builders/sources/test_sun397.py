@@ -1,37 +1,15 @@
 import pytest
 
 from builders.sources.base import Stray
-from builders.sources.registry import SOURCES
 from builders.sources.sun397 import category_of
 from taxonomy import tables
 from tests.builders.facets_layouts import sun397_archive, sun397_kaggle
-from tests.builders.trees import contents, link, opened, refusal, tree, write_parquet, write_tar
+from tests.builders.trees import contents, link, opened, refusal, tree, write_tar
 
 NAMES = [row.category for row in tables.sun397()]
 ABBEY, BALCONY = "sun_aqswjsnjlrfzzhiz.jpg", "sun_bvkmlcpyxfsbywqz.jpg"
 TWO = {f"SUN397/a/abbey/{ABBEY}": b"1", f"SUN397/b/balcony/exterior/{BALCONY}": b"2"}
 IDS = [f"a/abbey/{ABBEY}", f"b/balcony/exterior/{BALCONY}"]
-
-
-def test_counts_by_category_are_the_owners_least_and_all():
-    """The owners' page: at least 100 images a category, 108,754 in all."""
-    counts = SOURCES["sun397"].expected()["images"].per_class
-    assert (min(counts.values()), sum(counts.values()), len(counts)) == (100, 108_754, 397)
-
-
-def test_only_names_like_the_owners_are_images(tmp_path):
-    names = ("sun_abc.png", "SUN_abc.jpg", "sun_000_00001.jpg", "sun_abc (1).jpg", "sun_.jpg", "notes.txt")
-    files = {f"SUN397/b/balcony/exterior/{name}": "" for name in names} | {"SUN397/b/balcony/readme": "", "x": ""}
-    (piece,) = opened("sun397", tree(tmp_path, TWO | files)).pieces
-    assert piece.table["source_id"].to_pylist() == IDS
-    reason = "not named sun_<letters>.jpg"
-    expected = {Stray(f"SUN397/b/balcony/exterior/{name}", reason) for name in names}
-    assert set(piece.strays) == expected | {Stray("SUN397/b/balcony/readme", "not a category folder")}
-
-
-def test_a_folder_inside_a_category_is_a_stray(tmp_path):
-    (piece,) = opened("sun397", tree(tmp_path, TWO | {"SUN397/a/abbey/thumbs/1.jpg": ""})).pieces
-    assert piece.strays == (Stray("SUN397/a/abbey/thumbs", "a folder"),)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +34,6 @@ def test_categories_of_a_larger_edition(tmp_path, files, first):
     assert f"first {first}, as larger editions of the SUN database have" in message
 
 
-def test_the_class_list_is_no_stray(tmp_path):
-    tree(tmp_path, TWO | {"SUN397/ClassName.txt": "".join(f"{name}\n" for name in NAMES)})
-    assert opened("sun397", tmp_path).pieces[0].strays == ()
-
-
 def test_empty_category_folders(tmp_path):
     (tmp_path / "SUN397" / "a" / "abbey").mkdir(parents=True)
     assert "hold no images named sun_<letters>.jpg. Give a copy" in refusal("sun397", tmp_path)
@@ -81,13 +54,6 @@ def test_a_mirror_of_a_part_is_short(demo, tmp_path):
     index = opened("sun397", tmp_path / "half")
     assert index.layouts == {"images": "category folders in train/train"}
     assert index.table.num_rows == 397 * 2
-
-
-def test_an_image_in_both_folders_of_a_mirror(tmp_path):
-    files = {f"{split}/a_abbey/{ABBEY}": "" for split in ("train", "test")}
-    message = refusal("sun397", tree(tmp_path, files))
-    assert f"has the image a/abbey/{ABBEY} twice" in message
-    assert f"(train/a_abbey/{ABBEY} and test/a_abbey/{ABBEY})" in message
 
 
 def test_two_spellings_of_a_category_side_by_side(tmp_path):
@@ -134,30 +100,3 @@ def test_an_archive_of_another_dataset(tmp_path, files, words):
     message = refusal("sun397", tmp_path)
     assert words in message
     assert "SUN397.tar.gz" in message
-
-
-@pytest.mark.parametrize(
-    ("row", "names", "words"),
-    [
-        ((None, 0, b""), NAMES, "image.path has no file name (row 1 of"),
-        (
-            ("sun_1.jpg", 0, b""),
-            NAMES,
-            "the file name a/abbey/sun_1.jpg is not like SUN397/a/abbey/sun_<letters>.jpg (row 1 of",
-        ),
-        ((ABBEY, 0, b""), ["/a/abattoir", *NAMES[1:]], "the label name '/a/abattoir' of"),
-    ],
-)
-def test_mirror_rows(tmp_path, row, names, words):
-    write_parquet(tmp_path / "data" / "train-00000-of-00001.parquet", [(BALCONY, 28, b""), row], names)
-    assert words in refusal("sun397", tmp_path)
-
-
-def test_a_mirror_may_number_the_categories_otherwise_and_keep_folders_in_the_names(tmp_path):
-    names = NAMES[::-1]
-    rows = [(f"a_abbey/{ABBEY}", names.index("/a/abbey"), b"1"), (BALCONY, names.index("/b/balcony/exterior"), b"2")]
-    write_parquet(tmp_path / "test-00000-of-00001.parquet", rows, names)
-    index = opened("sun397", tmp_path)
-    assert index.table["source_id"].to_pylist() == IDS
-    assert index.table["class_id"].to_pylist() == ["/a/abbey", "/b/balcony/exterior"]
-    assert list(contents(index).values()) == [b"1", b"2"]

@@ -3,7 +3,6 @@ import os
 import pytest
 
 from builders.errors import BuildError
-from builders.executors.base import ProgressCounter
 from builders.storage.byte_ranges import Reader
 
 
@@ -30,15 +29,6 @@ def test_what_cannot_be_read_is_named(tmp_path, as_bytes):
         read(path)
     with pytest.raises(BuildError, match=r"Cannot read .*none: No such file or directory\. Restore it in the source"):
         read(tmp_path / "none")
-
-
-def test_counts_are_told_now_and_then_and_at_the_end():
-    reported = []
-    count = ProgressCounter(150, lambda images, size: reported.append((images, size)))
-    for _ in range(150):
-        count.add(3)
-    assert [images for images, _ in reported] == [64, 64, 22]
-    assert sum(size for _, size in reported) == 450
 
 
 @pytest.mark.timeout(20)

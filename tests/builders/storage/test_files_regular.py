@@ -17,40 +17,29 @@ def test_files_and_links_to_them_are_read(tmp_path):
             assert raw.read(3) == buffered.read(3) == b"abc"
 
 
-@pytest.fixture
-def pipe(tmp_path):
-    os.mkfifo(tmp_path / "x")
-    return tmp_path / "x", "a named pipe"
-
-
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "x").mkdir()
-    return tmp_path / "x", "a folder"
-
-
-@pytest.fixture
-def device(tmp_path):
-    (tmp_path / "x").symlink_to("/dev/zero")
-    return tmp_path / "x", "a device"
-
-
-@pytest.fixture
-def listening(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # a socket's path has at most 107 bytes
+def listen(path):
     with socket.socket(socket.AF_UNIX) as opened:
-        opened.bind("x")
-        yield tmp_path / "x", "a socket"
+        opened.bind(str(path))
+
+
+KINDS = {
+    "a named pipe": os.mkfifo,
+    "a folder": os.mkdir,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a socket": listen,
+}
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("kind", ["pipe", "folder", "device", "listening"])
-def test_nothing_else_is_opened(kind, request):
-    path, words = request.getfixturevalue(kind)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_else_is_opened(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a socket's path has at most 107 bytes
+    KINDS[kind](Path("x"))
+    path = tmp_path / "x"
     for opener in (open_regular, open_buffered, read_regular, require_regular):
         with pytest.raises(BuildError) as caught:
             opener(path)
-        assert str(caught.value) == f"{path} is {words}, not a regular file. Remove it, or put the file in its place."
+        assert str(caught.value) == f"{path} is {kind}, not a regular file. Remove it, or put the file in its place."
 
 
 def test_a_missing_file_is_an_error_of_the_system(tmp_path):

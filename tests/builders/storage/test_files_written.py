@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from builders.errors import BuildError
-from builders.release.layout import PARTS, Layout
+from builders.release.layout import CARD, PARTS, Layout
 from builders.storage.files import atomic_path, write_text
 from builders.storage.paths import inside
 
@@ -24,7 +24,7 @@ def test_a_file_is_complete_or_does_not_exist(tmp_path):
 def test_a_link_is_replaced_and_not_the_file_that_it_names(tmp_path):
     (tmp_path / "victim").write_text("mine")
     (tmp_path / "release").mkdir()
-    path = Layout(tmp_path / "release").card
+    path = Layout(tmp_path / "release").inside(CARD)
     path.symlink_to(tmp_path / "victim")
     write_text(path, "a card")
     assert (tmp_path / "victim").read_text() == "mine"
@@ -58,7 +58,6 @@ def test_a_layout_gives_only_paths_inside_its_folder(tmp_path):
         lambda: layout.shard(PARTS, f"{up}/test", 0, 1),
         lambda: layout.plan(f"bench/{up}"),
         lambda: layout.pixels(up),
-        lambda: layout.changes(up),
     ):
         with pytest.raises(BuildError, match="does not lie inside"):
             path()

@@ -144,7 +144,7 @@ def test_logits_that_always_have_one_sum_shrink_too(classes, width, offset):
 
 
 def test_every_class_needs_two_rows():
-    with pytest.raises(EvaluationError, match=r"0 of class 5 and too few of 3 more classes\. Fit on more rows"):
+    with pytest.raises(EvaluationError, match=r"0 of class 2, 0 of class 3 and 5 more\. Fit on more rows"):
         Mahalanobis().fit(features_of(np.eye(4), np.array([0, 0, 9, 9])))
     labels = FITTED.labels.copy()
     few = FITTED.take((labels != 1) & (labels != 3) | (np.arange(len(labels)) == 5))

@@ -85,6 +85,19 @@ def test_principal_dimension_is_that_of_the_authors(width, dimension):
     assert penultimate._principal_dimension(width) == dimension
 
 
+@pytest.mark.parametrize("classes", [4, WIDTH, 20])
+@pytest.mark.parametrize("equal_rows", [False, True])
+def test_the_origin_is_the_pseudoinverses(classes, equal_rows):
+    random = np.random.default_rng(0)
+    weight, bias = random.standard_normal((classes, WIDTH)), random.standard_normal(classes)
+    if equal_rows:
+        weight[-1] = weight[0]
+        weight[:, -1] = weight[:, 0]
+    fitted = dataclasses.replace(FITTED, logits=random.standard_normal((len(FITTED), classes)))
+    detector = Residual().fit(fitted, Head(weight, bias))
+    np.testing.assert_allclose(detector.origin, -np.linalg.pinv(weight) @ bias, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("dimension", [0, 1, 6, 11, None])
 def test_residual_is_what_the_principal_directions_leave(dimension):
     origin = -np.linalg.pinv(HEAD.weight.astype(float)) @ HEAD.bias.astype(float)

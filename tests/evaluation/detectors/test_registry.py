@@ -1,6 +1,7 @@
 """What every method of the table keeps to: names, hyperparameters, and scores of a row that depend on nothing else."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -163,6 +164,15 @@ def test_values_out_of_range_are_refused(name, hyperparameter, value, allowed):
     sentence = f"^{hyperparameter} of {name} must be {allowed}.*, found {value}; give another"
     with pytest.raises(EvaluationError, match=sentence):
         METHODS[name](**{hyperparameter: value}).fit(FITTED, HEAD)
+
+
+def test_values_of_a_wrong_type_are_refused():
+    for kind in METHODS.values():
+        for hyperparameter, default in kind.parameters().items():
+            for value in ("5", [5], *(() if default is None else (None,))):
+                sentence = f"^{hyperparameter} of {kind.name} must be .*, found {re.escape(repr(value))}; give another"
+                with pytest.raises(EvaluationError, match=sentence):
+                    kind(**{hyperparameter: value}).fit(FITTED, HEAD)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 
 from tests.evaluation.display.as_text import svg_texts
 from tests.evaluation.made_rows import make_rows
-from unknown_detection.evaluation.display import canvas, plots
+from unknown_detection.evaluation.display import plots
 from unknown_detection.evaluation.display.plots import Curve
 from unknown_detection.evaluation.protocols import PROTOCOLS, pictures
 
@@ -52,7 +52,7 @@ def test_pictures_come_in_three_formats_and_the_same_bytes_again_and_say_what_th
     formats = (".png", ".svg", ".pdf")
     for folder in ("one", "two"):
         for name, figure in (figures := drawn(panels=3)).items():
-            canvas.save(figure, tmp_path / folder, name, formats)
+            plots.save(figure, tmp_path / folder, name, formats)
     for name in sorted(path.name for path in (tmp_path / "one").iterdir()):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
         assert b"Matplotlib v" not in (tmp_path / "one" / name).read_bytes()
@@ -90,7 +90,7 @@ def test_any_name_of_a_detector_is_drawn_as_it_is(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for kind, figure in drawn(names, title="$y^{$", panels=4).items():
-            canvas.save(figure, tmp_path, kind)
+            plots.save(figure, tmp_path, kind)
             assert {"$y^{$", *names} <= {text.strip() for text in svg_texts(tmp_path / f"{kind}.svg")}, kind
 
 
@@ -126,10 +126,10 @@ def luminance(color):
 
 def test_a_page_gets_pictures_in_the_colour_of_its_text_with_ids_of_their_own():
     bars = plots.plot_changes(changes(worse=(-3, 0.5), better=(2, None)), title="Changes", axis="%")
-    first, second = (canvas.inline_svg(bars, name) for name in ("one", "two"))
+    first, second = (plots.inline_svg(bars, name) for name in ("one", "two"))
     assert first.startswith("<svg")
     assert "currentColor" in first
-    assert canvas.INK not in first
+    assert plots.INK not in first
     ids = [set(re.findall(r'\bid="([^"]+)"', svg)) for svg in (first, second)]
     assert not ids[0] & ids[1]
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', first))
@@ -170,16 +170,16 @@ def beyond_the_axis(text):
 def test_a_persons_own_settings_change_nothing(tmp_path):
     import matplotlib
 
-    canvas.save(plots.plot_changes(changes(a=(1, None)), title="t", axis="x"), tmp_path, "one")
+    plots.save(plots.plot_changes(changes(a=(1, None)), title="t", axis="x"), tmp_path, "one")
     with matplotlib.rc_context({"font.size": 30, "savefig.dpi": 10, "svg.fonttype": "path"}):
-        canvas.save(plots.plot_changes(changes(a=(1, None)), title="t", axis="x"), tmp_path, "two")
+        plots.save(plots.plot_changes(changes(a=(1, None)), title="t", axis="x"), tmp_path, "two")
         assert matplotlib.rcParams["font.size"] == 30
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
 def test_scores_that_are_all_equal_are_drawn_too(tmp_path):
     flat = {"flat": {"in_distribution": np.zeros(5), "near_ood": np.zeros(4)}}
-    canvas.save(plots.plot_densities(flat, title="Flat"), tmp_path, "flat")
+    plots.save(plots.plot_densities(flat, title="Flat"), tmp_path, "flat")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["flat.png", "flat.svg"]
 
 

@@ -7,8 +7,18 @@ import numpy as np
 import pytest
 
 from tests.evaluation.display.as_text import text_lines
-from unknown_detection.evaluation.display.names import detector_name, metric_name, paper_name, set_name
-from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow, as_csv, as_latex, as_page
+from unknown_detection.evaluation.display.tables import (
+    Heading,
+    ResultTable,
+    TableRow,
+    as_csv,
+    as_latex,
+    as_page,
+    detector_name,
+    metric_name,
+    paper_name,
+    set_name,
+)
 
 NAN = float("nan")
 COLUMNS = (Heading("Near", "AUROC", "higher"), Heading("Near", "FPR", "lower"), Heading("", "Rows"))

@@ -23,7 +23,7 @@ from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.features import runner  # noqa: E402
 from unknown_detection.evaluation.features.extract import extract  # noqa: E402
-from unknown_detection.evaluation.features.tasks import Setup, on_a_cluster, worker_environment  # noqa: E402
+from unknown_detection.evaluation.features.runner import Setup, on_a_cluster, worker_environment  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
@@ -117,7 +117,7 @@ def executor(cluster):
 def _small_blocks(monkeypatch):
     """Blocks of 16 rows and tasks of one block: the driver says so to its tasks."""
     monkeypatch.setattr(runner, "ROWS", 16)
-    monkeypatch.setattr("unknown_detection.evaluation.features.tasks._BLOCKS", 1)
+    monkeypatch.setattr("unknown_detection.evaluation.features.runner._BLOCKS", 1)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -29,11 +29,14 @@ def test_a_file_gives_the_logit_of_each_class_in_the_order_of_the_release(tmp_pa
         ("class,index\ncat,0\ndog,1\nnewt,\u0663\n", "Line 4"),
         ("class,index\ncat,0\ncat,1\n", r"Line 3 .* repeats a class or an index \(cat, 1\)"),
         ("class,index\ncat,0\ndog,0\n", r"Line 3 .* repeats a class or an index \(dog, 0\)"),
-        ("index,class\n0,cat\n", "must have the two columns class,index"),
-        ("class,index\ncat\n", "must have the two columns class,index"),
-        ("", "must have the two columns class,index"),
-        (b"class,index\n\xff,1\n", "Cannot read .*map.csv"),
-        ('class,index\n"cat,1\n', "Cannot read .*map.csv"),
+        (
+            "index\n0\n",
+            "lacks the columns class and index .found in line 1: index.. Write it with the columns class,index",
+        ),
+        ("class,index\ncat\n", "has the index ''"),
+        ("", "lacks the columns class and index"),
+        (b"class,index\n\xff,1\n", "Line 2 of .*map.csv is not UTF-8"),
+        ('class,index\n"cat,1\n', "Line . of .*map.csv is not CSV"),
     ],
 )
 def test_a_file_that_is_no_label_map(tmp_path, text, sentence):

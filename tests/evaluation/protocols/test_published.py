@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from unknown_detection.evaluation.detectors import METHODS
-from unknown_detection.evaluation.protocols.published import (
+from unknown_detection.evaluation.protocols.openood import (
     OTHER_VERSION,
     compare_with_leaderboard,
     of_other_version,

@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation.broad_release import SPLITS, make_broad
 from tests.evaluation.display.as_text import svg_texts
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.display.names import detector_name
+from unknown_detection.evaluation.display.tables import detector_name
 from unknown_detection.evaluation.releases import load
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")

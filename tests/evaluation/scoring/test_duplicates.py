@@ -14,7 +14,7 @@ from unknown_detection.evaluation.protocols import figures
 from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.joining import release_index
-from unknown_detection.evaluation.scoring.left_out import (
+from unknown_detection.evaluation.scoring.rows import (
     WITHOUT_DUPLICATES,
     count_left_out,
     describe_left_out,

@@ -20,10 +20,8 @@ from tests.evaluation.refusals import refusal, refused
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, block_column
-from unknown_detection.evaluation.scoring.fit import Scorer
-from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits, in_fit_half
+from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer, find_fit_splits, in_fit_half
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.scores import read_scores
 
@@ -267,8 +265,11 @@ def test_several_configs_are_fitted_on_the_rows_of_one_only_if_it_is_named_or_al
     fill(tmp_path / "same", evaluated | halves | {("two", "validation"): joined})
     fill(tmp_path / "one", evaluated | halves | {("toy-train", "train"): TRAIN})
     for folder, fit in (("training", "toy-train"), ("halves", "two"), ("same", ()), ("one", ())):
-        scores = ud.score(tmp_path / folder, "mahalanobis", search=False, fit_configs=fit)
+        notes = []
+        scores = ud.score(tmp_path / folder, "mahalanobis", fit_configs=fit, log=notes.append)
         assert {*TEST.ids.tolist(), *NEAR.ids.tolist()} <= {*scores["id"].to_pylist()}
+        tuned_together = any("All of toy, two are tuned on rows of toy/validation" in note for note in notes)
+        assert tuned_together == (folder in ("same", "one"))  # `training` has no validation rows, `halves` names one
     assert len(ud.score(tmp_path / "training", "mahalanobis", splits="two", search=False)) == len(NEAR)
 
 

@@ -12,7 +12,7 @@ from tests.evaluation.duplicates_release import make_release
 from tests.evaluation.scoring.test_duplicates import lines, report, value
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import load
-from unknown_detection.evaluation.scoring.left_out import SEEN, find_overlaps
+from unknown_detection.evaluation.scoring.rows import SEEN, find_overlaps
 
 # One of three near rows, and all far ones; t0 to t3 are known, with the scores .1 .2 .6 .3.
 OVERLAPS = {"n0": "cat", "f0": "dog", "f1": "dog"}

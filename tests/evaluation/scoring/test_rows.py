@@ -5,7 +5,6 @@ import pytest
 
 from tests.evaluation.made_rows import make_rows
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.scoring.rows import known_rows, rank_errors, rank_known_unknown, unknown_splits
 
 ROWS = make_rows(
     ("cifar", "test", "in_distribution", [0.1, 0.2, 0.3], {"label": [0, 1, 2], "wrong": [False, True, False]}),
@@ -35,23 +34,23 @@ def test_rows_are_chosen_and_divided():
 
 
 def test_unknown_splits_follow_the_roles():
-    assert list(unknown_splits(ROWS, ("near_ood", "far_ood"))) == ["near_ood", "far_ood_dtd", "far_ood_svhn"]
+    assert list(ROWS.unknown_splits(("near_ood", "far_ood"))) == ["near_ood", "far_ood_dtd", "far_ood_svhn"]
 
 
 def test_rankings_hold_the_right_rows():
-    ranking = rank_known_unknown(known_rows(ROWS, "test"), *unknown_splits(ROWS, ["near_ood"]).values())
+    ranking = ROWS.known_rows("test").against(*ROWS.unknown_splits(["near_ood"]).values())
     assert (ranking.known.tolist(), ranking.unknown.tolist()) == ([0, 1, 2, 3, 3], [0, 0, 0, 0, 1])
-    ranking = rank_errors(known_rows(ROWS, "test"))
+    ranking = ROWS.known_rows("test").by_errors()
     assert (ranking.known.tolist(), ranking.unknown.tolist()) == ([0, 1, 1, 2], [0, 0, 1, 1])
 
 
 def test_missing_rows_are_named():
     with pytest.raises(EvaluationError, match="validation of cifar and other has no in-distribution rows among 7"):
-        known_rows(ROWS, "validation")
+        ROWS.known_rows("validation")
     with pytest.raises(EvaluationError, match=r"no rows of the role external \(found: far_ood, in_distribution, near"):
-        unknown_splits(ROWS, ["external"])
+        ROWS.unknown_splits(["external"])
 
 
 def test_predictions_are_asked_for():
     with pytest.raises(EvaluationError, match="has no predictions; add a column prediction"):
-        rank_errors(replace(ROWS, prediction=None))
+        replace(ROWS, prediction=None).by_errors()

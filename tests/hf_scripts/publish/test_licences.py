@@ -29,7 +29,7 @@ NAMES = {"open": "open", "gated": "gated", "ids-only": "ids-only", "a word of to
 def declared(monkeypatch):
     declarations = {
         name: declaration(
-            name, f"The {publish} Source", Licence(f"{publish} terms", f"https://example.org/{publish}", "", publish)
+            name, f"The {publish} Source", Licence(f"{publish} terms", f"https://example.org/{publish}", publish, "")
         )
         for publish, name in NAMES.items()
         if publish != "a word of tomorrow"

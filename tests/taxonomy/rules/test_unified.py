@@ -1,15 +1,13 @@
 """The papers' counts: Kim, Koo & Hwang (2023), sections 3.1 and 3.2, if not said otherwise."""
 
 import csv
-import dataclasses
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from taxonomy import decisions, tables
-from taxonomy.rules import far, keywords, unified
+from taxonomy.rules import far, unified
 from taxonomy.wordnet import nouns
 
 WN = nouns.load_wordnet()
@@ -24,10 +22,18 @@ def decided(table, decision):
     return {item.class_id for item in unified.compute(table) if item.decision == decision}
 
 
-def test_imagenet_is_divided_as_in_the_paper():
+def test_the_papers_counts_and_examples():
     # The paper: 200 in-distribution classes and 394 external ones, hence 406 candidates. 405 candidates and 395 others
     # were counted independently for the literal rule.
     assert counts("imagenet") == {"in_distribution": 200, "near_candidate": 405, "external": 394, "excluded": 1}
+    assert counts("tiny158") == {"keep": 158, "remove": 42}
+    kept = {table: counts(table)["keep"] for table in unified.FAR_CLASSES}
+    assert kept == {"food101": 32, "caltech256": 45, "places365": 82}
+    # Section 3.1, figure 3(b): bullet train and school bus go with train and bus.
+    by_id = {item.class_id: (item.decision, item.keyword) for item in unified.tiny158()}
+    assert (by_id["n02917067"], by_id["n04146614"]) == (("remove", "train"), ("remove", "bus"))
+    # Section 3.2: a class with knife in its name goes; chimp stands for chimpanzee, an ImageNet class.
+    assert {"125.knife", "208.swiss-army-knife", "038.chimp"} <= decided("caltech256", "remove")
 
 
 def test_only_the_crane_bird_is_excluded_and_only_its_label_occurs_twice():
@@ -60,22 +66,6 @@ def test_near_candidates_descend_from_a_parent_and_external_classes_from_none():
             assert not above & parents
 
 
-def test_tiny_imagenet_loses_42_classes():
-    assert counts("tiny158") == {"keep": 158, "remove": 42}
-
-
-def test_the_paper_s_examples_of_tiny_imagenet():
-    # Section 3.1, figure 3(b): bullet train and school bus go with train and bus.
-    by_id = {item.class_id: item for item in unified.tiny158()}
-    assert (by_id["n02917067"].decision, by_id["n02917067"].keyword) == ("remove", "train")
-    assert (by_id["n04146614"].decision, by_id["n04146614"].keyword) == ("remove", "bus")
-
-
-@pytest.mark.parametrize(("table", "kept"), [("food101", 32), ("caltech256", 45), ("places365", 82)])
-def test_far_classes_kept_are_as_many_as_in_the_paper(table, kept):
-    assert counts(table)["keep"] == kept
-
-
 def test_three_decisions_about_caltech_are_by_hand():
     """The rule alone keeps 44 classes: clutter is then taken out, and lightning and rainbow are kept."""
     rows = far.by_rule(unified.FAR_CLASSES["caltech256"]())
@@ -104,46 +94,10 @@ def test_the_reason_of_the_overrides_would_keep_more_classes(table, kept):
     assert len(keeping | expected) == kept
 
 
-def test_plural_keywords_would_take_foie_gras_away_and_nothing_else(monkeypatch):
-    """The paper counts cups and cakes among the keywords of cup_cakes (section 3.2); ours adds no plurals."""
-
-    def with_plurals(word):
-        singulars = singular(word)
-        return (*singulars, *(f"{form}s" for form in singulars), *(f"{form}es" for form in singulars))
-
-    singular = keywords.variants
-    monkeypatch.setattr(keywords, "variants", with_plurals)
-    gone = {
-        item.class_id
-        for table in unified.FAR_CLASSES
-        for item, frozen in zip(unified.compute(table), decisions.load_decisions(table), strict=True)
-        if item.decision != frozen.decision
-    }
-    assert gone == {"foie_gras"}
-
-
-def test_the_paper_s_examples_of_far_classes():
-    # Section 3.2: a class with knife in its name goes; chimp stands for chimpanzee, an ImageNet class.
-    removed = decided("caltech256", "remove")
-    assert {"125.knife", "208.swiss-army-knife", "038.chimp"} <= removed
-
-
 def test_the_tree_has_its_nodes():
     # Counted independently: the 21,841, the teddy bear and all ancestors.
     assert far.searched_tree().nodes.sum() == 23_547
     assert far.searched_tree().classes.sum() == 1000
-
-
-def test_searching_all_nouns_gives_other_counts(monkeypatch):
-    # Counted independently; the docstring of taxonomy.rules.far rests on these numbers (Places365 with three names
-    # split).
-    everything = dataclasses.replace(far.searched_tree(), nodes=np.ones(len(WN), dtype=np.bool_))
-    monkeypatch.setattr(far, "searched_tree", lambda: everything)
-    counts = {
-        name: sum(item.decision == "keep" for item in far.by_rule(classes()))
-        for name, classes in unified.FAR_CLASSES.items()
-    }
-    assert counts == {"food101": 32, "caltech256": 40, "places365": 74}
 
 
 @pytest.mark.parametrize("table", ["food101", "caltech256", "places365"])

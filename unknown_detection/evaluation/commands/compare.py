@@ -11,13 +11,19 @@ import numpy as np
 import pandas as pd
 
 from unknown_detection.evaluation.commands import options
-from unknown_detection.evaluation.display.names import figure_metric, metric_name, set_name, statistic_name
-from unknown_detection.evaluation.display.tables import aligned_columns, number_text
+from unknown_detection.evaluation.display.tables import (
+    aligned_columns,
+    figure_metric,
+    metric_name,
+    number_text,
+    set_name,
+    statistic_name,
+)
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.protocols.protocol import setting_name
 from unknown_detection.evaluation.protocols.results import AS_PUBLISHED, FIGURE_KEY, Line, over_runs, read_figures
 from unknown_detection.evaluation.releases import choose_splits
-from unknown_detection.evaluation.scoring.left_out import WITHOUT_DUPLICATES, WITHOUT_OVERLAP
+from unknown_detection.evaluation.scoring.rows import WITHOUT_DUPLICATES, WITHOUT_OVERLAP
 
 LARGEST = 10
 """Number of figures that a summary shows."""

@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 from unknown_detection.evaluation.commands import options
-from unknown_detection.evaluation.display.canvas import save
+from unknown_detection.evaluation.display.plots import save
 from unknown_detection.evaluation.display.tables import aligned_columns
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.graph import pruning
-from unknown_detection.evaluation.graph.picture import EDGES, draw_graph
 from unknown_detection.evaluation.graph.pruning import STEPS
 from unknown_detection.evaluation.graph.transitions import PREFERRED_DETECTOR, read_transitions, scored_transitions
 from unknown_detection.evaluation.releases import load
@@ -52,7 +51,7 @@ from unknown_detection.evaluation.releases import load
 @click.option(
     "--edges",
     type=click.IntRange(min=1),
-    default=EDGES,
+    default=pruning.EDGES,
     show_default=True,
     help="Number of edges to draw, the heaviest first.",
 )
@@ -87,8 +86,7 @@ def command(
     if opened is None:
         transitions = read_transitions(scores, detector=detector)
     else:
-        of = {"config": config or None, "split": split or None, "detector": detector}
-        transitions = scored_transitions(scores, opened, **of)
+        transitions = scored_transitions(scores, opened, config=config, split=split, detector=detector)
     graph, stages = pruning.prune(transitions, **limits)
     taken = [stage.step for stage in stages if stage.step and not stage.skipped]
     graph.graph |= {"scores": scores.name, "detector": transitions.detector, "steps": ", ".join(taken)}
@@ -99,7 +97,7 @@ def command(
     pruning.write_edges(graph, out / "edges.csv")
     pruning.write_graphml(graph, out / "graph.graphml")
     title = f"Predicted classes of {transitions.config or scores.stem} ({transitions.detector} scores)"
-    save(draw_graph(graph, title=title, shown=edges), out, "graph")
+    save(pruning.draw_graph(graph, title=title, shown=edges), out, "graph")
     click.echo(f"{len(transitions.images):,} images, scores of {transitions.detector}")
     if transitions.left_out:
         whose = f"{transitions.config}/{', '.join(transitions.splits)}"

@@ -123,8 +123,3 @@ cluster_options = _combined(*executor_flags.CLUSTER_OPTIONS)
 def model_name(name: str, tag: str | None) -> str:
     """Return a model's name with the tag of its published weights, if one was given."""
     return f"{name}.{tag}" if tag else name
-
-
-def parse_list(text: str | None) -> tuple[str, ...] | None:
-    """Parse a comma-separated list; None for None."""
-    return None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

@@ -136,7 +136,7 @@ def command(
         [store, *members],
         requested,
         splits=splits,
-        fit_configs=options.parse_list(fit_splits) or (),
+        fit_configs=fit_splits or (),
         search=not no_search,
         settings=chosen,
         runner=runner,

@@ -33,7 +33,7 @@ from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ROLES, Role, arrow_schema
 from builders.release.tables import write_index
-from unknown_detection.evaluation.files import atomic_path, write_text
+from builders.storage.files import atomic_path, write_text
 
 CONFIG = "digits"
 TRAIN = "digits-train"

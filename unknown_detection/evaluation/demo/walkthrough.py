@@ -14,11 +14,12 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from builders.storage.files import atomic_path
 from unknown_detection.evaluation.demo import model as demo_model
 from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from unknown_detection.evaluation.detectors import METHODS
-from unknown_detection.evaluation.files import atomic_path, require_folder_of
+from unknown_detection.evaluation.files import require_folder_of
 from unknown_detection.evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
 from unknown_detection.evaluation.releases import load
 from unknown_detection.terminal.progress import Log, Progress

@@ -9,6 +9,7 @@ import abc
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -17,12 +18,10 @@ from scipy import sparse
 
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
-from unknown_detection.words import quantity
+from unknown_detection.words import first_few, quantity
 
 Doubles = npt.NDArray[np.float64]
-
 Integers = npt.NDArray[np.int64]
-
 Scores = npt.NDArray[np.float64]
 """One score per row, shape (n,); higher means more unknown."""
 
@@ -31,9 +30,6 @@ FEATURES, LOGITS = "penultimate features", "logits"
 
 # 8 Mi numbers, 64 MiB: enough rows per chunk for BLAS to run at full speed at ImageNet's widths.
 _CHUNK = 1 << 23
-
-_NAMED = 5
-"""Number of classes that an error names before it counts the others."""
 
 Fit = Literal["none", "train", "validation"]
 """The in-distribution rows that a detector is fitted on."""
@@ -180,9 +176,10 @@ class RowDetector(Detector):
     def fit(self, features: Features | None = None, head: Head | None = None) -> Self:
         """See `Detector.fit`."""
         for name, allowed in self.ranges.items():
-            value = getattr(self, name)
-            if value is not None and isinstance(allowed, Range) and not allowed.allows(value):
-                raise EvaluationError(f"{name} of {self.name} must be {allowed}, found {value}; give another.")
+            value, fitted = getattr(self, name), getattr(type(self), name, None) is None
+            in_range = isinstance(value, Real) and (not isinstance(allowed, Range) or allowed.allows(float(value)))
+            if not in_range and not (value is None and fitted):
+                raise EvaluationError(f"{name} of {self.name} must be {allowed}, found {value!r}; give another.")
         if self.reads_head:
             if head is None:
                 raise EvaluationError(
@@ -251,8 +248,7 @@ class Together(RowDetector):
 
 def dots(first: Doubles, second: Doubles) -> Doubles:
     """Return the inner product of each row with the same row of another matrix of shape (n, D), shape (n,)."""
-    products: Doubles = np.einsum("nd,nd->n", first, second)
-    return products
+    return np.einsum("nd,nd->n", first, second)
 
 
 def chunks(count: int, doubles_per_row: int) -> Iterator[slice]:
@@ -338,13 +334,12 @@ def require_labels(features: Features, detector: str) -> None:
 def require_rows_of_each_class(labels: Integers, classes: int, least: int, detector: str) -> None:
     """Refuse labels, of which -1 do not count, that give one of the classes fewer than `least` rows."""
     counts = np.bincount(labels[labels >= 0], minlength=classes)
-    short = np.flatnonzero(counts < least)
-    if len(short):
-        named = ", ".join(f"{counts[i]} of class {i}" for i in short[:_NAMED])
-        more = f" and too few of {len(short) - _NAMED:,} more classes" if len(short) > _NAMED else ""
+    short = np.flatnonzero(counts < least).tolist()
+    if short:
+        named = first_few([f"{counts[number]} of class {number}" for number in short])
         raise EvaluationError(
             f"{detector} needs at least {quantity(least, 'row')} of each of the {len(counts):,} classes to fit on, "
-            f"found {named}{more}. Fit on more rows, or leave {detector} out."
+            f"found {named}. Fit on more rows, or leave {detector} out."
         )
 
 
@@ -355,8 +350,7 @@ def layer(head: Head) -> tuple[Doubles, Doubles]:
 
 def predicted(features: Features) -> Integers:
     """Return the predicted class of each row, shape (n,): the first of the greatest logits."""
-    classes: Integers = features.logits.argmax(axis=1).astype(np.int64, copy=False)
-    return classes
+    return features.logits.argmax(axis=1).astype(np.int64, copy=False)
 
 
 def labels_if_correct(features: Features) -> Integers:
@@ -373,20 +367,19 @@ def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Intege
     classes = features.logits.shape[1]
     require_rows_of_each_class(features.labels, classes, least, detector)
     labels = labels_if_correct(features)
-    short = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=classes) < least)
-    if not len(short):
+    short = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=classes) < least).tolist()
+    if not short:
         return labels, ""
-    named = ", ".join(map(str, short[:_NAMED])) + (f" and {len(short) - _NAMED:,} more" if len(short) > _NAMED else "")
+    named = first_few(short)
     whose = "class" if len(short) == 1 else "classes"
     few = "none is" if least == 1 else f"fewer than {least} are"
-    remark = f"with all rows of {whose} {named}, of which {few} classified right"
-    return np.where(np.isin(features.labels, short), features.labels, labels), remark
+    counted = np.where(np.isin(features.labels, short), features.labels, labels)
+    return counted, f"with all rows of {whose} {named}, of which {few} classified right"
 
 
 def mean_features(features: Features) -> Doubles:
     """Return the mean of the penultimate features over all rows, shape (D,)."""
-    total: Doubles = np.sum([z.sum(axis=0) for _, z in pieces(features.penultimate)], axis=0)
-    return total / len(features)
+    return np.sum([z.sum(axis=0) for _, z in pieces(features.penultimate)], axis=0) / len(features)
 
 
 def class_means(values: Floats, labels: Integers, classes: int) -> Doubles:

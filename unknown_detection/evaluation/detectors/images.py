@@ -167,8 +167,7 @@ def mean_cosine(features: Doubles) -> Scores:
     # The squared sum of unit vectors has every pair twice, and each vector with itself once.
     squares = np.einsum("vnd,vnd->n", units, units)
     total = units.sum(axis=0)
-    similarity: Scores = (dots(total, total) - squares) / (views * (views - 1))
-    return similarity
+    return (dots(total, total) - squares) / (views * (views - 1))
 
 
 def row_seed(seed: int, purpose: str, id_: str) -> int:
@@ -296,8 +295,7 @@ class ODINMaxLogit(ODIN):
     name, title, source = "odin_max_logit", "ODIN (max logit)", "FACETS, table of detectors"
 
     def _rows(self, logits: Doubles) -> Scores:
-        scores: Scores = -(logits / self.temperature).max(axis=1)
-        return scores
+        return -(logits / self.temperature).max(axis=1)
 
 
 @dataclass

@@ -95,8 +95,7 @@ class OODL(RowDetector):
         standard = (values - self.mean) / self.scale
         squares = (standard**2).sum(axis=1)[:, None] + (self.vectors**2).sum(axis=1)
         squares -= 2 * (standard @ self.vectors.T)
-        scores: Scores = -np.exp(-self.gamma * np.maximum(squares, 0.0)) @ self.weights
-        return scores
+        return -np.exp(-self.gamma * np.maximum(squares, 0.0)) @ self.weights
 
 
 @dataclass

@@ -59,8 +59,7 @@ def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
 def energy(logits: Doubles, temperature: float = 1.0) -> Scores:
     """Free energy at a temperature T above 0, -T log sum_c exp(l_c / T), of logits (n, C), shape (n,)."""
     _, total = odds_to_greatest(logits / temperature)
-    scores: Scores = -(logits.max(axis=1) + temperature * np.log1p(total))
-    return scores
+    return -(logits.max(axis=1) + temperature * np.log1p(total))
 
 
 def log_mean_softmax(members: Doubles) -> Doubles:
@@ -73,8 +72,7 @@ def log_mean_softmax(members: Doubles) -> Doubles:
 
     The members' logits are of shape (M, n, C), the result (n, C).
     """
-    mean: Doubles = logsumexp(log_softmax(members, axis=2), axis=0) - np.log(len(members))
-    return mean
+    return logsumexp(log_softmax(members, axis=2), axis=0) - np.log(len(members))
 
 
 def mutual_information(members: Doubles) -> Scores:
@@ -88,8 +86,7 @@ def mutual_information(members: Doubles) -> Scores:
     """
     log_p = log_softmax(members, axis=2)
     log_mean = logsumexp(log_p, axis=0) - np.log(len(members))
-    scores: Scores = np.einsum("mnc,mnc->n", np.exp(log_p), log_p - log_mean) / len(members)
-    return scores
+    return np.einsum("mnc,mnc->n", np.exp(log_p), log_p - log_mean) / len(members)
 
 
 def average(members: Sequence[Features]) -> Features:
@@ -165,8 +162,7 @@ class MaxLogit(RowDetector):
     name, title, source = "max_logit", "MaxLogit", "Hendrycks et al. 2022; Vaze et al. 2022"
 
     def _rows(self, logits: Doubles) -> Scores:
-        scores: Scores = -logits.max(axis=1)
-        return scores
+        return -logits.max(axis=1)
 
 
 @dataclass
@@ -213,8 +209,7 @@ class Margin(RowDetector):
 
     def _rows(self, logits: Doubles) -> Scores:
         odds, total = odds_to_greatest(logits)
-        scores: Scores = (total + odds.max(axis=1)) / (1 + total)
-        return scores
+        return (total + odds.max(axis=1)) / (1 + total)
 
 
 class Doctor(RowDetector):

@@ -72,14 +72,12 @@ class ClassGaussians:
         scaled, factor, means = (torch.from_numpy(array).to(device) for array in arrays)
         white = torch.linalg.solve_triangular(factor, scaled.T, upper=False).T
         nearest = ((means * means).sum(dim=1) - 2 * (white @ means.T)).argmin(dim=1)
-        squares: Scores = ((white - means[nearest]) ** 2).sum(dim=1).cpu().numpy()
-        return squares
+        return ((white - means[nearest]) ** 2).sum(dim=1).cpu().numpy()
 
 
 def _whiten(values: Doubles, centre: Doubles, scale: Doubles, factor: Doubles) -> Doubles:
     scaled = (values - centre) / scale
-    white: Doubles = solve_triangular(factor, scaled.T, lower=True, overwrite_b=True, check_finite=False).T
-    return white
+    return solve_triangular(factor, scaled.T, lower=True, overwrite_b=True, check_finite=False).T
 
 
 def fit_class_gaussians(name: str, values: Floats, labels: Integers, classes: int) -> ClassGaussians:

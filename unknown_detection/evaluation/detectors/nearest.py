@@ -100,8 +100,7 @@ class Bank:
         """Return some vectors, float32, each number off by at most two roundings."""
         values = self.features.penultimate[rows]
         factors = (self.weights[rows] / self.lengths[rows])[:, None].astype(values.dtype, copy=False)
-        vectors: npt.NDArray[np.float32] = np.multiply(values, factors).astype(np.float32, copy=False)
-        return vectors
+        return np.multiply(values, factors).astype(np.float32, copy=False)
 
     def directions(self, rows: Integers) -> Doubles:
         """Return the directions of some rows, float64."""

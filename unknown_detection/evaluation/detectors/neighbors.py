@@ -69,6 +69,7 @@ class _Nearest(Together):
 
     fits_on = "train"
     inputs: ClassVar[tuple[str, ...]] = (FEATURES,)
+    ranges: ClassVar = {"k": "1 to the number of rows fitted on"}
     k: int
     bank: Bank
 
@@ -115,7 +116,6 @@ class KNN(_Nearest):
 
     name, title, source = "knn", "KNN", "Sun et al. 2022, section 3"
     search: ClassVar = {"k": (50, 1, 5, 10, 20, 100, 200, 500, 1000)}
-    ranges: ClassVar = {"k": "1 to the number of rows fitted on"}
 
     k: int = 50
 

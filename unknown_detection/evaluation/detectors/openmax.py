@@ -103,8 +103,7 @@ class OpenMax(RowDetector):
 
     def _rows(self, logits: Doubles) -> Scores:
         unknown, revised = self._revise(logits)
-        scores: Scores = unknown - logsumexp(revised, axis=1)
-        return scores
+        return unknown - logsumexp(revised, axis=1)
 
     def predict(self, features: Features) -> Integers:
         """Return the class of the greatest revised logit, shape (n,); -1 where the unknown class has a greater one."""

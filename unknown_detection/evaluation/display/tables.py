@@ -1,4 +1,6 @@
-"""Tables of results, written as CSV, LaTeX, part of a page and lines in a terminal.
+"""Tables of results, written as CSV, LaTeX, part of a page and lines in a terminal, and the names in them.
+
+Detectors, metrics, splits and settings have names as papers write them.
 
 Tested by `tests/evaluation/display/test_tables.py`.
 """
@@ -15,7 +17,83 @@ import pandas as pd
 from markupsafe import Markup
 
 from unknown_detection.csv_text import csv_text
+from unknown_detection.evaluation.detectors import METHODS
+from unknown_detection.evaluation.metrics.metrics import ECE, METRICS, Metric
 from unknown_detection.pages import content
+
+BASELINE = "msp"
+"""The detector that others are compared with, if it was scored."""
+
+_SPLITS = {
+    "autoattack_resnet50": "AutoAttack (ResNet-50)",
+    "autoattack_vit": "AutoAttack (ViT)",
+    "biggan": "BigGAN",
+    "caltech45": "Caltech-45",
+    "cocomagenet": "CoComageNet",
+    "cocomagenet_mono": "CoComageNet-mono",
+    "dtd": "DTD",
+    "far_ood": "Far-OoD",
+    "food32": "Food-32",
+    "imagenet_o": "ImageNet-O",
+    "inaturalist": "iNaturalist",
+    "lsun_fix": "LSUN-FIX",
+    "near_ood": "Near-OoD",
+    "openimage_o": "OpenImage-O",
+    "pgd_resnet50": "PGD (ResNet-50)",
+    "pgd_vit": "PGD (ViT)",
+    "places82": "Places-82",
+    "stable_diffusion": "Stable Diffusion",
+    "svhn": "SVHN",
+}
+
+_STATISTICS = {
+    "standard_deviation": "std",
+    "lower_quartile": "25 %",
+    "upper_quartile": "75 %",
+    "mixture_mean": "mean",
+    "mixture_variance": "variance",
+    "robustness": "score",
+}
+
+
+def detector_name(name: str) -> str:
+    """Return the name of a detector in papers, for plots; of an unknown one, its name in the scores file."""
+    return METHODS[name].title if name in METHODS else name
+
+
+def paper_name(name: str) -> str:
+    """Return a detector's name in papers, empty if it is the command line's but for capitals and signs."""
+    title = detector_name(name)
+    return "" if _letters(title) == _letters(name) else title
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+def figure_metric(name: str) -> Metric:
+    """Return a metric of figures: one of `METRICS`, or the ECE."""
+    return ECE if name == ECE.name else METRICS[name]
+
+
+def metric_name(name: str) -> str:
+    """Return the name of a metric without its positive class, which a table's note states once."""
+    return figure_metric(name).title.partition(" (")[0]
+
+
+def set_name(unknown: str) -> str:
+    """Return the name of a set of unknown rows, such as `DTD` for `far_ood_dtd`; several are joined by ` + `."""
+    if " + " in unknown:
+        return " + ".join(map(set_name, unknown.split(" + ")))
+    split, comma, qualifier = unknown.partition(", ")
+    short = split.removeprefix("far_ood_")
+    return _SPLITS.get(short, short.replace("_", " ")) + comma + qualifier
+
+
+def statistic_name(name: str) -> str:
+    """Return a statistic's name as a column's heading."""
+    return _STATISTICS.get(name, name)
+
 
 Floats = npt.NDArray[np.float64]
 

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.storage.files import atomic_path
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.files import atomic_path
 
 METADATA = b"unknown_detection"
 """Key in a file's schema metadata that holds the total number of rows and the environment they were computed in."""
@@ -78,8 +78,7 @@ class RowBlocks:
 
     def environment(self) -> Mapping[str, Any]:
         """Return the environment in which the first block was computed."""
-        environment: Mapping[str, Any] = self._first_metadata()["computed"]
-        return environment
+        return dict(self._first_metadata()["computed"])
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
         """Read columns of all rows, in order; `EvaluationError` if rows are missing."""
@@ -97,8 +96,7 @@ class RowBlocks:
         return sorted(path for path in self.folder.glob("*.arrow") if _NAME.fullmatch(path.name))
 
     def _first_metadata(self) -> dict[str, Any]:
-        metadata: dict[str, Any] = json.loads(_read(self.paths()[0]).schema.metadata[METADATA])
-        return metadata
+        return dict(json.loads(_read(self.paths()[0]).schema.metadata[METADATA]))
 
     def _tiles(self, rows: int) -> bool:
         """Return whether the blocks cover all rows without gaps."""

@@ -6,9 +6,6 @@ Tested by `tests/evaluation/features/test_receipt.py`.
 from __future__ import annotations
 
 import math
-import shutil
-import tempfile
-import weakref
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +16,15 @@ import numpy as np
 
 from builders.executors.base import Executor
 from unknown_detection.evaluation.errors import EvaluationError, a_kind
-from unknown_detection.evaluation.features.runner import Runner, outputs_of
+from unknown_detection.evaluation.features.runner import (
+    Runner,
+    Setup,
+    on_a_cluster,
+    outputs_of,
+    run_tasks,
+    worker_environment,
+)
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
-from unknown_detection.evaluation.features.tasks import Setup, on_a_cluster, run_tasks, worker_environment
 from unknown_detection.evaluation.models.models import Model, open_model
 from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
 from unknown_detection.terminal.interrupts import stopping_says
@@ -155,10 +158,9 @@ def extract(
         source, spec = (opened.source, opened.revision, opened.digest), (str(model), file, names, pretrained, labels)
         setup = Setup(source, spec, ready.digest, device, batch_size, workers or 0, torch.get_num_threads())
         compute = partial(run_tasks, executor, setup, worker_environment(executor, setup), opened, quiet)
-    store = FeatureStore.begin(root or Path(tempfile.mkdtemp(prefix="features-")), identity, ready.head)
+    head = ready.head
+    store = FeatureStore.begin(root, identity, head) if root else FeatureStore.temporary(identity, head)
     store.runner = runner
-    if root is None:  # deleted when nothing refers to the features any more
-        weakref.finalize(store, shutil.rmtree, store.root, ignore_errors=True)
     kept = "finished splits are kept. Run the same command again to continue." if root else "nothing was kept."
     with store.writing(), stopping_says(f"stopped; {kept}"):
         store.expect(chosen)

@@ -12,17 +12,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import filelock
 import msgspec
 from msgspec import Struct
 
-from unknown_detection.evaluation.errors import EvaluationError, require_known
+from builders.storage.files import write_text
+from builders.storage.store import file_lock
+from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, require_known
 from unknown_detection.evaluation.features.blocks import RowBlocks
-from unknown_detection.evaluation.files import Text, parse_json, write_text
+from unknown_detection.evaluation.files import Text
 from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks
 from unknown_detection.evaluation.models.layers import same_logits
 
@@ -41,7 +45,7 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     Attributes:
         release_digest: digest of the release, see `Release.digest`.
         model: name of the model, for people.
-        model_digest: digest of the weights, code and preprocessing, see `weights.model_digest`.
+        model_digest: digest of the weights, code and preprocessing, see `blueprints.model_digest`.
         label_names: the classes in the order of the logits.
         blocks: names of the blocks, first to last.
         preprocessing: description of the preprocessing, see `Preprocessing.description`.
@@ -84,7 +88,7 @@ class FeatureStore:
                 "Run `python -m unknown_detection evaluate extract` first."
             )
         try:
-            record = parse_json(path.read_bytes())
+            record = msgspec.json.decode(path.read_bytes())
             if not isinstance(record, dict) or record.pop("format", None) != FORMAT:
                 raise ValueError("another format")
             return cls(root, msgspec.convert(record, Identity))
@@ -104,6 +108,13 @@ class FeatureStore:
         if head is not None:
             for block in store.head_blocks.begin(classes, classes, {}):
                 store.head_blocks.write(block, {"weight": head.weight, "bias": head.bias}, classes, {})
+        return store
+
+    @classmethod
+    def temporary(cls, identity: Identity, head: Head | None = None) -> FeatureStore:
+        """Create a feature store that is deleted when nothing refers to it any more."""
+        store = cls.begin(Path(tempfile.mkdtemp(prefix="features-")), identity, head)
+        weakref.finalize(store, shutil.rmtree, store.root, ignore_errors=True)
         return store
 
     @classmethod
@@ -163,13 +174,10 @@ class FeatureStore:
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Lock the store for writing within the block; `EvaluationError` if another process holds the lock."""
-        try:
-            lock = filelock.FileLock(self.root / ".lock").acquire(timeout=0)
-        except filelock.Timeout as error:
-            raise EvaluationError(
-                f"Another process is writing to {self.root}. Wait for it, or choose another folder."
-            ) from error
-        with lock:
+        busy = f"Another process is writing to {self.root}. Wait for it, or choose another folder."
+        with contextlib.ExitStack() as held:
+            with evaluation_errors():
+                held.enter_context(file_lock(self.root / ".lock", busy))
             yield
 
     def row_blocks(self, config: str, split: str, pass_name: str = "") -> RowBlocks:
@@ -251,8 +259,7 @@ class FeatureStore:
     def _listed(self, name: str) -> list[str]:
         """Return a list of texts on disk; none if there is no such file."""
         path = self.root / name
-        texts: list[str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-        return texts
+        return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
 
 
 def block_column(number: int) -> str:

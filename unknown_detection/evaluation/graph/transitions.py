@@ -109,12 +109,12 @@ def read_transitions(path: Path, *, detector: str | None = None) -> Transitions:
 
 
 def scored_transitions(
-    path: Path, release: Release, *, config: str | None = None, split: str | None = None, detector: str | None = None
+    path: Path, release: Release, *, config: str = "", split: str = "", detector: str | None = None
 ) -> Transitions:
     """Read scores of a release, which provides each image's true class and role.
 
     The file has `id`, `score` and the predicted class: as `prediction`, an index into the config's label names or one
-    of these names with or without its dataset; or as `class`, such a name. Rows of other configs are left out; None
+    of these names with or without its dataset; or as `class`, such a name. Rows of other configs are left out; empty
     stands for the only config with scores, and for the splits to evaluate, if any of them were scored.
     """
     scores, provenance = read_scores(path, GRAPH_COLUMNS, release)
@@ -122,7 +122,7 @@ def scored_transitions(
     if column not in scores.column_names:
         raise EvaluationError(f"{path} has no column prediction (or class); add the class that the model predicts.")
     configs = provenance.configs if provenance is not None else release.configs
-    if config is None and len(configs) > 1:
+    if not config and len(configs) > 1:
         raise EvaluationError(f"{path} has scores of several configs: {', '.join(configs)}. Name one with --splits.")
     config = config or configs[0]
     scores = _of_detector(scores, detector, path)
@@ -137,7 +137,7 @@ def scored_transitions(
     scored_splits = sorted({rows[id_].split for id_ in ids if id_ in rows})
     if not scored_splits:
         raise EvaluationError(f"{path} has no scores of {config}, only of other configs; name another one.")
-    require_known(f"split of {config} with scores in {path}", [split] if split is not None else [], scored_splits)
+    require_known(f"split of {config} with scores in {path}", [split] if split else [], scored_splits)
     evaluated = [name for name in scored_splits if name not in FIT_AND_TUNE_SPLITS]
     splits = (split,) if split else tuple(evaluated or scored_splits)
     scores = scores.filter(pa.array([id_ in rows and rows[id_].split in splits for id_ in ids]))

@@ -1,27 +1,96 @@
-"""Makes models: of a module in memory, by the name of an architecture in timm or torchvision, or by a file's function.
+"""Makes models, and loads their weights: of a module in memory, by an architecture's name, or by a file's function.
 
 Published weights of timm lie on the Hub and are fetched by its client at a commit; torchvision's lie at the address
 that its metadata names, with the start of their SHA-256 in the file's name.
 
-Tested by `tests/evaluation/models/test_models.py`.
+Tested by `tests/evaluation/models/test_models.py` and `tests/evaluation/models/test_weights.py`.
 """
 
 from __future__ import annotations
 
 import copy
 import difflib
+import hashlib
 import inspect
+import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from builders.generate import torch_files
 from builders.release.digests import file_sha256
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line
-from unknown_detection.evaluation.files import atomic_path, load_python
-from unknown_detection.evaluation.models import weights
+from builders.storage.files import atomic_path
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, evaluation_errors, first_line
+from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.models.preprocessing import Preprocessing, of_declaration, of_timm, of_torchvision
+
+
+def read_state_dict(path: Path) -> dict[str, Any]:
+    """Read weights as tensors on the CPU, from `.safetensors` or what `torch.save` wrote; no code in it is executed.
+
+    The state dict may be inside a checkpoint under `state_dict`, `model_state_dict` or `model`, and all its names may
+    have the prefix `module.` of `DataParallel`.
+    """
+    if not path.is_file():
+        raise EvaluationError(
+            f"There is no weights file {path}. Check the path, or take published weights with --pretrained."
+        )
+    with evaluation_errors():
+        return torch_files.read_state_dict(path)
+
+
+def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: str, path: Path) -> None:
+    """Load weights into a module; every name and shape must match. `head` names its last linear layer."""
+    expected = module.state_dict()
+    shaped = sorted(key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape)
+    if expected.keys() == weights.keys() and {key.rpartition(".")[0] for key in shaped} == {head}:
+        theirs, ours = (len(tensors[f"{head}.weight"]) for tensors in (weights, expected))
+        raise EvaluationError(
+            f"{path} has weights for {theirs:,} classes, but {name} needs {ours:,}. Use weights trained on the "
+            "classes of this config, or say which of theirs these are with --classes."
+        )
+    advice = "Nothing was loaded. Give the weights of this very model."
+    with evaluation_errors():
+        torch_files.require_tensors(path, weights, expected, name, advice)
+    module.load_state_dict(weights, strict=True)
+
+
+def _extra_state(name: str, value: object) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise EvaluationError(
+            f"The state dict has {name}, {a_kind(value)} that is no JSON, so the model cannot be told from others. "
+            "Return tensors, text or numbers from `get_extra_state`."
+        ) from error
+
+
+def model_digest(module: Any, description: Mapping[str, Any]) -> str:
+    """Compute the SHA-256 that identifies a model: its weights, code and preprocessing.
+
+    It covers the canonical JSON of `description` and a zero byte; then for each tensor of the state dict, sorted by
+    name: the name, the dtype and the shape (one line each) and the values in row-major order, as little-endian bytes.
+    So it is independent of the file's format, the device and library versions. Of what is no tensor in the state dict,
+    a module's extra state, it covers the name and the canonical JSON.
+    """
+    import torch
+
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True, separators=(",", ":")).encode() + b"\0")
+    for name, tensor in sorted(module.state_dict().items()):
+        if not isinstance(tensor, torch.Tensor):
+            digest.update(f"{name}\n{_extra_state(name, tensor)}\n".encode())
+            continue
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        digest.update(f"{name}\n{dtype}\n{','.join(map(str, tensor.shape))}\n".encode())
+        octets = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        if sys.byteorder != "little":
+            octets = octets.reshape(-1, tensor.element_size())[:, ::-1]
+        digest.update(octets.tobytes())
+    return digest.hexdigest()
+
 
 _DENSENET = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)")
 """The published DenseNets name layers as torch before 0.4 allowed; torchvision renames them so, too."""
@@ -130,7 +199,7 @@ def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     if config is None or not config.hf_hub_id or not config.num_classes or config.custom_load:
         raise EvaluationError(f"timm publishes no weights of {name} with a classifier on the Hub. Give --weights.")
     path, source = download_timm(config.hf_hub_id, config.hf_hub_filename)
-    tensors = weights.read_state_dict(path)
+    tensors = read_state_dict(path)
     try:  # timm renames tensors of some checkpoints
         module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"state_dict": tensors})
     except (RuntimeError, KeyError) as error:
@@ -157,13 +226,13 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     if not pretrained:
         return Blueprint(models.get_model(base, weights=None, num_classes=classes), preprocessing, description)
     path, source = download_torchvision(entry)
-    tensors = weights.read_state_dict(path)
+    tensors = read_state_dict(path)
     if base.startswith("densenet"):
         tensors = {_DENSENET.sub(r"\1\2", key): value for key, value in tensors.items()}
     # Their builders set this with published weights only.
     transformed = {"transform_input": True} if base in ("googlenet", "inception_v3") else {}
     module = models.get_model(base, weights=None, num_classes=len(entry.meta["categories"]), **transformed)
-    weights.load_weights(module, tensors, head="", name=base, path=path)
+    load_weights(module, tensors, head="", name=base, path=path)
     return Blueprint(module, preprocessing, description, source=source)
 
 

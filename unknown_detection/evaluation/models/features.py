@@ -31,10 +31,6 @@ class LazyBlocks(Sequence[Floats]):
         chosen = range(self._count)[number]
         return self._read(chosen) if isinstance(chosen, int) else [self._read(block) for block in chosen]
 
-    def take(self, rows: Rows) -> LazyBlocks:
-        """Select rows of every block."""
-        return LazyBlocks(self._count, lambda number: self._read(number)[rows])
-
 
 @dataclass(frozen=True)
 class Features:
@@ -68,17 +64,7 @@ class Features:
 
     def take(self, rows: Rows) -> Features:
         """Select rows, in the given order."""
-        blocks = self.blocks
-        return Features(
-            ids=self.ids[rows],
-            labels=self.labels[rows],
-            logits=self.logits[rows],
-            penultimate=self.penultimate[rows],
-            blocks=blocks.take(rows) if isinstance(blocks, LazyBlocks) else [block[rows] for block in blocks],
-            members=tuple(member[rows] for member in self.members),
-            scores={name: scores[rows] for name, scores in self.scores.items()},
-            passed={name: values[rows] for name, values in self.passed.items()},
-        )
+        return _mapped(self, lambda array: array[rows])
 
     def unlabelled(self) -> Features:
         """Hide the labels, as from a detector that scores these rows."""
@@ -103,15 +89,25 @@ Outputs = TypeVar("Outputs", Features, Head)
 
 def read_only(outputs: Outputs) -> Outputs:
     """Return the same features or layer in arrays that cannot be written to, because others read them, too."""
-    return replace(outputs, **{each.name: _locked(getattr(outputs, each.name)) for each in fields(outputs)})
 
-
-def _locked(values: Any) -> Any:
-    """Return a view of an array that cannot be written to, or such views of several; lazy ones are read anew."""
-    if isinstance(values, np.ndarray):
-        view = values.view()
+    def locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        view = array.view()
         view.flags.writeable = False
         return view
-    if isinstance(values, Mapping):
-        return {name: _locked(of_name) for name, of_name in values.items()}
-    return values if isinstance(values, LazyBlocks) else tuple(map(_locked, values))
+
+    return _mapped(outputs, locked)
+
+
+def _mapped(outputs: Outputs, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Outputs:
+    """Return the same features or layer with every array changed; lazy ones are when they are read."""
+
+    def changed(values: Any) -> Any:
+        if isinstance(values, np.ndarray):
+            return change(values)
+        if isinstance(values, Mapping):
+            return {name: change(of_name) for name, of_name in values.items()}
+        if isinstance(values, LazyBlocks):
+            return LazyBlocks(len(values), lambda number: change(values[number]))
+        return tuple(map(change, values))
+
+    return replace(outputs, **{each.name: changed(getattr(outputs, each.name)) for each in fields(outputs)})

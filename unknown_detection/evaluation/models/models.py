@@ -5,7 +5,6 @@ Tested by `tests/evaluation/models/test_models.py` and `tests/evaluation/models/
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,17 +15,24 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line
-from unknown_detection.evaluation.files import require_regular
-from unknown_detection.evaluation.models import weights
-from unknown_detection.evaluation.models.blueprints import Blueprint, make_blueprint
-from unknown_detection.evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
+from builders.storage.text_files import read_csv
+from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, first_line, one_line
+from unknown_detection.evaluation.models.blueprints import (
+    Blueprint,
+    load_weights,
+    make_blueprint,
+    model_digest,
+    read_state_dict,
+)
 from unknown_detection.evaluation.models.features import Head
 from unknown_detection.evaluation.models.layers import (
     BatchOutputs,
+    DropoutCalls,
     Layers,
     capture_outputs,
     check_head,
+    dropout_drawn,
+    dropout_off,
     find_layers,
     same_logits,
 )
@@ -40,10 +46,6 @@ _GREY = Image.new("RGB", (64, 64), (128, 128, 128))
 _PROBED = 8
 """Logits of each probe image that a model's record has, at most; ours: other code changes all of them."""
 
-_CLASS_COLUMNS = ["class", "index"]
-_LONGEST_MAP = 1 << 22
-"""Bytes of a label map: a thousand times those of ImageNet-1k's."""
-
 
 @dataclass
 class Model:
@@ -52,7 +54,7 @@ class Model:
     Attributes:
         name: the model's name on the command line; for a file, without its folder.
         module: a `torch.nn.Module` in eval mode on `device`, without gradients of parameters.
-        digest: identifies the model, see `weights.model_digest`.
+        digest: identifies the model, see `model_digest`.
         classes: the module's logits that are the release's classes, in their order; None for all.
         origin: where its weights are from: where they were published with their accuracy, or the digest of those that
             came with a module; empty for those from a file of the user's.
@@ -161,7 +163,7 @@ def open_model(
         names: the classes of the config.
         pretrained: take the weights that timm or torchvision publish under this name.
         preprocessing: in place of the model's own, as for `preprocessing.of_declaration`; None for that.
-        classes: a label map (`classes.read_classes`) for a model of more classes than the config; not needed for
+        classes: a label map (`read_classes`) for a model of more classes than the config; not needed for
             ImageNet's where the config's classes are wnids.
         device: as for `pick_device`.
 
@@ -181,15 +183,15 @@ def open_model(
     if path is not None:
         if classes is None:
             chosen = _logits_of(names, layers.classes, None, name)
-        tensors = weights.read_state_dict(path)
+        tensors = read_state_dict(path)
         width = len(tensors.get(f"{layers.head}.weight", range(layers.classes)))
         if width != layers.classes and (classes is not None or of_wnids(names, width)):
             blueprint, probe, layers = probed(width)
             module = blueprint.module
-        weights.load_weights(module, tensors, head=layers.head, name=name, path=path)
+        load_weights(module, tensors, head=layers.head, name=name, path=path)
     elif isinstance(spec, str) and not pretrained:
         again, _, _ = probed(len(names))
-        if weights.model_digest(module, {}) != weights.model_digest(again.module, {}):
+        if model_digest(module, {}) != model_digest(again.module, {}):
             raise EvaluationError(
                 f"{name} returns other weights at every call, so none were loaded. Load them in the function, or give "
                 "--weights."
@@ -200,10 +202,10 @@ def open_model(
         chosen = _logits_of(names, layers.classes, classes, name, published=published)
     probed_logits = _probe_logits(module, probe, name)
     description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
-    digest = weights.model_digest(module, description | ({} if chosen is None else {"classes": chosen}))
+    digest = model_digest(module, description | ({} if chosen is None else {"classes": chosen}))
     origin = blueprint.source or {}
     if path is None and not published:
-        origin = {"state_dict": weights.model_digest(module, {}), "held": "by the module"}
+        origin = {"state_dict": model_digest(module, {}), "held": "by the module"}
     module.to(target)
     return Model(name, module, blueprint.preprocessing, layers, digest, target, chosen, origin, probed_logits)
 
@@ -270,23 +272,16 @@ def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
     return tuple(float(f"{value:.6g}") for value in runs[0][:, :_PROBED].flatten().tolist())
 
 
+@evaluation_errors()
 def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...]:
     """Read a label map: a CSV file with the columns `class` (of the release) and `index` (of the logit).
 
     Classes that are not in `names`, the release's, are ignored; `width` is the number of logits.
     """
-    require_regular(path)
-    where = one_line(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = list(csv.reader(file.read(_LONGEST_MAP).splitlines(), strict=True))
-    except (OSError, ValueError, csv.Error) as error:
-        raise EvaluationError(f"Cannot read {where}: {first_line(error)}. Write it as CSV again.") from error
-    if not lines or lines[0] != _CLASS_COLUMNS or any(len(line) != len(_CLASS_COLUMNS) for line in lines):
-        raise EvaluationError(f"{where} must have the two columns class,index, named in its first line. Rewrite it.")
     indices: dict[str, int] = {}
-    known = {*names}
-    for number, (name, index) in enumerate(lines[1:], 2):
+    known, where = {*names}, one_line(path)
+    for number, cells in read_csv(path, ("class", "index"), "Write it with the columns class,index."):
+        name, index = cells["class"], cells["index"]
         if name not in known:
             continue
         if not (index.isascii() and index.isdigit() and len(index) < 10 and int(index) < width):

@@ -21,15 +21,13 @@ from unknown_detection.evaluation.protocols import broad, calibration, facets, o
 from unknown_detection.evaluation.protocols import unknown_detection as unified
 from unknown_detection.evaluation.protocols.protocol import PROTOCOLS, Protocol, Shown, register
 from unknown_detection.evaluation.protocols.results import Figure, means, measure
-from unknown_detection.evaluation.scoring.left_out import REDUCED, is_left_out
-from unknown_detection.evaluation.scoring.rows import Rows
+from unknown_detection.evaluation.scoring.rows import REDUCED, Rows, is_left_out
 
 __all__ = ["PROTOCOLS", "Figure", "Protocol", "Shown", "means", "measure", "register"]
 
-for _module in (unified, facets, broad, od_test, openood):
+for _module in (unified, facets, broad, od_test, openood, robustness):
     register(_module.PROTOCOL)
-for _protocol in (robustness.EQUAL_NUMBERS_PROTOCOL, robustness.PROTOCOL):
-    register(_protocol)
+register(robustness.EQUAL_NUMBERS_PROTOCOL)
 
 
 def protocol_of(name: str) -> Protocol:

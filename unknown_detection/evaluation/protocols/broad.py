@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import set_name
-from unknown_detection.evaluation.display.tables import ResultTable
+from unknown_detection.evaluation.display.tables import ResultTable, set_name
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import NOTHING, Ranking
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
 from unknown_detection.evaluation.protocols.results import Figure, Line, means, measure
-from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
+from unknown_detection.evaluation.scoring.rows import Rows
 
 NAME = "broad"
 
@@ -76,7 +75,7 @@ def figures(rows: Rows) -> list[Figure]:
     Clean rows are the in-distribution rows of `test`. ED needs predictions. Means are over the available figures, and
     name them.
     """
-    clean = known_rows(rows, "test")
+    clean = rows.known_rows("test")
     shifted = {kind: rows.where(rows.role == kind) for kind in KINDS if np.any(rows.role == kind)}
     if not shifted:
         raise EvaluationError(
@@ -92,13 +91,13 @@ def figures(rows: Rows) -> list[Figure]:
             f"None of {len(clean):,} clean rows is correctly classified. Check that the predictions are indices into "
             "the label names of the config."
         )
-    errors = {"in_distribution": _auroc("ed", clean, "test, right", "test, wrong", rank_errors(clean))}
+    errors = {"in_distribution": _auroc("ed", clean, "test, right", "test, wrong", clean.by_errors())}
     if "adversarial" in shifted:
         errors["adversarial"] = _attacks(clean, shifted["adversarial"])
     if "corruption" in shifted:
         errors["corruption"] = []
         for split, corrupted in shifted["corruption"].by("split").items():
-            ranking = rank_known_unknown(right, corrupted.where(corrupted.wrong))
+            ranking = right.against(corrupted.where(corrupted.wrong))
             errors["corruption"] += _auroc("ed", corrupted, "test, right", f"{split}, wrong", ranking)
     return detected + averaged(errors)
 
@@ -147,7 +146,7 @@ def _shifts(clean: Rows, kind: str, shifted: Rows) -> list[Figure]:
     return [
         figure
         for split, rows in shifted.by("split").items()
-        for figure in _auroc("dsd", rows, known, split, rank_known_unknown(clean, rows))
+        for figure in _auroc("dsd", rows, known, split, clean.against(rows))
     ]
 
 
@@ -157,7 +156,7 @@ def _attacks(clean: Rows, shifted: Rows) -> list[Figure]:
         originals = _originals(clean, rows, split)
         succeeded = ~clean.wrong[originals] & rows.wrong
         before = clean.where(np.isin(np.arange(len(clean)), originals[succeeded]))
-        ranking = rank_known_unknown(before, rows.where(succeeded)) if succeeded.any() else NOTHING
+        ranking = before.against(rows.where(succeeded)) if succeeded.any() else NOTHING
         measured += _auroc("ed", rows, "test, the originals", f"{split}, wrong since the attack", ranking)
     return measured
 

@@ -12,14 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import detector_name
 from unknown_detection.evaluation.display.plots import Curve, plot_curves
-from unknown_detection.evaluation.display.tables import ResultTable
+from unknown_detection.evaluation.display.tables import ResultTable, detector_name
 from unknown_detection.evaluation.metrics.metrics import ECE, binned, ece
 from unknown_detection.evaluation.protocols.pictures import Picture, Scene
 from unknown_detection.evaluation.protocols.protocol import Protocol, by_detector
 from unknown_detection.evaluation.protocols.results import Figure, measure
-from unknown_detection.evaluation.scoring.rows import Rows, rank_errors
+from unknown_detection.evaluation.scoring.rows import Rows
 
 NAME = "calibration"
 
@@ -30,7 +29,7 @@ def figures(rows: Rows) -> list[Figure]:
     if judged is None:
         return []
     named = {"protocol": NAME, "config": str(rows.config[0]), "setting": NAME}
-    accuracy = measure(rank_errors(judged), ["accuracy"], **named, known="test, right", unknown="test, wrong")[0]
+    accuracy = measure(judged.by_errors(), ["accuracy"], **named, known="test, right", unknown="test, wrong")[0]
     error = ece(np.asarray(judged.confidence), judged.wrong)
     return [accuracy, Figure(**{**vars(accuracy), "metric": ECE.name, "value": error, "factor": ECE.factor})]
 

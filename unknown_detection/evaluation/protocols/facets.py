@@ -10,13 +10,12 @@ from functools import partial
 
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import metric_name
-from unknown_detection.evaluation.display.tables import ResultTable
+from unknown_detection.evaluation.display.tables import ResultTable, metric_name
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
 from unknown_detection.evaluation.protocols.results import Figure, Line, measure
-from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
+from unknown_detection.evaluation.scoring.rows import Rows
 
 NAME = "facets"
 METRICS = (
@@ -39,7 +38,7 @@ def figures(rows: Rows) -> list[Figure]:
     compares misclassified in-distribution rows with correctly classified ones; rows that are in-distribution only by
     their meaning, and have no label of the model, are left out.
     """
-    known, unknown = known_rows(rows, "test"), rows.where(~rows.known & (rows.split == "test"))
+    known, unknown = rows.known_rows("test"), rows.where(~rows.known & (rows.split == "test"))
     config = str(rows.config[0])
     if not len(unknown):
         raise EvaluationError(
@@ -48,7 +47,7 @@ def figures(rows: Rows) -> list[Figure]:
         )
     named = {"protocol": NAME, "config": config, "setting": "ood_detection"}
     named |= {"known": "test, in-distribution", "unknown": "test, out-of-distribution"}
-    measured = measure(rank_known_unknown(known, unknown), METRICS, **named)
+    measured = measure(known.against(unknown), METRICS, **named)
     if rows.prediction is None:
         return measured
     labelled = known.where(known.label >= 0)
@@ -57,7 +56,7 @@ def figures(rows: Rows) -> list[Figure]:
             f"The in-distribution rows in test of {config} have no labels; leave the predictions out."
         )
     named |= {"setting": "misclassification_detection", "known": "test, right", "unknown": "test, wrong"}
-    return measured + measure(rank_errors(labelled), METRICS, **named)
+    return measured + measure(labelled.by_errors(), METRICS, **named)
 
 
 def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:

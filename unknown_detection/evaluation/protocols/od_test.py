@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import statistic_name
-from unknown_detection.evaluation.display.tables import ResultTable
+from unknown_detection.evaluation.display.tables import ResultTable, statistic_name
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import rank
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, each_config
 from unknown_detection.evaluation.protocols.results import Figure, Line, measure, summed
-from unknown_detection.evaluation.scoring.rows import Rows, known_rows, sides, unknown_splits
+from unknown_detection.evaluation.scoring.rows import Rows
 
 NAME = "od-test"
 
@@ -50,8 +49,8 @@ def figures(rows: Rows) -> list[Figure]:
     evaluated on the other, both ways, and the two results are averaged. Statistics over all pairs follow for both
     settings. Hyperparameters must not have been chosen on the OoD splits.
     """
-    fitting, evaluated = known_rows(rows, "validation"), known_rows(rows, "test")
-    sets = unknown_splits(rows, ROLES)
+    fitting, evaluated = rows.known_rows("validation"), rows.known_rows("test")
+    sets = rows.unknown_splits(ROLES)
     config = str(rows.config[0])
     if len(sets) < 2:
         raise EvaluationError(
@@ -60,8 +59,8 @@ def figures(rows: Rows) -> list[Figure]:
         )
 
     def judge(setting: str, fitted_on: str, fitted_rows: Rows, unknown: str, unknown_rows: Rows) -> Figure:
-        cut = threshold(*sides(fitting, fitted_rows))
-        scores, flags = sides(evaluated, unknown_rows)
+        cut = threshold(*fitting.beside(fitted_rows))
+        scores, flags = evaluated.beside(unknown_rows)
         named = {"protocol": NAME, "config": config, "setting": setting, "known": "test", "unknown": unknown}
         ranking = rank((scores > cut).astype(np.int8), flags)[0]
         return measure(ranking, ["balanced_accuracy"], fitted_on=fitted_on, **named)[0]

@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation.display import plots
-from unknown_detection.evaluation.display.canvas import INK
-from unknown_detection.evaluation.display.names import BASELINE, detector_name, figure_metric, set_name
+from unknown_detection.evaluation.display.plots import INK
+from unknown_detection.evaluation.display.tables import BASELINE, detector_name, figure_metric, set_name
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.metrics.metrics import METRICS, aurc, risk_coverage
 from unknown_detection.evaluation.protocols.protocol import Protocol, best_first
-from unknown_detection.evaluation.scoring.rows import Rows, rank_known_unknown
+from unknown_detection.evaluation.scoring.rows import Rows
 
 HELD_OUT_SPLITS = ("held_out", "validation")
 """In-distribution rows outside training and test, the first that has scores."""
@@ -135,7 +135,7 @@ def roc_curves(scene: Scene) -> Iterator[Picture]:
         rows = of_config[name]
         known, curves = rows.where(rows.known & (rows.split == "test")), []
         for split, unknown in rows.where(~rows.known).by("split").items():
-            ranking = rank_known_unknown(known, unknown)
+            ranking = known.against(unknown)
             label = "unknown rows" if split == "test" else set_name(split)
             label = f"{label} (AUROC {100 * METRICS['auroc'].of(ranking):.2f})"
             curves.append(plots.Curve(ranking.unknown / len(unknown), ranking.known / len(known), label))

@@ -14,8 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import figure_metric, metric_name, paper_name, set_name
-from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
+from unknown_detection.evaluation.display.tables import (
+    Heading,
+    ResultTable,
+    TableRow,
+    figure_metric,
+    metric_name,
+    paper_name,
+    set_name,
+)
 from unknown_detection.evaluation.errors import EvaluationError, one_line
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.metrics.metrics import is_redefined

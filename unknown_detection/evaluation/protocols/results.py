@@ -15,9 +15,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from builders.storage.files import atomic_path, write_text
 from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.files import atomic_path, read_untrusted, write_text
+from unknown_detection.evaluation.files import read_untrusted
 from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.metrics.ranking import Ranking
 

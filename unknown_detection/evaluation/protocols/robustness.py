@@ -17,8 +17,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import figure_metric, paper_name, set_name, statistic_name
-from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
+from unknown_detection.evaluation.display.tables import (
+    Heading,
+    ResultTable,
+    TableRow,
+    figure_metric,
+    paper_name,
+    set_name,
+    statistic_name,
+)
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.protocols import calibration
@@ -32,7 +39,7 @@ from unknown_detection.evaluation.protocols.protocol import (
     setting_name,
 )
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Figure, Line, measure
-from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_known_unknown, unknown_splits
+from unknown_detection.evaluation.scoring.rows import Rows
 
 NAME = "optimizer-robustness"
 
@@ -67,12 +74,12 @@ def equal_numbers(rows: Rows) -> list[Figure]:
     paper, on equal numbers only. Of the larger side, as many rows count as the smaller one has: those whose ids come
     first by a keyed hash, so that every model and detector is judged on the same ones.
     """
-    known = known_rows(rows, "test")
+    known = rows.known_rows("test")
     named = {"protocol": EQUAL_NUMBERS, "config": str(rows.config[0]), "setting": EQUAL_NUMBERS, "known": "test"}
     measured: list[Figure] = []
-    for split, unknown in unknown_splits(rows, ROLES).items():
+    for split, unknown in rows.unknown_splits(ROLES).items():
         count = min(len(known), len(unknown))
-        ranking = rank_known_unknown(_first(known, count), _first(unknown, count))
+        ranking = _first(known, count).against(_first(unknown, count))
         measured += measure(ranking, _METRICS, unknown=split, **named)
     return measured
 

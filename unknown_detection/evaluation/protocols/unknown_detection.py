@@ -13,20 +13,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import set_name
-from unknown_detection.evaluation.display.tables import ResultTable
+from unknown_detection.evaluation.display.tables import ResultTable, set_name
 from unknown_detection.evaluation.metrics.ranking import rank
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
 from unknown_detection.evaluation.protocols.results import Figure, Line, means, measure
-from unknown_detection.evaluation.scoring.rows import (
-    Rows,
-    known_rows,
-    rank_errors,
-    rank_known_unknown,
-    sides,
-    unknown_splits,
-)
+from unknown_detection.evaluation.scoring.rows import Rows
 
 NAME = "unknown-detection"
 UNKNOWN = ("near_ood", "far_ood")
@@ -40,21 +32,21 @@ def figures(rows: Rows) -> list[Figure]:
     accuracy. OoD detection: FPR at 95 % TPR, known rows positive, and AUROC for each OoD split, and the means over
     far-OoD splits.
     """
-    known = known_rows(rows, "test")
-    unknown = unknown_splits(rows, UNKNOWN)
+    known = rows.known_rows("test")
+    unknown = rows.unknown_splits(UNKNOWN)
     named = {"protocol": NAME, "config": str(rows.config[0])}
     measured: list[Figure] = []
     if rows.prediction is not None:
-        scores, errors = sides(known, *unknown.values())
+        scores, errors = known.beside(*unknown.values())
         errors[: len(known)] = known.wrong
         named |= {"known": "test, right", "unknown": " + ".join(["test, wrong", *unknown])}
         measured += measure(rank(scores, errors)[0], ["aurc"], **named, setting="unknown_detection")
         named |= {"unknown": "test, wrong", "setting": "misclassification_detection"}
-        measured += measure(rank_errors(known), ["accuracy", "aurc", "eaurc"], **named)
+        measured += measure(known.by_errors(), ["accuracy", "aurc", "eaurc"], **named)
     far: list[Figure] = []
     for split, of_split in unknown.items():
         named |= {"known": "test", "unknown": split, "setting": "ood_detection"}
-        ood = measure(rank_known_unknown(known, of_split), ["fpr_at_95_tpr_known_positive", "auroc"], **named)
+        ood = measure(known.against(of_split), ["fpr_at_95_tpr_known_positive", "auroc"], **named)
         measured += ood
         far += ood if of_split.role[0] == "far_ood" else []
     return measured + means(far)

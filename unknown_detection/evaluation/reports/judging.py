@@ -16,8 +16,7 @@ from unknown_detection.evaluation.protocols import PROTOCOLS, calibration, figur
 from unknown_detection.evaluation.protocols.results import tidy
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.reports.inputs import ScoredRun, judged_runs
-from unknown_detection.evaluation.scoring.left_out import COUNTED, REDUCED, count_left_out
-from unknown_detection.evaluation.scoring.rows import Rows
+from unknown_detection.evaluation.scoring.rows import COUNTED, REDUCED, Rows, count_left_out
 from unknown_detection.terminal.progress import bar
 
 Plan = Mapping[str, Sequence[str]]

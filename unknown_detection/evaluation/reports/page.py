@@ -14,10 +14,10 @@ import pandas as pd
 from markupsafe import Markup
 
 from unknown_detection.evaluation.display.tables import as_page
-from unknown_detection.evaluation.protocols import protocol_of, published
+from unknown_detection.evaluation.protocols import openood, protocol_of
 from unknown_detection.evaluation.protocols.results import COLUMNS
 from unknown_detection.evaluation.reports.inputs import ScoredRun
-from unknown_detection.evaluation.reports.placed import Tables
+from unknown_detection.evaluation.reports.tables import Tables
 from unknown_detection.pages.content import Cell, Entry, PageColumn, PageTable, Value, anchor, code
 from unknown_detection.pages.content import table as page_table
 from unknown_detection.pages.render import render_template
@@ -109,7 +109,7 @@ def render_page(
 
 def _leaderboard(figures: pd.DataFrame, runs: Sequence[ScoredRun]) -> list[PageTable]:
     """Tabulate OpenOOD's published means beside the report's; no table without comparable rows."""
-    lines = published.compare_with_leaderboard(figures, {run.name: run.weights for run in runs})
+    lines = openood.compare_with_leaderboard(figures, {run.name: run.weights for run in runs})
     if lines.empty:
         return []
     columns, rows = [PageColumn("Detector"), PageColumn("Run")], lines[["detector", "run"]].to_numpy().tolist()
@@ -119,8 +119,8 @@ def _leaderboard(figures: pd.DataFrame, runs: Sequence[ScoredRun]) -> list[PageT
             row += [Cell(f"{value:.2f}", order=value) for value in (ours, theirs)]
             row.append(Cell(f"{ours - theirs:+.2f}", order=ours - theirs))
     note = "In percent; the published figures are those of OpenOOD's leaderboard of July 2025, for the same weights."
-    detectors = {name for run in runs for name in published.of_other_version(run.weights).index}
-    note += "".join(f" {name}'s row is not comparable: {published.OTHER_VERSION[name]}." for name in sorted(detectors))
+    detectors = {name for run in runs for name in openood.of_other_version(run.weights).index}
+    note += "".join(f" {name}'s row is not comparable: {openood.OTHER_VERSION[name]}." for name in sorted(detectors))
     return [PageTable("leaderboard", "Beside OpenOOD's leaderboard", columns, rows, note, False, _FIRST)]
 
 

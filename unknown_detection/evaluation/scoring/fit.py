@@ -1,35 +1,193 @@
-"""Fits detectors on in-distribution rows, searches their hyperparameters, and scores rows."""
+"""Chooses the rows that detectors are fitted and tuned on, fits them, searches their hyperparameters, and scores rows.
+
+Without training rows, the in-distribution rows of validation are divided into two halves: detectors are fitted on one,
+and hyperparameters and thresholds are chosen on the other. A nearest neighbour would otherwise find every tuning row
+among the rows it was fitted on, at a distance of 0.
+
+Rows to tune on serve several times: hyperparameters and OD-test's thresholds are chosen on the same rows, and methods
+whose `fits_on` is "validation" are fitted on them, too. A report with such thresholds names these detectors.
+
+Tested by `tests/evaluation/scoring/test_fit.py`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors import Methods, Settings, find_method
+from unknown_detection.evaluation.detectors import METHODS, Methods, Settings, find_method
 from unknown_detection.evaluation.detectors.base import Detector, Scores, predicted
-from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.cache import FeatureCache
+from unknown_detection.evaluation.detectors.images import ImageDetector
+from unknown_detection.evaluation.detectors.logits import average
+from unknown_detection.evaluation.errors import EvaluationError, require_known
+from unknown_detection.evaluation.features.runner import Runner
+from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.metrics.metrics import auroc
 from unknown_detection.evaluation.models.features import Features, Head
 from unknown_detection.evaluation.releases import Key
-from unknown_detection.evaluation.scoring.fit_splits import (
-    EXTERNAL,
-    FIT_HALF,
-    HELD_OUT,
-    TRAIN,
-    TUNE_HALF,
-    VALIDATION,
-    FitSplits,
-    Mask,
-    in_fit_half,
-)
-from unknown_detection.terminal.progress import Log
+from unknown_detection.terminal.progress import Log, bar
+
+TRAIN, VALIDATION, EXTERNAL = "train", "validation", "external_validation"
+
+EXTERNALS = (EXTERNAL, "openimage_o_validation")
+"""Unknown rows to tune on: the papers', and those that OpenOOD v1.5 tunes on, images of OpenImage-O apart from its
+far split's."""
+
+HELD_OUT = "held_out"
+"""BROAD's validation split: "a held-out validation set of 45,000 samples", on which it fits mixtures of scores
+(section 3)."""
+
+FIT_HALF, TUNE_HALF = "fit half", "tune half"
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class FitSplits:
+    """The splits that detectors are fitted and tuned on; None if there is none.
+
+    Most detectors are fitted on `train`; without it, on a half of `validation`. That is the split `validation`, or
+    BROAD's `held_out`: for detectors that must be fitted on rows outside the training set, and the in-distribution
+    side of a search. `external` is its OoD side, and has the only unknown rows that any choice depends on.
+    """
+
+    train: Key | None
+    validation: Key | None
+    external: Key | None
+
+
+def find_fit_splits(
+    splits: Mapping[str, Sequence[str]], configs: Sequence[str], fit_configs: Sequence[str]
+) -> FitSplits:
+    """Choose the splits to fit and tune on for the configs to score, of those with features, by config.
+
+    Training rows come from the fit configs, each of which must have some to fit on, else from `<config>-train`.
+    """
+    require_known("config with features to fit on", fit_configs, splits)
+    for config in fit_configs:
+        if not {TRAIN, VALIDATION, HELD_OUT} & set(splits[config]):
+            raise EvaluationError(
+                f"{config} has no features of train, validation or held_out to fit on, only of "
+                f"{', '.join(splits[config])}. Extract one of them."
+            )
+
+    def first(split: str, where: Iterable[str]) -> Key | None:
+        return next(((config, split) for config in where if split in splits.get(config, ())), None)
+
+    training = [*configs, *(f"{config}-train" for config in configs)]
+    validation = first(VALIDATION, [*fit_configs, *configs]) or first(HELD_OUT, [*fit_configs, *configs])
+    external = next(filter(None, (first(name, configs) for name in EXTERNALS)), None)
+    return FitSplits(first(TRAIN, fit_configs or training), validation, external)
+
+
+def in_fit_half(ids: Sequence[str], labels: npt.NDArray[np.int64]) -> Mask:
+    """Divide the in-distribution rows of a split into halves, class by class.
+
+    The rows of a class, sorted by the SHA-256 of their ids, go to the fit half and to the tune half in turn. The
+    halves depend on nothing but ids and labels, so a report finds the same ones.
+    """
+    ranks = [hashlib.sha256(f"fit half\t{id_}".encode()).digest() for id_ in ids]
+    order = sorted(range(len(ids)), key=lambda row: (int(labels[row]), ranks[row]))
+    sorted_labels = labels[order]
+    place = np.arange(len(order)) - np.searchsorted(sorted_labels, sorted_labels)
+    fits = np.zeros(len(order), dtype=np.bool_)
+    fits[order] = (place % 2 == 0) & (sorted_labels >= 0)
+    return fits
+
+
+_KEPT = 3
+"""Number of splits whose features stay in memory: the splits to fit on, tune on and tune against."""
+
+_BUILT_IN = [method.image_pass for method in METHODS.values() if issubclass(method, ImageDetector)]
+"""The passes of the built-in detectors: they are kept by their names."""
+
+
+@dataclass
+class FeatureCache:
+    """Loads the features that methods need, and caches them in memory.
+
+    `members` are features of further models on the same release, for ensembles; `runner` runs the model on the images
+    again, None if only stored outputs are available.
+    """
+
+    store: FeatureStore
+    members: Sequence[FeatureStore] = ()
+    runner: Runner | None = None
+    seed: int = 0
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        digests = [self.store.identity.model_digest]
+        for member in self.members:
+            member.require_release(self.store.identity.release_digest)
+            if member.identity.model_digest in digests:
+                raise EvaluationError(
+                    f"The features in {member.root} are of the same model as others that were given. Give each member "
+                    "of an ensemble once."
+                )
+            digests.append(member.identity.model_digest)
+        self._features = lru_cache(_KEPT)(self.store.features)
+
+    def check(self, method: type[Detector]) -> None:
+        """Refuse a method that needs several models or the images, which were not given, or another kind of model."""
+        if method.reads == "members" and not self.members:
+            raise EvaluationError(
+                f"{method.name} needs features of several models, but only one was given. Extract features with each "
+                "model into a folder of its own, and give the others with --member (in Python, a list of all)."
+            )
+        if issubclass(method, ImageDetector):
+            if self.runner is None:
+                raise EvaluationError(
+                    f"{method.name} runs the model on the images again, which needs --release, --model and --weights "
+                    "(or --pretrained). Give them (in Python, the features that extract returned, or runner=), or "
+                    "leave the detector out."
+                )
+            method.image_pass.check(self.runner.model)
+
+    def features(self, key: Key) -> Features:
+        """Load the model's features of a split."""
+        return self._features(*key)
+
+    def read(self, method: type[Detector], hyperparameters: Mapping[str, float], key: Key) -> Features:
+        """Load the features that a method needs, except other detectors' scores."""
+        if issubclass(method, ImageDetector):
+            return self._pass_features(method, hyperparameters, key)
+        if method.reads == "members":
+            return average([self.features(key), *(member.features(*key) for member in self.members)])
+        return self.features(key)
+
+    @cached_property
+    def _of_this_run(self) -> FeatureStore:
+        """The store of passes that code in memory defines: nothing says whether it is the same in another run."""
+        return FeatureStore.temporary(self.store.identity)
+
+    def _pass_features(self, method: type[ImageDetector], hyperparameters: Mapping[str, float], key: Key) -> Features:
+        image_pass, parameters, features = method.image_pass, method.of_pass(hyperparameters), self.features(key)
+        if image_pass.is_ordinary(parameters):
+            return replace(features, passed={"logits": features.logits})
+        values = {**parameters, **({"seed": self.seed} if image_pass.random else {})}
+        described = (f"{parameter}={repr(value).removesuffix('.0')}" for parameter, value in sorted(values.items()))
+        built_in = image_pass in _BUILT_IN
+        name = "-".join([image_pass.name, *described, *([] if built_in else [method.digest[:16]])])
+        store = self.store if built_in or method.digest else self._of_this_run
+        row_blocks = store.row_blocks(*key, name)
+        if not row_blocks.is_whole():
+            runner = self.runner
+            assert runner is not None  # `check` refuses the method otherwise
+            run = partial(image_pass.run, seed=self.seed, **parameters)
+            rows = len(runner.release.rows(*key))
+            with store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
+                runner.run(run, row_blocks, key, progress.update, store.other_splits(*key, name))
+        columns = row_blocks.read()
+        return replace(features, passed={name: columns[name] for name in columns if name not in ("id", "label")})
 
 
 @dataclass(frozen=True)

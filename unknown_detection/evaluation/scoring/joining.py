@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from unknown_detection.evaluation.duplicates import paired_ids
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import Release, paired_ids
-from unknown_detection.evaluation.scoring.fit_splits import EXTERNALS, HELD_OUT, TRAIN, VALIDATION, in_fit_half
-from unknown_detection.evaluation.scoring.left_out import find_overlaps
-from unknown_detection.evaluation.scoring.rows import Rows
+from unknown_detection.evaluation.releases import Release
+from unknown_detection.evaluation.scoring.fit import EXTERNALS, HELD_OUT, TRAIN, VALIDATION, in_fit_half
+from unknown_detection.evaluation.scoring.rows import Rows, find_overlaps
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, summarize_ids
 
 FIT_AND_TUNE_SPLITS = (*EXTERNALS, HELD_OUT, TRAIN, VALIDATION)

@@ -17,20 +17,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from builders.storage.files import write_text
 from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.detectors import METHODS, check_settings
 from unknown_detection.evaluation.detectors.nearest import on_device
 from unknown_detection.evaluation.detectors.own import Own, choose
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_packages
-from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.features.extract import Receipt, identify, receipt
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
-from unknown_detection.evaluation.files import write_text
 from unknown_detection.evaluation.releases import Key, choose_splits
 from unknown_detection.evaluation.scoring import times as times_of
-from unknown_detection.evaluation.scoring.fit import Fitted, Scorer
-from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits
+from unknown_detection.evaluation.scoring.fit import FeatureCache, FitSplits, Fitted, Scorer, find_fit_splits
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.scores import Provenance, with_provenance, write_scores
 from unknown_detection.terminal.progress import Log, Progress, bar
@@ -71,8 +69,8 @@ def score(
             `Features` to one score per row. None, or `all` among them, for all built-in ones that can be used with
             these features.
         splits: as for `extract`; None for all of the configs with rows to evaluate.
-        fit_configs: configs to fit on, which several configs with other rows each need; empty for `<config>-train` if
-            it was extracted, else a half of the validation rows, which get no scores.
+        fit_configs: configs to fit on, `CONFIG,...` or several, needed for several configs with other rows each; empty
+            for `<config>-train` if it was extracted, else a half of the validation rows, which get no scores.
         search: search hyperparameters on `external_validation`; if false, use the defaults.
         settings: by detector, hyperparameters with the values to search among, or one value that sets it, as in
             `{"knn": {"k": 50}}`; not of instances, which have theirs.
@@ -109,12 +107,20 @@ def score(
             "Times are measured with the model. Give --release, --model and --weights (in Python, the features that "
             "extract returned, or runner=, and out=), or leave out --times."
         )
-    fit_configs = [fit_configs] if isinstance(fit_configs, str) else fit_configs
+    listed = fit_configs.split(",") if isinstance(fit_configs, str) else fit_configs
+    fit_configs = [name.strip() for name in listed if name.strip()]
     keys = _choose_keys(store, splits, fit_configs)
     configs = tuple(dict.fromkeys(config for config, _ in keys))
     fit_splits = find_fit_splits(store.splits(), configs, fit_configs)
+    alone = [find_fit_splits(store.splits(), [config], fit_configs) for config in configs]
     if not fit_configs:
-        _require_same_fit_rows(store, configs)
+        _require_same_fit_rows(store, alone)
+    if search and len({of.validation for of in alone} - {None}) > 1:
+        log(
+            f"All of {', '.join(configs)} are tuned on rows of {'/'.join(fit_splits.validation or ())}, because an "
+            "image of several configs gets one score of a detector. To tune on each config's own rows, score one at a "
+            "time with --splits"
+        )
     if runner is not None:
         store.require(identify(runner.release, runner.model, store.identity.label_names))
     chosen, everything = choose(detectors)
@@ -185,13 +191,11 @@ def _choose_keys(
     return [(config, split) for config in evaluated for split in available[config]]
 
 
-def _require_same_fit_rows(store: FeatureStore, configs: Sequence[str]) -> None:
-    """Refuse configs each of which would be fitted on other rows, since all are fitted on those of the first.
+def _require_same_fit_rows(store: FeatureStore, alone: Sequence[FitSplits]) -> None:
+    """Refuse configs, each with its splits, that would be fitted on other rows: all are fitted on the first's.
 
     FACETS's configs, which have no training rows, share the in-distribution rows of their validation splits.
     """
-    splits = store.splits()
-    alone = [find_fit_splits(splits, [config], ()) for config in configs]
     keys = {of.train for of in alone if of.train} or {of.validation for of in alone if of.validation}
     columns = [store.row_blocks(*key).read(("id", "label")) for key in keys] if len(keys) > 1 else []
     if len({frozenset(of["id"][of["label"] >= 0].tolist()) for of in columns}) > 1:

@@ -31,8 +31,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from builders.storage.files import atomic_path
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line
-from unknown_detection.evaluation.files import Text, atomic_path, read_untrusted
+from unknown_detection.evaluation.files import Text, read_untrusted
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.words import quantity
 
@@ -75,7 +76,7 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         rows: the rows that each detector was fitted and tuned on, and those that a threshold may be chosen on, by the
             detector's name; in words.
         own: SHA-256 of the file that each detector of the user's own comes from, by the detector's name.
-        fit_half: the `config/split` whose fit half (`fit_splits.in_fit_half`) detectors were fitted on in place of
+        fit_half: the `config/split` whose fit half (`fit.in_fit_half`) detectors were fitted on in place of
             training rows; its rows have no scores. Empty if there is none.
         source: what is said of the weights, see `Identity.source`, the receipt of the model, and where its accuracy
             differs from the published one, which the user accepted (`accepted`).

@@ -11,6 +11,7 @@ pytestmark = [real.REAL, real.needed("torchvision", "sklearn")]
 SPLIT = real.ATTACKED.partition("/")[2]
 
 
+@pytest.mark.slow
 def test_pgd_deceives_the_model_also_as_the_rows_are_stored_and_evaluated(world, release, tmp_path, capsys):
     from sklearn.metrics import roc_auc_score
 

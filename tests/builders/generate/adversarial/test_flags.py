@@ -1,7 +1,5 @@
 """The flags of adversarial images: what they ask for, and what each mistake gets."""
 
-import importlib.metadata
-
 import pytest
 
 from builders.broad_benchmark import BENCHMARK, main
@@ -90,11 +88,8 @@ def test_a_gpu_that_is_not_there_is_refused(weights):
         asked(model=("resnet50",), weights=(weights,), attack=("pgd",), device="cuda")
 
 
-def test_without_the_extra_one_sentence_names_it(weights, monkeypatch):
-    def version(name):
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr("builders.generate.contract.importlib.metadata.version", version)
+def test_without_the_extra_one_sentence_names_it(weights, uninstalled):
+    uninstalled("timm", "torch", "torchattacks")
     with pytest.raises(BuildError) as caught:
         asked(model=("vit",), weights=(weights,))
     assert "timm, torch, torchattacks 3.3.0 are not installed" in str(caught.value)

@@ -113,13 +113,13 @@ def test_the_manifest_records_how_and_the_release_verifies(world, release, tmp_p
 def test_autoattack_keeps_the_best_of_its_parts(world, tmp_path, monkeypatch):
     few = functools.partial(AutoAttack, steps=3, targets=1, queries=5)
     monkeypatch.setattr("builders.generate.adversarial.flags.AutoAttack", few)
-    source = real.write_source(tmp_path / "imagenet", count=4)
+    source = real.write_source(tmp_path / "imagenet", count=2)
     flags = real.arguments((world[0], source), "--attack=autoattack", "--workers=1", f"--out={tmp_path / 'out'}")
     key = "broad-adversarial/autoattack_tf_efficientnet_lite0"
     assert main([*(flag for flag in flags if flag != "--attack=pgd"), f"--splits={key},broad-reference/test"]) == 0
     rows = table(tmp_path / "out", key)
     originals = table(tmp_path / "out", "broad-reference/test")
-    assert len(rows) == len(originals) == 4
+    assert len(rows) == len(originals) == 2
     network = load_network(model_named(real.MODEL), world[0], "cpu", [row.wnid for row in tables.imagenet1k()])
     for row, original in zip(rows, originals, strict=True):
         before = prepare_original(decode(original["image"]["bytes"]).convert("RGB"), network.model.preparation)

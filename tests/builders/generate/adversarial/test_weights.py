@@ -7,7 +7,6 @@ import pytest
 
 from builders.errors import BuildError
 from builders.generate.adversarial.network import load_strictly, timm_name
-from builders.generate.contract import Weights
 from tests.builders.generate.adversarial.real import TORCH, needed, one_thread
 
 pytestmark = needed(*TORCH)
@@ -155,13 +154,3 @@ def test_a_resnet_of_torchvision_is_timms_also_without_counted_batches(tmp_path)
     images = torch.rand(2, 3, 64, 64)
     with torch.inference_mode():
         assert torch.allclose(ours(images), theirs(images), atol=1e-5)
-
-
-def test_weights_that_are_not_there_are_not_downloaded(tmp_path):
-    with pytest.raises(BuildError, match="No such file"):
-        Weights.of("vit", tmp_path / "none.pth", "Give it.")
-    (tmp_path / "w").write_bytes(b"abc")
-    # The test vector of FIPS 180-2, appendix B.1.
-    assert Weights.of("vit", tmp_path / "w", "Give it.").sha256 == (
-        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    )

@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 from scipy import ndimage
 
+from builders.demo.images import encode_image
 from builders.errors import BuildError
 from builders.generate.contract import SourceImage, check_installed, not_installed, without_packages
 from builders.generate.exact import corruptions
@@ -189,9 +190,8 @@ def test_pixelate_has_the_means_of_squares():
 
 
 def test_jpeg_compression_is_that_of_pillow_at_quality_7():
-    buffer = io.BytesIO()
-    prepare_image(photograph()).save(buffer, "JPEG", quality=7)
-    assert np.array_equal(corrupted("jpeg_compression", 5, photograph()), np.asarray(Image.open(buffer)))
+    data = encode_image(prepare_image(photograph()), "JPEG", quality=7)
+    assert np.array_equal(corrupted("jpeg_compression", 5, photograph()), np.asarray(Image.open(io.BytesIO(data))))
 
 
 def test_frost_lies_on_a_darkened_image():
@@ -222,7 +222,7 @@ def test_zoom_blur_is_a_mean_of_enlarged_images():
     assert_truncated(corrupted("zoom_blur", 5, photograph()), np.mean(layers, axis=0), 5e-3)
 
 
-@pytest.mark.parametrize("name", ["glass_blur", "elastic_transform"])
+@pytest.mark.parametrize("name", [pytest.param("glass_blur", marks=pytest.mark.slow), "elastic_transform"])
 def test_what_moves_pixels_keeps_an_even_image(name):
     even = corrupted(name, 5, Image.new("RGB", (256, 256), (200, 90, 10))).astype(int)
     assert np.abs(even - (200, 90, 10)).max() <= 1
@@ -342,11 +342,8 @@ def test_without_the_extra_one_sentence_names_it(monkeypatch, installed):
     assert not_installed(generators.values()) == "imagecorruptions-imaug 1.1.5 is not installed"
     with pytest.raises(BuildError) as caught:
         check_installed(generators)
-    assert str(caught.value) == (
-        "imagecorruptions-imaug 1.1.5 is not installed, but needed to generate broad-corruptions/snow. Run "
-        "pip install 'unknown-detection[generate]' (in a checkout: pip install -e '.[generate]'), or choose other "
-        "splits."
-    )
+    assert f"{not_installed(generators.values())}, but needed to generate broad-corruptions/snow" in str(caught.value)
+    assert "pip install 'unknown-detection[generate]'" in str(caught.value)
 
 
 TOY = corruption("fog", 1)

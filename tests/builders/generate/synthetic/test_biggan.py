@@ -195,8 +195,6 @@ def test_other_tensors_are_refused(tmp_path):
     sizes = (
         ("embeddings.weight", (300, 1000)),  # more than the noise and the embedding have together
         ("generator.bn.weight", (0,)),
-        ("generator.gen_z.weight_orig", (5,)),
-        ("embeddings.weight", (6, 10)),
     )
     contents = [*cases.items(), *(("of another shape (", tensors | {key: torch.zeros(shape)}) for key, shape in sizes)]
     for number, (problem, content) in enumerate(contents):

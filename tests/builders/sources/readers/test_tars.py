@@ -135,9 +135,7 @@ def test_a_damaged_compressed_archive_is_refused(tmp_path, change):
 
 def test_a_compressed_archive_that_changed_since_it_was_listed(tmp_path):
     path = compressed(tmp_path / "x.tar.gz")
-    with pytest.raises(
-        BuildError, match=r"x\.tar\.gz changed during the build: expected at least 8 files, found 4\. Run the same"
-    ):
+    with pytest.raises(BuildError, match=r"x\.tar\.gz changed during the build: expected at least 8 files, found 4"):
         list(tars.unpack_targz(path, np.array([1, 7])))
     path.write_bytes(path.read_bytes()[:80])
     with pytest.raises(BuildError, match=r"cannot be read as a tar\.gz"):

@@ -1,6 +1,5 @@
 import random
 
-import numpy as np
 import pytest
 
 from builders.errors import BuildError
@@ -89,16 +88,6 @@ def test_what_was_not_announced_is_read_too(images):
         assert read(reader, [places[0], places[1], places[0]]) == [first, second, first]
         assert reader.read(address, 100, 101) == second
         assert reader.read(address, 100, 0) == b""
-
-
-def test_pieces_are_read_out_of_order_from_a_store(images):
-    address, _ = archive(images)
-    joined = np.frombuffer(b"".join(images.values()), np.uint8)
-    rows = np.zeros((3, 50), np.uint8)
-    with Reader() as reader:
-        for number, offset in ((2, 0), (0, 500), (1, 70)):
-            reader.read_into(rows[number].data, address, offset)
-    assert (rows == [joined[500:550], joined[70:120], joined[:50]]).all()
 
 
 @pytest.mark.parametrize(

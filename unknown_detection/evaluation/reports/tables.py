@@ -1,6 +1,6 @@
-"""The tables of a report, and what its pictures are drawn of.
+"""The tables of a report.
 
-Tested by `tests/evaluation/reports/test_placed.py`.
+Tested by `tests/evaluation/reports/test_tables.py`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import metric_name, set_name
-from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
+from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow, metric_name, set_name
 from unknown_detection.evaluation.files import safe_file_name
-from unknown_detection.evaluation.protocols import calibration, protocol_of, robustness
-from unknown_detection.evaluation.protocols.pictures import Scene
+from unknown_detection.evaluation.protocols import protocol_of, robustness
 from unknown_detection.evaluation.protocols.protocol import by_detector, tables_of
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, AS_PUBLISHED, FIGURE_KEY, Line
-from unknown_detection.evaluation.reports.inputs import ScoredRun
-from unknown_detection.evaluation.reports.judging import LeftOutRows, Plan, confidences
-from unknown_detection.evaluation.scoring.left_out import (
-    REDUCED,
-    WITHOUT_DUPLICATES,
-    WITHOUT_OVERLAP,
-    describe_left_out,
-)
+from unknown_detection.evaluation.reports.judging import LeftOutRows
+from unknown_detection.evaluation.scoring.rows import REDUCED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP, describe_left_out
 
 Tables = Mapping[str, Sequence[ResultTable]]
 """Tables by protocol."""
@@ -64,7 +56,7 @@ def paper_tables(lines: pd.DataFrame, left_out: LeftOutRows) -> Tables:
         for kind, counted in left_out.items()
     }
     remarks = {key: describe_left_out(key[1], counted) for key, counted in losing.items()}
-    several = _several(lines)
+    several = several_methods(lines)
     tables: dict[str, list[ResultTable]] = defaultdict(list)
     for (name, rows), of_rows in lines.groupby(["protocol", "rows"], sort=False):
         # Robustness of detectors is over all training methods together.
@@ -96,33 +88,7 @@ def summaries(lines: pd.DataFrame) -> Tables:
     return short
 
 
-def scenes(runs: Sequence[ScoredRun], figures: pd.DataFrame, plan: Plan, roc: str | None = None) -> list[Scene]:
-    """Return what the pictures of each protocol and training method are of.
-
-    ROC curves are of the detector `roc`; None for the best.
-    """
-    scenes = []
-    several = _several(figures)
-    for variant in dict.fromkeys(run.variant for run in runs):
-        of_variant = [run for run in runs if run.variant == variant]
-        of_variant.sort(key=lambda run: (run.about.seed is None, run.about.seed or 0, run.name))
-        chosen = figures[(figures["variant"] == variant) & (figures["rows"] == AS_PUBLISHED)]
-        for name, lines in chosen.groupby("protocol", sort=False):
-            protocol, rows, names = protocol_of(name), {}, {}
-            configs = plan.get(name) or lines["config"].unique().tolist()
-            for of in [[config] for config in configs] if protocol.each_config else [configs]:
-                for run in of_variant:  # the first with rows of the config
-                    detectors = dict(confidences(run)) if name == calibration.NAME else run.rows
-                    if set(of) & set(run.about.configs) and detectors:
-                        place = of[0] if protocol.each_config else name
-                        rows[place] = {name: run.of_configs(scores, of) for name, scores in detectors.items()}
-                        names[place] = run.name
-                        break
-            scenes.append(Scene(protocol, lines, rows, names, [variant] * several, roc).where(protocol.drawn))
-    return scenes
-
-
-def _several(lines: pd.DataFrame) -> bool:
+def several_methods(lines: pd.DataFrame) -> bool:
     """Return whether there are several training methods."""
     return len({*lines["variant"]} - {ALL_VARIANTS}) > 1
 

@@ -11,7 +11,7 @@ from tests.evaluation.made_rows import make_rows, of_run
 from unknown_detection.evaluation.display.tables import as_csv
 from unknown_detection.evaluation.protocols import PROTOCOLS, broad, facets, figures
 from unknown_detection.evaluation.protocols.results import means, over_runs, tidy
-from unknown_detection.evaluation.reports.placed import paper_tables, summaries
+from unknown_detection.evaluation.reports.tables import paper_tables, summaries
 
 figure = partial(made_rows.figure, protocol="broad", setting="dsd", unknown="u")
 
