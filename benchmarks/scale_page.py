@@ -28,21 +28,15 @@ PART = 16 << 20
 XORB = 64 << 20
 """Upper limit on the bytes of an upload to the Hub's Xet storage (huggingface.co/docs/hub, Xet: deduplication)."""
 
-PLAN_SECONDS, PLAN_MB = 1.24e-6, 606 - 147
-"""Processor seconds of planning a name, and MB of ten million beyond starting (`benchmarks.planning.scale`, counted
+PLAN_SECONDS = 3.07e-6
+"""Processor seconds of planning a name that is a row of two splits (`benchmarks.planning.scale`, ten million counted
 names in ten partitions)."""
 
-START_MB = 147
-"""MB of a process after its imports; the same run."""
+START_MB, OWN_MB = 78, 927
+"""MB of a process after its imports, and of the one that plans ten million names, mapped files not counted."""
 
-ONE_PARTITION_MB = 889
-"""MB of planning ten million names in one partition; the same run."""
-
-NAME_BYTES, RANDOM_BYTES = 3.7, 11.9
-"""Compressed bytes of a name that counts and of one that is random; the same run."""
-
-TABLE_BYTES = 140
-"""Bytes of a row in a build's tables: 548 MB of `tables` less 267 of `ordered`, for two million rows; the same run."""
+INDEX_BYTES, TABLE_BYTES = 108, 143
+"""Bytes of a name in an index, and of a row in the tables, which are mapped from temporary files: `disk` there."""
 
 WORKER_MB = 190
 """MB of a process that builds; `benchmarks.building.release`."""
@@ -83,10 +77,7 @@ LIST_PRICE, GET_PRICE, STORAGE, EGRESS, CORE, GPU = PRICES = (
 
 @dataclass(frozen=True)
 class Workload:
-    """The size of a build: names to list, LIST requests for them, rows, rows that are read, bytes, and GPU hours.
-
-    `largest` has the names of the largest partition.
-    """
+    """The size of a build: names to list, LIST requests for them, rows, rows that are read, bytes, and GPU hours."""
 
     title: str
     names: int
@@ -94,7 +85,6 @@ class Workload:
     rows: int
     reads: int
     size: float
-    largest: int
     gpu_hours: float = 0.0
 
     @property
@@ -112,6 +102,11 @@ class Workload:
         """The hours of one core."""
         return self.size / 1e9 * BUILD_SECONDS / 3600
 
+    @property
+    def plan_mb(self) -> float:
+        """The MB of planning, which grow with the names."""
+        return START_MB + self.names / 1e7 * (OWN_MB - START_MB)
+
 
 def mean_bytes() -> float:
     """Return the mean bytes of an image of ILSVRC2012, by its owner's archives."""
@@ -121,12 +116,12 @@ def mean_bytes() -> float:
 
 def declared(benchmark: Benchmark, title: str, gpu_hours: float = 0.0) -> Workload:
     """Return the workload of all splits of a benchmark; images of all sources are assumed as large as ImageNet's."""
-    names = lists = rows = reads = largest = 0
+    names = lists = rows = reads = 0
     size = 0.0
     for source, partitions in benchmark.partitions(benchmark.units).items():
         for partition in partitions if source.on_disk else ():
             total, classes = source.expected()[partition].total, len(source.classes())
-            names, largest = names + total, max(largest, total)
+            names += total
             lists += classes * math.ceil(total / classes / LISTED)
     for key, (_, split) in benchmark.units.items():
         count = benchmark.count(key).rows
@@ -134,14 +129,14 @@ def declared(benchmark: Benchmark, title: str, gpu_hours: float = 0.0) -> Worklo
         reads += count if split.source.on_disk else 0
         generator = split.image_generator
         size += count * (mean_bytes() if generator is None else generator.nominal_bytes)
-    return Workload(title, names, lists, rows, reads, size, largest, gpu_hours)
+    return Workload(title, names, lists, rows, reads, size, gpu_hours)
 
 
 def made_up(images: int, classes: int, partitions: int) -> Workload:
     """Return the workload of a made-up benchmark that takes all images of its source."""
     lists = partitions * classes * math.ceil(images / partitions / classes / LISTED)
     title, size = f"{images // 10**6} million images", images * mean_bytes()
-    return Workload(title, images, lists, images, images, size, images // partitions)
+    return Workload(title, images, lists, images, images, size)
 
 
 def broad_gpu_hours(page: str) -> float:
@@ -225,7 +220,7 @@ def tables(columns: Sequence[Workload]) -> Mapping[str, str]:
             head,
             rows(
                 ("planning, seconds of a core", "{:.1f}", [c.names * PLAN_SECONDS for c in columns]),
-                ("planning, MB", "{:,.0f}", [START_MB + c.names / 1e7 * PLAN_MB for c in columns]),
+                ("planning, MB", "{:,.0f}", [c.plan_mb for c in columns]),
                 ("building, minutes of a core", "{:.0f}", [c.build_hours * 60 for c in columns]),
                 (f"building on {CORES} cores, minutes", "{:.1f}", [c.build_hours / CORES * 60 for c in columns]),
                 ("models, hours of a GPU", "{:.0f}", gpu),
@@ -254,15 +249,12 @@ def tables(columns: Sequence[Workload]) -> Mapping[str, str]:
 
 def growth(columns: Sequence[Workload]) -> str:
     """Return the table of the memory and bytes that grow, and by which number, in MB."""
-    # One partition instead of ten lists nine tenths of ten million names more at a time.
-    listed = (ONE_PARTITION_MB - PLAN_MB - START_MB) / 9
     lines = [
         ("a worker's memory", "nothing", [WORKER_MB for _ in columns]),
         ("bytes that a killed worker does again", "nothing", [SHARD_BYTES / 1e6 for _ in columns]),
-        ("listing", "names of the largest partition", [c.largest / 1e6 * listed for c in columns]),
-        ("names, if they count", "names", [c.names * NAME_BYTES / 1e6 for c in columns]),
-        ("names, if they are random", "names", [c.names * RANDOM_BYTES / 1e6 for c in columns]),
-        ("a build's tables", "rows of a run", [c.rows * TABLE_BYTES / 1e6 for c in columns]),
+        ("planning, at most", "names", [c.plan_mb for c in columns]),
+        ("temporary files of sources", "names", [c.names * INDEX_BYTES / 1e6 for c in columns]),
+        ("temporary files of tables", "rows of a run", [c.rows * TABLE_BYTES / 1e6 for c in columns]),
         ("indexes on disk, at least", "rows", [c.rows * DIGEST_BYTES / 1e6 for c in columns]),
     ]
     rows = [[quantity, factor, *(f"{value:,.0f}" for value in values)] for quantity, factor, values in lines]

@@ -66,18 +66,7 @@ def _places(node, path):
 
 
 KEYS = {
-    *(
-        "format",
-        "benchmarks",
-        "configs",
-        "sources",
-        "withdrawn",
-        "nullable",
-        "duplicates",
-        "card",
-        "version",
-        "previous",
-    ),
+    *("format", "benchmarks", "configs", "sources", "withdrawn", "duplicates", "card", "version", "previous"),
     *("changelog", "path", "bytes", "sha256", "name", "url", "publish", "statement", "title", "edition", "licence"),
     *("citation", "paper", "seed", "limit_per_class", "demo", "roles_by_config", "role", "source", "partitions"),
     *("rows", "expected", "why", "available", "excluded", "excluded_by_rule", "key", "adopted", "labelled", "classes"),

@@ -75,18 +75,26 @@ def click_commands():
     return found
 
 
-@pytest.mark.parametrize(("page", "command"), sorted(set(commands())))
-def test_every_command_and_flag_exists(page, command):
-    words = shlex.split(command)
+def check_exists(words, where):
+    """Assert that a command's module and flags exist, and in a group a command of that name."""
     known = click_commands()
     start = next((" ".join(words[:n]) for n in range(len(words), 1, -1) if " ".join(words[:n]) in known), None)
-    if start is None:
-        assert words[:2] == ["python", "-m"], f"{page}: {command} is no command"
+    if start is None:  # a module that is no command of the table
+        assert words[:2] == ["python", "-m"], f"{where} is no command"
         module = ROOT / words[2].replace(".", "/")
-        assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file(), f"{page}: {command}"
+        assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file(), where
         return
+    inside = words[len(start.split()) :]
+    if isinstance(known[start], click.Group) and inside:
+        names = known[start].list_commands(click.Context(known[start]))
+        assert inside[0] in names or not re.fullmatch("[a-z]+", inside[0]), where
     names = {name for param in known[start].params for name in param.opts + param.secondary_opts} | {"--help"}
-    assert {word.partition("=")[0] for word in words if word.startswith("--")} <= names, f"{page}: {command}"
+    assert {word.partition("=")[0] for word in words if word.startswith("--")} <= names, where
+
+
+@pytest.mark.parametrize(("page", "command"), sorted(set(commands())))
+def test_every_command_and_flag_exists(page, command):
+    check_exists(shlex.split(command), f"{page}: {command}")
 
 
 def run_here(line):

@@ -20,10 +20,7 @@ torch = pytest.importorskip("torch", reason="computes on a GPU")
 
 __all__ = ["world"]
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")]
 
 CUDA = "cuda"
 

@@ -108,11 +108,7 @@ SOURCES = "--imagenet food101 --food101 food101 --caltech256 food101 --places365
         (push, "release --repo org/name --tag 1", "v1.0.0"),
         (audit, "smoothness none --splits imagenet", "none does not exist"),
         (audit, "smoothness release --splits imagnet", "no config or split imagnet"),
-        (
-            audit,
-            "pairs release --splits imagenet/tset --out pairs.png",
-            "did you mean imagenet/test?",
-        ),
+        (audit, "pairs release --splits imagenet/tset --out pairs.png", "did you mean imagenet/test?"),
     ],
 )
 def test_other_mistakes(mistake, module, line, said):

@@ -112,13 +112,6 @@ def _whole_lines(trace):
             yield call
 
 
-def test_a_call_that_another_thread_interrupts_is_one_line():
-    trace = """10 fsync(3</folder/a> <unfinished ...>
-11 mkdir("/folder/b", 0777) = 0
-10 <... fsync resumed>) = 0"""
-    assert list(_whole_lines(trace)) == ['mkdir("/folder/b", 0777) = 0', "fsync(3</folder/a> ) = 0"]
-
-
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_the_calls_are_those_that_the_system_sees(tmp_path):
     folder, trace = tmp_path / "folder", tmp_path / "trace"

@@ -39,23 +39,11 @@ def role_of(split):
 
 
 def pairs_table(pairs):
-    return pa.Table.from_pylist(
-        [
-            {
-                "id": first,
-                "other_id": second,
-                "split": split,
-                "other_split": other,
-                "role": role_of(split),
-                "other_role": role_of(other),
-                "class_id": "a class",
-                "other_class_id": "another class",
-                "distance": distance,
-            }
-            for split, first, other, second, distance in pairs
-        ],
-        SCHEMA,
-    )
+    rows = [
+        (first, second, split, other, role_of(split), role_of(other), "a class", "another class", distance)
+        for split, first, other, second, distance in pairs
+    ]
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
 
 
 def make_release(root, rows=ROWS, pairs=PAIRS, overlaps=None, compared=None):

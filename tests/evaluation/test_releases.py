@@ -128,12 +128,6 @@ def test_a_split_without_images(copy):
     assert "has only the index of bench/test, without images; build" in message
 
 
-def test_a_shard_that_cannot_be_read(tmp_path):
-    root = make_release(tmp_path / "broken", {"bench/test": range(3)})
-    (root / "index" / "bench" / "test.parquet").write_bytes(b"PAR1")
-    assert "load_dataset cannot read bench-index/test" in refusal(load(str(root)).rows, "bench", "test")
-
-
 def test_another_build_under_the_same_name_and_card(copy):
     """`datasets` takes it for the one that it has in its cache."""
     before = load(str(copy)).rows("bench", "test")
@@ -167,11 +161,6 @@ def test_a_tag_on_the_hub_is_resolved_to_its_commit(folder, published):
     assert release.digest == local.digest
     assert release.rows("bench", "test").equals(local.rows("bench", "test"))
     assert release.images("bench", "test")[3]["image"].tobytes() == local.images("bench", "test")[3]["image"].tobytes()
-
-
-def test_the_newest_commit_without_a_revision(published):
-    published.commit(REPO, {"note.txt": b"later"})
-    assert load(REPO).revision == published.commits(REPO)[0].id
 
 
 @pytest.mark.parametrize(

@@ -72,10 +72,12 @@ def test_a_module_is_a_model_and_stays_as_it_is(release, model, tmp_path):
     assert np.array_equal(of_module.penultimate, of_name.penultimate)
 
 
-def test_without_a_cache_features_go_with_the_last_reference(release, model):
-    features = ud.extract(model, release, f"{CONFIG}/test", device="cpu")
-    folder = features.root
-    assert folder.is_dir()
+def test_without_a_cache_features_go_with_the_last_of_what_reads_them(release, model):
+    store = ud.extract(model, release, f"{CONFIG}/test", device="cpu")
+    folder, features = store.root, store.features(CONFIG, "test")
+    del store
+    gc.collect()
+    assert features.blocks[0].shape == features.take(slice(None)).blocks[0].shape == (40, 6)
     del features
     gc.collect()
     assert not folder.exists()
@@ -122,12 +124,6 @@ def test_a_cache_is_not_used_for_the_same_weights_in_other_code(release, tmp_pat
         f"The features in {tmp_path / 'kept'} are of the model Curved with other code: with the same weights it gives "
         "the same input other logits. Give that code, or another folder."
     )
-
-
-def test_features_that_are_not_kept_last_as_long_as_what_reads_them(release, model):
-    features = ud.extract(model, release, f"{CONFIG}/test", device="cpu").features(CONFIG, "test")
-    gc.collect()
-    assert features.blocks[0].shape == features.take(slice(None)).blocks[0].shape == (40, 6)
 
 
 def test_the_receipt_says_whose_weights_and_what_is_known_of_the_preprocessing(release, model):
@@ -289,13 +285,10 @@ def test_several_scores_are_runs_by_their_files_names_or_numbers(release, scores
     assert len(figures) == 3 * 4
 
 
-def test_a_report_takes_the_same(release, scores, tmp_path):
-    files = ud.report([scores, scores.to_pandas()], release, tmp_path / "report", plots=False, latex=True)
-    assert set(files["run"]) == {"scores-1", "scores-2"}
-    assert (tmp_path / "report" / "report.html").is_file()
+def test_latex_has_the_names_of_papers(release, scores, tmp_path):
+    ud.report(scores, release, tmp_path / "report", plots=False, latex=True)
     tables = [path.read_text(encoding="utf-8") for path in (tmp_path / "report" / "tables").glob("*.tex")]
-    names = {name for table in tables for name in re.findall(r"^(\w+) & \S", table, re.M)}
-    assert names == {"KNN", "MSP"}, "as papers write them"
+    assert {name for table in tables for name in re.findall(r"^(\w+) & \S", table, re.M)} == {"KNN", "MSP"}
 
 
 def test_scores_that_were_written_have_the_figures_of_those_in_memory(release, features, tmp_path):
@@ -389,19 +382,10 @@ def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(feature
         (lambda it: ud.evaluate(pd.DataFrame({"x": [1]}), it.root), EvaluationError, "needs the columns id and score"),
         (lambda it: ud.evaluate(it.scores, 3), TypeError, "A release is a folder, ORG/NAME .* not an int"),
         (lambda it: ud.evaluate(it.scores, it.root, "birds"), EvaluationError, "'birds'"),
-        (
-            lambda it: ud.evaluate(it.scores, it.root, f"{CONFIG}/near_ood"),
-            EvaluationError,
-            "test of small has no in-distribution rows among .* rows. Score that split, and name it among those",
-        ),
+        (lambda it: ud.evaluate(it.scores, it.root, f"{CONFIG}/near_ood"), EvaluationError, "test of small has no"),
         (lambda it: ud.report(it.scores, it.root, "no", protocols="msp"), EvaluationError, "'msp' is not a protocol"),
         (lambda it: ud.report(it.scores, it.root, "no", roc="mps"), EvaluationError, "'mps' is not a detector with"),
         (lambda it: ud.evaluate(it.scores.slice(1), it.root), EvaluationError, r"lacks scores of msp for 1 id"),
-        (
-            lambda it: ud.evaluate(dict.fromkeys(it.scores["id"].to_pylist()[1 : len(it.scores) // 2], 1.0), it.root),
-            EvaluationError,
-            "The table scores lacks scores for 1 id",
-        ),
     ],
 )
 def test_a_wrong_call_gets_a_sentence(call, error, message, release, model, features, scores):

@@ -140,11 +140,6 @@ def test_edl_s_objective_is_chosen_by_validation_accuracy(grid):
     assert names == [f"edl-{best}-seed1"]
 
 
-def test_the_deep_ensemble_averages_all_seeds(grid):
-    log = (grid.out / "logs" / "ensemble.log").read_text()
-    assert "ce-seed0" in log and "--member" in log and "ce-seed1" in log and "--detectors deep_ensemble" in log
-
-
 def test_a_command_that_fails_names_its_log(tmp_path):
     with pytest.raises(EvaluationError, match=re.escape(str(tmp_path / "log"))):
         reproduce.execute([sys.executable, "-c", "raise SystemExit('no such thing')"], tmp_path / "log")

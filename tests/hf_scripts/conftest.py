@@ -79,6 +79,12 @@ def sample(tmp_path_factory):
 
 
 @pytest.fixture
+def more(tmp_path):
+    """A release of one split that joins it, under the name `more`."""
+    return make_release(tmp_path / "more", {"bench/far_ood": range(4)})
+
+
+@pytest.fixture
 def release(sample, tmp_path):
     """A linked copy of it under the name `release`."""
     return linked_copy(sample, tmp_path / "release")

@@ -4,8 +4,10 @@ After most of them the attacker seals the folder: the sizes and digests of files
 the digests of rows, which papers print, stay as they are. Or card and manifest are also rendered as a build does.
 """
 
+import functools
 import io
 import json
+import operator
 import random
 import shutil
 import struct
@@ -40,13 +42,8 @@ ADDED = [
     *(".huggingface.yaml", ".huggingface.yml", "release.py", "dataset_infos.json", "dataset_info.json", "config.json"),
     *("metadata.csv", "state.json", "dataset_dict.json", "train.csv", "notes.txt", ".hidden", "__init__.py"),
     *("data/bench/test-00002-of-00002.parquet", "data/bench/test-x-of-00002.parquet", "data/bench/.huggingface.yaml"),
-    *(
-        "data/test.csv",
-        "more/data/test.parquet",
-        "data/bench/test/0.png",
-        "index/bench/README.md",
-        "data/metadata.jsonl",
-    ),
+    *("data/test.csv", "more/data/test.parquet", "data/bench/test/0.png", "index/bench/README.md"),
+    "data/metadata.jsonl",
     *("index/bench/test-00000-of-00001.parquet", "duplicates/pairs-2.parquet", "__pycache__/x.pyc", "audit/x.csv"),
     *(".state/lock", ".cache/huggingface/x", ".git/config", ".gitattributes", "bench/README.md", "CHANGELOG.md"),
 ]
@@ -223,20 +220,20 @@ def other_path(parsed, rng):
     rng.choice(rng.choice(parsed["configs"])["data_files"])["path"] = rng.choice(PATHS)
 
 
+def any_place(node, rng):
+    """A dictionary or list inside of another, and a key of it."""
+    *path, last = rng.choice([place for place in places(node) if place])
+    return functools.reduce(operator.getitem, path, node), last
+
+
 def remove_key(parsed, rng):
-    at = rng.choice([place for place in places(parsed) if place])
-    node = parsed
-    for name in at[:-1]:
-        node = node[name]
-    node.pop(at[-1])
+    node, key = any_place(parsed, rng)
+    node.pop(key)
 
 
 def other_value(parsed, rng):
-    at = rng.choice([place for place in places(parsed) if place])
-    node = parsed
-    for name in at[:-1]:
-        node = node[name]
-    node[at[-1]] = rng.choice([0, 1, "x", "test", "bench", None, [], {}, 10**6])
+    node, key = any_place(parsed, rng)
+    node[key] = rng.choice([0, 1, "x", "test", "bench", None, [], {}, 10**6])
 
 
 def label_names(parsed, rng):
@@ -249,15 +246,12 @@ def label_names(parsed, rng):
 def change_manifest(folder):
     """Another value of any key, or none."""
     manifest = manifest_of(folder.root)
-    at = folder.random.choice([place for place in places(manifest) if place])
-    node = manifest
-    for name in at[:-1]:
-        node = node[name]
+    node, key = any_place(manifest, folder.random)
     small = [value for name, value in VALUES.items() if name not in ("huge", "long")]
     if folder.random.random() < 0.2:
-        node.pop(at[-1])
+        node.pop(key)
     else:
-        node[at[-1]] = folder.random.choice([*small, "near_ood", "adversarial", "bench/near_ood", 1, 2])
+        node[key] = folder.random.choice([*small, "near_ood", "adversarial", "bench/near_ood", 1, 2])
     write_json(folder.root, manifest)
 
 

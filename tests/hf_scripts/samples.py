@@ -16,6 +16,7 @@ from builders.release.layout import Layout
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources.caltech256 import CALTECH256
+from tests import manifests
 from tests.manifests import entry_of, manifest_of, save_manifest
 
 REPO = "org/name"
@@ -92,55 +93,24 @@ def make_release(
 
     `splits` maps `config/split` to the numbers of its rows, in order. `shards` is how many each split has.
     """
-    layout = Layout(root)
-    source = SOURCES[publish]
-    configs = {}
+    layout, source, configs = Layout(root), SOURCES[publish], {}
     for key, numbers in splits.items():
         name, split = key.split("/")
         rows = rows_of(split, numbers, labels=labels, repainted=repainted, picture=picture, source=source)
-        config = configs.setdefault(
-            name,
-            {
-                "benchmark": "bench",
-                "description": f"What {name} is for.",
-                "label_names": list(labels),
-                "columns": [],
-                "splits": {},
-            },
-        )
+        described = {"description": f"What {name} is for.", "label_names": list(labels)}
+        config = configs.setdefault(name, manifests.config({}, **described))
         config["splits"][split] = write_split(layout, name, split, rows, labels, shards, demo)
         config["splits"][split]["parts"][0]["source"] = source
         excluded = Exclusion(key, source, "val", "x", "a name", "", EXCLUDED, "i", "evidence")
         write_excluded(layout.excluded(name), [excluded], [key])
         config["excluded"] = entry_of(layout.root, layout.excluded(name))
-    manifest = {
-        "format": 1,
-        "benchmarks": {
-            "bench": {
-                "title": "A benchmark",
-                "version": version,
-                "seed": seed,
-                "limit_per_class": None,
-                "demo": demo,
-                "paper": "A paper",
-                "citation": "@misc{paper}",
-            }
-        },
-        "sources": {
-            source: {
-                "title": "The Source",
-                "edition": edition,
-                "licence": {
-                    "name": "Its Licence",
-                    "url": TERMS,
-                    "statement": "Do as you are told.",
-                    "publish": publish,
-                },
-                "citation": "@misc{source}",
-            }
-        },
-        "configs": configs,
-    }
+    named = {"title": "A benchmark", "paper": "A paper", "citation": "@misc{paper}"}
+    licence = {"name": "Its Licence", "url": TERMS, "statement": "Do as you are told.", "publish": publish}
+    manifest = manifests.manifest(
+        configs,
+        benchmarks={"bench": manifests.benchmark(**named, version=version, seed=seed, demo=demo)},
+        sources={source: manifests.source(edition=edition, licence=licence, citation="@misc{source}")},
+    )
     for row in withdrawn:
         config, _, split = row["split"].partition("/")
         configs[config]["splits"][split]["withdrawn"].append({"id": row["id"], "reason": row["reason"]})
@@ -160,30 +130,17 @@ def write_split(layout, config, split, rows, labels, shards, demo=False):
         pq.write_table(part, path, write_page_index=True, compression="none")
         data.append(entry_of(layout.root, path))
     write_index(layout.index(f"{config}/{split}"), table, labels, demo=demo)
-    part = {
-        "key": f"{config}/{split}",
-        "role": role_of(split),
-        "source": "source",
-        "partitions": ["val"],
-        "rows": len(rows),
-        "expected": len(rows),
-        "paper": len(rows),
-        "why": "",
-        "available": len(rows) + EXCLUDED,
-        "excluded_by_rule": {"i": EXCLUDED},
-        "adopted": "",
-        "labelled": role_of(split) == "in_distribution",
-        "classes": len({row["class_id"] for row in rows}),
-        "paper_classes": 0,
-    }
-    return {
-        "parts": [part],
-        "withdrawn": [],
-        "shortfalls": [],
-        "digest": rows_digest(table),
-        "data": data,
-        "index": entry_of(layout.root, layout.index(f"{config}/{split}")),
-    }
+    part = manifests.part(
+        key=f"{config}/{split}",
+        role=role_of(split),
+        **dict.fromkeys(("rows", "expected", "paper"), len(rows)),
+        available=len(rows) + EXCLUDED,
+        excluded_by_rule={"i": EXCLUDED},
+        labelled=role_of(split) == "in_distribution",
+        classes=len({row["class_id"] for row in rows}),
+    )
+    index = entry_of(layout.root, layout.index(f"{config}/{split}"))
+    return manifests.split(part, digest=rows_digest(table), data=data, index=index)
 
 
 def with_column(table, name, values):

@@ -194,14 +194,6 @@ def test_a_card_whose_yaml_is_not_the_manifests(folder, says, change):
     assert line.startswith("README.md line ") and line.endswith(" as manifest.json gives")
 
 
-def test_a_key_that_is_doubled(folder, says):
-    path = folder.root / "README.md"
-    text = path.read_text(encoding="utf-8").replace("\nconfigs:\n", "\nlicense: x\nconfigs:\n", 1)
-    replace(path, text.encode())
-    folder.seal()
-    assert "is 'license: x', not 'configs:' as manifest.json gives" in says(folder, "--check", "fast")[0]
-
-
 def test_another_body_of_a_card_is_free_where_the_manifest_lists_it(folder, known, tmp_path):
     replace(folder.root / "README.md", (folder.root / "README.md").read_bytes() + b"---\nconfigs: []\n---\n")
     assert code_of(folder.root) == 1
@@ -360,13 +352,13 @@ def outcomes(counts):
     return {outcome for _, outcome in counts}
 
 
-@pytest.mark.parametrize("seeds", [range(42), pytest.param(range(42, 100), marks=pytest.mark.slow)], ids=len)
+SOME, MORE, THOUSANDS = range(42), range(42, 100), range(1_000, 3_000)
+FUZZ = [pytest.mark.fuzz, pytest.mark.timeout(7200)]
+
+
+@pytest.mark.parametrize(
+    "seeds", [SOME, pytest.param(MORE, marks=pytest.mark.slow), pytest.param(THOUSANDS, marks=FUZZ)], ids=len
+)
 def test_mutations_of_a_release(tiny, known, tmp_path, seeds):
     """The first seeds try each kind three times."""
     assert outcomes(judged(tiny, known, tmp_path, seeds)) == {"whole", "refused"}
-
-
-@pytest.mark.fuzz
-@pytest.mark.timeout(7200)
-def test_two_thousand_mutations_of_a_release(tiny, known, tmp_path):
-    assert outcomes(judged(tiny, known, tmp_path, range(1_000, 3_000))) == {"whole", "refused"}

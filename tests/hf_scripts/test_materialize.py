@@ -19,24 +19,6 @@ def published(push, cifar_release, tmp_path):
     assert push("cifar", *flags).code == 0
 
 
-def test_a_published_index_becomes_the_publishers_rows_and_images(published, cifar_release, demo, tmp_path, capsys):
-    out = tmp_path / "built"
-    source = ["--cifar100", str(demo["cifar100"])]
-    assert (
-        main([REPO, "--splits=cifar-train", "--revision", "v1.0.0", *source, "--out", str(out), "--workers", "1"]) == 0
-    )
-    expected = json.loads((cifar_release / "manifest.json").read_text(encoding="utf-8"))["configs"]["cifar-train"]
-    built = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["configs"]["cifar-train"]
-    assert built["splits"]["train"]["digest"] == expected["splits"]["train"]["digest"]
-    assert built["splits"]["train"]["data"] == expected["splits"]["train"]["data"]
-    path = expected["splits"]["train"]["data"][0]["path"]
-    assert files_of(out)[path] == (cifar_release / path).read_bytes()
-    printed = capsys.readouterr()
-    assert (
-        f"cifar-train/train: 160 rows, digest {expected['splits']['train']['digest'][:12]} as published" in printed.out
-    )
-
-
 def test_all_of_openood_goes_to_the_hub_and_comes_back_byte_by_byte(push, openood_release, demo, tmp_path):
     (tmp_path / "openood").symlink_to(openood_release, target_is_directory=True)
     assert push("openood", "--index-only", "--allow-demo").code == 0
@@ -90,10 +72,7 @@ def test_what_is_not_on_the_hub_gets_one_sentence(published, tmp_path, capsys):
         ([REPO, "--splits=cifar-train", *out], "building from the Hub needs a revision"),
         ([REPO, "--splits=cifar-train", "--revision", "v9.9.9", *out], "has no revision v9.9.9 on"),
         ([REPO, "--splits=absent", "--revision", "v1.0.0", *out], "has no config or split absent"),
-        (
-            [REPO, "--splits=cifar-train", "--revision", "v1.0.0", *out],
-            "No folder was given for 1 source of these splits",
-        ),
+        ([REPO, "--splits=cifar-train", "--revision", "v1.0.0", *out], "No folder was given for 1 source"),
     ):
         assert main(arguments) == 2
         assert sentence in capsys.readouterr().err

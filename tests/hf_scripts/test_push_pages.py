@@ -24,7 +24,7 @@ def test_a_page_is_not_sent(push, hub, release, page):
     assert not any(b"data:image/" in hub.read(REPO, path) for path in hub.files(REPO))
 
 
-@pytest.mark.parametrize("folder", [".", "audit", "data/bench", "excluded"])
+@pytest.mark.parametrize("folder", [".", "data/bench"])
 def test_a_page_among_the_files_of_the_release_is_refused(push, hub, release, page, folder, capsys):
     (release / folder).mkdir(exist_ok=True)
     page.rename(release / folder / "page.html")

@@ -68,6 +68,11 @@ def test_a_whole_version(check, published, hub):
         f"org/name at v1.0.0 (commit {commit}) is whole: 3 splits, 14 rows, 9 files, {size:,} bytes, all "
         "as manifest.json lists"
     )
+    # As JSON, which is alone on stdout.
+    again = check(REPO, "--revision", "v1.0.0", "--json")
+    document = json.loads("\n".join(again.out))
+    values = [document[key] for key in ("whole", "release", "revision", "commit")]
+    assert (values, again.err) == ([True, REPO, "v1.0.0", hub.tags(REPO)["v1.0.0"]], ran.err)
 
 
 def test_images_of_other_splits_are_not_downloaded(check, published, tmp_path, hub):
@@ -79,16 +84,7 @@ def test_images_of_other_splits_are_not_downloaded(check, published, tmp_path, h
     assert "has no config or split absent" in check(REPO, "--splits", "absent").error
 
 
-def test_json_alone_is_on_stdout(check, published, hub):
-    ran = check(REPO, "--revision", "v1.0.0", "--json")
-    document = json.loads("\n".join(ran.out))
-    values = [document[key] for key in ("whole", "release", "revision", "commit")]
-    assert values == [True, REPO, "v1.0.0", hub.tags(REPO)["v1.0.0"]]
-    assert ran.err[0] == "there is no folder org/name; looking for it on the Hub"
-
-
-def test_the_newest_commit_without_a_revision(check, published, push, hub, tmp_path, monkeypatch):
-    make_release(tmp_path / "more", {"bench/far_ood": range(4)})
+def test_the_newest_commit_without_a_revision(check, published, push, hub, more, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert push("more", tag="v1.1.0").code == 0
     monkeypatch.chdir(tmp_path / "here")
@@ -115,7 +111,8 @@ def test_all_files_are_of_one_commit(check, published, hub):
 # What is wrong with a version
 
 
-def test_a_stray_file(check, published, hub):
+def test_stray_damaged_and_missing_files(check, published, hub):
+    data = hub.read(REPO, SHARD)
     spoil(hub, {"data/bench/test-00000-of-00002.parquet": BINARY, "LICENSE": b"mine\n"})
     before = len(hub.asked("cdn"))
     assert problems(check(REPO, "--revision", "v1.0.0")) == [
@@ -124,17 +121,10 @@ def test_a_stray_file(check, published, hub):
     ]
     # Six files in LFS are listed; the stray one is not downloaded.
     assert len(hub.asked("cdn")) - before == 6
-
-
-def test_a_file_that_is_gone(check, published, hub):
+    spoil(hub, {SHARD: data[:-1] + bytes([data[-1] ^ 1])})
+    assert f"{SHARD}: has the SHA-256 " in "\n".join(problems(check(REPO, "--revision", "v1.0.0")))
     spoil(hub, {SHARD: None})
     assert f"{SHARD}: the file is missing" in problems(check(REPO, "--revision", "v1.0.0"))
-
-
-def test_a_file_of_other_bytes(check, published, hub):
-    data = hub.read(REPO, SHARD)
-    spoil(hub, {SHARD: data[:-1] + bytes([data[-1] ^ 1])})
-    assert problems(check(REPO, "--revision", "v1.0.0"))[0].startswith(f"{SHARD}: has the SHA-256 ")
 
 
 # No version to check
@@ -146,12 +136,8 @@ def test_a_revision_that_is_not_there(check, published, hub):
     assert error == f"org/name has no revision v9.0.0 on {host}. Give one of its tags: v1.0.0."
 
 
-def test_a_repository_that_is_not_there(check, hub):
-    error = check("org/nothing").error
-    assert error.startswith("There is no dataset org/nothing on 127.0.")
-
-
-def test_a_repository_of_something_else(check, hub):
+def test_a_repository_that_is_not_there_or_of_something_else(check, hub):
+    assert check("org/nothing").error.startswith("There is no dataset org/nothing on 127.0.")
     hub.create(REPO)
     assert "is not a release: it has no manifest.json" in check().error
 
@@ -197,17 +183,14 @@ def test_what_is_cached_is_not_trusted(check, published, hub, tmp_path):
     assert check(REPO, "--revision", "v1.0.0").code == 0
 
 
-def test_damage_on_the_way_is_no_damage_of_the_release(check, published, hub, naps):
+def test_damage_on_the_way_and_errors_that_pass_are_no_damage_of_the_release(check, published, hub, naps):
     hub.corrupt("cdn", times=2)
     ran = check(REPO, "--revision", "v1.0.0")
     assert ran.code == 0
     assert sum("than the Hub lists; trying again" in line for line in ran.err) == 2
-
-
-@pytest.mark.parametrize("route", ["repo_info", "tree", "resolve", "cdn"])
-def test_errors_that_pass(check, published, hub, naps, route):
-    hub.fail(route, status=503)
-    hub.drop(route)
+    for route in ("repo_info", "tree", "resolve", "cdn"):
+        hub.fail(route, status=503)
+        hub.drop(route)
     assert check(REPO, "--revision", "v1.0.0").code == 0
 
 

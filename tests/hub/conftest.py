@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.hub.fixtures import api, hub, waits
+from tests.hub.fixtures import api, hub
 from tests.hub.guard import only_loopback
 from tests.hub.samples import REPO, release
 
-__all__ = ["api", "hub", "only_loopback", "waits"]
+__all__ = ["api", "hub", "only_loopback"]
 
 
 @pytest.fixture(autouse=True)
@@ -23,9 +23,7 @@ def repo(hub):
 
 @pytest.fixture
 def published(hub, repo):
-    """A release tagged v1, and on main one with another split and no config beta."""
+    """A release tagged v1."""
     hub.commit(repo, release())
     hub.tag(repo, "v1")
-    later = release({"alpha": ("train", "test", "more")})
-    hub.commit(repo, {**later, "data/beta/test-00000-of-00001.parquet": None})
     return repo

@@ -19,10 +19,10 @@ SHA256 = hashlib.sha256(BINARY).hexdigest()
 SPLITS = {"alpha": ("train", "test"), "beta": ("test",)}
 
 
-def publish(api, files, *, message="publish", **kwargs):
-    """One commit to REPO of contents, or paths of files, by their path in it."""
+def publish(api, files, **kwargs):
+    """One commit to REPO of contents by their path in it."""
     operations = [CommitOperationAdd(path, data) for path, data in files.items()]
-    return api.create_commit(REPO, operations, commit_message=message, repo_type="dataset", **kwargs)
+    return api.create_commit(REPO, operations, repo_type="dataset", **{"commit_message": "publish", **kwargs})
 
 
 @contextlib.contextmanager
@@ -43,10 +43,10 @@ def parquet(rows):
     return buffer.getvalue()
 
 
-def release(splits=SPLITS):
+def release():
     """A card with two configs and a Parquet file for each split, as `hf_scripts` lays a release out."""
     card, data = ["---", "configs:"], {}
-    for config, names in splits.items():
+    for config, names in SPLITS.items():
         card += [f"- config_name: {config}", "  data_files:"]
         card += [f"  - {{split: {name}, path: data/{config}/{name}-*.parquet}}" for name in names]
         data |= {f"data/{config}/{name}-00000-of-00001.parquet": parquet(rows(config, name)) for name in names}

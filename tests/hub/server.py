@@ -24,21 +24,14 @@ class Hub:
         folder: where contents lie, new or empty; a temporary one without it.
         user: the account whose token the clients get.
         orgs: the organisations it may write to.
-        most_card: bytes of a card above which it is refused.
     """
 
-    def __init__(
-        self,
-        folder: Path | None = None,
-        *,
-        user: str = "publisher",
-        orgs: tuple[str, ...] = ("org",),
-        most_card: int = MOST_CARD,
-    ):
+    def __init__(self, folder: Path | None = None, *, user: str = "publisher", orgs: tuple[str, ...] = ("org",)):
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="hub-")
         self.folder = Path(self._temporary.name) if self._temporary else Path(folder)
         self.users = [User(user, orgs)]
-        self.most_card = most_card
+        self.most_card = MOST_CARD
+        """Bytes of a card above which it is refused."""
         self.repos: dict[str, Repo] = {}
         self.requests: list[Request] = []
         """Every request in the order of arrival."""
@@ -135,11 +128,6 @@ class Hub:
         """Answer with an error and do nothing; a body that starts with `<` is HTML as a load balancer sends it."""
         answer = _error(status, headers, body)
         self.faults.add("fail", when, times=times, skip=skip, answer=answer)
-
-    def stale_parent(self, *, times: int | None = 1, skip: int = 0) -> None:
-        """Refuse a commit as if another had come before it, though none has."""
-        refused = RefusedError(412, "A commit has happened since. Please refresh and try again.")
-        self.faults.add("fail", "commit", times=times, skip=skip, answer=refused.answer)
 
     def drop(self, when: When, *, after: int = 0, times: int | None = 1, skip: int = 0) -> None:
         """Hang up once `after` bytes of the request's body have come in, and do nothing."""

@@ -61,22 +61,8 @@ class Job:
 
     def request(self) -> str:
         """Return the request to `tests.soak.warm`."""
-        watched = str(self.folder) if self.trace or self.strike else ""
-        return json.dumps(
-            {
-                "module": self.module,
-                "arguments": list(self.arguments),
-                "folder": str(self.folder),
-                "out": f"{self.log}.out",
-                "err": f"{self.log}.err",
-                "environment": dict(self.environment),
-                "hub": dict(self.hub) if self.hub else None,
-                "watched": watched,
-                "trace": self.trace,
-                "strike": vars(self.strike) if self.strike else None,
-                "file_bytes": self.file_bytes,
-            }
-        )
+        plain = {"folder": str(self.folder), "log": str(self.log), "strike": self.strike and vars(self.strike)}
+        return json.dumps(vars(self) | plain)
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,6 @@ class Signalled(Plan):
         self.text = f"{signal.Signals(number).name} to {whom} after {after:.3f} s"
 
     def during(self, running: Running, place: Place) -> None:
-        """Send the signal."""
         if not running.wait(self.after):
             self.struck = running.signal(self.number, everyone=self.everyone)
 
@@ -123,12 +122,10 @@ class AtMoment(Plan):
         self.trace = ""
 
     def change(self, job: Job) -> Job:
-        """Have the process strike itself."""
         self.trace = f"{job.log}.trace"
         return dataclasses.replace(job, strike=self.strike, trace=self.trace)
 
     def mend(self, place: Place) -> None:
-        """Record whether the command reached the moment."""
         self.struck = len(moments.traced(Path(self.trace))) >= self.strike.number
 
 
@@ -142,7 +139,6 @@ class WorkerKilled(Plan):
         self.text = f"SIGKILL to a worker after {after:.3f} s"
 
     def during(self, running: Running, place: Place) -> None:
-        """Kill a worker, as soon as there is one."""
         if running.wait(self.after):
             return
         until = time.monotonic() + _LONGEST_WAIT
@@ -173,7 +169,6 @@ class SmallDisk(Plan):
         self.struck = size < needed
 
     def mend(self, place: Place) -> None:
-        """Give it enough."""
         places.resize(place.disk, ENOUGH)
 
 
@@ -187,7 +182,6 @@ class FilledDisk(Plan):
         self.text = f"a disk that is full after {after:.3f} s"
 
     def during(self, running: Running, place: Place) -> None:
-        """Fill it."""
         if running.wait(self.after):
             return
         self.struck = True
@@ -195,7 +189,6 @@ class FilledDisk(Plan):
             os.posix_fallocate(filler.fileno(), 0, shutil.disk_usage(place.disk).free)
 
     def mend(self, place: Place) -> None:
-        """Remove what filled it."""
         (place.disk / "filler").unlink(missing_ok=True)
 
 
@@ -211,7 +204,6 @@ class SmallFiles(Plan):
         self.struck = True
 
     def change(self, job: Job) -> Job:
-        """Limit the process."""
         return dataclasses.replace(job, file_bytes=self.size)
 
 

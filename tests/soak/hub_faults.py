@@ -27,13 +27,9 @@ class HubFault(Plan):
         self.text, self.script = text, script
 
     def begin(self, place: Place) -> None:
-        """Script it."""
-        assert place.hub is not None
         self.script(place.hub)
 
     def mend(self, place: Place) -> None:
-        """Remove the faults of the stand-in."""
-        assert place.hub is not None
         self.struck = not place.hub.faults.idle()
         place.hub.faults = Faults()
 
@@ -50,8 +46,6 @@ class SlowHub(HubFault):
         self.route, self.skip, self.seconds, self.number = route, skip, seconds, number
 
     def during(self, running: Running, place: Place) -> None:
-        """Send the signal while the answer is awaited."""
-        assert place.hub is not None
         while self.number and not running.wait(0.01):
             if len(place.hub.asked(self.route)) > self.skip:
                 running.wait(self.seconds / 2)
@@ -71,9 +65,7 @@ class MovedRef(HubFault):
         self.refuses = bool(tag)
 
     def begin(self, place: Place) -> None:
-        """Script it."""
         hub = place.hub
-        assert hub is not None
 
         def move() -> None:
             if REPO not in hub.repos:
@@ -89,8 +81,6 @@ class MovedRef(HubFault):
         hub.faults.add("race", self.route, skip=self.skip, callback=move)
 
     def concede(self, place: Place) -> None:
-        """Remove the other publisher's tag."""
-        assert place.hub is not None
         if self.others is not None and place.hub.tags(REPO).get(self.tag) == self.others:
             del place.hub.repos[REPO].tags[self.tag]
 

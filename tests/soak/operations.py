@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.hub.server import Hub
 from tests.soak.commands import Ran
@@ -138,16 +139,8 @@ def operations(drawing: Random) -> list[Operation]:
         _push("second", "v1.1.0", _first_version),
         _materialize("folder", _materialized_folder),
         replace(_materialize("Hub", _materialized_hub), prepare=_both_versions, on_hub=True),
-        Operation("verify", "folder", "hf_scripts.verify", lambda place: (str(place.world.release),), says=True),
-        Operation(
-            "verify",
-            "Hub",
-            "hf_scripts.verify",
-            lambda place: (REPO, "--revision", "v1.1.0"),
-            _both_versions,
-            on_hub=True,
-            says=True,
-        ),
+        _verify("folder", lambda place: (str(place.world.release),)),
+        _verify("Hub", lambda place: (REPO, "--revision", "v1.1.0"), prepare=_both_versions, on_hub=True),
     ]
 
 
@@ -156,48 +149,32 @@ def store_operations() -> list[Operation]:
     return [
         Operation("build cifar", "to S3", "builders.cifar_benchmark", _built_in_store, on_store=True),
         Operation("materialize", "to S3", "hf_scripts.materialize", _materialized_in_store, on_store=True),
-        Operation(
-            "verify",
-            "S3",
-            "hf_scripts.verify",
-            lambda place: (_address(place),),
-            _in_store,
-            on_store=True,
-            says=True,
-        ),
+        _verify("S3", lambda place: (place.store.address,), prepare=_in_store, on_store=True),
     ]
-
-
-def _address(place: Place) -> str:
-    assert place.store is not None
-    return place.store.address
 
 
 def _in_store(place: Place) -> None:
     """Put the release into the bucket."""
-    assert place.store is not None
     place.store.put(place.world.release)
 
 
 def _built_in_store(place: Place) -> tuple[str, ...]:
     splits = ("--splits", "cifar/validation,cifar/far_ood_svhn", "--limit-per-class", "2")
-    return (*sources(place.world, "cifar"), *splits, "--out", _address(place), "--quiet")
+    return (*sources(place.world, "cifar"), *splits, "--out", place.store.address, "--quiet")
 
 
 def _materialized_in_store(place: Place) -> tuple[str, ...]:
     chosen = ("--splits", "cifar/validation,cifar/far_ood_dtd")
-    return (str(place.world.release), *chosen, *_copies(place), "--out", _address(place), "--quiet")
+    return (str(place.world.release), *chosen, *_copies(place), "--out", place.store.address, "--quiet")
 
 
 def _first_version(place: Place) -> None:
     """Publish the release's first version on the Hub."""
-    assert place.world.first is not None and place.hub is not None
     place.world.first.put(place.hub)
 
 
 def _both_versions(place: Place) -> None:
     """Publish both versions on the Hub."""
-    assert place.world.published is not None and place.hub is not None
     place.world.published.put(place.hub)
 
 
@@ -230,16 +207,8 @@ def _build_more() -> Operation:
         splits = ("--splits", "imagenet/near_ood,imagenet/far_ood_food32", "--limit-per-class", "1")
         return (*sources(place.world, "imagenet"), *splits, "--out", "out", "--quiet")
 
-    shared = ("out/README.md", "out/manifest.json", "out/croissant.json", "out/duplicates/pairs.parquet")
-    return Operation(
-        "build imagenet",
-        "into a release",
-        "builders.imagenet_benchmark",
-        arguments,
-        prepare,
-        ray=True,
-        rewrites=shared,
-    )
+    module = "builders.imagenet_benchmark"
+    return Operation("build imagenet", "into a release", module, arguments, prepare, ray=True, rewrites=OF_THE_WHOLE)
 
 
 def _export(form: str) -> Operation:
@@ -256,6 +225,10 @@ def _push(variant: str, tag: str, prepare: Callable[[Place], None]) -> Operation
         return (str(place.world.release), "--repo", REPO, "--tag", tag, "--private")
 
     return Operation("push", variant, "hf_scripts.push", arguments, prepare, on_hub=True, tag=tag)
+
+
+def _verify(variant: str, arguments: Callable[[Place], tuple[str, ...]], **more: Any) -> Operation:
+    return Operation("verify", variant, "hf_scripts.verify", arguments, says=True, **more)
 
 
 def _materialize(variant: str, arguments: Callable[[Place], tuple[str, ...]]) -> Operation:

@@ -23,8 +23,6 @@ class StoreFault(Plan):
         self._seen = 0
 
     def begin(self, place: Place) -> None:
-        """Script it."""
-        assert place.store is not None
         place.store.proxy.fault = self._strikes
 
     def _strikes(self, request: Any) -> int | None:
@@ -38,8 +36,6 @@ class StoreFault(Plan):
         return self.fault
 
     def mend(self, place: Place) -> None:
-        """Remove the fault of the proxy."""
-        assert place.store is not None
         place.store.proxy.fault = None
 
 

@@ -18,10 +18,7 @@ def test_each_wanted_kind_is_tried_so_often():
     assert trials[0] == 7
 
 
-def test_without_a_number_there_are_always_more():
+def test_without_a_number_there_are_always_more_of_the_kinds_that_are_wanted():
     assert len(list(itertools.islice(chosen_trials(itertools.count(), kind_of, KINDS), 500))) == 500
-
-
-def test_a_single_trial_is_made_if_its_kind_is_wanted():
     assert list(chosen_trials(iter([17]), kind_of, ["S3: refuses"])) == [17]
     assert list(chosen_trials(iter([17]), kind_of, ["SIGKILL"])) == []

@@ -76,7 +76,8 @@ def serve() -> int:
 def _become(request: dict[str, Any]) -> int:
     """Become the process of a command, and run it."""
     os.setsid()
-    files = [os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644) for name in ("out", "err")]
+    logs = [f"{request['log']}.{name}" for name in ("out", "err")]
+    files = [os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644) for log in logs]
     for number, opened in enumerate([os.open(os.devnull, os.O_RDONLY), *files]):
         os.dup2(opened, number)
         os.close(opened)
@@ -92,8 +93,8 @@ def _become(request: dict[str, Any]) -> int:
     interrupts.watch()
     if request["file_bytes"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"], resource.RLIM_INFINITY))
-    if request["watched"]:
-        watch(request["watched"], request["trace"], Strike(**request["strike"]) if request["strike"] else None)
+    if request["trace"] or request["strike"]:
+        watch(request["folder"], request["trace"], Strike(**request["strike"]) if request["strike"] else None)
     with _at(request["hub"], Path(request["environment"]["HOME"])):
         return int(module.main(request["arguments"]))
 

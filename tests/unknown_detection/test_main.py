@@ -153,11 +153,9 @@ def test_a_script_is_printed_for_each_shell(capsys, shell):
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_commands_options_and_values(program):
     expected = {
-        "ver": ["verify"],
         "build ": ["imagenet", "cifar", "facets", "broad", "openood", "folder"],
         "verify DIR --check f": ["fast"],
         "build cifar --splits cifar-train,cifar/far_ood_d": ["cifar-train,cifar/far_ood_dtd"],
-        "evaluate co": ["compare"],
     }
     asked = [[PROGRAM, *line.split(" ")] for line in expected]
     script = "\n".join(

@@ -29,19 +29,10 @@ def test_lines_of_a_message_may_stay():
 
 def test_every_control_and_bidirectional_character_is_escaped():
     """As Unicode's own tables have them."""
+    bidirectional = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
     for number in range(sys.maxunicode + 1):
         character = chr(number)
         obeyed = unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
-        obeyed |= unicodedata.bidirectional(character) in (
-            "LRE",
-            "RLE",
-            "LRO",
-            "RLO",
-            "PDF",
-            "LRI",
-            "RLI",
-            "FSI",
-            "PDI",
-        )
+        obeyed |= unicodedata.bidirectional(character) in bidirectional
         if obeyed:
             assert printable(character).isascii()

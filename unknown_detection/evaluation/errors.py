@@ -58,7 +58,8 @@ def _with_article(noun: str) -> str:
 
 def first_line(error: Exception) -> str:
     """Return the first line of another library's error for a message, without its full stop."""
-    return errors.first_line(error).rstrip(".")
+    line = errors.first_line(error)
+    return line if line.endswith("...") else line.removesuffix(".")  # dots of a shortened one stay
 
 
 EXTRA = ("matplotlib", "networkx", "safetensors", "sklearn", "timm", "torch", "torchvision")

@@ -56,10 +56,7 @@ def test_two_ways_of_training_and_two_files_of_scores_are_compared_whatever_they
     [
         (report({AUROC: [0.9]}, digest="cd"), r"different releases: digits \(ab\) and digits \(cd\)"),
         (report({AURC: [0.9]}), "have no figure in common: their metrics are auroc and aurc"),
-        (
-            pd.concat([report({AUROC: [0.9]}, detector=of) for of in ("knn", "odin")]),
-            "are msp and knn, odin",
-        ),
+        (pd.concat([report({AUROC: [0.9]}, detector=of) for of in ("knn", "odin")]), "are msp and knn, odin"),
         (pd.concat([report({AUROC: [0.9]}, of) for of in ("sgd", "lion")]), "training methods are adam and sgd, lion"),
     ],
 )

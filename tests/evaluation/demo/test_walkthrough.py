@@ -10,7 +10,6 @@ from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.walkthrough import Demo
 from unknown_detection.evaluation.detectors import METHODS
 from unknown_detection.evaluation.protocols.results import read_figures
-from unknown_detection.evaluation.scoring.scores import read_scores
 
 torch = pytest.importorskip("torch", reason="needs the extra `evaluate`")
 torch.set_num_threads(1)
@@ -87,24 +86,6 @@ def test_scoring_ends_with_the_figures_of_the_report_or_says_how_to_get_them(qui
         (near,) = of[(of["unknown"] == "near_ood") & (of["metric"] == "auroc")]["value"]
         (line,) = [line for line in lines[start + 2 : start + 4] if line.startswith(f"{shown} ")]
         assert line.removeprefix(shown).split()[:2] == [f"{1000 * aurc:.2f}", f"{100 * near:.2f}"]
-
-
-def test_scores_of_some_splits_are_evaluated_by_the_command_that_scoring_prints(quick_demo, tmp_path, capsys):
-    out, scores = quick_demo[0], str(tmp_path / "s.parquet")
-    splits = "digits/validation,digits/test,digits/near_ood"
-    arguments = ["--features", str(out / "features" / "adam-0"), "--release", str(out / "digits"), "--splits", splits]
-    assert main(["score", *arguments, "--detectors", "msp", "--out", scores, "--quiet"]) == 0
-    command = shlex.split(capsys.readouterr().out.splitlines()[-1].partition("run ")[2])
-    command[-1] = str(tmp_path / "report")
-    assert main([*command[4:], "--quiet", "--no-plots"]) == 0
-    assert set(read_figures(tmp_path / "report").query("metric == 'auroc'")["unknown"]) == {"near_ood"}
-
-
-def test_scores_say_what_they_come_from(quick_demo):
-    scores, about = read_scores(quick_demo[0] / "scores" / "adam-1.parquet")
-    assert about.seed == 1
-    assert about.configs == ("broad-digits", "digits", "facets-digits")
-    assert len(scores) == len({*zip(scores["id"].to_pylist(), scores["detector"].to_pylist(), strict=True)})
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not():

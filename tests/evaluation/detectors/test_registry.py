@@ -57,17 +57,12 @@ def test_scores_are_one_finite_double_a_row(scored):
     assert len(np.unique(scores)) > len(scores) / 2
 
 
-def test_scores_follow_their_rows_in_any_order(scored):
+@pytest.mark.parametrize("batch", [1, 7])
+def test_scores_follow_their_rows_in_any_order_and_batch(scored, batch):
     detector, scores = scored
     order = np.random.default_rng(0).permutation(len(TESTED))
-    assert_close(detector.score(TESTED.take(order)), scores[order])
-
-
-@pytest.mark.parametrize("batch", [1, 7])
-def test_scores_do_not_depend_on_the_batch(scored, batch):
-    detector, scores = scored
-    batches = [detector.score(TESTED.take(slice(start, start + batch))) for start in range(0, len(TESTED), batch)]
-    assert_close(np.concatenate(batches), scores)
+    batches = [TESTED.take(order[start : start + batch]) for start in range(0, len(order), batch)]
+    assert_close(np.concatenate([detector.score(rows) for rows in batches]), scores[order])
 
 
 def test_scores_do_not_depend_on_the_rows_beside_them(scored):

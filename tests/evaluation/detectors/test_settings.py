@@ -64,17 +64,11 @@ def test_settings_in_python_are_those_of_the_command_line():
     [
         ({"KNN": {"k": (7,)}}, "'KNN' is not a detector; "),
         ({"knn": {"kk": (7,)}}, "'kk' is not a hyperparameter of knn; the closest names are k."),
-        (
-            {"energy": {"temperature": 7}},
-            "setting energy.temperature=7 is of energy, which is not scored. Add it to det",
-        ),
+        ({"energy": {"temperature": 7}}, "setting energy.temperature=7 is of energy, which is not scored. Add"),
         ({"knn": {"k": ()}}, "setting knn.k= has no value. Give one, or several to search among."),
         ({"knn": {"k": 2.5}}, "'2.5' in setting knn.k=2.5 is not a whole number. Give one."),
         ({"knn": {"k": None}}, "'None' in setting knn.k=None is not a whole number. Give one."),
-        (
-            {"react": {"quantile": 0.5}},
-            "react is an instance, whose hyperparameters stay. Set quantile there, and leave",
-        ),
+        ({"react": {"quantile": 0.5}}, "react is an instance, whose hyperparameters stay. Set quantile there"),
     ],
 )
 def test_what_cannot_be_set_in_python(settings, sentence):

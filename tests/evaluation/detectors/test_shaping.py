@@ -105,18 +105,6 @@ def test_scale_multiplies_each_row_by_the_share_of_its_greatest(pruned):
     np.testing.assert_allclose(SCALE(pruned=pruned).fit(None, HEAD).score(tested), energies(expected))
 
 
-def test_scale_worked_by_hand():
-    row = np.array([[4.0, 1.0, 3.0, 2.0]])
-    np.testing.assert_allclose(shaping.scale(row, 0.5), row * np.exp(10 / 7))
-
-
-def test_ash_worked_by_hand():
-    row = np.array([[4.0, 1.0, 3.0, 2.0]])
-    assert shaping.ash(row, 0.5, "p").tolist() == [[4, 0, 3, 0]]
-    assert shaping.ash(row, 0.5, "b").tolist() == [[5, 0, 5, 0]]
-    np.testing.assert_allclose(shaping.ash(row, 0.5, "s"), [[4 * np.exp(10 / 7), 0, 3 * np.exp(10 / 7), 0]])
-
-
 def test_ash_scores_are_energies_of_the_shaped_features():
     shaped = shaping.ash(TESTED.penultimate.astype(np.float64), 0.75)
     scores = ASH(pruned=0.75).fit(None, HEAD).score(TESTED)
@@ -127,10 +115,7 @@ def test_ash_of_features_that_are_no_activations_says_which_row_it_fails_on():
     features = toy_features(rows=20, seed=2)
     # The six kept add up to -0.01, all twelve to -12.01: exp(1201) is infinite.
     features.penultimate[3] = [1, 1, 1, -1, -1, -1.01, *[-2] * 6]
-    with pytest.raises(
-        EvaluationError,
-        match=f"The score of '{features.ids[3]}' is nan: its penultimate features are outside the domain",
-    ):
+    with pytest.raises(EvaluationError, match=f"The score of '{features.ids[3]}' is nan: its penultimate features"):
         ASH(pruned=0.5).fit(None, HEAD).score(features)
 
 

@@ -51,7 +51,7 @@ def drawn(names=("a", "b"), title="Title", panels=5):
 def test_pictures_come_in_three_formats_and_the_same_bytes_again_and_say_what_they_show(tmp_path):
     formats = (".png", ".svg", ".pdf")
     for folder in ("one", "two"):
-        for name, figure in (figures := drawn()).items():
+        for name, figure in (figures := drawn(panels=3)).items():
             plots.save(figure, tmp_path / folder, name, formats)
     for name in sorted(path.name for path in (tmp_path / "one").iterdir()):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name

@@ -81,6 +81,8 @@ def test_only_what_is_missing_is_computed_again(tmp_path):
     assert "it has only 2 blocks of its rows. Run the command" in refusal(row_blocks.read)
     assert fill(row_blocks) == [range(4, 8)]
     assert files_of(row_blocks.folder) == complete
+    (row_blocks.folder / "000000004-000000008.arrow").write_bytes(b"ARROW1\0\0")
+    assert "000000004-000000008.arrow is damaged. Delete it, and run the command" in refusal(row_blocks.read)
 
 
 def test_a_part_of_something_else_is_computed_again(tmp_path):
@@ -91,13 +93,6 @@ def test_a_part_of_something_else_is_computed_again(tmp_path):
     row_blocks.write(range(4), columns(range(4)), 99, COMPUTED)
     assert fill(row_blocks) == [range(0, 4), range(8, 10)]
     assert files_of(row_blocks.folder) == complete
-
-
-def test_a_damaged_part_is_named(tmp_path):
-    row_blocks = RowBlocks(tmp_path / "parts")
-    fill(row_blocks)
-    (row_blocks.folder / "000000004-000000008.arrow").write_bytes(b"ARROW1\0\0")
-    assert "000000004-000000008.arrow is damaged. Delete it, and run the command" in refusal(row_blocks.read)
 
 
 def test_a_split_that_was_asked_for_and_is_not_whole_is_missed(tmp_path):

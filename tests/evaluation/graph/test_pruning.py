@@ -2,8 +2,6 @@
 
 import csv
 import random
-from collections import Counter
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -76,23 +74,10 @@ def test_a_step_that_is_kept_takes_nothing():
         assert (stages[place + 1].nodes, stages[place + 1].edges) == (stages[place].nodes, stages[place].edges)
 
 
-def test_all_steps_kept_leave_the_whole_graph():
-    graph, _ = prune(transitions(), keep=list(STEPS))
-    assert edges(graph)["places365:fountain", "places365:fountain"] == (3, 0.1)
-    assert edges(graph)["places365:fountain", "places365:tower"] == (2, 0.5)
-    assert graph.size(weight="weight") == 18
-    assert len(list(graph)) == 10
-
-
 def test_without_roles_nobody_is_evidently_in_distribution():
     _, stages = prune(transitions(roles=False), min_weight=1)
     assert {stage.step: stage.skipped for stage in stages if stage.skipped} == {"evident-id": "roles are unknown"}
     assert counts(stages)["evident-id"] == counts(stages)["self-loops"]
-
-
-def test_with_a_share_of_one_no_in_distribution_image_counts():
-    graph, _ = prune(transitions(), min_weight=1, accepted=1)
-    assert {weight for weight, _ in edges(graph).values()} == {4, 3, 1}
 
 
 @pytest.mark.parametrize(("accepted", "evident"), [(0.95, 95), (0.07, 7), (0.071, 8), (1, 100)])
@@ -131,29 +116,6 @@ def test_the_order_of_images_makes_no_difference(tmp_path, write):
         graph, _ = prune(Transitions(ordered, "msp"), min_weight=1, keep=["same-names", "same-dataset"])
         write(graph, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
-def test_many_images_are_counted_as_a_loop_counts_them():
-    numbers = np.random.default_rng(1)
-    names = [f"{dataset}:{letter}" for dataset in ("imagenet", "places365", "sun397") for letter in "abcdef"]
-    lines = [
-        (names[own], names[6 + predicted], bool(known), [score])
-        for own, predicted, known, score in zip(
-            *(numbers.integers(limit, size=3000) for limit in (18, 6, 2, 50)), strict=True
-        )
-    ]
-    known = sorted(scores[0] for _, _, known, scores in lines if known)
-    threshold = next(score for score in known if sum(other <= score for other in known) >= 0.5 * len(known))
-    expected = Counter()
-    for own, predicted, known, (score,) in lines:
-        (dataset, name), (other, label) = own.split(":"), predicted.split(":")
-        if name != label and dataset != other and not (known and score <= threshold):
-            expected[own, predicted] += 1
-    graph, _ = prune(transitions(lines), min_weight=22, accepted=0.5)
-    counted = {ends: weight for ends, (weight, _) in edges(graph).items()}
-    assert counted == {ends: weight for ends, weight in expected.items() if weight >= 22}
-    assert 0 < len(counted) < len(expected)
-    assert list(counted) == sorted(counted, key=lambda ends: (-counted[ends], ends))
 
 
 def of_graph(lines, **options):
@@ -200,23 +162,3 @@ def test_graphml_is_read_back_by_networkx(tmp_path):
     assert read.nodes["imagenet:beagle"] == {"label": 'Beagle <"&"> ü', "dataset": "imagenet"}
     data = {ends: (read.edges[ends]["weight"], read.edges[ends]["mean_score"]) for ends in read.edges}
     assert data == edges(graph)
-
-
-def test_graphml_is_what_the_standard_says(tmp_path):
-    """Every datum has a declared key, and edges join declared nodes: read as XML, without a library for graphs."""
-    graph, _ = prune(transitions(), min_weight=2, accepted=0.7)
-    write_graphml(graph, tmp_path / "g.graphml")
-    space = "{http://graphml.graphdrawing.org/xmlns}"
-    root = ElementTree.parse(tmp_path / "g.graphml").getroot()
-    assert root.tag == f"{space}graphml"
-    kinds = {(key.get("for"), key.get("id")): key.get("attr.type") for key in root.iter(f"{space}key")}
-    assert kinds["edge", "weight"] in ("int", "long")
-    assert kinds["edge", "mean_score"] == "double"
-    written = root.find(f"{space}graph")
-    assert written.get("edgedefault") == "directed"
-    ids = {node.get("id") for node in written.iter(f"{space}node")}
-    assert ids == set(graph)
-    assert {(edge.get("source"), edge.get("target")) for edge in written.iter(f"{space}edge")} == set(edges(graph))
-    for kind in ("node", "edge"):
-        for element in written.iter(space + kind):
-            assert {(kind, datum.get("key")) for datum in element.iter(f"{space}data")} <= set(kinds)

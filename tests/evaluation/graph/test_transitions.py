@@ -72,13 +72,6 @@ def test_roles_in_the_file_tell_who_is_in_distribution(tmp_path):
     assert known(read_transitions(written(tmp_path, text))) == [True, False, False]
 
 
-def test_a_parquet_file_with_categories_is_read_alike(tmp_path):
-    values = {"id": ["1"], "class": ["a:x"], "prediction": ["p:y"], "score": [1]}
-    table = pa.table({name: pa.array(column).dictionary_encode() for name, column in values.items()})
-    pq.write_table(table, tmp_path / "mine.parquet")
-    assert pairs(read_transitions(tmp_path / "mine.parquet")) == [("a:x", "p:y")]
-
-
 def test_one_detector_of_several_is_taken(tmp_path):
     lines = [f"{number},{name},a:x,p:y,{score}" for name, score in (("energy", 1), ("msp", 2)) for number in range(3)]
     path = written(tmp_path, "\n".join(["id,detector,class,prediction,score", *lines, ""]))
@@ -95,14 +88,8 @@ def test_one_detector_of_several_is_taken(tmp_path):
         ("id,score,prediction\n1,1,p:y\n", r"lacks the columns class\. Add them, or give --release"),
         ("id,score\n1,1\n", "lacks the columns class and prediction"),
         ("id,class,prediction\n1,a:x,p:y\n", "columns id and score"),
-        (
-            "id,class,prediction,score\n1,a:x,y,1\n2,a:x,z,1\n",
-            r"does not name a class: 'y' and the like at 2 ids \(1, 2\)",
-        ),
-        (
-            "id,class,prediction,score\n1,a:x,p:y,1\n2,x,p:y,1\n",
-            r"The class in .* does not name a class: 'x' and the like at 1 id \(2\)",
-        ),
+        ("id,class,prediction,score\n1,a:x,y,1\n2,a:x,z,1\n", r"not name a class: 'y' and the like at 2 ids \(1, 2\)"),
+        ("id,class,prediction,score\n1,a:x,p:y,1\n2,x,p:y,1\n", r"The class in .* not name a class: 'x' .* \(2\)"),
         ("id,class,prediction,score\n1,a:x,,1\n", r"The prediction in .* not name a class: '' and the like at 1 id"),
         ("id,class,prediction,score\n1,a:x,p:y,1\n1,a:x,p:z,1\n", r"several lines of mine for 1 id \(1\)"),
     ],
@@ -187,10 +174,7 @@ def noted(table, **about):
     [
         (scores("detector", ["msp"] * 4), "no column prediction (or class)"),
         (scores("prediction", [0] * 3, ids=[IDS[0], "x", "y"]), "has 2 ids (x, y) that"),
-        (
-            noted(scores("prediction", [0, 1, 2, 1]), release_digest="ab" * 32, configs=[CONFIG]),
-            "a release with digest abababababab",
-        ),
+        (noted(scores("prediction", [0, 1, 2, 1]), release_digest="ab" * 32, configs=[CONFIG]), "digest abababababab"),
     ],
 )
 def test_scores_alone_unknown_ids_and_another_release_are_refused(tmp_path, release, table, says):

@@ -87,20 +87,3 @@ def test_equal_to_pytorch_ood(size, step):
     if not step:  # theirs counts ties in the order of rows
         accuracy_area = po.aurra(-values, torch.tensor(~(unknown | wrong)))
         assert aurc(scores, unknown | wrong) == pytest.approx(1 - accuracy_area, abs=TOLERANCE)
-
-
-@each_size
-def test_equal_to_the_way_of_openood_without_ties(size):
-    # OpenOOD v1.5 holds confidences, higher = more known, negates them for scikit-learn's curves with the unknown rows
-    # positive, takes the first point with a TPR of 0.95 of the thinned ROC curve, and trapezoids for both AUPRs.
-    scores, unknown = rows(size)
-    confidence = -scores
-    fpr, tpr, _ = sk.roc_curve(unknown.astype(int), -confidence)
-    assert auroc(scores, unknown) == pytest.approx(sk.auc(fpr, tpr), abs=TOLERANCE)
-    assert fpr_at_95_tpr(scores, unknown, positive="unknown") == pytest.approx(
-        fpr[np.argmax(tpr >= 0.95)], abs=TOLERANCE
-    )
-    precision, recall, _ = sk.precision_recall_curve((~unknown).astype(int), confidence)
-    assert aupr_in(scores, unknown, estimator="trapezoid") == pytest.approx(sk.auc(recall, precision), abs=TOLERANCE)
-    precision, recall, _ = sk.precision_recall_curve(unknown.astype(int), -confidence)
-    assert aupr_out(scores, unknown, estimator="trapezoid") == pytest.approx(sk.auc(recall, precision), abs=TOLERANCE)

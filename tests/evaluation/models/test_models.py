@@ -22,6 +22,7 @@ from unknown_detection.evaluation.models.models import open_model, pick_device  
 from unknown_detection.evaluation.models.preprocessing import of_declaration, of_torchvision  # noqa: E402
 
 FILE = Path(small_models.__file__)
+PLAIN = {"size": 8, "mean": [0, 0, 0], "std": [1, 1, 1]}
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -63,9 +64,7 @@ def test_a_model_from_a_file(weights):
 
 def test_a_model_that_is_another_at_every_call_is_refused(weights):
     path = weights(of_seed(small_models.noisy, num_classes=4))
-    with pytest.raises(
-        EvaluationError, match=r"noisy gives other logits .* at every run, .*\. Take the random numbers"
-    ):
+    with pytest.raises(EvaluationError, match=r"noisy gives other logits .* at every run, .*\. Take the random"):
         open_model(f"{FILE}:noisy", path, "abcd", device="cpu")
 
 
@@ -151,26 +150,16 @@ def test_a_callable_that_normalizes_in_another_way():
             ask()
 
 
-def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture():
-    """Else kept features of one would be taken for those of the other."""
+@pytest.mark.parametrize("order", [[2, 1, 0], [1, 0, 2], [0, 2, 1]])
+def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture(order):
+    """Else kept features of one would be taken for those of the other: RGB for BGR, for instance, of OpenCV."""
 
-    def described(by):
-        return of_declaration(
-            lambda image: torchvision.transforms.ToTensor()(image.resize((8, 8), by)), "it"
-        ).description
+    def described(by=2, of=(0, 1, 2)):
+        to_tensor = torchvision.transforms.ToTensor()
+        return of_declaration(lambda image: to_tensor(image.resize((8, 8), by))[list(of)], "it").description
 
     assert described(0)["from"] == described(2)["from"]
-    assert described(0) == described(0) != described(2)
-
-
-@pytest.mark.parametrize("order", [[2, 1, 0], [1, 0, 2], [0, 2, 1]])
-def test_an_exchange_of_two_channels_is_seen(order):
-    """RGB for BGR, for instance, where weights were trained with OpenCV."""
-    seen = [
-        of_declaration(lambda image, of=of: torchvision.transforms.ToTensor()(image.resize((8, 8)))[of], "it")
-        for of in ([0, 1, 2], order)
-    ]
-    assert seen[0].description != seen[1].description
+    assert described(0) == described(0) != described(2) != described(of=order)
 
 
 def test_a_preprocessing_for_training_is_refused():
@@ -243,11 +232,6 @@ def test_prepared_images_are_what_is_stored(weights):
         stored = noise(side, side)
         prepared = preprocessing.prepared(side)(stored).numpy()
         assert np.array_equal(prepared, normalized(stored, preprocessing))
-        back = (
-            prepared * np.array(preprocessing.description["std"])[:, None, None]
-            + np.array(preprocessing.description["mean"])[:, None, None]
-        ) * 255
-        assert np.array_equal(back.round().astype(np.uint8), np.asarray(stored).transpose(2, 0, 1))
         assert preprocessing.describe_prepared(side) == f"{side} x {side} pixels as stored"
     for side, preprocessing in usual[:2]:
         assert not np.array_equal(
@@ -260,10 +244,7 @@ def test_images_prepared_for_another_model_are_resized_whole(side, other):
     """Against Pillow's own resize of the whole image, and no crop; the two models of BROAD."""
     resnet = of_torchvision(torchvision.models.ResNet50_Weights.IMAGENET1K_V1)
     vit = of_torchvision(torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1)
-    preprocessing, filter_ = {
-        224: (resnet, Image.Resampling.BILINEAR),
-        384: (vit, Image.Resampling.BICUBIC),
-    }[other]
+    preprocessing, filter_ = {224: (resnet, Image.Resampling.BILINEAR), 384: (vit, Image.Resampling.BICUBIC)}[other]
     prepared = preprocessing.prepared(side)(noise(side, side)).numpy()
     assert np.array_equal(prepared, normalized(noise(side, side).resize((other, other), filter_), preprocessing))
     way = f"{side} x {side} pixels resized to {other} x {other} ({filter_.name.lower()})"
@@ -307,10 +288,7 @@ def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
         ("timm:hf_hub:someone/model", "timm has no model 'hf_hub:someone/model'"),
         ("timm:xqzj", r"`timm.list_models\(\)` lists all"),
         ("torchvision:resnet19", "the closest names are resnet18"),
-        (
-            "torchvision:resnet18.IMAGENET1K_V7",
-            "torchvision weights has no model 'IMAGENET1K_V7'; the closest names are IMAGENET1K",
-        ),
+        ("torchvision:resnet18.IMAGENET1K_V7", "torchvision weights has no model 'IMAGENET1K_V7'; the closest"),
         ("torchvision:fcn_resnet50", "torchvision has no model 'fcn_resnet50'"),
         ("nowhere.py:cnn", "There is no file nowhere.py"),
         (f"{FILE}:cmm", "'cmm' is not a name in .*small_models.py; choose one of"),
@@ -325,19 +303,6 @@ def test_models_that_cannot_be_opened(tmp_path, spec, sentence):
         open_model(spec, tmp_path / "weights.pt", "abcd")
 
 
-@pytest.mark.parametrize("made_for", ["timm:resnet10t", "torchvision:resnet18", f"{FILE}:cnn"])
-def test_weights_of_another_number_of_classes(weights, made_for):
-    kind, _, name = made_for.rpartition(":")
-    if kind == "timm":
-        made = timm.create_model(name, num_classes=5)
-    elif kind == "torchvision":
-        made = torchvision.models.get_model(name, weights=None, num_classes=5)
-    else:
-        made = small_models.cnn(5)
-    with pytest.raises(EvaluationError, match=r"for 5 classes, but .* needs 4"):
-        open_model(made_for, weights(made), "abcd")
-
-
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
@@ -346,10 +311,7 @@ def test_weights_of_another_number_of_classes(weights, made_for):
         ({"size": 8, "mean": [0], "std": [1]}, r"mean \[0.0\]"),
         ({"size": [8], "mean": [0, 0, 0], "std": [1, 1, 1]}, r"size \[8\]"),
         ({"size": 8, "mean": [0, 0, 0], "std": [1, 0, 1]}, r"std \[1.0, 0.0, 1.0\]"),
-        (
-            {"size": 8, "mean": [0, 0, 0], "std": [1, 1, 1], "interpolation": "cubic"},
-            "an interpolation; the closest names are bicubic",
-        ),
+        ({**PLAIN, "interpolation": "cubic"}, "an interpolation; the closest names are bicubic"),
     ],
     ids=lambda value: None if isinstance(value, str) else "values",
 )
@@ -367,9 +329,7 @@ def test_devices_of_a_machine_with_two_gpus_and_of_one_with_none(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert [pick_device(device) for device in ("auto", "cuda", "cuda:1", "cpu")] == ["cuda", "cuda", "cuda:1", "cpu"]
-    with pytest.raises(
-        EvaluationError, match=r"There is no cuda:2: torch finds 2 CUDA devices, counted from cuda:0\."
-    ):
+    with pytest.raises(EvaluationError, match=r"There is no cuda:2: torch finds 2 CUDA devices"):
         pick_device("cuda:2")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert pick_device("mps") == "mps"
@@ -382,9 +342,6 @@ def test_devices_of_a_machine_with_two_gpus_and_of_one_with_none(monkeypatch):
 def test_what_is_no_device(device):
     with pytest.raises(EvaluationError, match="is no device; give --device auto, cpu, cuda, cuda:1"):
         pick_device(device)
-
-
-PLAIN = {"size": 8, "mean": [0, 0, 0], "std": [1, 1, 1]}
 
 
 def plain(*layers, width=4):
@@ -438,21 +395,11 @@ def test_extra_state_is_a_part_of_the_digest(monkeypatch):
         (lambda: torch.jit.trace(of_seed(plain), torch.zeros(2, 3, 8, 8)), "TopLevelTracedModule is TorchScript"),
         (lambda: plain(nn.LazyConv2d(4, 3)), "Sequential has parameters without values, of lazy layers or on the"),
         (lambda: plain().to("meta"), "Sequential has parameters without values, of lazy layers or on the device meta"),
-        (
-            lambda: timm.create_model("resnet10t", in_chans=1, num_classes=4),
-            r"cannot be run on images of shape \(3, 8, 8\), which its preprocessing makes: Given groups=1, weight of",
-        ),
-        (
-            lambda: timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=1, num_classes=4),
-            r"cannot be run on images of shape .*: Input height \(8\) doesn't match model \(32\)\. Mend it, or give",
-        ),
+        (lambda: timm.create_model("resnet10t", in_chans=1, num_classes=4), r"of shape \(3, 8, 8\), .*: Given"),
         (lambda: nn.Linear(192, 4), "Linear cannot be run on images of shape .*: mat1 and mat2 shapes cannot be"),
-        (
-            lambda: plain(nn.BatchNorm2d(4, track_running_stats=False)),
-            r"Sequential gives an image other logits beside another image, in eval mode\. Take out what it computes",
-        ),
+        (lambda: plain(nn.BatchNorm2d(4, track_running_stats=False)), "gives an image other logits beside another"),
     ],
-    ids=["TorchScript", "lazy", "meta", "channels", "size", "no images", "batch"],
+    ids=["TorchScript", "lazy", "meta", "channels", "no images", "batch"],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_modules_that_cannot_be_run_get_a_sentence(module, sentence):

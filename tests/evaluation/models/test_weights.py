@@ -53,13 +53,6 @@ def test_what_torch_saves(model, tmp_path, wrap):
     assert equal(other.state_dict(), model.state_dict())
 
 
-def test_safetensors(model, tmp_path):
-    safetensors.save_file(model.state_dict(), tmp_path / "weights.safetensors")
-    other = of_seed(cnn, seed=1, num_classes=4)
-    load(other, tmp_path / "weights.safetensors")
-    assert equal(other.state_dict(), model.state_dict())
-
-
 class Executes:
     def __reduce__(self):
         return (open, ("executed", "w"))
@@ -117,14 +110,8 @@ def without(state, *names):
         (lambda s: without(s, "fc.bias"), r"1 missing \(fc.bias\)\. Nothing was loaded"),
         (lambda s: {**s, "extra": torch.ones(1)}, r"1 unknown to it \(extra\)\. Nothing"),
         (lambda s: {**s, "layer1.0.bias": torch.ones(9)}, r"1 of another shape \(layer1.0.bias 9 for 6\)\. Nothing"),
-        (
-            lambda s: parallel(without(s, "fc.bias")) | {"x": torch.ones(1)},
-            r"11 missing \(fc.bias, fc.weight, layer1.0.bias and 8 more\) and 11 unknown to it",
-        ),
-        (
-            lambda s: {**s, "fc.weight": torch.ones(9, 10), "fc.bias": torch.ones(9)},
-            "for 9 classes, but .* needs 4",
-        ),
+        (lambda s: parallel(without(s, "fc.bias")) | {"x": torch.ones(1)}, "11 missing .* and 11 unknown to it"),
+        (lambda s: {**s, "fc.weight": torch.ones(9, 10), "fc.bias": torch.ones(9)}, "for 9 classes, but .* needs 4"),
     ],
     ids=["missing", "left over", "shape", "other names", "classes"],
 )

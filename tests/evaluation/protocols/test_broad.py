@@ -68,57 +68,19 @@ def test_shifts_are_held_against_all_clean_rows(split):
     assert (figure.metric, figure.known, figure.n_known) == ("auroc", "test", N)
 
 
-@pytest.mark.parametrize("split", ["cocomagenet", "cocomagenet_mono"])
-def test_multi_labels_are_held_against_clean_rows_of_their_classes(split):
-    figure = broad_figure("dsd", unknown=split, statistic="")
-    assert figure.value == pytest.approx(auc(CLEAN[OF_17], SCORES[split]), abs=1e-12)
-    assert figure.n_known == OF_17.sum()
-    assert figure.known == "test, the 17 classes"
+def after(wrong, originals):
+    """Columns of shifted rows of class 0: whether each is misclassified, and its original."""
+    return {"label": [0] * len(wrong), "wrong": wrong, "source_id": list(originals)}
 
 
-@pytest.mark.parametrize("split", ["pgd_vit", "autoattack_vit"])
-def test_errors_of_attacks_are_rows_right_before_and_wrong_after_against_their_originals(split):
-    figure = broad_figure("ed", unknown=f"{split}, wrong since the attack", statistic="")
-    succeeded = ~CLEAN_WRONG[ORDER] & WRONG_AFTER
-    assert 0 < succeeded.sum() < WRONG_AFTER.sum()
-    assert figure.value == pytest.approx(auc(CLEAN[ORDER[succeeded]], SCORES[split][succeeded]), abs=1e-12)
-    assert (figure.known, figure.n_known, figure.n_unknown) == ("test, the originals", succeeded.sum(), figure.n_known)
-
-
-def test_errors_under_corruption_are_all_misclassified_rows_against_the_clean_ones_that_are_right():
-    figure = broad_figure("ed", unknown="snow, wrong", statistic="")
-    assert figure.value == pytest.approx(auc(CLEAN[~CLEAN_WRONG], SCORES["snow"][WRONG_AFTER]), abs=1e-12)
-    assert (figure.known, figure.n_known, figure.n_unknown) == ("test, right", 30, WRONG_AFTER.sum())
-
-
+IDS = ["n01440764", "n03793489", "n01440764", "n01440764", "n07930864", "n01440764"]
+BEFORE = {**after([False, False, True, False, True, False], "abcdef"), "class_id": IDS}
 BY_HAND = (
-    (
-        "broad-reference",
-        "test",
-        "in_distribution",
-        [1, 2, 3, 4, 5, 6],
-        {
-            "wrong": [False, False, True, False, True, False],
-            "source_id": list("abcdef"),
-            "class_id": ["n01440764", "n03793489", "n01440764", "n01440764", "n07930864", "n01440764"],
-        },
-    ),
+    ("broad-reference", "test", "in_distribution", [1, 2, 3, 4, 5, 6], BEFORE),
     # f is attacked in vain, c was wrong before.
-    (
-        "broad-adversarial",
-        "pgd_resnet50",
-        "adversarial",
-        [8, 7, 9, 1.5],
-        {"label": [0] * 4, "wrong": [False, True, True, True], "source_id": list("facb")},
-    ),
+    ("broad-adversarial", "pgd_resnet50", "adversarial", [8, 7, 9, 1.5], after([False, True, True, True], "facb")),
     # The original of the first is not among the clean rows: with all of validation corrupted, most are not.
-    (
-        "broad-corruptions",
-        "snow",
-        "corruption",
-        [3.5, 2.5, 0],
-        {"label": [0] * 3, "wrong": [True, True, False], "source_id": list("zcb")},
-    ),
+    ("broad-corruptions", "snow", "corruption", [3.5, 2.5, 0], after([True, True, False], "zcb")),
     ("broad-multi-label", "cocomagenet", "multi_label", [3, 6]),
     ("broad-multi-label", "cocomagenet_mono", "multi_label", [1, 4]),
 )

@@ -106,15 +106,3 @@ def test_all_figures_are_summed_up(setting, n):
             "max": highest,
         }
     )
-
-
-def test_monotone_transforms_of_scores_change_no_decision():
-    transformed = [(*group[:3], np.exp(group[3])) for group in GROUPS]
-    assert figures(make_rows(*transformed)) == figures(make_rows(*GROUPS))
-
-
-def test_a_near_set_gives_thresholds_that_a_far_one_does_not():
-    # What OD-test is for: fitted on what is far, a threshold lets through what is near.
-    measured = [f for f in figures(make_rows(*GROUPS)) if not f.statistic]
-    near = only(measured, setting="od_test", fitted_on="far_ood_svhn", unknown="near_ood")
-    assert near.value < only(measured, setting="two_dataset", unknown="near_ood").value

@@ -98,10 +98,7 @@ def test_without_duplicates_rows_are_mixed_apart_and_what_is_undefined_for_a_mod
             [of, replace(of, rows="without_duplicates", value=0.5 + 0.1 * i), replace(AUROC, value=[0.5, nan][i])]
             for i, of in enumerate(pair)
         ]
-        for name, pair, nan in (
-            ("adam", two_models(FPR, 10, 4), float("nan")),
-            ("sgd", two_models(FPR, 12, 4), 0.5),
-        )
+        for name, pair, nan in (("adam", two_models(FPR, 10, 4), float("nan")), ("sgd", two_models(FPR, 12, 4), 0.5))
     }
     means = [line for line in mixed(runs) if line["statistic"] == "mixture_mean"]
     values = {(line["metric"], line["rows"]): 100 * line["value"] for line in means}

@@ -1,9 +1,7 @@
 """Figures with and without duplicates, worked out by hand on a config that is not CIFAR's, and what reports say."""
 
 import json
-from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,8 +10,7 @@ from tests.evaluation.display.as_text import page_of
 from tests.evaluation.duplicates_release import PAIRS, make_release
 from tests.evaluation.made_rows import make_rows, only
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.commands.compare import compare
-from unknown_detection.evaluation.protocols import PROTOCOLS, figures
+from unknown_detection.evaluation.protocols import figures
 from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.joining import release_index
@@ -116,10 +113,7 @@ def test_the_report_counts_them_by_split_and_says_why(judged):
     assert counted.splitlines()[1].startswith("imagenet/near_ood,3.0,,1.0,,0.0,,1.0")
 
 
-@pytest.mark.parametrize(
-    ("protocol", "group"), [("od-test", "Three datasets, mean"), ("unknown-detection", "Near-OoD AUROC")]
-)
-def test_every_protocol_shows_what_duplicates_change(tmp_path, protocol, group):
+def test_od_test_shows_what_duplicates_change(tmp_path):
     root = make_release(
         tmp_path / "release",
         rows={"imagenet/test": [(f"t{n}", n % 2) for n in range(4)]}
@@ -128,9 +122,9 @@ def test_every_protocol_shows_what_duplicates_change(tmp_path, protocol, group):
         pairs=[("imagenet/near_ood", "n0", "imagenet/test", "t0", 0.0)],
     )
     scores = {f"{name}{n}": (7 * n + place) % 11 / 11 for place, name in enumerate("tvnf") for n in range(4)}
-    out = report(tmp_path, root, "--splits", "imagenet", "--protocol", protocol, scores=scores)
-    table = (out / "tables" / f"duplicates-{protocol}-imagenet.csv").read_text(encoding="utf-8")
-    assert f"{group}" in table.splitlines()[0]
+    out = report(tmp_path, root, "--splits", "imagenet", "--protocol", "od-test", scores=scores)
+    table = (out / "tables" / "duplicates-od-test-imagenet.csv").read_text(encoding="utf-8")
+    assert "Three datasets, mean" in table.splitlines()[0]
 
 
 FAR = ("imagenet/far_ood_noise", "f0", "imagenet/far_ood_noise", "f1", 0.0)
@@ -165,33 +159,11 @@ def test_a_release_without_the_table_has_figures_of_all_rows_alone(tmp_path):
     assert "duplicate" not in page_of(out)
 
 
-def test_without_pairs_both_kinds_of_figures_are_the_same_and_are_computed_once(tmp_path, monkeypatch):
+def test_without_pairs_both_kinds_of_figures_are_the_same(tmp_path):
     out = report(tmp_path, make_release(tmp_path / "release", pairs=[]))
     values = [[line["value"] for line in lines(out, rows=rows)] for rows in ("as_published", "without_duplicates")]
     assert values[0] == values[1] != []
     assert "None of the evaluated rows is a duplicate" in page_of(out)
-    calls = []
-    plain = PROTOCOLS["facets"].judge
-    rows = make_rows(
-        ("facets-t1", "test", "in_distribution", [0, 1]), ("facets-t1", "test", "near_ood", [2]), duplicates=[]
-    )
-    monkeypatch.setattr(
-        "unknown_detection.evaluation.protocols.PROTOCOLS",
-        {"facets": replace(PROTOCOLS["facets"], judge=lambda rows: calls.append(rows) or plain(rows))},
-    )
-    assert len(figures("facets", rows)) == 2 * len(plain(rows))
-    assert len(calls) == 1
-
-
-def test_a_table_of_other_rows_stops_the_report_in_a_sentence(tmp_path, capsys):
-    root = make_release(tmp_path / "release", pairs=[*PAIRS, ("imagenet/test", "t1", "imagenet/test", "t9", 0.0)])
-    pq.write_table(pa.table({"id": list(SCORES), "score": list(SCORES.values())}), tmp_path / "mine.parquet")
-    words = ["--scores", str(tmp_path / "mine.parquet"), "--release", str(root), "--splits", "imagenet"]
-    assert main(["report", *words, "--out", str(tmp_path / "out"), "--no-plots"]) == 2
-    sentence = capsys.readouterr().err
-    assert "names 1 ids that imagenet/test of" in sentence
-    assert sentence.count("\n") == 1
-    assert not (tmp_path / "out").exists()
 
 
 def test_an_image_of_two_configs_is_a_duplicate_where_the_table_has_its_row(tmp_path):
@@ -229,16 +201,3 @@ def test_what_is_made_from_a_duplicate_goes_with_it_and_what_it_is_made_from_too
     (clean,) = [f for f in results if f.rows == "without_duplicates" and f.setting == "dsd" and not f.statistic]
     assert (clean.n_known, clean.n_unknown, clean.left_out) == (1, 1, 4)
     assert only(results, setting="dsd", statistic="", rows="as_published").left_out == 0
-
-
-def test_figures_without_duplicates_are_compared_only_where_the_tables_are_the_same(tmp_path):
-    first = report(tmp_path, make_release(tmp_path / "release"), name="first")
-    second = report(tmp_path, make_release(tmp_path / "other", pairs=PAIRS[:1]), name="second")
-    assert np.unique([line["release_digest"] for out in (first, second) for line in lines(out)]).size == 1
-    equal = compare(read_figures(first), read_figures(first))
-    assert {*equal["rows"]} == {"as_published", "without_duplicates"}
-    compared = compare(read_figures(first), read_figures(second))
-    assert {*compared["rows"]} == {"as_published"}
-    assert (
-        compared.attrs["only_first"] == compared.attrs["only_second"] == len(lines(first, rows="without_duplicates"))
-    )

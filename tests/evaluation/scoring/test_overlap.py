@@ -9,12 +9,8 @@ import pytest
 
 from tests.evaluation.display.as_text import page_of
 from tests.evaluation.duplicates_release import make_release
-from tests.evaluation.made_rows import make_rows
 from tests.evaluation.scoring.test_duplicates import lines, report, value
-from unknown_detection.evaluation.commands.compare import compare
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols import figures
-from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.rows import SEEN, find_overlaps
 
@@ -130,30 +126,6 @@ def test_where_all_unknown_rows_overlap_the_report_says_that_there_are_no_figure
     assert {line["rows"] for line in lines(out)} == {"as_published", "without_duplicates"}
     sentence = "too few rows of imagenet are left for figures of unknown-detection without overlap"
     assert sentence in page_of(out)
-
-
-def test_figures_without_overlap_are_compared_only_where_as_many_rows_are_left_out(tmp_path):
-    """The digest of a release does not cover the column, so that an older table of overlaps has the same digest."""
-    first = report(tmp_path, make_release(tmp_path / "release", overlaps=OVERLAPS), name="first")
-    second = report(tmp_path, make_release(tmp_path / "other", overlaps={"n0": "cat"}), name="second")
-    equal = compare(read_figures(first), read_figures(first))
-    assert {*equal["rows"]} == {"as_published", "without_duplicates", "without_overlap"}
-    compared = compare(read_figures(first), read_figures(second))
-    paired = {*compared[compared["rows"] == "without_overlap"]["unknown"]}
-    assert paired == {"near_ood", "test, wrong"}
-
-
-def test_od_test_goes_over_the_sets_that_are_left():
-    groups = [("imagenet", name, "in_distribution", [0, 1, 2]) for name in ("test", "validation")]
-    groups += [("imagenet", f"far_ood_{n}", "far_ood", [1, 2, 3, 4]) for n in "abc"]
-    rows = make_rows(*groups, overlaps={f"imagenet/far_ood_a/far_ood/{i:04d}": "cat" for i in range(4)})
-    results = figures("od-test", rows)
-    for where, sets in (("as_published", 3), ("without_overlap", 2)):
-        pairs = [f for f in results if f.rows == where and f.setting == "od_test" and not f.statistic]
-        (mean,) = [f for f in results if f.rows == where and f.setting == "od_test" and f.statistic == "mean"]
-        assert len(pairs) == sets * (sets - 1)
-        assert mean.value == pytest.approx(sum(f.value for f in pairs) / len(pairs))
-        assert mean.unknown == mean.fitted_on == "far_ood_b + far_ood_c + far_ood_a"  # the published figure's name
 
 
 @pytest.mark.parametrize(

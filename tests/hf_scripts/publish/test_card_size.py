@@ -6,7 +6,7 @@ import pytest
 
 from builders.card import card
 from builders.errors import BuildError
-from hf_scripts.publish.remote import MOST_CARD, MOST_FRONT_MATTER, check_card_size, front_matter_bytes
+from hf_scripts.publish.remote import MOST_CARD, check_card_size, front_matter_bytes
 from tests.hf_scripts.samples import REPO, SPLITS, make_release
 from tests.hf_scripts.test_push import CHANGES
 from tests.manifests import typed
@@ -45,19 +45,6 @@ def test_a_card_that_is_too_large_as_a_whole(push, hub, tmp_path, flags):
     assert error.startswith("The card of org/name would have 2")
     assert error.endswith(f"bytes, more than our limit of 200,000 (the Hub refuses large cards). {ADVICE}")
     assert (sent(hub), hub.asked("validate_yaml"), hub.repos) == (set(), [], {})
-
-
-def test_front_matter_that_is_too_large(push, hub, release, monkeypatch):
-    size = front_matter_bytes((release / "README.md").read_text(encoding="utf-8"))
-    assert size < MOST_FRONT_MATTER
-    monkeypatch.setattr("hf_scripts.publish.remote.MOST_FRONT_MATTER", size - 1)
-    error = push("release").error
-    assert error.startswith(
-        f"The card of org/name would have {size:,} bytes of front matter, more than our limit of {size - 1:,}"
-    )
-    assert (sent(hub), hub.repos) == (set(), {})
-    monkeypatch.setattr("hf_scripts.publish.remote.MOST_FRONT_MATTER", size)
-    assert push("release").code == 0
 
 
 def test_a_card_that_the_hub_takes_for_too_large(push, hub, release):

@@ -27,16 +27,6 @@ def ids(changes):
     return {kind: values.to_pylist() for kind, values in changes.ids.items()}
 
 
-def test_each_kind_of_change(tmp_path):
-    old = index(
-        tmp_path / "old", [("same", 0, 0, "x"), ("gone", 0, 0, "x"), ("label", 0, 0, "x"), ("image", 0, 0, "x")]
-    )
-    rows = [("image", 0, 0, "y"), ("new", 0, 0, "x"), ("label", 1, 0, "x"), ("same", 0, 0, "x"), ("newer", 0, 0, "x")]
-    changes = row_changes("a/test", old, index(tmp_path / "new", rows))
-    assert ids(changes) == {"added": ["new", "newer"], "removed": ["gone"], "changed": ["image", "label"]}
-    assert changes.total() == 5
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_random_indexes_against_sets(tmp_path, seed):
     draw = random.Random(seed)

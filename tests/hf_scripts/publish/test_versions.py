@@ -43,9 +43,7 @@ def test_tags_that_are_versions(tag):
 @pytest.mark.parametrize("tag", ["1.0.0", "v1.0", "v01.0.0", "v1.0.0-rc.1", "v1.0.0+b", "v1.0.0\n", "v１.0.0", "main"])
 def test_tags_that_are_not(tag):
     assert parse_version(tag) is None
-    with pytest.raises(
-        BuildError, match=r"is not a version\. Give a v and three numbers with --tag, such as v1\.0\.0"
-    ):
+    with pytest.raises(BuildError, match=r"is not a version\. Give a v and three numbers with --tag"):
         requested_version(tag)
 
 
@@ -99,10 +97,6 @@ def test_patches(old, new, path, value):
         (lambda m: m["configs"]["a"]["splits"].update(more=split("3")), "a/more is new"),
         (lambda m: m["configs"].update(b=m["configs"]["a"] | {"splits": {"test": split("3")}}), "b/test is new"),
         (lambda m: m["configs"]["a"]["columns"].append(as_json(OODNESS)), "a gets the column oodness"),
-        (
-            lambda m: m["configs"]["a"]["columns"].append({"name": "seed", "type": "int64", "description": "a seed"}),
-            "a gets the column seed",
-        ),
     ],
 )
 def test_additions_are_minor(old, new, change, reason):
@@ -124,11 +118,6 @@ def test_what_a_reader_counted_on_is_major(old, new, change, reason):
     change(new)
     assert compare(old, new).major == (reason,)
     assert compare(old, new).level == "major"
-
-
-def test_a_column_that_goes_is_major(old, new):
-    old["configs"]["a"]["columns"] = [as_json(OODNESS)]
-    assert compare(old, new).major == ("a loses the column oodness",)
 
 
 def test_a_column_of_another_type_goes_and_comes_and_one_described_anew_stays(old, new):

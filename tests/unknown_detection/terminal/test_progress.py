@@ -27,15 +27,11 @@ def terminal():
         yield made
 
 
-def test_a_bar_is_full_at_the_end_of_its_block():
+def test_a_bar_is_full_at_the_end_of_its_block_and_stays_where_it_is_after_an_error():
     with terminal() as screen, bar(3, "counting") as shown:
         shown.update(1)  # an earlier run has done the others
     (line,) = screen.lines
-    assert line.startswith("counting: 100%|")
-    assert "3.00/3.00" in line
-
-
-def test_after_an_error_it_stays_where_it_is():
+    assert line.startswith("counting: 100%|") and "3.00/3.00" in line
     with terminal() as screen, pytest.raises(ValueError, match="broken"), bar(4, "counting") as shown:
         shown.update(1)
         raise ValueError("broken")
