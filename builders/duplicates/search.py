@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy import fft
+from threadpoolctl import threadpool_limits
 
 from builders.duplicates import outlines
 from builders.duplicates.distance import (
@@ -56,9 +57,9 @@ _SLACK = 1e-3
 _ODD, _EVEN = 20, 25
 _COSINES = 8
 
-# Block sizes: the product of 128 queries' nine crops and 128 references is 0.6 MB and stays in the cache.
-_QUERIES = 128
-_REFERENCES = 128
+# Block sizes: the product of 64 queries' nine crops and 256 references is 0.6 MB and stays in the cache.
+_QUERIES = 64
+_REFERENCES = 256
 _CANDIDATES = 256
 
 Floats = npt.NDArray[np.float32]
@@ -100,16 +101,18 @@ def find_pairs(
 
     `queries` and `references` are uint8 (n, 32, 32, 3), and n may be 0; `advance` is called with numbers of queries.
     """
-    index = references if isinstance(references, Index) else Index(references)
     found = [np.zeros((0, 3))]
-    for block_rows in _parts(len(queries), _QUERIES):
-        block = queries[block_rows]
-        rows, columns, by_detail = _bounded(index, block, threshold)
-        for pairs in _parts(len(rows), _CANDIDATES):
-            measured = _measured(block[rows[pairs]], index.images[columns[pairs]], by_detail[pairs], threshold)
-            numbers = [rows[pairs] + block_rows.start, measured.astype(np.float32), columns[pairs]]
-            found.append(np.column_stack(numbers)[measured <= threshold])
-        advance(len(block))
+    # Threads would wait for each other: the products are small.
+    with threadpool_limits(1, user_api="blas"):
+        index = references if isinstance(references, Index) else Index(references)
+        for block_rows in _parts(len(queries), _QUERIES):
+            block = queries[block_rows]
+            rows, columns, by_detail = _bounded(index, block, threshold)
+            for pairs in _parts(len(rows), _CANDIDATES):
+                measured = _measured(block[rows[pairs]], index.images[columns[pairs]], by_detail[pairs], threshold)
+                numbers = [rows[pairs] + block_rows.start, measured.astype(np.float32), columns[pairs]]
+                found.append(np.column_stack(numbers)[measured <= threshold])
+            advance(len(block))
     table = np.concatenate(found)
     table = table[np.lexsort(table.T[::-1])]
     return Pairs(table[:, 0].astype(np.int64), table[:, 2].astype(np.int64), table[:, 1].astype(np.float32))
