@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 GRID = 7
 STEPS = 2 * GRID * (GRID - 1)
-VARIANTS = 18
+ODD = (STEPS - (GRID - 1)) // 2
 _BLOCK = 4
 _CENTRE = 2
 _CORNERS = (0, 2, 4)
@@ -59,35 +59,51 @@ def of_references(images: Images) -> Vectors:
     return _outlines(_crop(_window_sums(_greys(images)), _CENTRE, _CENTRE), np.float32).astype(np.float32, copy=False)
 
 
-def of_variants(images: Images) -> Vectors:
-    """Return outlines of the variants of images (n, 32, 32, 3); shape (n, 18, 84)."""
-    variants = _variants(_window_sums(_greys(images)), _CORNERS)
-    return np.stack([_outlines(blocks, np.float32) for blocks in variants], axis=1).astype(np.float32, copy=False)
+def of_crops(images: Images) -> Vectors:
+    """Return outlines of the 25 crops of images (n, 32, 32, 3), as they are; shape (25, n, 84)."""
+    crops = itertools.islice(_variants(_window_sums(_greys(images)), range(2 * _CENTRE + 1)), 0, None, 2)
+    return np.stack([_outlines(blocks, np.float32) for blocks in crops]).astype(np.float32, copy=False)
 
 
-def gaps(variants: Vectors, references: Vectors) -> Floats:
-    """Return gaps of k pairs, shape (k,), from outlines (k, 18, 84) and (k, 84)."""
-    differences = variants.astype(np.float64) - references[:, None].astype(np.float64)
-    lengths: Floats = np.sqrt(np.square(differences).sum(axis=2).min(axis=1))
-    return lengths
+def odd_and_even_axes(images: Images) -> Vectors:
+    """Return principal axes (84, 84) of outlines of images and their mirror images: odd ones, even ones, least first.
+
+    Mirroring an image negates an outline's coordinates along the `ODD` odd axes, and leaves those along even ones.
+    """
+    down, right = np.arange(STEPS).reshape(2, -1)
+    order = [down.reshape(GRID - 1, GRID)[:, ::-1], right.reshape(GRID, GRID - 1)[:, ::-1]]
+    mirror = np.eye(STEPS)[np.concatenate(order, axis=None)] * np.repeat([1, -1], STEPS // 2)[:, None]
+    vectors = of_references(images)
+    moment = vectors.T @ vectors / max(1, len(vectors))
+    # Eigenvalues of both moments are at most 2 in sum, so the last term separates those of odd and even axes.
+    return np.linalg.eigh(moment + mirror @ moment @ mirror + 4 * mirror)[1].astype(np.float32)
+
+
+def gaps(queries: Images, references: Images) -> Floats:
+    """Return gaps of k pairs, shape (k,), from images (k, 32, 32, 3)."""
+    centres = of_references(references).astype(np.float64)
+    variants = (_outlines(blocks, np.float32) for blocks in _variants(_window_sums(_greys(queries)), _CORNERS))
+    least: Floats = np.min([np.square(variant - centres).sum(axis=1) for variant in variants], axis=0)
+    return np.sqrt(least)
 
 
 def squares(queries: Images, references: Images) -> Floats:
     """Return squares of k pairs, shape (k,), from images (k, 32, 32, 3)."""
     centres = _crop(_window_sums(references.astype(np.int32)), _CENTRE, _CENTRE)
     variants = _variants(_window_sums(queries.astype(np.int32)), range(2 * _CENTRE + 1))
-    least: Floats = np.min([_squares(blocks, centres) for blocks in variants], axis=0)
+    greys = _greys(centres)
+    outlines, roughness = _outlines(greys, np.float64), _roughness(greys)
+    least: Floats = np.min([_squares(blocks, centres, outlines, roughness) for blocks in variants], axis=0)
     return least
 
 
-def _squares(query_blocks: Sums, reference_blocks: Sums) -> Floats:
-    """Return P² + C² + w S² of k pairs of block sums (k, 7, 7, 3)."""
-    query_greys, reference_greys = (blocks.sum(axis=3, dtype=np.int32) for blocks in (query_blocks, reference_blocks))
-    sums: Floats = np.square(_outlines(query_greys, np.float64) - _outlines(reference_greys, np.float64)).sum(axis=1)
-    levels = query_blocks - reference_blocks
-    colours = 3 * levels - (query_greys - reference_greys)[..., None]
+def _squares(blocks: Sums, centres: Sums, outlines: npt.NDArray[np.floating], roughness: Floats) -> Floats:
+    """Return P² + C² + w S² of k pairs of block sums (k, 7, 7, 3), for references with outlines and roughness."""
+    greys, levels = _greys(blocks), blocks - centres
+    sums: Floats = np.square(_outlines(greys, np.float64) - outlines).sum(axis=1)
+    colours = 3 * levels - _greys(levels)[..., None]
     sums += _mean_square(colours, 1) / (_UNITS * _COLOUR_LEVELS) ** 2
-    rough = np.maximum(_roughness(query_greys), _roughness(reference_greys))
+    rough = np.maximum(_roughness(greys), roughness)
     plain = _mean_square(levels, 3) / (_CHANNEL_UNITS * _PLAIN_LEVELS) ** 2
     sums += np.maximum(0.0, 1.0 - rough / _ROUGH_LEVELS) * plain
     return sums
@@ -114,8 +130,8 @@ def _variants(sums: Sums, corners: Iterable[int]) -> Iterator[Sums]:
         yield blocks[:, :, ::-1]
 
 
-def _greys(images: Images) -> Sums:
-    """Return sums over the channels, (n, 32, 32)."""
+def _greys(images: Images | Sums) -> Sums:
+    """Return sums over the channels of images (n, 32, 32, 3) or blocks."""
     # Several times faster than `sum` over so short an axis.
     levels = images.astype(np.int32)
     return levels[..., 0] + levels[..., 1] + levels[..., 2]

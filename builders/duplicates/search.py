@@ -11,9 +11,10 @@ users who want to be surer. What is taken for one wrongly is mostly of one simpl
 white. What is missed is mostly cut out of the photograph quite differently, or turned. The reach has all near pairs of
 half 0 of CIFAR-100; a larger one costs time.
 
-One matrix product with float32 gives the gaps of all pairs, with a slack for its rounding error, and Fourier
-transforms with float32 give the distances of detail of those that remain, with another. `outlines.gaps` and `distance`
-decide on what these leave, so the same pairs are found however images are batched.
+Two bounds leave few pairs, on which `outlines.gaps` and `distance` decide, so the same pairs are found however images
+are batched. Both are inner products along orthonormal axes, with the length of the rest as one more coordinate, so
+they are upper bounds (Cauchy-Schwarz inequality). Mirroring an image negates its coordinates along *odd* axes and none
+along *even* ones, so the same products give those with the mirror image. They are of float32, with a slack.
 """
 
 from __future__ import annotations
@@ -24,24 +25,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy import fft
+from threadpoolctl import threadpool_limits
 
 from builders.duplicates import outlines
 from builders.duplicates.distance import (
-    AGREEING,
     FLOOR,
     MARGIN,
     MOVES,
-    RICH,
+    OUTLINE_WEIGHT,
     SCALES,
     SIDE,
     WINDOW,
     Images,
-    contrasts,
     details,
     distance,
     distances,
     outline_distances,
-    scarcity,
 )
 
 __all__ = ["THRESHOLD", "Index", "Pairs", "distance", "find_pairs"]
@@ -49,17 +48,22 @@ __all__ = ["THRESHOLD", "Index", "Pairs", "distance", "find_pairs"]
 THRESHOLD: float = 0.096
 REACH: float = 0.8
 
-# Outlines have a length of at most 1, so the rounding error of an inner product of 86 float32 numbers of such size is
-# below 1e-5; that of a transform of 1,024 is of the same order.
+# Vectors have a length of at most 1, so the rounding error of an inner product of 84 float32 numbers is below 1e-5;
+# those of their coordinates are of the same order.
 _SLACK = 1e-3
 
-# Block sizes: the product of 32 queries' variants and 2,048 references is 5 MB; 256 pairs' transforms are 16 MB.
-_QUERIES = 256
-_AT_ONCE = 32
-_REFERENCES = 2048
+# Axes that are kept: principal ones of outlines, and the lowest cosines down and across of the grey of details. With
+# fewer more pairs are left, with more each takes longer; these were about the fastest on CIFAR-100.
+_ODD, _EVEN = 20, 25
+_COSINES = 8
+
+# Block sizes: the product of 64 queries' nine crops and 256 references is 0.6 MB and stays in the cache.
+_QUERIES = 64
+_REFERENCES = 256
 _CANDIDATES = 256
 
 Floats = npt.NDArray[np.float32]
+Bools = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
 
@@ -75,17 +79,19 @@ class Pairs:
 class Index:
     """The references, uint8 (m, 32, 32, 3), prepared for any number of searches; m may be 0.
 
-    `outlines` is float32 (86, m), a column (r, 1, -|r|² / 2) for each outline r. Its product with
-    (v, (REACH² - |v|²) / 2, 1) is (REACH² - |v - r|²) / 2.
+    `outlines` is float32 (48, m), a column (r, 1, -|r|² / 2) for each outline r along `axes`. Its product with
+    (v, (REACH² - |v|²) / 2, 1) is (REACH² - |v - r|²) / 2. `details` is float32 (m, 65).
     """
 
     def __init__(self, references: Images) -> None:
         self.images = references
-        self.outlines = np.ones((outlines.STEPS + 2, len(references)), np.float32)
-        for rows in _parts(len(references), _REFERENCES):
-            vectors = outlines.of_references(references[rows])
-            self.outlines[: outlines.STEPS, rows] = vectors.T
-            self.outlines[-1, rows] = _squares(vectors) / -2
+        self.axes = outlines.odd_and_even_axes(references[:: len(references) // 1024 + 1])
+        self.outlines = np.ones((_ODD + _EVEN + 3, len(references)), np.float32)
+        self.details = np.empty((len(references), _COSINES**2 + 1), np.float32)
+        for rows in _parts(len(references), _CANDIDATES):
+            points = _along(outlines.of_references(references[rows]), self.axes)
+            self.outlines[:-2, rows], self.outlines[-1, rows] = points.T, np.square(points).sum(axis=1) / -2
+            self.details[rows] = _details(references[rows], 1.0, 0)[:, 0]
 
 
 def find_pairs(
@@ -95,92 +101,86 @@ def find_pairs(
 
     `queries` and `references` are uint8 (n, 32, 32, 3), and n may be 0; `advance` is called with numbers of queries.
     """
-    index = references if isinstance(references, Index) else Index(references)
-    rows_and_distances: list[tuple[int, float, int]] = []
-    for block_rows in _parts(len(queries), _QUERIES):
-        block = queries[block_rows]
-        rows, columns = _within_reach(index, block)
-        for pairs in _likely(block, index.images, rows, columns, threshold):
-            measured = distances(block[rows[pairs]], index.images[columns[pairs]])
-            near = measured <= threshold
-            found = (rows[pairs][near] + block_rows.start, measured[near].astype(np.float32), columns[pairs][near])
-            rows_and_distances.extend(zip(*(values.tolist() for values in found), strict=True))
-        advance(len(block))
-    rows_and_distances.sort()
-    table = np.array(rows_and_distances).reshape(-1, 3)
+    found = [np.zeros((0, 3))]
+    # Threads would wait for each other: the products are small.
+    with threadpool_limits(1, user_api="blas"):
+        index = references if isinstance(references, Index) else Index(references)
+        for block_rows in _parts(len(queries), _QUERIES):
+            block = queries[block_rows]
+            rows, columns, by_detail = _bounded(index, block, threshold)
+            for pairs in _parts(len(rows), _CANDIDATES):
+                measured = _measured(block[rows[pairs]], index.images[columns[pairs]], by_detail[pairs], threshold)
+                numbers = [rows[pairs] + block_rows.start, measured.astype(np.float32), columns[pairs]]
+                found.append(np.column_stack(numbers)[measured <= threshold])
+            advance(len(block))
+    table = np.concatenate(found)
+    table = table[np.lexsort(table.T[::-1])]
     return Pairs(table[:, 0].astype(np.int64), table[:, 2].astype(np.int64), table[:, 1].astype(np.float32))
 
 
-def _within_reach(index: Index, queries: Images) -> tuple[Rows, Rows]:
-    """Return rows of the queries and references whose gap is at most `REACH`."""
-    near_pairs: list[tuple[Rows, Rows]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-    for block in _parts(len(queries), _AT_ONCE):
-        variants = outlines.of_variants(queries[block])
-        points = variants.transpose(1, 0, 2).reshape(-1, outlines.STEPS)
-        left = np.column_stack([points, (REACH**2 - _squares(points)) / 2, np.ones(len(points), np.float32)])
-        for part in _parts(len(index.images), _REFERENCES):
-            products = (left @ index.outlines[:, part]).reshape(outlines.VARIANTS, len(variants), -1).max(axis=0)
-            rows, columns = np.nonzero(products >= -_SLACK / 2)
-            near_outlines = index.outlines[: outlines.STEPS, part][:, columns].T
-            near = outlines.gaps(variants[rows], near_outlines) <= REACH
-            near_pairs.append((rows[near] + block.start, columns[near] + part.start))
-    rows, columns = (np.concatenate(parts) for parts in zip(*near_pairs, strict=True))
-    return rows, columns
+def _bounded(index: Index, queries: Images, threshold: float) -> tuple[Rows, Rows, Bools]:
+    """Return rows of queries and references that bounds allow to be near, and which of them by detail."""
+    points = _along(outlines.of_crops(queries), index.axes)
+    squares = np.square(points).sum(axis=-1, keepdims=True)
+    crops = np.concatenate([points, (REACH**2 - squares) / 2, np.ones_like(squares)], axis=-1)
+    coarse = crops.reshape(5, 5, len(queries), -1)[::2, ::2].reshape(9, len(queries), -1)
+    near = np.zeros((len(queries), len(index.images)), bool)
+    for part in _parts(len(index.images), _REFERENCES):
+        near[:, part] = _greatest(coarse, index.outlines[:, part], _ODD) >= -_SLACK / 2
+    by_detail = np.zeros_like(near)
+    rows = np.flatnonzero(near.any(axis=1))
+    windows = np.concatenate([_details(queries[rows], scale, MOVES) for scale in SCALES], axis=1)
+    for row, query_windows in zip(rows, windows, strict=True):
+        reached = np.flatnonzero(near[row])
+        for part in _parts(len(reached), _CANDIDATES):
+            columns = reached[part]
+            similarity = _greatest(query_windows[:, None], index.details[columns].T, _COSINES**2 // 2)[0]
+            closeness = _greatest(crops[:, row, None], index.outlines[:, columns], _ODD)[0]
+            by_detail[row, columns] = similarity >= 1 - threshold - _SLACK
+            near[row, columns] = closeness >= (REACH**2 - threshold / OUTLINE_WEIGHT - _SLACK) / 2
+    rows, columns = np.nonzero(near | by_detail)
+    return rows, columns, by_detail[rows, columns]
 
 
-def _likely(queries: Images, references: Images, rows: Rows, columns: Rows, threshold: float) -> Iterator[Rows]:
-    """Yield, some at a time, the numbers of those pairs whose distance may be at most the threshold."""
-    order = np.argsort(rows, kind="stable")
-    for part in _parts(len(order), _CANDIDATES):
-        pairs = order[part]
-        query_rows, query = np.unique(rows[pairs], return_inverse=True)
-        reference_rows, reference = np.unique(columns[pairs], return_inverse=True)
-        spectra, lengths = _query_spectra(queries[query_rows])
-        centres, norms = _reference_spectra(references[reference_rows])
-        best = np.full(len(pairs), -1.0, np.float32)
-        for version in range(spectra.shape[1]):
-            products = (spectra[query, version] * centres[reference]).sum(axis=1)
-            moved = fft.irfft2(products, s=(SIDE, SIDE))[:, _MOVES[:, None], _MOVES]
-            similar = moved / np.sqrt(lengths[query, version] * norms[reference][:, None, None])
-            np.maximum(best, similar.max(axis=(1, 2)), out=best)
-        contrast = np.minimum(contrasts(queries[query_rows])[query], contrasts(references[reference_rows])[reference])
-        is_likely = best >= 1 - threshold / scarcity(contrast) - _SLACK
-        shaped = np.flatnonzero(~is_likely & ((contrast <= RICH + _SLACK) | (best >= 1 - AGREEING - _SLACK)))
-        by_outline = outline_distances(queries[rows[pairs[shaped]]], references[columns[pairs[shaped]]])
-        is_likely[shaped] = by_outline <= threshold + _SLACK
-        if is_likely.any():
-            yield pairs[is_likely]
+def _measured(queries: Images, references: Images, by_detail: Bools, threshold: float) -> npt.NDArray[np.float64]:
+    """Return distances of k pairs, infinite where they are out of reach or beyond the threshold by outline alone."""
+    measured = np.full(len(queries), np.inf)
+    likely = outlines.gaps(queries, references) <= REACH
+    shaped = np.flatnonzero(likely & ~by_detail)
+    likely[shaped] = outline_distances(queries[shaped], references[shaped]) <= threshold
+    measured[likely] = distances(queries[likely], references[likely])
+    return measured
 
 
-def _query_spectra(images: Images) -> tuple[npt.NDArray[np.complex64], Floats]:
-    """Return transforms (n, 10, 3, 32, 17) of details of the query's versions, and their windows' squared lengths.
-
-    The versions are five scales of the image and of its mirror image; the lengths have the shape (n, 10, 7, 7).
-    """
-    mirrored = images[:, :, ::-1]
-    versions = np.stack([details(view, scale, np.float32) for view in (images, mirrored) for scale in SCALES], axis=1)
-    sums = np.zeros((*versions.shape[:2], SIDE + 1, SIDE + 1))
-    sums[:, :, 1:, 1:] = np.square(versions).sum(axis=2).cumsum(axis=2, dtype=np.float64).cumsum(axis=3)
-    first = MARGIN + np.sort(_MOVES)
-    low, high = first[:, None], first[:, None] + WINDOW
-    squares = (sums[:, :, high, first + WINDOW] - sums[:, :, low, first + WINDOW] - sums[:, :, high, first]) + sums[
-        :, :, low, first
-    ]
-    return fft.rfft2(versions), (squares + FLOOR).astype(np.float32)
+def _greatest(points: Floats, table: Floats, odd: int) -> Floats:
+    """Return the greatest inner products (n, k) of vectors (v, n, d), or their mirror images, and columns (d, k)."""
+    flat = points.reshape(-1, len(table))
+    products = np.abs(flat[:, :odd] @ table[:odd])
+    products += flat[:, odd:] @ table[odd:]
+    greatest: Floats = products.reshape(len(points), -1, table.shape[1]).max(axis=0)
+    return greatest
 
 
-def _reference_spectra(images: Images) -> tuple[npt.NDArray[np.complex64], Floats]:
-    """Return conjugate transforms (n, 3, 32, 17) of the centres of details, and their squared lengths (n,)."""
-    centres = np.zeros((len(images), 3, SIDE, SIDE), np.float32)
-    inside = slice(MARGIN, SIDE - MARGIN)
-    centres[:, :, inside, inside] = details(images, 1.0, np.float32)[:, :, inside, inside]
-    return np.conj(fft.rfft2(centres)), (np.square(centres).sum(axis=(1, 2, 3)) + FLOOR).astype(np.float32)
+def _along(vectors: Floats, axes: Floats) -> Floats:
+    """Return outlines (..., 84) along the axes that are kept, odd and even, and the lengths of the rest: (..., 46)."""
+    odd, even = np.split(vectors @ axes, [outlines.ODD], axis=-1)
+    rest = np.concatenate([odd[..., :-_ODD], even[..., :-_EVEN]], axis=-1)
+    length = np.linalg.norm(rest, axis=-1, keepdims=True)
+    return np.concatenate([odd[..., -_ODD:], even[..., -_EVEN:], length], axis=-1)
 
 
-def _squares(vectors: Floats) -> Floats:
-    """Return squared lengths along the last axis."""
-    squares: Floats = np.einsum("...i,...i->...", vectors, vectors)
-    return squares
+def _details(images: Images, scale: float, moves: int) -> Floats:
+    """Return normalised details of enlarged images' windows along cosines, and the lengths of the rest: (n, w, 65)."""
+    placed = np.stack([np.eye(WINDOW, SIDE, MARGIN + move, dtype=np.float32) for move in range(-moves, moves + 1)])
+    sides, cosines = placed.sum(axis=1), (_BASIS @ placed).reshape(-1, SIDE)
+    detail = details(images, scale, np.float32)
+    lengths = sides @ np.square(detail).sum(axis=1) @ sides.T + np.float32(FLOOR)
+    products = cosines @ (detail.sum(axis=1) / np.float32(np.sqrt(3))) @ cosines.T
+    by_window = products.reshape(len(images), len(sides), _COSINES, len(sides), _COSINES).transpose(0, 1, 3, 4, 2)
+    values = (by_window / np.sqrt(lengths)[..., None, None]).reshape(len(images), len(sides) ** 2, _COSINES**2)
+    # The slack keeps the root of a small difference from being less than the length.
+    rest = np.sqrt(1 + _SLACK - FLOOR / lengths.reshape(values.shape[:2]) - np.square(values).sum(axis=-1))
+    return np.concatenate([values, rest[..., None]], axis=-1)
 
 
 def _parts(count: int, size: int) -> Iterator[slice]:
@@ -188,4 +188,4 @@ def _parts(count: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, count))
 
 
-_MOVES = np.arange(-MOVES, MOVES + 1)
+_BASIS = fft.dct(np.eye(WINDOW, dtype=np.float32), norm="ortho", axis=0)[[1, 3, 5, 7, 0, 2, 4, 6]]  # odd ones first
