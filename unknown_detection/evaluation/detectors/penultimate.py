@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from scipy.spatial.distance import cdist
 
 from unknown_detection.evaluation.detectors.base import (
@@ -76,10 +76,10 @@ class _Subspace(RowDetector):
                 "give another."
             )
         self.origin = _least_norm_solution(weight, -bias)
-        scatter = np.zeros((width, width))
+        scatter = np.zeros((width, width), order="F")
         for _, z in pieces(features.penultimate):
-            centred = z - self.origin
-            scatter += centred.T @ centred
+            # Added in place, and the lower triangle alone, which is all that is read of it.
+            scatter = blas.dsyrk(1.0, (z - self.origin).T, beta=1.0, c=scatter, lower=1, overwrite_c=1)
         residual_width = width - principal
         eigenvalues, self.residual = _least_eigenvectors(scatter, residual_width)
         if eigenvalues[:residual_width].max() <= width * np.finfo(float).eps * eigenvalues[-1]:
@@ -155,8 +155,8 @@ def _least_norm_solution(matrix: Doubles, values: Doubles) -> Doubles:
 def _least_eigenvectors(matrix: Doubles, count: int) -> tuple[Doubles, Doubles]:
     """Return all eigenvalues of a symmetric matrix (D, D), ascending, and the vectors (D, count) of the least ones.
 
-    These are the steps of `numpy.linalg.eigh`, LAPACK's dsyevd, whose last one is a third of its time: here it
-    transforms back the vectors alone that are asked for.
+    The lower triangle is read. These are the steps of `numpy.linalg.eigh`, LAPACK's dsyevd, whose last one is a third
+    of its time: here it transforms back the vectors alone that are asked for.
     """
     if len(matrix) == 1:
         return matrix[0], np.ones((1, count))
