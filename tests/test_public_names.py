@@ -104,6 +104,7 @@ def lowest_logit(features):
 
 
 EXAMPLES = {name: getattr(ud, name) for name in ud.__all__ if isinstance(getattr(ud, name), types.FunctionType)}
+EXAMPLES |= {"Features": ud.Features, "Head": ud.Head}
 
 
 @pytest.mark.parametrize("name", ["unknown_detection", *sorted(EXAMPLES)])

@@ -71,7 +71,7 @@ def test_images_are_decoded_by_datasets(folder):
     ("where", "revision", "message"),
     [
         ("nowhere", None, "no folder nowhere, and a repository on the Hub is named ORG/NAME. Check it."),
-        ("empty/file", None, "empty/file is not a release: it has no manifest.json. Check"),
+        ("empty/file", None, "empty/file is a file. Give the folder"),
         ("folder", "v1.0.0", "--revision"),
         ("empty", None, "empty is not a release: it has no manifest.json. Check"),
         ("s3://bucket/release", None, "is an address, and the evaluation reads folders and the Hub"),

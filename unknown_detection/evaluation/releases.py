@@ -279,6 +279,8 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
     with evaluation_errors():
         root = folder_or_repository(where, revision)
     if isinstance(root, Path):
+        if not root.is_dir():
+            raise EvaluationError(f"{where} is a file. Give the folder of a release, which has a manifest.json.")
         if revision is not None:
             raise EvaluationError(
                 f"--revision applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "

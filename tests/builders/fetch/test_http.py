@@ -57,8 +57,11 @@ def test_a_notebook_downloads_too(fetch):
 
 
 @pytest.mark.timeout(30)
-def test_ctrl_c_ends_a_transfer_and_its_thread(speaker, floor, tmp_path):
+def test_ctrl_c_ends_a_transfer_and_its_thread(speaker, floor, tmp_path, request):
     """A real signal, sent once bytes have come; they come without an end, and fast enough for the floor."""
+    # A shell starts what it runs in the background with the signal ignored.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, handler))
     file = OwnerFile("x.bin", 200_000, url=speaker(HEAD, b"x", every=0.01))
     threads, came = threading.active_count(), []
 

@@ -24,6 +24,7 @@ from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.protocols.results import COLUMNS, read_figures
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.reports import report as report_module
+from unknown_detection.evaluation.reports.report import methods_best_first
 from unknown_detection.evaluation.scoring.fit import in_fit_half
 from unknown_detection.evaluation.scoring.joining import release_index
 from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
@@ -287,6 +288,14 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
     assert len(runs) == 4
     assert min(runs) <= mean["value"] <= max(runs)
     assert "Robustness to the training method" in page_of(tmp_path / "out")
+    # The headline of the first protocol is the AURC of all rows, of which less is better; `mine` is better than `msp`.
+    of = {"protocol": "unknown-detection", "setting": "unknown_detection", "metric": "aurc", "rows": "as_published"}
+    aurc = {"adam": [], "sgd": []}
+    for line in lines:
+        if (of | {"detector": "mine"}).items() <= line.items():
+            aurc[line["variant"]].append(line["value"])
+    best_first = sorted(aurc, key=lambda variant: np.mean(aurc[variant]))
+    assert methods_best_first(read_figures(tmp_path / "out")) == best_first
     alone = refused(capsys, tmp_path / "no", digits, "--protocol", "optimizer-robustness", "--scores", *files)
     assert "optimizer-robustness compares the figures of another protocol" in alone
     assert report(tmp_path / "few", digits, "--dry-run", "--scores", *files[:3]) == 0

@@ -34,7 +34,13 @@ class LazyBlocks(Sequence[Floats]):
 
 @dataclass(frozen=True)
 class Features:
-    """A model's features of one split: n rows in the release's order.
+    """A model's features of one split: n rows in the release's order. Those of another tool do, too.
+
+        >>> import numpy as np
+        >>> logits = np.array([[4.0, 0.0], [1.0, 2.0]])
+        >>> rows = ud.Features(np.array(["a", "b"]), np.array([0, 1]), logits, penultimate=logits, blocks=())
+        >>> ud.detectors.MaxLogit().fit(rows).score(rows)
+        array([-4., -2.])
 
     Attributes:
         ids: the release's `id` of each row, shape (n,).
@@ -74,6 +80,9 @@ class Features:
 @dataclass(frozen=True)
 class Head:
     """The last linear layer: logits = penultimate @ weight.T + bias.
+
+        >>> import numpy as np
+        >>> head = ud.Head(weight=np.eye(10, 64), bias=np.zeros(10))
 
     Attributes:
         weight: shape (C, D).

@@ -17,13 +17,14 @@ import pyarrow as pa
 from builders.storage.files import write_text
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.evaluation.display.plots import inline_svg, save
-from unknown_detection.evaluation.display.tables import aligned_columns, as_csv, as_latex
+from unknown_detection.evaluation.display.tables import aligned_columns, as_csv, as_latex, figure_metric
 from unknown_detection.evaluation.errors import EvaluationError, require_known, require_packages
 from unknown_detection.evaluation.files import require_folder_of
 from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.protocols import Protocol, calibration, protocol_of
 from unknown_detection.evaluation.protocols.pictures import Scene
-from unknown_detection.evaluation.protocols.results import AS_PUBLISHED, FILE, over_runs, write_figures
+from unknown_detection.evaluation.protocols.protocol import best_first
+from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, AS_PUBLISHED, FILE, over_runs, write_figures
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.reports import judging
 from unknown_detection.evaluation.reports.inputs import ScoredRun, choose_protocols, join_runs
@@ -156,7 +157,7 @@ def scenes(runs: Sequence[ScoredRun], figures: pd.DataFrame, plan: judging.Plan,
     """
     drawn_of = []
     several = several_methods(figures)
-    for variant in dict.fromkeys(run.variant for run in runs):
+    for variant in methods_best_first(figures):
         of_variant = [run for run in runs if run.variant == variant]
         of_variant.sort(key=lambda run: (run.about.seed is None, run.about.seed or 0, run.name))
         chosen = figures[(figures["variant"] == variant) & (figures["rows"] == AS_PUBLISHED)]
@@ -173,6 +174,19 @@ def scenes(runs: Sequence[ScoredRun], figures: pd.DataFrame, plan: judging.Plan,
                         break
             drawn_of.append(Scene(protocol, lines, rows, names, [variant] * several, roc).where(protocol.drawn))
     return drawn_of
+
+
+def methods_best_first(figures: pd.DataFrame) -> list[str]:
+    """Return the training methods: by the best headline figure of the first protocol, then those without one."""
+    lines = over_runs(figures[figures["rows"] == AS_PUBLISHED])
+    lines = lines[lines["variant"] != ALL_VARIANTS]
+    first = protocol_of(lines["protocol"].iloc[0])
+    headline = first.headline(lines[lines["protocol"] == first.name])
+    if headline.empty:
+        return [*lines["variant"].unique()]
+    means = headline.groupby(["detector", "variant"], sort=False, as_index=False)["mean"].mean()
+    order = best_first(means["mean"], figure_metric(headline["metric"].iloc[0]).better)
+    return [*pd.unique(pd.concat([means["variant"].iloc[order], lines["variant"]]))]
 
 
 def short_results(scores: pa.Table, release: Release) -> list[str]:
