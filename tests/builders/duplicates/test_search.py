@@ -315,7 +315,7 @@ def test_changed_copies_of_photographs_are_found(photographs, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", itertools.combinations(COMBINED, 2), ids=" and ".join)
+@pytest.mark.parametrize("names", [*itertools.combinations(COMBINED, 2)], ids=" and ".join)
 def test_copies_of_each_pair_of_changes_are_found(photographs, names):
     images, random = contrasted(photographs, 100)
     pairs = search(np.stack([changed(image, names, random) for image in images]), images)
