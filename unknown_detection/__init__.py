@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     )
     from unknown_detection.evaluation.models.features import Features, Head
     from unknown_detection.evaluation.releases import load
-    from unknown_detection.evaluation.reports.report import evaluate, report
+    from unknown_detection.evaluation.reports.evaluate import evaluate
+    from unknown_detection.evaluation.reports.report import report
     from unknown_detection.evaluation.scoring.run import score
     from unknown_detection.steps import build, materialize, verify
 
@@ -54,7 +55,8 @@ _DEFINED = {
     "evaluation.metrics.metrics": ("aupr_in", "aupr_out", "aurc", "auroc", "fpr_at_95_tpr", "metric", "oscr"),
     "evaluation.models.features": ("Features", "Head"),
     "evaluation.releases": ("load",),
-    "evaluation.reports.report": ("evaluate", "report"),
+    "evaluation.reports.evaluate": ("evaluate",),
+    "evaluation.reports.report": ("report",),
     "evaluation.scoring.run": ("score",),
     "steps": ("build", "materialize", "verify"),
 }

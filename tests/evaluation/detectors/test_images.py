@@ -25,8 +25,9 @@ from unknown_detection.evaluation.detectors.images import (  # noqa: E402
     without_rank_one,
 )
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
+from unknown_detection.evaluation.models.dropout import dropout_drawn  # noqa: E402
 from unknown_detection.evaluation.models.features import Features  # noqa: E402
-from unknown_detection.evaluation.models.layers import dropout_drawn, find_layers  # noqa: E402
+from unknown_detection.evaluation.models.layers import find_layers  # noqa: E402
 from unknown_detection.evaluation.models.models import Model  # noqa: E402
 from unknown_detection.evaluation.models.preprocessing import of_declaration  # noqa: E402
 

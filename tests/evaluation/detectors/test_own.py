@@ -19,7 +19,8 @@ from unknown_detection.evaluation.detectors import KNN, METHODS, ODIN
 from unknown_detection.evaluation.detectors.own import choose, load_own, own_method
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.models.features import read_only
-from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer, find_fit_splits
+from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer
+from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits
 from unknown_detection.evaluation.scoring.scores import read_scores
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_detector.py"

@@ -25,7 +25,7 @@ from unknown_detection.evaluation.protocols.results import COLUMNS, read_figures
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.reports import report as report_module
 from unknown_detection.evaluation.reports.report import methods_best_first
-from unknown_detection.evaluation.scoring.fit import in_fit_half
+from unknown_detection.evaluation.scoring.fit_splits import in_fit_half
 from unknown_detection.evaluation.scoring.joining import release_index
 from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
 

@@ -21,7 +21,8 @@ from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, block_column
-from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer, find_fit_splits, in_fit_half
+from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer
+from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits, in_fit_half
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.scores import read_scores
 

@@ -24,15 +24,13 @@ from unknown_detection.evaluation.models.blueprints import (
     model_digest,
     read_state_dict,
 )
+from unknown_detection.evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
 from unknown_detection.evaluation.models.features import Head
 from unknown_detection.evaluation.models.layers import (
     BatchOutputs,
-    DropoutCalls,
     Layers,
     capture_outputs,
     check_head,
-    dropout_drawn,
-    dropout_off,
     find_layers,
     same_logits,
 )

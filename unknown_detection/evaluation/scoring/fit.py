@@ -1,11 +1,4 @@
-"""Chooses the rows that detectors are fitted and tuned on, fits them, searches their hyperparameters, and scores rows.
-
-Without training rows, the in-distribution rows of validation are divided into two halves: detectors are fitted on one,
-and hyperparameters and thresholds are chosen on the other. A nearest neighbour would otherwise find every tuning row
-among the rows it was fitted on, at a distance of 0.
-
-Rows to tune on serve several times: hyperparameters and OD-test's thresholds are chosen on the same rows, and methods
-whose `fits_on` is "validation" are fitted on them, too. A report with such thresholds names these detectors.
+"""Fits detectors, searches their hyperparameters, and scores rows, with the features that each needs.
 
 Tested by `tests/evaluation/scoring/test_fit.py`.
 """
@@ -13,10 +6,9 @@ Tested by `tests/evaluation/scoring/test_fit.py`.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import inspect
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 
@@ -27,81 +19,24 @@ from unknown_detection.evaluation.detectors import METHODS, Methods, Settings, f
 from unknown_detection.evaluation.detectors.base import Detector, Scores, predicted
 from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.detectors.logits import average
-from unknown_detection.evaluation.errors import EvaluationError, require_known
+from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.metrics.metrics import auroc
 from unknown_detection.evaluation.models.features import Features, Head
 from unknown_detection.evaluation.releases import Key
+from unknown_detection.evaluation.scoring.fit_splits import (
+    EXTERNAL,
+    FIT_HALF,
+    HELD_OUT,
+    TRAIN,
+    TUNE_HALF,
+    VALIDATION,
+    FitSplits,
+    Mask,
+    in_fit_half,
+)
 from unknown_detection.terminal.progress import Log, bar
-
-TRAIN, VALIDATION, EXTERNAL = "train", "validation", "external_validation"
-
-EXTERNALS = (EXTERNAL, "openimage_o_validation")
-"""Unknown rows to tune on: the papers', and those that OpenOOD v1.5 tunes on, images of OpenImage-O apart from its
-far split's."""
-
-HELD_OUT = "held_out"
-"""BROAD's validation split: "a held-out validation set of 45,000 samples", on which it fits mixtures of scores
-(section 3)."""
-
-FIT_HALF, TUNE_HALF = "fit half", "tune half"
-
-Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class FitSplits:
-    """The splits that detectors are fitted and tuned on; None if there is none.
-
-    Most detectors are fitted on `train`; without it, on a half of `validation`. That is the split `validation`, or
-    BROAD's `held_out`: for detectors that must be fitted on rows outside the training set, and the in-distribution
-    side of a search. `external` is its OoD side, and has the only unknown rows that any choice depends on.
-    """
-
-    train: Key | None
-    validation: Key | None
-    external: Key | None
-
-
-def find_fit_splits(
-    splits: Mapping[str, Sequence[str]], configs: Sequence[str], fit_configs: Sequence[str]
-) -> FitSplits:
-    """Choose the splits to fit and tune on for the configs to score, of those with features, by config.
-
-    Training rows come from the fit configs, each of which must have some to fit on, else from `<config>-train`.
-    """
-    require_known("config with features to fit on", fit_configs, splits)
-    for config in fit_configs:
-        if not {TRAIN, VALIDATION, HELD_OUT} & set(splits[config]):
-            raise EvaluationError(
-                f"{config} has no features of train, validation or held_out to fit on, only of "
-                f"{', '.join(splits[config])}. Extract one of them."
-            )
-
-    def first(split: str, where: Iterable[str]) -> Key | None:
-        return next(((config, split) for config in where if split in splits.get(config, ())), None)
-
-    training = [*configs, *(f"{config}-train" for config in configs)]
-    validation = first(VALIDATION, [*fit_configs, *configs]) or first(HELD_OUT, [*fit_configs, *configs])
-    external = next(filter(None, (first(name, configs) for name in EXTERNALS)), None)
-    return FitSplits(first(TRAIN, fit_configs or training), validation, external)
-
-
-def in_fit_half(ids: Sequence[str], labels: npt.NDArray[np.int64]) -> Mask:
-    """Divide the in-distribution rows of a split into halves, class by class.
-
-    The rows of a class, sorted by the SHA-256 of their ids, go to the fit half and to the tune half in turn. The
-    halves depend on nothing but ids and labels, so a report finds the same ones.
-    """
-    ranks = [hashlib.sha256(f"fit half\t{id_}".encode()).digest() for id_ in ids]
-    order = sorted(range(len(ids)), key=lambda row: (int(labels[row]), ranks[row]))
-    sorted_labels = labels[order]
-    place = np.arange(len(order)) - np.searchsorted(sorted_labels, sorted_labels)
-    fits = np.zeros(len(order), dtype=np.bool_)
-    fits[order] = (place % 2 == 0) & (sorted_labels >= 0)
-    return fits
-
 
 _KEPT = 3
 """Number of splits whose features stay in memory: the splits to fit on, tune on and tune against."""

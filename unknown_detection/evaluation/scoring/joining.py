@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from unknown_detection.evaluation.duplicates import paired_ids
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import Release
-from unknown_detection.evaluation.scoring.fit import EXTERNALS, HELD_OUT, TRAIN, VALIDATION, in_fit_half
+from unknown_detection.evaluation.scoring.fit_splits import EXTERNALS, HELD_OUT, TRAIN, VALIDATION, in_fit_half
 from unknown_detection.evaluation.scoring.rows import Rows, find_overlaps
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, summarize_ids
 

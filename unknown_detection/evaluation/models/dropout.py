@@ -1,0 +1,96 @@
+"""Dropout of a model, in layers or called as a function: off for features, drawn per image for MC-dropout.
+
+Some networks call `dropout(..., training=True)` in their forward pass, as the unified benchmark's do: their features
+would differ from run to run, in eval mode too. `torch` is imported within functions only.
+
+Tested by `tests/evaluation/detectors/test_images.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from unknown_detection.evaluation.errors import EvaluationError
+
+
+@dataclass
+class DropoutCalls:
+    """The dropout calls of one forward pass: positive rates of those that can be drawn per image, in their order.
+
+    `always` is true if a call drops values in eval mode, too.
+    """
+
+    rates: list[float] = field(default_factory=list)
+    always: bool = False
+
+
+def dropout_off(calls: DropoutCalls | None = None) -> AbstractContextManager[Any]:
+    """Turn all dropout off within the block, also that of `dropout(..., training=True)`."""
+
+    def drop(values: Any, rate: float, training: bool, by_channel: bool | None) -> Any:
+        if calls is not None and rate > 0:
+            calls.always |= training
+            calls.rates += [] if by_channel is None else [rate]
+        return values
+
+    return _intercepted(drop)
+
+
+def dropout_drawn(generators: Sequence[Any]) -> AbstractContextManager[Any]:
+    """Turn dropout on within the block, with a generator per image; the model stays in eval mode.
+
+    This affects `dropout` and `dropout1d` to `dropout3d`, in layers and as functions, but neither alpha dropout, which
+    stays off, nor stochastic depth, nor that within `scaled_dot_product_attention`. Generators draw on their own
+    device, and the CPU's draw other masks than a GPU's.
+    """
+    import torch
+
+    def drop(values: Any, rate: float, training: bool, by_channel: bool | None) -> Any:
+        if by_channel is None or not rate > 0:
+            return values
+        if len(values) % len(generators):
+            raise EvaluationError(
+                f"The model drops values of a tensor of shape {tuple(values.shape)}, whose first axis is not that of "
+                f"{len(generators)} images, so masks cannot be drawn per image. Leave mc_dropout and mc_dropout_mi "
+                "out."
+            )
+        # Some transformers divide an image into several consecutive windows.
+        dropped_shape = [values.shape[1], *(1 for _ in values.shape[2:])] if by_channel else values.shape[1:]
+        shape = (len(values) // len(generators), *dropped_shape)
+        uniform = torch.cat([torch.rand(shape, generator=random, device=random.device) for random in generators])
+        mask = (uniform >= rate).to(values.device, values.dtype)
+        return values * mask / (1 - rate) if rate < 1 else values * 0
+
+    return _intercepted(drop)
+
+
+def _intercepted(drop: Callable[[Any, float, bool, bool | None], Any]) -> AbstractContextManager[Any]:
+    """Call `drop(values, rate, training, by_channel)` in place of dropout; `by_channel` is None for alpha dropout."""
+    import torch
+    from torch.nn import functional
+    from torch.overrides import TorchFunctionMode
+
+    kinds = {
+        functional.dropout: False,
+        torch.dropout: False,
+        functional.dropout1d: True,
+        functional.dropout2d: True,
+        functional.dropout3d: True,
+        torch.feature_dropout: True,
+        functional.alpha_dropout: None,
+        functional.feature_alpha_dropout: None,
+    }
+
+    class Intercepting(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func not in kinds:
+                return func(*args, **(kwargs or {}))
+            named = dict(zip(("input", "p", "training"), args, strict=False)) | (kwargs or {})
+            training = bool(named.get("training", named.get("train", True)))
+            return drop(named["input"], named.get("p", 0.5), training, kinds[func])
+
+    mode: AbstractContextManager[Any] = Intercepting()
+    return mode
