@@ -34,7 +34,7 @@ class LazyBlocks(Sequence[Floats]):
 
 @dataclass(frozen=True)
 class Features:
-    """A model's features of one split: n rows in the release's order. Those of another tool do, too.
+    """A model's features of one split: n rows in the release's order. Arrays of another tool will do.
 
         >>> import numpy as np
         >>> logits = np.array([[4.0, 0.0], [1.0, 2.0]])
