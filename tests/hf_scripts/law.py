@@ -25,6 +25,7 @@ from tests.hf_scripts.tampering import rewrite
 from tests.manifests import manifest_of
 
 TEST, NEAR, TRAIN = "bench/test", "bench/near_ood", "bench-train/train"
+SHARD = "data/bench/test-0000{}-of-00002.parquet"
 MADE = "bench/near_ood"
 """The split whose images were made, so that their digests are of pixels."""
 

@@ -19,50 +19,16 @@ from builders.duplicates.distance import distance
 from builders.duplicates.search import THRESHOLD
 from builders.release.duplicates import compared_entries, comparison, read_pairs
 from builders.release.entries import SIMILARITY
-from tests.conftest import made_once
-from tests.hf_scripts.folder_mutations import CONFIGS, Folder, mutate, oriented, xmp
+from tests.hf_scripts.folder_mutations import CONFIGS, mutate, oriented, xmp
 from tests.hf_scripts.folder_mutations import chunk as png_chunk
-from tests.hf_scripts.law import NEAR, TEST, breach, code_of, encoded, everything_known, tiny_release
+from tests.hf_scripts.law import NEAR, SHARD, TEST, breach, code_of, encoded
+from tests.hf_scripts.law_fixtures import folder, known, quiet, says, tiny
 from tests.hf_scripts.pair_tables import add_table, replace_pairs
 from tests.hf_scripts.samples import linked_copy, make_release
 from tests.hf_scripts.tampering import replace, rewrite, with_cells, write_shard
 from tests.manifests import manifest_of, write_json
 
-SHARD = "data/bench/test-0000{}-of-00002.parquet"
-
-
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory):
-    return made_once(tmp_path_factory, "tiny-release", tiny_release)
-
-
-@pytest.fixture(scope="session")
-def known(tiny):
-    return everything_known(tiny)
-
-
-@pytest.fixture
-def folder(tiny, tmp_path):
-    return Folder(linked_copy(tiny, tmp_path / "release"), 0)
-
-
-@pytest.fixture
-def says(capsys):
-    """What `verify` says of a folder that is not whole."""
-    from hf_scripts import verify
-
-    def run(folder, *flags):
-        assert verify.main([str(folder.root), "--workers", "1", *flags]) == 1
-        return [line for line in capsys.readouterr().out.splitlines()[:-1] if not line.startswith("note: ")]
-
-    return run
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    datasets.disable_progress_bars()
-    yield
-    datasets.enable_progress_bars()
+__all__ = ["folder", "known", "quiet", "says", "tiny"]
 
 
 def test_the_release_as_it_is_made(tiny, known, tmp_path):
