@@ -33,12 +33,12 @@ def size_of(group, column):
 
 def claim(data, path):
     """What the footer of a file says at a path of fields and places in lists."""
-    return _unzigzag(_varint(data, _numbers(data)[path][0])[0])
+    return _unzigzag(_varint(data, numbers(data)[path][0])[0])
 
 
 def with_claims(data, claims):
     """The file with other numbers in its footer, by path."""
-    places, end, parts = _numbers(data), len(data), []
+    places, end, parts = numbers(data), len(data), []
     for path in sorted(claims, key=places.get, reverse=True):
         start, stop = places[path]
         parts[:0] = [_encoded(claims[path]), data[stop:end]]
@@ -53,7 +53,7 @@ def _footer(data):
     return len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data) - 8
 
 
-def _numbers(data):
+def numbers(data):
     """The place of every number in the footer, by its path."""
     start, stop = _footer(data)
     places = {}
