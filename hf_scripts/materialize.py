@@ -25,6 +25,7 @@ from builders.hub.repository import Repository
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Bring, Published
 from builders.pipeline.run import write_release
+from builders.pipeline.state import refuse_unusable
 from builders.release.entries import FileEntry
 from builders.release.manifest import read_manifest
 from builders.sources.base import Source
@@ -51,6 +52,7 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
         )
     check_json(as_json=flags.as_json, dry_run=flags.dry_run)
     flags.executor.check()
+    refuse_unusable(flags.out)
     store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
     meter = TerminalMeter(quiet=flags.quiet)
     with (

@@ -17,6 +17,7 @@ from builders.cli.split_choice import splits_option
 from builders.errors import BuildError
 from builders.hub.place import folder_or_repository
 from builders.release.entries import Manifest
+from builders.release.loading import cached_copies, misread
 from builders.storage.paths import LOCAL
 from hf_scripts.checks.manifest import files_in
 from hf_scripts.checks.problems import Problems
@@ -75,8 +76,11 @@ def command(
                 f"{release} is a folder here, to which --revision and --keep do not apply. Omit them, or run from "
                 "another folder to check the repository of that name."
             )
-        found = verify_folder(folder, splits, Problems(), name=folder, decode=decode, workers=workers)
-        name, commit = str(folder), None
+        problems = Problems()
+        if reason := misread(folder):
+            problems.add("path", f"{folder}: load_dataset does not read this folder: {reason}; move it")
+        found = verify_folder(folder, splits, problems, name=folder, decode=decode, workers=workers)
+        name, commit, copies = str(folder), None, cached_copies(folder)
     else:
         # The client takes half a second to import.
         from hf_scripts.checks.download import downloaded
@@ -85,17 +89,19 @@ def command(
         click.echo(f"there is no folder {release}; looking for it on the Hub", err=True)
         revision = revision or "main"
         with downloaded(release, revision, keep, splits, log) as download:
-            name, commit = download.name, download.commit
+            name, commit, copies = download.name, download.commit, cached_copies(keep) if keep is not None else None
             repository = download.repository
             revisions = {revision: commit, **repository.tags()}
             for sentence in exposed_images(repository, repository.info(), revisions).values():
                 download.problems.add("licence", sentence)
             found = verify_folder(download.root, splits, download.problems, name=name, decode=decode, workers=workers)
     document = _document(found, check)
+    cached = [] if copies is None or found.problems.total() else [_of_cache(copies)]
     if as_json:
+        document["notes"] += cached
         print_document("verify", {"release": release, "revision": revision, "commit": commit} | document)
     else:
-        click.echo("\n".join(_lines(found, name, document)))
+        click.echo("\n".join([*_lines(found, name, document), *cached]))
     return 1 if found.problems.total() else 0
 
 
@@ -146,6 +152,13 @@ def _lines(found: Verified, name: str, document: Mapping[str, Any]) -> Iterator[
     }
     counts = ", ".join(quantity(number, name) for name, number in numbers_of.items())
     yield f"{name} is whole: {counts}, all as manifest.json lists{how}"
+
+
+def _of_cache(copies: Path) -> str:
+    return printable(
+        f"load_dataset has copies of a folder of this name in {copies}, and returns them unchecked where the card is "
+        'equal; remove them, or pass download_mode="force_redownload"'
+    )
 
 
 def _facts(manifest: Manifest) -> Iterator[str]:

@@ -39,7 +39,7 @@ from builders.generate.flags import DEVICE
 from builders.pipeline.build_plan import BuildPlan, Run
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
-from builders.pipeline.state import refuse_foreign
+from builders.pipeline.state import refuse_unusable
 from builders.sources.base import Source
 from builders.storage.paths import store_of
 from builders.storage.text_files import read_csv
@@ -107,7 +107,7 @@ def check_flags(flags: BuildFlags, note: Callable[[str], object]) -> None:
     """Refuse flags that do not go together, and a release folder or a cluster that cannot be used."""
     check_json(as_json=flags.as_json, dry_run=flags.dry_run)
     store_of(flags.out).require_access(flags.out)
-    refuse_foreign(flags.out)
+    refuse_unusable(flags.out)
     store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
     flags.executor.check()
     if flags.demo:

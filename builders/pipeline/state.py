@@ -19,6 +19,7 @@ from builders.generate.contract import identity_differences
 from builders.pipeline.build_plan import Run
 from builders.release.entries import CHOICES
 from builders.release.layout import FOLDERS, STATE, Layout
+from builders.release.loading import misread
 from builders.release.manifest import read_or_empty
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
@@ -34,7 +35,7 @@ TRIES = 5
 @contextlib.contextmanager
 def locked(layout: Layout) -> Iterator[None]:
     """Hold the output folder for this run, and sweep what a killed run left half-written; neither in a store."""
-    refuse_foreign(layout.root)
+    refuse_unusable(layout.root)
     busy = f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
     with store_of(layout.root).lock(layout.lock, busy, layout.root, (*FOLDERS, STATE)):
         yield
@@ -182,8 +183,10 @@ class State:
                 self.check()
 
 
-def refuse_foreign(root: Path) -> None:
-    """Refuse an output folder that holds something else than a release."""
+def refuse_unusable(root: Path) -> None:
+    """Refuse an output folder that holds something else than a release, or that `load_dataset` would not read."""
+    if reason := misread(root):
+        raise BuildError(f"load_dataset does not read a release at {root}: {reason}. Give another --out.")
     if not root.exists():
         return
     if not root.is_dir():

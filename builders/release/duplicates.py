@@ -19,7 +19,7 @@ from builders.errors import BuildError, first_line, one_line
 from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairCount, is_training
 from builders.release.schema import KNOWN_ROLE
 from builders.storage.files import atomic_path, open_buffered
-from builders.storage.parquet import UNREADABLE
+from builders.storage.parquet import UNREADABLE, checked, read_rows, row_group
 from unknown_detection.words import quantity
 
 CONFIG = "duplicates"
@@ -131,6 +131,7 @@ class NotPairsError(BuildError):
     """A file that is not a table of duplicates."""
 
     def __init__(self, path: Path, reason: str) -> None:
+        self.reason = reason
         super().__init__(f"{path} {reason}. Download or build the release again.")
 
 
@@ -141,10 +142,12 @@ def read_pairs(path: Path) -> list[Pair]:
             size = path.stat().st_size
             # In this thread alone. A thread of Arrow's that still held the last reference to Python's file when the
             # process ended would end it with std::terminate: 1 of 60 runs that ended at once, on two busy cores.
-            parquet = pq.ParquetFile(opened, pre_buffer=False)
+            parquet = checked(pq.ParquetFile(opened, pre_buffer=False))
             if parquet.metadata.num_rows > _ROWS_OF_A_BYTE * size:
                 raise NotPairsError(path, f"claims {parquet.metadata.num_rows:,} rows in {size:,} bytes")
-            table = parquet.read(use_threads=False)
+            if not all(row_group(parquet, group).num_rows for group in range(parquet.num_row_groups)):
+                raise NotPairsError(path, "has a row group without rows, which datasets cannot read")
+            table = read_rows(parquet, use_threads=False)
         rows = [column.to_pylist() for column in table.columns]
     except UNREADABLE as error:
         raise NotPairsError(path, f"cannot be read as Parquet ({first_line(error)})") from error

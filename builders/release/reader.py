@@ -19,7 +19,7 @@ from builders.errors import BuildError, first_line, one_line
 from builders.release import images
 from builders.release.entries import SplitEntry
 from builders.release.schema import KNOWN_COLUMNS, ROLES, arrow_schema, without_values
-from builders.storage.parquet import UNREADABLE, open_parquet, open_streamed, row_batches
+from builders.storage.parquet import UNREADABLE, open_parquet, open_streamed, read_rows, row_batches
 
 _BATCH_ROWS = 256
 
@@ -77,7 +77,7 @@ def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
             raise BuildError(
                 f"{path} has {count:,} rows, not {split.rows:,} as manifest.json says. Build the release again."
             )
-        table = opened.read(list(names))
+        table = read_rows(opened, names)
         table.validate(full=True)  # text that is not UTF-8
     if empty := without_values(table, tuple(KNOWN_COLUMNS.values())):
         raise _wrong(path, f"has rows without a value in the column {empty[0]}")

@@ -31,18 +31,30 @@ _BATCH_ROWS = 1 << 14
 def open_parquet(path: Path, part: str = "ranges", **options: Any) -> pq.ParquetFile:
     """Open a Parquet file, a context manager; raises one of `UNREADABLE` if that cannot be done.
 
-    Two columns of one name are refused, since pyarrow raises a `KeyError` where one of them is requested. `part` is
-    what is read: `schema`, `whole` or some `ranges`. From a store the first two take one request. `options` are those
-    of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers.
+    `part` is what is read: `schema`, `whole` or some `ranges`. From a store the first two take one request. `options`
+    are those of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers.
     """
     try:
-        opened = store_of(path).parquet(path, part, **options)
-        names = opened.schema_arrow.names
+        return checked(store_of(path).parquet(path, part, **options))
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid("the name of a column is not UTF-8 text") from error
-    repeated = [name for name, count in Counter(names).items() if count > 1]
+
+
+def checked(opened: pq.ParquetFile) -> pq.ParquetFile:
+    """Return an open file whose columns can be requested by name and whose rows are counted right.
+
+    Two columns of one name are refused, since pyarrow raises a `KeyError` where one of them is requested. So is a
+    footer whose number of rows is not the sum of its row groups: rows are read by row group, and pyarrow compares
+    neither with the other.
+    """
+    repeated = [name for name, count in Counter(opened.schema_arrow.names).items() if count > 1]
     if repeated:
         raise pa.ArrowInvalid(f"it has several columns named {repeated[0]}")
+    metadata = opened.metadata
+    groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    if min(groups, default=0) < 0 or sum(groups) != metadata.num_rows:
+        claimed = f"{metadata.num_rows:,} rows, and its row groups {sum(groups):,}"
+        raise pa.ArrowInvalid(f"its footer claims {claimed}")
     return opened
 
 
@@ -54,7 +66,17 @@ def open_streamed(path: Path) -> pq.ParquetFile:
 def read_parquet(path: Path, columns: Sequence[str] | None = None, **options: Any) -> pa.Table:
     """Read a Parquet file, or some columns of it; raises as `open_parquet`."""
     with open_parquet(path, "whole", **options) as opened:
-        return opened.read(columns=None if columns is None else list(columns))
+        return read_rows(opened, columns)
+
+
+def read_rows(opened: pq.ParquetFile, columns: Sequence[str] | None = None, **options: Any) -> pa.Table:
+    """Read the rows of an open file, or some columns of them; `options` are those of `ParquetFile.read`.
+
+    Fewer rows than the file claims are an error: pyarrow 26 returns as many as the first column has.
+    """
+    table = opened.read(columns=None if columns is None else list(columns), **options)
+    _require_all(opened.metadata.num_rows - table.num_rows)
+    return table
 
 
 def read_schema(path: Path) -> pa.Schema:
@@ -102,18 +124,29 @@ def row_batches(
     for batch in parquet.iter_batches(size, row_groups=selected, columns=columns):
         missing -= batch.num_rows
         yield batch
+    _require_all(missing)
+
+
+def _require_all(missing: int) -> None:
     if missing:
         raise pa.ArrowInvalid(f"it lacks {missing:,} of the rows that it claims")
 
 
 def row_group(parquet: pq.ParquetFile, group: int) -> pq.RowGroupMetaData:
-    """Return the metadata of a row group whose columns can be asked for.
+    """Return the metadata of a row group whose columns can be asked for, and have as many values as it has rows.
 
     `RowGroupMetaData.column` of pyarrow 26 ends the process with SIGABRT where a column's metadata contradict the
-    schema. Reading a row runs into the same contradiction, and raises `OSError` or `pa.ArrowException`.
+    schema. Reading a row runs into the same contradiction, and raises `OSError` or `pa.ArrowException`. Other readers
+    than pyarrow may go by the number of values; columns of lists have any.
     """
-    next(parquet.iter_batches(batch_size=1, row_groups=[group]), None)
-    return parquet.metadata.row_group(group)
+    next(parquet.iter_batches(batch_size=1, row_groups=[group], use_threads=False), None)
+    metadata = parquet.metadata.row_group(group)
+    for number in range(metadata.num_columns if metadata.num_rows else 0):
+        values = metadata.column(number).num_values
+        if values != metadata.num_rows and not parquet.schema.column(number).max_repetition_level:
+            claimed = f"{values:,} values of {metadata.column(number).path_in_schema} in {metadata.num_rows:,} rows"
+            raise pa.ArrowInvalid(f"its footer claims {claimed}")
+    return metadata
 
 
 LARGE = 1 << 25

@@ -183,7 +183,7 @@ class Store:
         `part` is what is read of it, from a store in one request: `schema`, `whole`, or else `ranges` in several.
         """
         refuse_irregular(path, path.stat().st_mode)
-        return pq.ParquetFile(path, **options)
+        return pq.ParquetFile(path.absolute(), **options)  # of a relative path, pyarrow takes ~ for a home folder
 
     def arrow(self, path: Path) -> Any:
         """Open an Arrow file for `pa.ipc.open_file`; a context manager."""

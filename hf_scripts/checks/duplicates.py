@@ -55,8 +55,8 @@ def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decod
         return []  # reported by check_file
     try:
         pairs = read_pairs(root / table.path)
-    except NotPairsError:
-        problems.add(_PROBLEM, f"{table.path}: is not a table of duplicates")
+    except NotPairsError as error:
+        problems.add(_PROBLEM, f"{table.path}: is not a table of duplicates: it {error.reason}")
         return []
     indexes = {key: root / entry.index.path for key, entry in manifest.by_key().items()}
     exact = [pair for keys in groups(manifest) for pair in exact_pairs({key: indexes[key] for key in keys})]

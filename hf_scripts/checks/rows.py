@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import IDENTITY, rows_digest
 from builders.release.entries import FileEntry, SplitEntry
 from builders.release.schema import ID_OVERLAP, ROLES, demo_metadata
-from builders.storage.parquet import UNREADABLE, open_parquet, open_streamed, row_batches, row_group
+from builders.storage.parquet import UNREADABLE, open_parquet, open_streamed, read_rows, row_batches, row_group
 from builders.storage.sealed_files import SCHEMA, check_size, read_sealed_header
 from hf_scripts.checks.images import Decoded, check_images, concatenate
 from hf_scripts.checks.manifest import check_file
@@ -42,7 +42,7 @@ _SEALED_BATCH_ROWS = 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one task: problems, and the number of rows, None if the file could not be read to its end.
+    """The result of one task: problems, and the number of rows that were read, None if not all of them were.
 
     `decoded` are the images of a shard whose split was compared by pixels or similarity.
     """
@@ -93,19 +93,19 @@ class IndexTask(FileTask):
         path = self.file.path
         with open_streamed(self.root / path) as parquet:
             _check_structure(parquet, path, problems)
-            rows, size = parquet.metadata.num_rows, (self.root / path).stat().st_size
+            claimed, size = parquet.metadata.num_rows, (self.root / path).stat().st_size
             if not _check_schema(parquet.schema_arrow, self.split.schema(image=False), path, problems):
                 return Outcome(problems)
             # Few bytes can stand for many equal rows, which would take far more memory.
-            if rows > _FEW_ROWS and rows * _ROW_BYTES > size:
-                problems.add("Parquet", f"{path}: claims {rows:,} rows, too many for its {size:,} bytes")
+            if claimed > _FEW_ROWS and claimed * _ROW_BYTES > size:
+                problems.add("Parquet", f"{path}: claims {claimed:,} rows, too many for its {size:,} bytes")
                 return Outcome(problems)
-            first = 0
+            rows = 0
             for batch in row_batches(parquet, _INDEX_BATCH_ROWS):
-                check_values(pa.Table.from_batches([batch]), self.split, path, first, problems)
-                first += batch.num_rows
+                check_values(pa.Table.from_batches([batch]), self.split, path, rows, problems)
+                rows += batch.num_rows
             overlaps = ID_OVERLAP in self.split.columns
-            table = parquet.read(columns=["label", *_COMPARED, *[ID_OVERLAP.name] * overlaps])
+            table = read_rows(parquet, ["label", *_COMPARED, *[ID_OVERLAP.name] * overlaps])
         self._check_identity(table.select(IDENTITY), problems)
         if not _is_sound(table):
             return Outcome(problems)
@@ -155,6 +155,19 @@ def _is_sound(rows: pa.Table) -> bool:
     return bool(pc.all(pc.and_(inside, digests), min_count=0).as_py())
 
 
+class _UnknownRowsError(Exception):
+    """The rows of an index are not known; its own task reports why."""
+
+
+class _Beside(NamedTuple):
+    """Rows of a row group, the first one's number in the file, and as many rows of the index, None if not known."""
+
+    group: int
+    first: int
+    rows: pa.RecordBatch
+    of_index: pa.Table | None
+
+
 @dataclass(frozen=True)
 class RowsTask(FileTask):
     """Checks a file whose rows are those of the index from row `first` on; `index` is None if that is not known."""
@@ -164,30 +177,37 @@ class RowsTask(FileTask):
     first: int
 
     def _index_rows(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the index from row `first` on; nothing if it cannot be read, which its own task reports."""
+        """Yield the index from row `first` on, and raise `_UnknownRowsError` where it cannot be read."""
         if self.index is None:
-            return
+            raise _UnknownRowsError
         skipped = 0
         try:
             with open_streamed(self.root / self.index) as parquet:
-                if parquet.schema_arrow.equals(schema):
-                    for batch in row_batches(parquet, _INDEX_BATCH_ROWS):
-                        start = max(0, self.first - skipped)
-                        yield pa.Table.from_batches([batch]).slice(start)
-                        skipped += batch.num_rows
-        except UNREADABLE:
-            return
+                if not parquet.schema_arrow.equals(schema):
+                    raise _UnknownRowsError
+                for batch in row_batches(parquet, _INDEX_BATCH_ROWS):
+                    start = max(0, self.first - skipped)
+                    yield pa.Table.from_batches([batch]).slice(start).cast(schema)
+                    skipped += batch.num_rows
+        except UNREADABLE as error:
+            raise _UnknownRowsError from error
 
-    def _beside_index(self, parquet: pq.ParquetFile, size: int) -> Iterator[tuple[int, pa.RecordBatch, pa.Table]]:
-        """Yield the file's rows `size` at a time: the first one's number, the rows, and their rows of the index."""
+    def _beside_index(self, parquet: pq.ParquetFile, size: int) -> Iterator[_Beside]:
+        """Yield the file's rows, `size` of a row group at a time, with what the index has of them."""
         schema, first = self.split.schema(image=False).remove_metadata(), 0
-        index, left = self._index_rows(schema), schema.empty_table()
+        index: Iterator[pa.Table] = self._index_rows(schema)
+        left: pa.Table | None = schema.empty_table()
         for group in range(parquet.num_row_groups):
             for batch in row_batches(parquet, size, groups=[group]):
-                while left.num_rows < batch.num_rows and (more := next(index, None)) is not None:
-                    left = pa.concat_tables([left, more.cast(schema)])
-                yield first, batch, left.slice(0, batch.num_rows)
-                left, first = left.slice(batch.num_rows), first + batch.num_rows
+                try:
+                    while left is not None and left.num_rows < batch.num_rows:
+                        if (more := next(index, None)) is None:
+                            break
+                        left = pa.concat_tables([left, more])
+                except _UnknownRowsError:
+                    left = None
+                yield _Beside(group, first, batch, None if left is None else left.slice(0, batch.num_rows))
+                left, first = None if left is None else left.slice(batch.num_rows), first + batch.num_rows
 
     def _compare(self, first: int, rows: pa.Table, index: pa.Table, problems: Problems) -> None:
         """Compare rows with the index, column by column; a cell without a value differs from one that has any."""
@@ -217,17 +237,23 @@ class DataTask(RowsTask):
 
     def check_contents(self, problems: Problems) -> Outcome:
         """Check structure and schema, every image, and that the rows are those of the index."""
-        path, decoded = self.file.path, []
+        path, decoded, read, sizes = self.file.path, list[Decoded](), 0, Counter[int]()
         with open_streamed(self.root / path) as parquet:
             _check_structure(parquet, path, problems)
-            if _check_schema(parquet.schema_arrow, self.split.schema(image=True), path, problems):
-                for first, batch, index in self._beside_index(parquet, _BATCH_ROWS):
-                    found = check_images(batch, path, first, problems, split=self.split, decode=self.decode)
-                    decoded.append(found)
-                    if self.index is not None:
-                        rows = pa.Table.from_batches([batch]).drop_columns("image")
-                        self._compare(first, rows, index, problems)
-            return Outcome(problems, parquet.metadata.num_rows, concatenate(decoded))
+            if not _check_schema(parquet.schema_arrow, self.split.schema(image=True), path, problems):
+                return Outcome(problems)
+            for group, first, rows, index in self._beside_index(parquet, _BATCH_ROWS):
+                decoded.append(check_images(rows, path, first, problems, split=self.split, decode=self.decode))
+                if index is not None:
+                    self._compare(first, pa.Table.from_batches([rows]).drop_columns("image"), index, problems)
+                lengths = pc.binary_length(pc.struct_field(rows.column("image"), "bytes"))
+                sizes[group] += pc.sum(lengths, min_count=0).as_py()
+                read += rows.num_rows
+        for group, size in sizes.items():
+            if size > ROW_GROUP_BYTES:
+                wrong = f"{size:,} image bytes, more than the limit of {ROW_GROUP_BYTES:,}"
+                problems.add("row group", f"{path} row group {group}: {wrong}")
+        return Outcome(problems, read, concatenate(decoded))
 
 
 @dataclass(frozen=True)
@@ -236,23 +262,24 @@ class SealedTask(RowsTask):
 
     def check_contents(self, problems: Problems) -> Outcome:
         """Check the schema, the header of each residual, and that the ids are those of the index."""
-        path = self.file.path
+        path, read = self.file.path, 0
         with open_parquet(self.root / path, pre_buffer=False) as parquet:
+            _check_structure(parquet, path, problems)
             expected = SCHEMA.with_metadata(demo_metadata(demo=self.split.demo))
             if not _check_schema(parquet.schema_arrow, expected, path, problems):
                 return Outcome(problems)
-            for first, batch, index in self._beside_index(parquet, _SEALED_BATCH_ROWS):
-                if self.index is not None:
-                    rows = pa.Table.from_batches([batch]).select(["id"])
-                    self._compare(first, rows, index, problems)
-                cells = zip(batch["id"].to_pylist(), batch["sealed"].to_pylist(), strict=True)
+            for _, first, rows, index in self._beside_index(parquet, _SEALED_BATCH_ROWS):
+                if index is not None:
+                    self._compare(first, pa.Table.from_batches([rows]).select(["id"]), index, problems)
+                cells = zip(rows["id"].to_pylist(), rows["sealed"].to_pylist(), strict=True)
                 for number, (name, sealed) in enumerate(cells, start=first):
                     try:
                         check_size(read_sealed_header(sealed or b"", str(name)), str(name), self.split.prepared)
                     except BuildError as error:
                         reason = str(error).partition(". ")[0]
                         problems.add("sealed residual", f"{path} row {number}: {reason}")
-            return Outcome(problems, parquet.metadata.num_rows)
+                read += rows.num_rows
+        return Outcome(problems, read)
 
 
 def _check_schema(schema: pa.Schema, expected: pa.Schema, path: str, problems: Problems) -> bool:
@@ -270,16 +297,15 @@ def _check_schema(schema: pa.Schema, expected: pa.Schema, path: str, problems: P
 
 
 def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> None:
-    """Check that parts of a file can be read quickly, by small row groups and a page index."""
+    """Check that a file has no row group without rows, at which `datasets` (5.2) fails, and in each a page index."""
     for group in range(parquet.num_row_groups):
-        metadata = row_group(parquet, group)
+        metadata, where = row_group(parquet, group), f"{path} row group {group}"
+        if not metadata.num_rows:
+            problems.add("row group", f"{where}: has no rows, which datasets cannot read")
+            continue
         for number in range(metadata.num_columns):
             column = metadata.column(number)
-            name, size = column.path_in_schema, column.total_uncompressed_size
-            where = f"{path} row group {group}"
-            if name == "image.bytes" and size > ROW_GROUP_BYTES:
-                wrong = f"{size:,} image bytes, more than the limit of {ROW_GROUP_BYTES:,}"
-                problems.add("row group", f"{where}: {wrong}")
-            # Columns of images have no statistics, hence an offset index alone.
-            if not column.has_offset_index or not (column.has_column_index or name.startswith("image.")):
-                problems.add("page index", f"{where}: {name} has no page index")
+            # Columns of images and residuals have no statistics, hence an offset index alone.
+            has_statistics = column.path_in_schema not in ("image.bytes", "image.path", "sealed")
+            if not column.has_offset_index or (has_statistics and not column.has_column_index):
+                problems.add("page index", f"{where}: {column.path_in_schema} has no page index")

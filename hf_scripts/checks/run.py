@@ -130,10 +130,14 @@ def _check_counts(manifest: Manifest, rows: Mapping[str, int | None], problems: 
     for key, _, split in manifest.splits():
         for kind, entries in (("shards", split.data), ("index", [split.index]), ("sealed residuals", split.sealed)):
             counts = [count for entry in entries if (count := rows.get(entry.path)) is not None]
-            # An unreadable file is reported by its task.
-            if entries and len(counts) == len(entries) and sum(counts) != split.rows:
+            if not entries or len(counts) < len(entries):  # an unreadable file is reported by its task
+                continue
+            if (read := sum(counts)) != split.rows:
                 wrong = f"its {kind} has" if kind == "index" else f"its {kind} have"
-                problems.add("row count", f"{key}: {wrong} {sum(counts):,} rows, not {split.rows:,}")
+                problems.add("row count", f"{key}: {wrong} {read:,} rows, not {split.rows:,}")
+            if (indexed := rows.get(split.index.path) or 0) > read:
+                left = f"rows {read:,} to {indexed - 1:,} are" if indexed - read > 1 else f"row {read:,} is"
+                problems.add("row of no shard", f"{split.index.path}: {left} in none of the {kind}")
 
 
 def _decoded(tasks: Sequence[FileTask], outcomes: Sequence[Outcome]) -> dict[str, Decoded]:

@@ -20,10 +20,11 @@ from builders.release import images
 from builders.release.digests import IDENTITY, rows_digest
 from builders.release.entries import ConfigEntry, SplitEntry
 from builders.release.schema import arrow_schema, without_values
-from builders.storage.parquet import UNREADABLE, open_streamed
+from builders.storage.parquet import UNREADABLE, open_streamed, row_batches
 from hf_scripts.exports.names import extension
 
 _BATCH_ROWS = 64
+_INDEX_BATCH_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
                 raise _damaged(
                     root, f"{root / file.path} has other columns than manifest.json says, or of other types: {shown}"
                 )
-            for batch in parquet.iter_batches(columns=[name for name in expected.names if name != "image"]):
+            for batch in row_batches(parquet, _INDEX_BATCH_ROWS, [name for name in expected.names if name != "image"]):
                 batch.validate(full=True)  # text that is not UTF-8
                 if empty := without_values(batch, config.columns):
                     raise _damaged(root, f"{root / file.path} has rows without a value in the column {empty[0]}")
@@ -68,7 +69,7 @@ def read_image_rows(root: Path, key: str, split: SplitEntry) -> Iterator[ImageRo
     for file in split.data:
         with _shard(root, file.path) as parquet:
             for group in range(parquet.num_row_groups):
-                for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
+                for batch in row_batches(parquet, _BATCH_ROWS, groups=[group]):
                     yield from _rows(batch, key, root)
 
 

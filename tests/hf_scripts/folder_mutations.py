@@ -26,6 +26,7 @@ from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, parse
 from tests.hf_scripts.pair_tables import replace_pairs
+from tests.hf_scripts.reading_mutations import change_footer, poison_cache, rename_folder
 from tests.hf_scripts.tampering import replace, write_shard
 from tests.manifests import as_json, manifest_of, write_json
 from tests.mutations import VALUES, places
@@ -77,8 +78,8 @@ FEATURES = [{"name": "label", "dtype": {"class_label": {"names": NAMES}}}, {"nam
 class Folder:
     """A copy of a release that is being changed; its files are links, so they are replaced and never written into."""
 
-    def __init__(self, root, seed):
-        self.root, self.random = root, random.Random(seed)
+    def __init__(self, root, seed, cache=None):
+        self.root, self.random, self.cache = root, random.Random(seed), cache
 
     def files(self, suffix=""):
         paths = sorted(path for path in self.root.rglob(f"*{suffix}") if path.is_file())
@@ -424,12 +425,18 @@ MUTATIONS = {
     "Parquet's cells": change_cells,
     "pairs": change_pairs,
     "image": change_image,
+    "footer": change_footer,
+    "cache": poison_cache,
+    "folder's name": rename_folder,
 }
 
 
-def mutate(root, seed):
-    """Change a copy of a release; returns what was done: its kind, and whether it was sealed or rendered anew."""
-    folder = Folder(root, seed)
+def mutate(root, seed, cache):
+    """Change a copy of a release; returns its place then, what was done, and whether it was sealed or rendered anew.
+
+    `cache` is the one of `datasets`.
+    """
+    folder = Folder(root, seed, cache)
     kinds = list(MUTATIONS)
     done = [kinds[seed % len(kinds)]]
     if folder.random.random() < 0.1:
@@ -438,12 +445,12 @@ def mutate(root, seed):
         MUTATIONS[kind](folder)
     # A rendered card is as the manifest says, whatever was done to it.
     after = folder.random.choice(["unsealed", "sealed"] + (["rendered"] * 4 if done != ["card's YAML"] else []))
-    if (root / "manifest.json").is_file() and msgspec_reads(root):
+    if (folder.root / "manifest.json").is_file() and msgspec_reads(folder.root):
         if after == "sealed":
             folder.seal()
         elif after == "rendered":
             folder.render()
-    return done[0], after
+    return folder.root, done[0], after
 
 
 def msgspec_reads(root):

@@ -24,7 +24,8 @@ from tests.hf_scripts.samples import make_release, png
 from tests.hf_scripts.tampering import rewrite
 from tests.manifests import manifest_of
 
-TEST, NEAR, TRAIN = "bench/test", "bench/near_ood", "bench-train/train"
+TEST, NEAR, FAR, TRAIN = "bench/test", "bench/near_ood", "bench/far_ood", "bench-train/train"
+SHARD = "data/bench/test-0000{}-of-00002.parquet"
 MADE = "bench/near_ood"
 """The split whose images were made, so that their digests are of pixels."""
 
@@ -56,8 +57,12 @@ def decoded(data):
 
 
 def tiny_release(root):
-    """A release of two shards a split, with images of both kinds of digest and a table with pairs of all methods."""
-    make_release(root, {TEST: range(4), NEAR: range(3), TRAIN: range(100, 104)}, shards=2, picture=picture)
+    """A release of two shards a split, with images of both kinds of digest and a table with pairs of all methods.
+
+    The images of one split were compared with none, so that only its rows can tell that they are others.
+    """
+    splits = {TEST: range(4), NEAR: range(3), FAR: range(5), TRAIN: range(100, 104)}
+    make_release(root, splits, shards=2, picture=picture)
 
     def made(table):
         rows = table.to_pylist()
@@ -96,8 +101,14 @@ def pixels_sha256(image):
 
 def code_of(root, *flags):
     """What `verify` ends with."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        return verify.main([str(root), "--workers", "1", *flags])
+    return verdict(root, *flags)[0]
+
+
+def verdict(root, *flags):
+    """What `verify` ends with: its exit code, and its last line."""
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
+        code = verify.main([str(root), "--workers", "1", *flags])
+    return code, (out.getvalue().splitlines() or [""])[-1]
 
 
 def truth_of(root):
@@ -118,8 +129,8 @@ def appearance(image):
     return image.mode, image.size, image.tobytes()
 
 
-def breach(root, truth, cache):
-    """Where the law is broken for a release that is called whole; empty if nowhere."""
+def breach(root, truth, cache, **how):
+    """Where the law is broken for a release that is called whole; empty if nowhere. `how` is for `load_dataset`."""
     manifest = manifest_of(root)
     expected = {}
     for name, config in manifest["configs"].items():
@@ -132,12 +143,12 @@ def breach(root, truth, cache):
             return f"configs are {names}"
         for name, splits in expected.items():
             for streaming in (False, True):
-                loaded = datasets.load_dataset(str(root), name, streaming=streaming, cache_dir=str(cache))
+                loaded = datasets.load_dataset(str(root), name, streaming=streaming, cache_dir=str(cache), **how)
                 wrong = different(loaded, splits)
                 if wrong:
                     return f"{name}{', streaming' if streaming else ''}: {wrong}"
         for streaming in (False, True):
-            loaded = datasets.load_dataset(str(root), "duplicates", streaming=streaming, cache_dir=str(cache))
+            loaded = datasets.load_dataset(str(root), "duplicates", streaming=streaming, cache_dir=str(cache), **how)
             if set(loaded) != {"pairs"} or list(loaded["pairs"]) != truth["pairs"]:
                 return f"duplicates{', streaming' if streaming else ''}: other pairs"
     except Exception as error:  # noqa: BLE001  whatever it is, the release does not load

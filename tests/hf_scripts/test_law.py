@@ -19,50 +19,16 @@ from builders.duplicates.distance import distance
 from builders.duplicates.search import THRESHOLD
 from builders.release.duplicates import compared_entries, comparison, read_pairs
 from builders.release.entries import SIMILARITY
-from tests.conftest import made_once
-from tests.hf_scripts.folder_mutations import CONFIGS, Folder, mutate, oriented, xmp
+from tests.hf_scripts.folder_mutations import CONFIGS, mutate, oriented, xmp
 from tests.hf_scripts.folder_mutations import chunk as png_chunk
-from tests.hf_scripts.law import NEAR, TEST, breach, code_of, encoded, everything_known, tiny_release
+from tests.hf_scripts.law import NEAR, SHARD, TEST, breach, code_of, encoded, verdict
+from tests.hf_scripts.law_fixtures import folder, known, quiet, says, tiny
 from tests.hf_scripts.pair_tables import add_table, replace_pairs
 from tests.hf_scripts.samples import linked_copy, make_release
 from tests.hf_scripts.tampering import replace, rewrite, with_cells, write_shard
 from tests.manifests import manifest_of, write_json
 
-SHARD = "data/bench/test-0000{}-of-00002.parquet"
-
-
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory):
-    return made_once(tmp_path_factory, "tiny-release", tiny_release)
-
-
-@pytest.fixture(scope="session")
-def known(tiny):
-    return everything_known(tiny)
-
-
-@pytest.fixture
-def folder(tiny, tmp_path):
-    return Folder(linked_copy(tiny, tmp_path / "release"), 0)
-
-
-@pytest.fixture
-def says(capsys):
-    """What `verify` says of a folder that is not whole."""
-    from hf_scripts import verify
-
-    def run(folder, *flags):
-        assert verify.main([str(folder.root), "--workers", "1", *flags]) == 1
-        return [line for line in capsys.readouterr().out.splitlines()[:-1] if not line.startswith("note: ")]
-
-    return run
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    datasets.disable_progress_bars()
-    yield
-    datasets.enable_progress_bars()
+__all__ = ["folder", "known", "quiet", "says", "tiny"]
 
 
 def test_the_release_as_it_is_made(tiny, known, tmp_path):
@@ -332,14 +298,16 @@ def test_what_the_digest_of_a_split_does_not_cover(folder):
 # Thousands
 
 
-def judged(tiny, known, tmp_path, seeds):
+def judged(tiny, known, tmp_path, monkeypatch, seeds):
     """Try mutations of these seeds; returns how many of each kind were refused, or whole and as the law says."""
-    counts, broken = collections.Counter(), []
+    counts, broken, cache = collections.Counter(), [], tmp_path / "cache"
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(cache))
     for seed in seeds:
-        root = linked_copy(tiny, tmp_path / "work/release")
-        kind, after = mutate(root, seed)
-        code = code_of(root)
-        wrong = breach(root, known, tmp_path / "cache") if code == 0 else ""
+        root, kind, after = mutate(linked_copy(tiny, tmp_path / "work/release"), seed, cache)
+        code, last = verdict(root)
+        how = {"download_mode": "force_redownload"} if str(cache) in last else {}  # as it says there
+        wrong = breach(root, known, cache, **how) if code == 0 else ""
+        shutil.rmtree(cache, ignore_errors=True)
         counts[kind, "whole" if code == 0 else "refused"] += 1
         if wrong:
             broken.append(f"seed {seed}, {kind}, {after}: {wrong}")
@@ -352,13 +320,13 @@ def outcomes(counts):
     return {outcome for _, outcome in counts}
 
 
-SOME, MORE, THOUSANDS = range(42), range(42, 100), range(1_000, 3_000)
+SOME, MORE, THOUSANDS = range(51), range(51, 100), range(1_000, 3_000)
 FUZZ = [pytest.mark.fuzz, pytest.mark.timeout(7200)]
 
 
 @pytest.mark.parametrize(
     "seeds", [SOME, pytest.param(MORE, marks=pytest.mark.slow), pytest.param(THOUSANDS, marks=FUZZ)], ids=len
 )
-def test_mutations_of_a_release(tiny, known, tmp_path, seeds):
+def test_mutations_of_a_release(tiny, known, tmp_path, monkeypatch, seeds):
     """The first seeds try each kind three times."""
-    assert outcomes(judged(tiny, known, tmp_path, seeds)) == {"whole", "refused"}
+    assert outcomes(judged(tiny, known, tmp_path, monkeypatch, seeds)) == {"whole", "refused"}

@@ -234,11 +234,9 @@ def open_mirror(title: str, path: Path) -> Generator[pq.ParquetFile]:
     require_regular(path)
     try:
         with open_parquet(path, page_checksum_verification=True) as file:
-            groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
             rows, size = file.metadata.num_rows, path.stat().st_size
-            if min(groups, default=0) < 0 or sum(groups) != rows or rows > size:  # an image takes more than a byte
-                claimed = f"{rows:,} rows, and {sum(groups):,} in its row groups"
-                raise _damaged(title, path, f"its footer claims {claimed}, in {size:,} bytes")
+            if rows > size:  # an image takes more than a byte
+                raise _damaged(title, path, f"its footer claims {rows:,} rows in {size:,} bytes")
             yield file
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise _damaged(title, path, error) from error

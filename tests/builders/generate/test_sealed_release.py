@@ -26,6 +26,7 @@ from tests.builders.conftest import files_of
 from tests.builders.generate import toy
 from tests.killing import watched_at_renames
 from tests.manifests import entry_of, manifest_of, save_manifest
+from tests.parquet_footers import ROWS, claim, with_claims
 
 SHARDS = 3
 FILE = "sealed/toy-attacked/nudged-00001-of-00003.parquet"
@@ -271,7 +272,7 @@ def test_another_decoder_is_named_with_its_digest(release, published, photograph
 
 def replaced(published, change):
     """Change the rows of a file of residuals, as somebody who publishes in bad faith."""
-    pq.write_table(change(pq.read_table(published / FILE)), published / FILE)
+    pq.write_table(change(pq.read_table(published / FILE)), published / FILE, write_page_index=True)
     list_again(published)
 
 
@@ -327,6 +328,15 @@ def test_other_metadata_of_a_file_of_residuals(published, capsys):
     replaced(published, lambda t: t.replace_schema_metadata({**t.schema.metadata, "huggingface": described}))
     assert verify.main([str(published), "--workers", "1", "--check", "fast"]) == 1
     assert f"{FILE}: the schema's metadata is not that of a release (in huggingface)" in capsys.readouterr().out
+
+
+def test_residuals_whose_footer_claims_another_number(published, photographs, tmp_path, capsys):
+    data = (published / FILE).read_bytes()
+    (published / FILE).write_bytes(with_claims(data, {ROWS: claim(data, ROWS) + 1}))
+    list_again(published)
+    assert "its footer claims" in refused(published, photographs, tmp_path / "out", capsys)
+    assert verify.main([str(published), "--workers", "1", "--check", "fast"]) == 1
+    assert f"{FILE}: cannot be read as Parquet: its footer claims" in capsys.readouterr().out
 
 
 def test_files_that_are_none_of_residuals_get_one_sentence(published, photographs, tmp_path, capsys):

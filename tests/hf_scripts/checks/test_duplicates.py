@@ -180,7 +180,7 @@ def test_a_damaged_table(root, check, change, reason):
     path = Layout(root).duplicates
     pq.write_table(change(pq.read_table(path)), path)
     problems, _ = check()
-    assert "duplicates/pairs.parquet: is not a table of duplicates" in problems
+    assert f"duplicates/pairs.parquet: is not a table of duplicates: it {reason}" in " ".join(problems)
     with pytest.raises(BuildError, match=re.escape(f"pairs.parquet {reason}")):
         read_pairs(path)
 

@@ -1,0 +1,93 @@
+"""How `datasets.load_dataset` (5.2) finds a release folder: by a path that it expands, and in a cache by the name.
+
+Tested by `tests/hf_scripts/test_law_places.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from pathlib import Path
+
+from builders.storage.paths import store_of
+
+_EXPANDED = {
+    re.compile(r"[*?[]"): "for part of a pattern",
+    re.compile("::"): "for what separates an archive from a path inside",
+    re.compile(r"\$(\w+|\{[^}]*\})", re.ASCII): "for an environment variable",
+}
+"""What `load_dataset` expands in any part of a path, links resolved (fsspec's `glob` and chained addresses, and
+`os.path.expandvars`), and what it takes it for."""
+
+_PROTOCOLS = re.compile("(data|file|local):")
+"""How a relative path must not begin: fsspec takes it for an address."""
+
+
+def misread(root: Path) -> str:
+    """Return why `load_dataset` does not read the folder when it is given this path; empty if it does.
+
+    It may read another folder, a neighbour that a pattern matches, and say nothing.
+    """
+    if not store_of(root).is_local:
+        return ""
+    whole, given = root.resolve().as_posix(), root.as_posix()
+    if not _is_text(whole):
+        return "its path is not UTF-8 text"
+    for pattern, meaning in _EXPANDED.items():
+        if match := pattern.search(whole):
+            return f"it takes {match[0]} in {whole} {meaning}"
+    if given.startswith("~"):
+        return f"it takes {root.parts[0]} for a home folder"
+    if match := _PROTOCOLS.match(given):
+        return f"it takes {match[0]} for the beginning of an address"
+    if root.name.endswith(".py"):
+        return f"it takes {root.name} for a script"
+    if _is_format(given):
+        return f"it takes {given} for the name of a format"
+    return ""
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_format(name: str) -> bool:
+    # The package has a folder for each format, and is slow to import.
+    package = importlib.util.find_spec("datasets")
+    if "/" in name or package is None or package.origin is None:
+        return False
+    if not (Path(package.origin).parent / "packaged_modules" / name).is_dir():
+        return False
+    from datasets.packaged_modules import _PACKAGED_DATASETS_MODULES
+
+    return name in _PACKAGED_DATASETS_MODULES
+
+
+def cached_copies(root: Path) -> Path | None:
+    """Return the folder in the cache of `datasets` with what `load_dataset` copied of folders of this name, if any.
+
+    It returns the copy of any such folder with an equal card, also after the files of this one have changed.
+    """
+    if not store_of(root).is_local:
+        return None
+    from huggingface_hub.constants import HF_HOME
+
+    cache = Path(os.environ.get("HF_DATASETS_CACHE") or os.path.join(HF_HOME, "datasets"))  # noqa: PTH118
+    name = root.name or root.resolve().name
+    # It writes words of a name apart by underscores, in lower case. A look at the cache is quicker than its import.
+    alike = cache.glob("*") if cache.is_dir() else ()
+    if not any(_letters(folder.name) == _letters(name) for folder in alike):
+        return None
+    from datasets.naming import camelcase_to_snakecase
+
+    copies = cache / camelcase_to_snakecase(name)
+    return copies if any(copies.glob("*/*/*/dataset_info.json")) else None
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").lower()
