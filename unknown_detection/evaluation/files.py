@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Meta
 
+from builders.release.digests import file_sha256
 from builders.storage import files as regular
 from builders.storage.parquet import open_parquet, row_batches
 from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, first_line, one_line, unknown_name
@@ -26,6 +27,8 @@ _LONGEST_TEXT = 1 << 16
 """Bytes of the longest text in a table: ids and names are far shorter."""
 
 _ROWS = 1024
+
+VERIFY = "Run `python -m hf_scripts.verify` to find out what is wrong."
 
 require_regular = evaluation_errors()(regular.require_regular)
 """Refuses a path that is no regular file: a named pipe would block for ever, a folder has no content."""
@@ -105,6 +108,15 @@ def read_untrusted(path: Path, name: str) -> pa.Table:
         raise EvaluationError(
             f"Cannot read {name} as Parquet: {first_line(error)}. Write or download the file again."
         ) from error
+
+
+def read_listed(path: Path, sha256: str, name: str) -> pa.Table:
+    """Read a Parquet table of a release, as `read_untrusted`, which must have the SHA-256 that the manifest names."""
+    require_regular(path)
+    digest = file_sha256(path)
+    if digest != sha256:
+        raise EvaluationError(f"{name} has the sha256 {digest[:12]}, but the manifest names {sha256[:12]}. {VERIFY}")
+    return read_untrusted(path, name)
 
 
 def _check_rows(metadata: pq.FileMetaData, size: int) -> None:

@@ -35,7 +35,12 @@ PROVENANCE = {
 }
 MANIFEST = {
     "format": 1,
-    "configs": {"cifar": {"label_names": ["x", "y"], "splits": {"test": {"digest": "ab", "data": []}}}},
+    "configs": {
+        "cifar": {
+            "label_names": ["x", "y"],
+            "splits": {"test": {"digest": "ab", "index": {"sha256": "cd"}, "data": []}},
+        }
+    },
     "duplicates": {"path": "duplicates/pairs.parquet", "sha256": "ab", "rows": 3},
 }
 

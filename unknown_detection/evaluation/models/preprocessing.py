@@ -20,6 +20,7 @@ from PIL import Image
 
 from builders.release.images import DECODE_ERRORS
 from unknown_detection.evaluation.errors import EvaluationError, first_line, unknown_name
+from unknown_detection.evaluation.images import SplitImages
 from unknown_detection.terminal.interrupts import left_to_the_parent
 
 INTERPOLATIONS = ("bicubic", "bilinear", "nearest")
@@ -236,29 +237,32 @@ def _composed(size: Any, interpolation: str, mean: Sequence[float], std: Sequenc
 
 
 class _Images:
-    """A map-style dataset for torch's DataLoader: a preprocessed image, or the error of one that cannot be decoded."""
+    """A map-style dataset for torch's DataLoader: a preprocessed image, or the error of one that cannot be used."""
 
-    def __init__(self, rows: Any, preprocessing: Preprocessing) -> None:
-        self._ids = rows.select_columns(["id"])
-        self._images = rows.select_columns(["image"])  # reading the others costs as much as decoding a small image
+    def __init__(self, images: SplitImages, preprocessing: Preprocessing) -> None:
+        self._images = images
         self._preprocessing = preprocessing
 
     def __getitem__(self, number: int) -> Any:
+        # Errors are returned and not raised, because a worker's exception arrives with its traceback as text.
         try:
             with warnings.catch_warnings():
                 # What Pillow says of a header with more than 89 million pixels; it refuses one with twice as many.
                 warnings.simplefilter("error", Image.DecompressionBombWarning)
-                return self._preprocessing(self._images[number]["image"])
-        # Returned and not raised, because a worker's exception arrives with its traceback as text.
+                image = self._images.image(number)
         except EvaluationError as error:
-            problem = f"used: {error}. Build the release again, or get it again."
-        except (*DECODE_ERRORS, Image.DecompressionBombWarning) as error:
-            problem = f"decoded: {first_line(error)}. Check the release with `python -m hf_scripts.verify`."
-        return EvaluationError(f"The image of row {self._ids[number]['id']} cannot be {problem}")
+            return error
+        try:
+            return self._preprocessing(image)
+        except (EvaluationError, *DECODE_ERRORS) as error:
+            id_, reason = self._images.rows["id"][number], first_line(error)
+            return EvaluationError(
+                f"The image of row {id_} cannot be used: {reason}. Build the release again, or get it again."
+            )
 
 
 def load_batches(
-    rows: Any,
+    images: SplitImages,
     preprocessing: Preprocessing,
     row_ranges: Sequence[Sequence[int]],
     *,
@@ -280,7 +284,7 @@ def load_batches(
     pieces = [part[first : first + batch_size] for part in row_ranges for first in range(0, len(part), batch_size)]
     count = min(workers, len(pieces) // 2)  # starting one takes longer than decoding a single batch
     loader = DataLoader(
-        _Images(rows, preprocessing),
+        _Images(images, preprocessing),
         batch_sampler=[list(piece) for piece in pieces],
         num_workers=count,
         multiprocessing_context="fork" if count and sys.platform == "linux" else None,
@@ -289,10 +293,12 @@ def load_batches(
     )
     with left_to_the_parent():
         loaded = iter(loader)  # starts the workers
-    for piece, images in zip(pieces, loaded, strict=True):
-        if isinstance(images, EvaluationError):
-            raise images
-        yield piece, images
+    for piece, batch in zip(pieces, loaded, strict=True):
+        if isinstance(batch, EvaluationError):
+            # A new one: that of a variable refers to itself by its traceback, and the workers, which only the garbage
+            # collector would end then, take five seconds each.
+            raise EvaluationError(str(batch))
+        yield piece, batch
 
 
 def _collate(size: int, images: list[Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.release.schema import ROLES
 from unknown_detection.evaluation.duplicates import paired_ids
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import Release
@@ -165,6 +165,5 @@ def ids_fitted_on(release: Release, key: str) -> pa.Array:
 
 
 def role_names(rows: pa.Table) -> pa.ChunkedArray:
-    """Return each row's role by name, using the features in the schema's metadata."""
-    features = json.loads(rows.schema.metadata[b"huggingface"])["info"]["features"]
-    return pa.array(features["role"]["names"]).take(rows["role"])
+    """Return each row's role by name."""
+    return pa.array(ROLES).take(rows["role"])
