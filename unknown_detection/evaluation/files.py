@@ -6,7 +6,7 @@ import hashlib
 import re
 import sys
 import types
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +27,11 @@ _LONGEST_TEXT = 1 << 16
 """Bytes of the longest text in a table: ids and names are far shorter."""
 
 _ROWS = 1024
+
+_LARGEST_BATCH = _ROWS * _LONGEST_TEXT
+
+_MOST_UNPACKED = 1000
+"""Times its size that a table may have in memory, and rows a byte (ours): tables of scores have some 30 times."""
 
 VERIFY = "Run `python -m hf_scripts.verify` to find out what is wrong."
 
@@ -85,25 +90,32 @@ def load_python(spec: str, kind: str) -> tuple[Any, str, Path, str]:
     return getattr(module, name), name, path, digest
 
 
-def read_untrusted(path: Path, name: str) -> pa.Table:
+def read_untrusted(path: Path, name: str, choose: Callable[[list[str]], list[str]] = list) -> pa.Table:
     """Read a Parquet table that somebody else wrote, within bounds, and check all its values.
 
     Refused is what is no regular file or no Parquet, is encrypted or damaged, claims an absurd number of rows, has a
-    column twice, or a very long text.
+    column twice, has a very long text, or unpacks to far more than the file has. `choose` is given the names of all
+    columns and returns those to read; it may refuse them before any value is read.
     """
     require_regular(path)
     try:
         with open_parquet(path, page_checksum_verification=True) as file:
-            _check_rows(file.metadata, path.stat().st_size)
-            batches = []
+            columns, size = choose(file.schema_arrow.names), path.stat().st_size
+            _check_rows(file.metadata, size)
+            batches, left = [], _LARGEST_BATCH + _MOST_UNPACKED * size
             # Few rows at a time: a short file may repeat one long text a million times.
-            for batch in row_batches(file, _ROWS):
-                if batch.nbytes > _ROWS * _LONGEST_TEXT:
+            for batch in row_batches(file, _ROWS, columns):
+                left -= batch.nbytes
+                if batch.nbytes > _LARGEST_BATCH:
                     raise ValueError("it has very long texts")
+                if left < 0:
+                    raise ValueError(f"it unpacks to more than {_MOST_UNPACKED:,} times its {size:,} bytes")
                 batches.append(batch)
-            table = pa.Table.from_batches(batches, file.schema_arrow)
+            schema = file.schema_arrow
+            fields = [schema.field(column) for column in schema.names if column in columns]
+            table = pa.Table.from_batches(batches, pa.schema(fields, schema.metadata))
             table.validate(full=True)  # text that is not UTF-8, too
-            return table
+            return table.combine_chunks()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise EvaluationError(
             f"Cannot read {name} as Parquet: {first_line(error)}. Write or download the file again."
@@ -122,5 +134,5 @@ def read_listed(path: Path, sha256: str, name: str) -> pa.Table:
 def _check_rows(metadata: pq.FileMetaData, size: int) -> None:
     """Refuse absurd row counts, for which memory would be reserved; our rows take more than a byte."""
     groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    if min(groups, default=0) < 0 or sum(groups) != metadata.num_rows or metadata.num_rows > 1000 * size:
+    if min(groups, default=0) < 0 or sum(groups) != metadata.num_rows or metadata.num_rows > _MOST_UNPACKED * size:
         raise ValueError(f"its footer claims {metadata.num_rows:,} rows in {size:,} bytes")
