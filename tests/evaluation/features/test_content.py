@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch", reason="runs torch models")
 pytest.importorskip("timm", reason="opens a model")
 pytest.importorskip("torchvision", reason="preprocesses images")
 
+import unknown_detection as ud  # noqa: E402
 from tests.builders.conftest import files_of  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.refusals import refusal, refused  # noqa: E402
@@ -169,3 +170,25 @@ def test_nothing_is_left_in_the_cache_of_datasets(release, extract, monkeypatch,
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     assert extract(release, "out")[0] == 0
     assert not (tmp_path / "cache").exists()
+
+
+class Drifting:
+    """Loses nine tenths of the contrast after some images."""
+
+    def __init__(self, right):
+        self.images, self.right = 0, right
+
+    def __call__(self, image):
+        self.images += 1
+        tensor = torch.from_numpy(np.array(image.resize((8, 8)), np.float32) / 255 - 0.5).permute(2, 0, 1)
+        return tensor * (1 if self.images <= self.right else 0.1)
+
+
+@pytest.mark.parametrize(("workers", "right"), [(0, 40), (2, 25)])
+def test_a_preprocessing_that_drifts_is_refused_as_a_noisy_model_is(release, tmp_path, workers, right):
+    """After some images that were still right, which are not kept; each of two workers sees a half."""
+    model = fitted(small_models.cnn)
+    options = {"cache": tmp_path / "out", "device": "cpu", "batch_size": 8, "workers": workers}
+    message = refusal(ud.extract, model, release, f"{CONFIG}/test", preprocessing=Drifting(right), **options)
+    assert "another tensor of one picture now than when the model was opened. Take out what changes" in message
+    assert not list((tmp_path / "out" / "features").rglob("*.arrow"))

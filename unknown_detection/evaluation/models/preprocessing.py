@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from PIL import Image
@@ -47,12 +47,22 @@ class Preprocessing:
             does something else than to normalize channels by constants.
         size: height and width of the model's input.
         side: width and height that images have to have, being prepared for an input of this size; 0 for any.
+        seen: what a callable of the user's made of one picture when the model was opened, see `_seen`; empty for ours.
     """
 
     transform: Callable[[Any], Any]
     description: Mapping[str, Any]
     size: tuple[int, int]
     side: int = 0
+    seen: str = ""
+
+    def require_unchanged(self) -> None:
+        """Check that a callable of the user's still makes of one picture what it made when the model was opened."""
+        if self.seen and _seen(self.transform(_picture())) != self.seen:
+            raise EvaluationError(
+                f"The preprocessing {self.description['from']} makes another tensor of one picture now than when the "
+                "model was opened. Take out what changes from image to image, such as counters or running means."
+            )
 
     def of_channels(self, name: str) -> tuple[float, ...]:
         """Return `mean` or `std` of each channel, for pixels in [0, 1]; `EvaluationError` if a callable has none."""
@@ -80,7 +90,7 @@ class Preprocessing:
         """
         size = None if self.size == (side, side) else self.size
         transform = _composed(size, self._interpolation, self.of_channels("mean"), self.of_channels("std"))
-        return replace(self, transform=transform, side=side)
+        return replace(self, transform=transform, side=side, seen="")
 
     def describe_prepared(self, side: int) -> str:
         """Say in a few words what `prepared` does to images."""
@@ -195,10 +205,7 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
     # Of two shapes, which it has to bring to one size.
     probes = ((0, (40, 30)), (255, (30, 50)), (51, (40, 30)))
     pictures = [Image.new("RGB", size, (level,) * 3) for level, size in probes]
-    slope = Image.linear_gradient("L").resize((50, 40))
-    turned = Image.linear_gradient("L").transpose(Image.Transpose.ROTATE_90).resize((50, 40))
-    round_ = Image.radial_gradient("L").resize((50, 40))
-    pictures += [Image.merge("RGB", (slope, turned, round_))] * _CALLS  # three, so that no two can be exchanged
+    pictures += [_picture()] * _CALLS
     tensors = [transform(picture) for picture in pictures]
     shapes = {tuple(tensor.shape) if getattr(tensor, "dtype", None) == torch.float32 else () for tensor in tensors}
     (shape, *other_shapes) = shapes
@@ -214,8 +221,8 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
         )
     # The text of an object may end in its place in memory.
     text = getattr(transform, "__qualname__", " ".join(re.sub(r" at 0x\w+", "", repr(transform)).split()))
-    digest = hashlib.sha256((tensors[3].double() * 1000).round().long().numpy().tobytes()).hexdigest()[:16]
-    description: dict[str, Any] = {"from": text, "size": list(shape[1:]), "seen": digest}
+    seen = _seen(tensors[3])
+    description: dict[str, Any] = {"from": text, "size": list(shape[1:]), "seen": seen}
     black, white, fifth = (tensor.double().mean((1, 2)) for tensor in tensors[:3])
     scale = white - black  # 1 / std
     # Constants bring 51 to a fifth of the way from 0 to 255; each image's own mean and deviation do not.
@@ -223,7 +230,20 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
         description["mean"], description["std"] = (
             tensor.numpy().round(6).tolist() for tensor in (-black / scale, 1 / scale)
         )
-    return Preprocessing(transform, description, (shape[1], shape[2]))
+    return Preprocessing(transform, description, (shape[1], shape[2]), seen=seen)
+
+
+@cache
+def _picture() -> Image.Image:
+    """Return a picture with three gradients, so that no two channels can be exchanged."""
+    slope = Image.linear_gradient("L").resize((50, 40))
+    turned = Image.linear_gradient("L").transpose(Image.Transpose.ROTATE_90).resize((50, 40))
+    return Image.merge("RGB", (slope, turned, Image.radial_gradient("L").resize((50, 40))))
+
+
+def _seen(tensor: Any) -> str:
+    """Return a digest of a tensor, to 3 digits."""
+    return hashlib.sha256((tensor.double() * 1000).round().long().numpy().tobytes()).hexdigest()[:16]
 
 
 def _composed(size: Any, interpolation: str, mean: Sequence[float], std: Sequence[float], crop: Any = None) -> Any:
@@ -288,7 +308,7 @@ def load_batches(
         batch_sampler=[list(piece) for piece in pieces],
         num_workers=count,
         multiprocessing_context="fork" if count and sys.platform == "linux" else None,
-        collate_fn=partial(_collate, batch_size),
+        collate_fn=partial(_collate, batch_size, preprocessing),
         pin_memory=pinned,
     )
     with left_to_the_parent():
@@ -301,9 +321,16 @@ def load_batches(
         yield piece, batch
 
 
-def _collate(size: int, images: list[Any]) -> Any:
-    """Collate images to one tensor of a fixed batch size; the first error if there is one."""
+def _collate(size: int, preprocessing: Preprocessing, images: list[Any]) -> Any:
+    """Collate images to one tensor of a fixed batch size; the first error if there is one.
+
+    After each batch a callable is asked for one picture again: it may have changed with the images that it has seen.
+    """
     import torch
 
     errors = [image for image in images if isinstance(image, EvaluationError)]
+    try:
+        preprocessing.require_unchanged()
+    except EvaluationError as error:
+        errors.append(error)
     return errors[0] if errors else torch.stack(images + images[-1:] * (size - len(images)))
