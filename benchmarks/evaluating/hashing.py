@@ -3,7 +3,8 @@
 `python -m benchmarks.evaluating.hashing --scratch DIR` writes releases of crops of scikit-learn's two photographs, as
 JPEGs of some 110 KB, which is what ImageNet's have, and extracts features with a ResNet-18 of random weights on the
 CPU. Both sides run in turn; the rival's check of content is replaced by one that lets everything pass. Processor time
-tells most, with that of the worker processes: other work on the machine changes it least.
+tells most, with that of the worker processes: other work on the machine changes it least. What the check costs is less
+than two extractions differ by, so its parts are also timed alone: digests of bytes and of pixels, decoding, the model.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -37,8 +41,8 @@ from unknown_detection.evaluation import images
 
 WIDTH, HEIGHT, QUALITY = 500, 375, 97
 CLASSES = [f"class {number}" for number in range(10)]
-GROUP = 150
-"""Rows of a row group: some 16 MB, as in a build."""
+BATCH, GROUP = 64, 150
+"""Images of a batch, and of a row group: some 16 MB, as in a build."""
 
 
 def write_photographs(root: Path, count: int) -> int:
@@ -68,6 +72,32 @@ def write_photographs(root: Path, count: int) -> int:
     return sum(len(row["image"]["bytes"]) for row in rows) // count
 
 
+def print_parts(model: torch.nn.Module, release: Path) -> None:
+    """Print the processor time of each part, on one thread, in milliseconds an image."""
+    opened = ud.load(release).images("photographs", "test")
+    shown = [opened._bytes(number) for number in range(min(len(opened), BATCH))]
+    decoded, inputs = [images.decode(data) for data in shown], torch.randn(len(shown), 3, 224, 224)
+    parts: dict[str, Callable[[], object]] = {
+        "digest of bytes": lambda: [hashlib.sha256(data).hexdigest() for data in shown],
+        "digest of pixels": lambda: [images.pixel_sha256(image) for image in decoded],
+        "decoding": lambda: [images.decode(data) for data in shown],
+        "forward pass": lambda: model(inputs),
+    }
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        times = {name: min(_processor_seconds(part) for _ in range(5)) / len(shown) for name, part in parts.items()}
+    for name, seconds in times.items():
+        share = f"{100 * seconds / times['forward pass']:.2f} % of a forward pass"
+        click.echo(f"{name:28} {1000 * seconds:8.3f} ms an image, {share}")
+    torch.set_num_threads(os.cpu_count() or 1)
+
+
+def _processor_seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
 @click.command(epilog="Example: python -m benchmarks.evaluating.hashing --scratch /tmp/hashing")
 @click.option("--scratch", type=click.Path(path_type=Path), required=True, help="A folder to be made and emptied.")
 @click.option("--images", "counts", multiple=True, default=(450, 3000), show_default=True)
@@ -81,6 +111,7 @@ def main(scratch: Path, counts: tuple[int, ...], repeats: int) -> None:
         for count in counts:
             size = write_photographs(scratch / str(count), count)
             click.echo(f"{count:,} images of {size / 1000:.0f} KB")
+            print_parts(model.eval(), scratch / str(count))
 
             def work(count: int = count) -> float:
                 ud.extract(model, scratch / str(count), cache=scratch / "features", device="cpu")
