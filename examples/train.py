@@ -182,22 +182,22 @@ def load_images(release: Release, split: str, size: int, resize: int | None, dev
     With `resize`, the shorter side gets this length and the middle square is kept. Without, images of another size are
     resized and cropped to `size` x `size`, as when the model is evaluated.
     """
-    rows = release.images(*split.split("/"))
+    images = release.images(*split.split("/"))
     side, shorter = resize or size, resize or default_resize([size])
 
     def decoded(number: int) -> np.ndarray:
-        image = convert_to_rgb(rows[number]["image"])
+        image = convert_to_rgb(images.image(number))
         if resize or image.size != (side, side):
             lengths = [max(shorter, round(shorter * length / min(image.size))) for length in image.size]
             left, top = ((length - side) // 2 for length in lengths)
             image = image.resize(lengths, Image.Resampling.BILINEAR).crop((left, top, left + side, top + side))
         return np.array(image)
 
-    pixels = torch.empty(len(rows), 3, side, side, dtype=torch.uint8)
+    pixels = torch.empty(len(images), 3, side, side, dtype=torch.uint8)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for number, array in enumerate(threads.map(decoded, range(len(rows)))):
+        for number, array in enumerate(threads.map(decoded, range(len(images)))):
             pixels[number] = torch.from_numpy(array).permute(2, 0, 1)
-    return pixels.to(device), torch.tensor(rows["label"], device=device)
+    return pixels.to(device), torch.tensor(images.rows["label"].to_numpy(), device=device)
 
 
 def random_crops(pixels: Tensor, drawn: torch.Generator) -> Tensor:

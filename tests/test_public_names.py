@@ -90,7 +90,7 @@ def workplace(tmp_path_factory):
     (root / "build" / "digits").symlink_to(made_once(tmp_path_factory, "digits", make_release))
     release = ud.load(root / "build" / "digits")
     labels = torch.tensor(release.rows("digits-train", "train")["label"].to_pylist())
-    images = model.batch_of(release.images("digits-train", "train")["image"])
+    images = model.batch_of(row["image"] for row in release.images("digits-train", "train"))
     trained = model.train(images, labels, 6, model.Training("adam", 0))
     trained.preprocessing = model.digits_cnn.preprocessing
     features = ud.extract(trained, root / "build" / "digits", "digits,digits-train", workers=0)

@@ -4,22 +4,25 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import load_dataset
 from PIL import Image
 
 from builders.release.digests import rows_digest
 from tests.builders.conftest import files_of
 from tests.evaluation.refusals import refusal
-from tests.hf_scripts.samples import LABELS, REPO, make_release, png
-from tests.manifests import manifest_of
+from tests.hf_scripts.samples import LABELS, REPO, change_files, make_release, png, with_column
+from tests.manifests import entry_of, manifest_of
 from unknown_detection.evaluation import releases
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import load
+from unknown_detection.evaluation.releases import Release, load
 
 SPLITS = {"bench/test": range(6), "bench/near_ood": range(4), "bench-train/train": range(100, 104)}
 
@@ -61,7 +64,7 @@ def test_rows_are_all_columns_but_the_image_in_order(folder):
     assert "image" not in rows.column_names
 
 
-def test_images_are_decoded_by_datasets(folder):
+def test_images_are_decoded_on_access(folder):
     images = load(str(folder)).images("bench", "near_ood")
     expected = Image.open(io.BytesIO(png("near_ood/2.png")))
     assert images[2]["image"].tobytes() == expected.tobytes()
@@ -112,14 +115,59 @@ def test_an_unknown_config_or_split_names_the_nearest(folder):
 def test_rows_that_differ_from_the_manifest_are_refused(copy):
     spoil(copy, lambda manifest: manifest["configs"]["bench"]["splits"]["test"].update(digest="0" * 64))
     message = refusal(load(str(copy)).rows, "bench", "test")
-    assert "The rows of bench-index/test differ from the digest in the manifest" in message
+    assert "The rows of bench/test differ from the digest in the manifest" in message
 
 
 def test_images_of_other_rows_than_the_index_are_refused(copy):
+    """In another order, and one fewer."""
     path = copy / "data" / "bench" / "test-00000-of-00001.parquet"
     table = pq.read_table(path)
-    pq.write_table(table.take([1, 0, 2, 3, 4, 5]), path)
-    assert "bench/test" in refusal(load(str(copy)).images, "bench", "test")
+    pq.write_table(table.take([0, 1, 3, 2, 4, 5]), path)
+    images = load(str(copy)).images("bench", "test")
+    assert images[1]["id"] == images[-5]["id"] == "source/test/1.png"
+    message = refusal(images.__getitem__, 2)
+    digests = [hashlib.sha256(png(f"test/{number}.png")).hexdigest()[:12] for number in (3, 2)]
+    assert f"The image of row source/test/2.png of bench/test in {copy} is another one" in message
+    assert "its digest is {}, but the index lists {}. Run".format(*digests) in message
+    pq.write_table(table.slice(1), path)
+    message = refusal(load(str(copy)).images, "bench", "test")
+    assert f"The shards of bench/test in {copy} have 5 images, but its index has 6 rows. Run" in message
+
+
+def without_image(table):
+    return table.drop_columns("image")
+
+
+def with_paths_only(table):
+    return table.set_column(0, "image", [[{"path": "x.png"}] * len(table)])
+
+
+def with_texts(table):
+    return table.set_column(0, "image", [[{"bytes": "x"}] * len(table)])
+
+
+@pytest.mark.parametrize("change", [without_image, with_paths_only, with_texts])
+def test_shards_without_encoded_images(copy, change):
+    path = copy / "data" / "bench" / "test-00000-of-00001.parquet"
+    pq.write_table(change(pq.read_table(path)), path)
+    assert re.fullmatch(
+        rf"Cannot read {path} as Parquet: (it has no column image with bytes|its images are of the type string, not "
+        r"binary)\. Run .*",
+        refusal(load(str(copy)).images, "bench", "test"),
+    )
+
+
+def test_rows_lie_in_several_shards_and_row_groups(folder, tmp_path):
+    """Read forwards, backwards and by several threads, against the pictures themselves."""
+    root = make_release(tmp_path / "release", {"bench/test": range(40)}, shards=3)
+    for path in sorted((root / "data" / "bench").glob("*.parquet")):
+        pq.write_table(pq.read_table(path), path, row_group_size=4)
+    images = load(str(root)).images("bench", "test")
+    expected = [Image.open(io.BytesIO(png(f"test/{number}.png"))).tobytes() for number in range(40)]
+    assert [row["image"].tobytes() for row in images] == expected
+    assert [images.image(number).tobytes() for number in range(39, -1, -1)] == expected[::-1]
+    with ThreadPoolExecutor(8) as threads:
+        assert [image.tobytes() for image in threads.map(images.image, range(40))] == expected
 
 
 def test_a_split_without_images(copy):
@@ -129,12 +177,10 @@ def test_a_split_without_images(copy):
 
 
 def test_another_build_under_the_same_name_and_card(copy):
-    """`datasets` takes it for the one that it has in its cache."""
+    """`datasets` would take it for the one that it has in its cache."""
     before = load(str(copy)).rows("bench", "test")
-    for path in (copy / "index" / "bench" / "test.parquet", copy / "data" / "bench" / "test-00000-of-00001.parquet"):
-        table = pq.read_table(path)
-        pq.write_table(table.take([1, 0, 2, 3, 4, 5]), path)
-    digest = rows_digest(table.take([1, 0, 2, 3, 4, 5]))
+    change_files(copy, "bench/test", lambda table: table.take([1, 0, 2, 3, 4, 5]))
+    digest = rows_digest(before.take([1, 0, 2, 3, 4, 5]))
     spoil(copy, lambda manifest: manifest["configs"]["bench"]["splits"]["test"].update(digest=digest))
     release = load(str(copy))
     assert release.rows("bench", "test").equals(before.take([1, 0, 2, 3, 4, 5]))
@@ -243,15 +289,15 @@ def test_another_format_is_shown_in_a_few_characters(copy, version, shown):
 
 
 @pytest.mark.timeout(60)
-def test_a_release_with_a_named_pipe_is_refused(copy):
-    os.mkfifo(copy / "index" / "bench" / "near_ood-00001-of-00002.parquet")
-    assert "is a named pipe, not a regular file" in refusal(load, str(copy))
-
-
-@pytest.fixture
-def no_cache(monkeypatch, tmp_path):
-    """Another folder for the cache of `datasets`, which may have the rows of a whole release of the same name."""
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+def test_a_named_pipe_is_never_opened(copy):
+    """Refused in place of a file of the release; one that the manifest does not list is not looked at."""
+    index, shard = copy / "index" / "bench" / "test.parquet", copy / "data" / "bench" / "test-00000-of-00001.parquet"
+    os.mkfifo(copy / "index" / "bench" / "test-00001-of-00002.parquet")
+    assert len(load(str(copy)).images("bench", "test")) == 6
+    for path, read in ((shard, Release.images), (index, Release.rows)):
+        path.unlink()
+        os.mkfifo(path)
+        assert f"{path} is a named pipe, not a regular file" in refusal(read, load(str(copy)), "bench", "test")
 
 
 def other_role(table):
@@ -259,25 +305,31 @@ def other_role(table):
     return table.set_column(table.column_names.index("role"), "role", words).replace_schema_metadata(None)
 
 
+def role_of_none(table):
+    return with_column(table, "role", [99] * len(table))
+
+
 @pytest.mark.parametrize(
     "change",
     [
         lambda table: table.drop_columns(["content_sha256"]),
         lambda table: table.drop_columns(["class_id"]),
-        lambda table: table.set_column(0, "id", [[None] * len(table)]),
+        lambda table: with_column(table, "id", [None] * len(table)),
         other_role,
+        role_of_none,
         lambda table: table.slice(0, 0),
     ],
-    ids=["no digest", "no class", "empty ids", "role as text", "no rows"],
+    ids=["no digest", "no class", "empty ids", "role as text", "no role", "no rows"],
 )
-def test_rows_with_other_columns(copy, no_cache, change):
-    path = copy / "index" / "bench" / "test.parquet"
-    pq.write_table(change(pq.read_table(path)), path)
-    assert "hf_scripts.verify" in refusal(load(str(copy)).rows, "bench", "test")
+def test_rows_with_other_columns(copy, change):
+    """Whoever writes the index may write its digest, too."""
+    change_files(copy, "bench/test", change, files=("index",))
+    assert "The rows of bench/test differ from the digest" in refusal(load(str(copy)).rows, "bench", "test")
 
 
+@pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("place", [4, 100, -100, -9, None])
-def test_damaged_indexes(copy, no_cache, place):
+def test_damaged_indexes(copy, place, listed):
     path = copy / "index" / "bench" / "test.parquet"
     data = bytearray(path.read_bytes())
     if place is None:
@@ -285,14 +337,32 @@ def test_damaged_indexes(copy, no_cache, place):
     else:
         data[place] ^= 0xFF
     path.write_bytes(data)
+    if listed:
+        entry = entry_of(copy, path)
+        spoil(copy, lambda manifest: manifest["configs"]["bench"]["splits"]["test"].update(index=entry))
     try:
         assert len(load(str(copy)).rows("bench", "test")) == 6  # statistics are read by nobody
+        assert listed
     except EvaluationError as error:
         assert "\n" not in str(error)
-        assert "hf_scripts.verify" in str(error)
+        assert "index/bench/test.parquet" in str(error) or "hf_scripts.verify" in str(error)
 
 
 @pytest.mark.parametrize("card", ["---\n{\n---\n", "---\n- 1\n---\n", "---\nconfigs: 3\n---\n", "---\n? [\n---\n"])
-def test_damaged_cards(copy, no_cache, card):
+def test_the_card_is_not_read(copy, card):
+    """It is for `load_dataset`; what the harness reads stands in the manifest."""
     (copy / "README.md").write_text(card, encoding="utf-8")
-    assert "hf_scripts.verify" in refusal(load(str(copy)).rows, "bench", "test")
+    assert len(load(str(copy)).images("bench", "test")) == 6
+
+
+def test_strangers_load_the_same_rows_with_datasets(folder, no_cache):
+    images = load(str(folder)).images("bench", "test")
+    rows = load_dataset(str(folder), "bench", split="test")
+    assert rows["id"] == images.rows["id"].to_pylist()
+    assert [row["image"].tobytes() for row in rows] == [row["image"].tobytes() for row in images]
+
+
+@pytest.fixture
+def no_cache(monkeypatch, tmp_path):
+    """Another folder for the cache of `datasets`, which may have the rows of a whole release of the same name."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")

@@ -12,12 +12,14 @@ from builders.release.layout import Layout
 from builders.release.manifest import FORMAT
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import write_index
+from tests.manifests import entry_of
 
 
 def made_row(id_, role, label=-1, **columns):
     """A row with the columns of every release, some of them as they are given."""
     names = dict.fromkeys(("class_id", "class_name"), "a class") | dict.fromkeys(("source", "stored"), "source")
-    digest = hashlib.sha256(id_.encode()).hexdigest()
+    data = columns["image"]["bytes"] if "image" in columns else id_.encode()
+    digest = hashlib.sha256(data).hexdigest()
     row = {"id": id_, "role": ROLES.index(role), "label": label, "source_id": id_, "content_sha256": digest, **names}
     return row | columns
 
@@ -43,7 +45,9 @@ def write_release(root, rows, labels, *, columns=(), entries=None):
             written[config].parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(table, written[config])
         described = configs.setdefault(config, {"label_names": list(labels), "splits": {}})
-        described["splits"][split] = {"digest": rows_digest(table)} | (entries or {}).get(key, {})
+        shards, index = [entry_of(root, path) for name, path in written.items() if name == config], layout.index(key)
+        listed = {"digest": rows_digest(table), "index": entry_of(root, index), "data": shards}
+        described["splits"][split] = listed | (entries or {}).get(key, {})
         for name, path in written.items():
             files.setdefault(name, {})[split] = path
     (root / "manifest.json").write_text(json.dumps({"format": FORMAT, "configs": configs}), encoding="utf-8")

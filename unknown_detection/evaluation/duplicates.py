@@ -11,10 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.digests import file_sha256
 from builders.release.duplicates import schema as pairs_schema
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.files import read_untrusted, require_regular
+from unknown_detection.evaluation.files import VERIFY, read_listed
 
 PAIRS = "duplicates/pairs.parquet"
 """Path of a release's table of duplicate pairs. Each line is a pair of rows whose images are identical (distance 0) or
@@ -23,19 +22,12 @@ nearly so. A row may appear in several pairs."""
 PAIR_COLUMNS = pairs_schema().remove_metadata()
 """The table's columns, in order; splits are written `config/split`."""
 
-VERIFY = "Run `python -m hf_scripts.verify` to find out what is wrong."
 _REBUILD = "Take the table from the same build as the rows, or build the release again."
 
 
 def read_pairs(path: Path, sha256: str, rows: int, name: str) -> pa.Table:
     """Read the table of duplicate pairs of a release, of the digest and number of rows that its manifest names."""
-    require_regular(path)
-    digest = file_sha256(path)
-    if digest != sha256:
-        raise EvaluationError(
-            f"{PAIRS} of {name} has the sha256 {digest[:12]}, but the manifest names {sha256[:12]}. {VERIFY}"
-        )
-    pairs = read_untrusted(path, f"{PAIRS} of {name}")
+    pairs = read_listed(path, sha256, f"{PAIRS} of {name}")
     if len(pairs) != rows:
         raise EvaluationError(f"{PAIRS} of {name} has {len(pairs):,} pairs, but the manifest says {rows:,}. {VERIFY}")
     problem = ""

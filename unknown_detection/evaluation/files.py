@@ -6,13 +6,14 @@ import hashlib
 import re
 import sys
 import types
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
 from msgspec import Meta
 
+from builders.release.digests import file_sha256
 from builders.storage import files as regular
 from builders.storage.parquet import open_parquet, row_batches
 from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, first_line, one_line, unknown_name
@@ -26,8 +27,12 @@ _LONGEST_TEXT = 1 << 16
 
 _ROWS = 1024
 
-_ROWS_OF_A_BYTE = 1000
-"""A footer that claims more is refused, since memory would be reserved for them. Ours: our rows take more."""
+_LARGEST_BATCH = _ROWS * _LONGEST_TEXT
+
+_MOST_UNPACKED = 1000
+"""Times its size that a table may have in memory, and rows a byte (ours): tables of scores have some 30 times."""
+
+VERIFY = "Run `python -m hf_scripts.verify` to find out what is wrong."
 
 require_regular = evaluation_errors()(regular.require_regular)
 """Refuses a path that is no regular file: a named pipe would block for ever, a folder has no content."""
@@ -84,27 +89,43 @@ def load_python(spec: str, kind: str) -> tuple[Any, str, Path, str]:
     return getattr(module, name), name, path, digest
 
 
-def read_untrusted(path: Path, name: str) -> pa.Table:
+def read_untrusted(path: Path, name: str, choose: Callable[[list[str]], list[str]] = list) -> pa.Table:
     """Read a Parquet table that somebody else wrote, within bounds, and check all its values.
 
     Refused is what is no regular file or no Parquet, is encrypted or damaged, claims an absurd number of rows, has a
-    column twice, or a very long text.
+    column twice, has a very long text, or unpacks to far more than the file has. `choose` is given the names of all
+    columns and returns those to read; it may refuse them before any value is read.
     """
     require_regular(path)
     try:
         with open_parquet(path, page_checksum_verification=True) as file:
-            if file.metadata.num_rows > _ROWS_OF_A_BYTE * (size := path.stat().st_size):
+            columns, size = choose(file.schema_arrow.names), path.stat().st_size
+            if file.metadata.num_rows > _MOST_UNPACKED * size:  # memory would be reserved for them
                 raise ValueError(f"its footer claims {file.metadata.num_rows:,} rows in {size:,} bytes")
-            batches = []
+            batches, left = [], _LARGEST_BATCH + _MOST_UNPACKED * size
             # Few rows at a time: a short file may repeat one long text a million times.
-            for batch in row_batches(file, _ROWS):
-                if batch.nbytes > _ROWS * _LONGEST_TEXT:
+            for batch in row_batches(file, _ROWS, columns):
+                left -= batch.nbytes
+                if batch.nbytes > _LARGEST_BATCH:
                     raise ValueError("it has very long texts")
+                if left < 0:
+                    raise ValueError(f"it unpacks to more than {_MOST_UNPACKED:,} times its {size:,} bytes")
                 batches.append(batch)
-            table = pa.Table.from_batches(batches, file.schema_arrow)
+            schema = file.schema_arrow
+            fields = [schema.field(column) for column in schema.names if column in columns]
+            table = pa.Table.from_batches(batches, pa.schema(fields, schema.metadata))
             table.validate(full=True)  # text that is not UTF-8, too
-            return table
+            return table.combine_chunks()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise EvaluationError(
             f"Cannot read {name} as Parquet: {first_line(error)}. Write or download the file again."
         ) from error
+
+
+def read_listed(path: Path, sha256: str, name: str) -> pa.Table:
+    """Read a Parquet table of a release, as `read_untrusted`, which must have the SHA-256 that the manifest names."""
+    require_regular(path)
+    digest = file_sha256(path)
+    if digest != sha256:
+        raise EvaluationError(f"{name} has the sha256 {digest[:12]}, but the manifest names {sha256[:12]}. {VERIFY}")
+    return read_untrusted(path, name)

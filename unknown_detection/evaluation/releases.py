@@ -1,6 +1,7 @@
-"""Opens a release from a folder or the Hub, with `manifest.json` and `datasets.load_dataset`.
+"""Opens a release from a folder or the Hub: its `manifest.json`, and the rows and images that this describes.
 
-Rows are checked against the manifest's digests, because the cache of `datasets` may hold those of another build.
+Rows are compared with the manifest's digests, and images with those of their rows (`SplitImages`): a release that was
+never verified is evaluated on what its manifest says, or refused.
 
 Tested by `tests/evaluation/test_releases.py`.
 """
@@ -10,22 +11,23 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
 from builders.hub.place import folder_or_repository
 from builders.release.digests import rows_digest
 from builders.release.entries import FORMAT
-from builders.release.layout import INDEX_SUFFIX
+from builders.release.layout import shard_path
+from builders.release.schema import ROLES
 from builders.storage.files import read_regular
-from unknown_detection.evaluation.duplicates import PAIRS, VERIFY, read_pairs, require_paired_rows
+from unknown_detection.evaluation.duplicates import PAIRS, read_pairs, require_paired_rows
 from unknown_detection.evaluation.errors import (
     EvaluationError,
     a_kind,
@@ -34,15 +36,13 @@ from unknown_detection.evaluation.errors import (
     one_line,
     require_known,
 )
-from unknown_detection.evaluation.files import Text, require_regular
+from unknown_detection.evaluation.files import VERIFY, Text, read_listed
+from unknown_detection.evaluation.images import SplitImages
 
 Key = tuple[str, str]
 """Config and split."""
 
-_LOAD_ERRORS = (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError, pa.ArrowException)
-"""What `load_dataset` raises, besides errors of its own, on damaged files and on a card of another shape."""
-
-_TEXTS = ("id", "content_sha256", "class_id", "source", "source_id")
+_TEXTS = ("id", "content_sha256", "stored", "class_id", "source", "source_id")
 """The columns of text that every row has."""
 
 _LARGEST_MANIFEST = 1 << 28
@@ -61,9 +61,14 @@ class _Generator(Struct):
     prepared: Annotated[int, Meta(ge=0, lt=2**16)] = 0
 
 
+class _Listed(Struct):
+    sha256: Text
+
+
 class _Split(Struct):
     digest: Text
-    data: list[Any] | None = None
+    index: _Listed
+    data: list[_Listed] = []
     compared: list[Text] | None = None
     generator: _Generator | None = None
 
@@ -96,7 +101,7 @@ class Release:
         self.source = source
         self.revision = revision
         self.manifest = manifest
-        self._loaded: dict[Key, Any] = {}  # by config as `load_dataset` names it; images are mapped, not read
+        self._rows: dict[Key, pa.Table] = {}
         self._duplicates: pa.Table | None = None
 
     def __repr__(self) -> str:
@@ -158,36 +163,34 @@ class Release:
         """Load all columns of a split except the image, in the release's order; `label` and `role` are integers.
 
         Raises:
-            EvaluationError: there is no such split, it cannot be loaded, or its digest differs from the manifest's.
+            EvaluationError: there is no such split, its index cannot be read, or is not the manifest's.
         """
-        digest = self.split_digest(config, split)
+        if (config, split) not in self._rows:
+            entry, key = self._split(config, split), f"{config}/{split}"
+            path = f"index/{key}.parquet"
+            rows = read_listed(self._file(path), entry.index.sha256, f"{path} of {self.name}")
+            if not _are_rows(rows) or rows_digest(rows) != entry.digest:
+                raise EvaluationError(
+                    f"The rows of {key} differ from the digest in the manifest of {self.name}. {VERIFY}"
+                )
+            self._rows[config, split] = rows
+        return self._rows[config, split]
 
-        def checked(loaded: Any) -> pa.Table | None:
-            rows = loaded.with_format("arrow")[:]
-            return rows if _are_rows(rows) and rows_digest(rows) == digest else None
-
-        return self._load(config + INDEX_SUFFIX, split, checked)
-
-    def images(self, config: str, split: str) -> Any:
-        """Load a split with its images, as a `datasets.Dataset` that decodes rows on access.
+    def images(self, config: str, split: str) -> SplitImages:
+        """Open a split with its images, which are decoded on access and compared with the digests of their rows.
 
         Raises:
-            EvaluationError: as for `rows`, or the release does not hold the split's images.
+            EvaluationError: as for `rows`, the release does not hold the split's images, or has others than rows.
         """
-        if self._split(config, split).data == []:
+        entry, key = self._split(config, split), f"{config}/{split}"
+        if not entry.data:
             raise EvaluationError(
-                f"{self.name} has only the index of {config}/{split}, without images; build the split with `python -m "
+                f"{self.name} has only the index of {key}, without images; build the split with `python -m "
                 "hf_scripts.materialize` first."
             )
-        expected = self.rows(config, split).select(["id", "content_sha256"])
-        names = expected.column_names
-
-        def checked(loaded: Any) -> Any:
-            has_columns = {*names, "image"} <= {*loaded.column_names}
-            same = has_columns and loaded.select_columns(names).with_format("arrow")[:] == expected
-            return loaded if same else None
-
-        return self._load(config, split, checked)
+        # Of the files from the Hub, too, each image is hashed as it is read, and not the shards before that.
+        shards = [self._file(shard_path("data", key, number, len(entry.data))) for number in range(len(entry.data))]
+        return SplitImages(self.rows(config, split), shards, key, self.name)
 
     def duplicates(self) -> pa.Table | None:
         """Load the table of duplicate pairs, with the columns `PAIR_COLUMNS`; None if the release has none.
@@ -198,12 +201,8 @@ class Release:
         """
         listed = self.manifest.duplicates
         if self._duplicates is None and listed is not None:
-            path = Path(self.source) / PAIRS
-            if self.revision is not None:
-                missing = f"{self.name} has no {PAIRS}, although its manifest names it"
-                _, path = _download(self.source, self.revision, PAIRS, missing)
             splits = {f"{config}/{split}": (config, split) for config in self.configs for split in self.splits(config)}
-            pairs = read_pairs(path, listed.sha256, listed.rows, self.name)
+            pairs = read_pairs(self._file(PAIRS), listed.sha256, listed.rows, self.name)
             require_paired_rows(pairs, self.name, {key: partial(self.rows, *of) for key, of in splits.items()})
             self._duplicates = pairs
         return self._duplicates
@@ -217,36 +216,12 @@ class Release:
         require_known(f"split of {config} in {self.name}", [split], splits)
         return splits[split]
 
-    def _load(self, config: str, split: str, checked: Callable[[Any], Any]) -> Any:
-        """Return what is `checked` of a split, kept; loaded again without the cache of `datasets` where it is None."""
-        if (config, split) in self._loaded:
-            return self._loaded[config, split]
-        import datasets
-        import yaml
-        from datasets.exceptions import DatasetsError
-
-        # Its progress bars would also be written to files.
-        silenced = not sys.stderr.isatty() and not datasets.utils.are_progress_bars_disabled()
-        if silenced:
-            datasets.disable_progress_bars()
-        try:
-            # For a folder, the cache of `datasets` is keyed by the folder's name and card alone, so a hit may be
-            # another release or an earlier build of this one. The second try bypasses the cache.
-            for mode in ("reuse_dataset_if_exists", "force_redownload"):
-                how = {"split": split, "revision": self.revision, "download_mode": mode}
-                if (right := checked(datasets.load_dataset(self.source, config, **how))) is not None:
-                    self._loaded[config, split] = right
-                    return right
-        except (*_LOAD_ERRORS, DatasetsError, yaml.YAMLError) as error:
-            raise EvaluationError(
-                f"load_dataset cannot read {config}/{split} of {self.name}: {first_line(error)}. {VERIFY}"
-            ) from error
-        finally:
-            if silenced:
-                datasets.enable_progress_bars()
-        raise EvaluationError(
-            f"The rows of {config}/{split} differ from the digest in the manifest of {self.name}. {VERIFY}"
-        )
+    def _file(self, path: str) -> Path:
+        """Return a file that the manifest names, downloaded from the Hub at the release's commit."""
+        if self.revision is None:
+            return Path(self.source) / path
+        missing = f"{self.name} has no {path}, although its manifest names it"
+        return _download(self.source, self.revision, path, missing)[1]
 
 
 def load(where: str | Path | Release, revision: str | None = None) -> Release:
@@ -286,9 +261,6 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
                 f"--revision applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "
                 "the repository."
             )
-        for path in sorted(root.rglob("*")):
-            if not path.is_dir():
-                require_regular(path)  # `datasets` would open a named pipe and wait for it
         return Release(where, None, _manifest(root / "manifest.json", where))
     commit, path = _download(where, revision, "manifest.json", f"{where} is not a release: it has no manifest.json")
     return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
@@ -322,10 +294,12 @@ def choose_splits(
 
 
 def _are_rows(rows: pa.Table) -> bool:
-    """Whether a table has the columns of a release's rows, without empty cells."""
+    """Whether a table has the columns of a release's rows, without empty cells, and roles that there are."""
     expected = {**dict.fromkeys(_TEXTS, "string"), "label": "int64", "role": "int64"}
     kinds = {name: str(kind) for name, kind in zip(rows.schema.names, rows.schema.types, strict=True)}
-    return all(kinds.get(name) == kind and not rows[name].null_count for name, kind in expected.items())
+    if not all(kinds.get(name) == kind and not rows[name].null_count for name, kind in expected.items()):
+        return False
+    return bool(pc.all(pc.is_in(rows["role"], value_set=pa.array(range(len(ROLES)))), min_count=0).as_py())
 
 
 @evaluation_errors()

@@ -1,18 +1,21 @@
 """Images that are no images: the row is named, whatever Pillow raises."""
 
+import hashlib
 import io
 import struct
 import warnings
 import zlib
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from datasets import Dataset, Features, Image, Value
 from PIL import Image as Pillow
 
 pytest.importorskip("torch", reason="loads batches with torch")
 
 from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.images import SplitImages
 from unknown_detection.evaluation.models.preprocessing import Preprocessing, load_batches
 
 
@@ -37,13 +40,21 @@ def small():
     return buffer.getvalue()
 
 
-def load(data):
-    import torch
+@pytest.fixture
+def load(tmp_path):
+    """Loads the only image of a shard, of which the digest is right."""
 
-    features = Features({"id": Value("string"), "image": Image()})
-    rows = Dataset.from_dict({"id": ["a/b.png"], "image": [{"bytes": data, "path": None}]}, features=features)
-    to_tensor = Preprocessing(lambda image: torch.from_numpy(np.array(image, np.float32)), {}, (8, 8))
-    return list(load_batches(rows, to_tensor, [[0]], batch_size=1, workers=0))
+    def batches(data):
+        import torch
+
+        path, digest = tmp_path / "shard.parquet", hashlib.sha256(data).hexdigest()
+        pq.write_table(pa.table({"image": [{"bytes": data, "path": "b.png"}]}), path)
+        rows = pa.table({"id": ["a/b.png"], "stored": ["source"], "content_sha256": [digest]})
+        to_tensor = Preprocessing(lambda image: torch.from_numpy(np.array(image, np.float32)), {}, (8, 8))
+        images = SplitImages(rows, [path], "bench/test", "a release")
+        return list(load_batches(images, to_tensor, [[0]], batch_size=1, workers=0))
+
+    return batches
 
 
 @pytest.mark.parametrize(
@@ -59,13 +70,16 @@ def load(data):
     ],
     ids=["50,000 x 50,000", "10,000 x 10,000", "0 x 5", "cut", "empty", "GIF", "short header"],
 )
-def test_an_image_that_cannot_be_decoded_is_named(data, words):
-    with pytest.raises(EvaluationError, match=rf"^The image of row a/b.png cannot be decoded: .*{words}.*\. Check"):
+def test_an_image_that_cannot_be_decoded_is_named(load, data, words):
+    with pytest.raises(
+        EvaluationError,
+        match=rf"^The image of row a/b.png of bench/test in a release cannot be decoded: .*{words}.*\. Run",
+    ):
         load(data)
 
 
 @pytest.mark.parametrize(("kind", "form", "mode"), [("u2", "PNG", "I;16"), ("f4", "TIFF", "F")])
-def test_an_image_of_more_than_8_bits_is_named(kind, form, mode):
+def test_an_image_of_more_than_8_bits_is_named(load, kind, form, mode):
     encoded = io.BytesIO()
     Pillow.fromarray(np.full((8, 8), 30_000, kind)).save(encoded, form)
     sentence = rf"^The image of row a/b.png cannot be used: it has values of more than 8 bits \(mode {mode}\)"
@@ -73,7 +87,7 @@ def test_an_image_of_more_than_8_bits_is_named(kind, form, mode):
         load(encoded.getvalue())
 
 
-def test_images_of_photographs_size_are_read():
+def test_images_of_photographs_size_are_read(load):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ((numbers, images),) = load(small())

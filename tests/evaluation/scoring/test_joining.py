@@ -117,6 +117,18 @@ def test_predictions_may_be_numbers_or_names_and_are_needed_where_there_is_a_cla
     assert "The prediction of msp in mine.csv is missing for labelled rows: 1 id (t1)" in message
 
 
+def test_a_prediction_and_a_class_that_contradict_each_other_are_refused():
+    """Of classes cat and dog; a row with one of them takes what is there."""
+    ids = ["t0", "t1", "n0"]
+    both = {"prediction": pa.array([1, None, 0]), "class": pa.array(["dog", "cat", None])}
+    assert joined(scores(ids, **both))["msp"].prediction.tolist() == [1, 0, 0]
+    message = refusal(scores(ids, prediction=[1, 1, 0], **{"class": ["dog", "cat", "cat"]}))
+    says = "contradict each other: prediction 1 and class cat and the like at 1 id (t1)"
+    assert f"The prediction and the class of msp in mine.csv {says}. Keep the column" in message
+    message = refusal(scores(ids, prediction=[-1, 1, -1], **{"class": ["dog", "dog", None]}))
+    assert "prediction -1 and class dog and the like at 1 id (t0)" in message
+
+
 def test_a_detector_may_predict_none_of_the_classes():
     msp = joined(scores(["t0", "t1", "n0"], prediction=[-1, 1, -1]))["msp"]
     assert msp.prediction.tolist() == [-1, 1, -1]

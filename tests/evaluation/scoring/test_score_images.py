@@ -87,12 +87,12 @@ def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
     code, _, err, scores = score(*few, detectors="mc_dropout,mc_dropout_mi")
     assert (code, err) == (0, "")
     model = open_model(f"{FILE}:with_dropout", base / "weights.pt", "abcd", device="cpu")
-    rows = load(str(base / "release")).images(CONFIG, "near_ood")
+    rows = list(load(str(base / "release")).images(CONFIG, "near_ood"))
     images = torch.stack([model.preprocessing(row["image"]) for row in rows])
-    outputs = run_with_dropout(model, images, rows["id"], seed=0, samples=5)
+    outputs = run_with_dropout(model, images, [row["id"] for row in rows], seed=0, samples=5)
     table = read_scores(tmp_path / "scores.parquet")[0].to_pylist()
     by_key = {(row["detector"], row["id"]): row for row in table}
-    for number, id_ in enumerate(rows["id"]):
+    for number, id_ in enumerate(row["id"] for row in rows):
         mean = np.exp(outputs["logits"][number])
         assert np.isclose(by_key["mc_dropout", id_]["score"], 1 - mean.max(), atol=1e-6)
         assert np.isclose(by_key["mc_dropout_mi", id_]["score"], outputs["mutual_information"][number], atol=1e-6)
@@ -137,7 +137,7 @@ def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on
     of_own = {f"brightness-step={step}-{digest}" for step in (1, 2)}
     assert {name for name in looks if "brightness" in name} == of_own
     chosen = read_scores(tmp_path / "scores.parquet")[1].hyperparameters["mixed"]
-    rows = load(str(base / "release")).images(CONFIG, "near_ood")
+    rows = list(load(str(base / "release")).images(CONFIG, "near_ood"))
     model = open_model(f"{FILE}:with_dropout", base / "weights.pt", "abcd", device="cpu")
     features = FeatureStore.open(base / "features").features(CONFIG, "near_ood")
     images = np.stack([model.preprocessing(row["image"]).numpy() for row in rows])
@@ -147,7 +147,7 @@ def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on
         for row in read_scores(tmp_path / "scores.parquet")[0].to_pylist()
         if row["detector"] == "mixed"
     }
-    assert np.allclose([scores[id_] for id_ in rows["id"]], expected, rtol=1e-5)
+    assert np.allclose([scores[row["id"]] for row in rows], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["mine", "without_rank_one"])

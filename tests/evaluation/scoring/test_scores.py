@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.fuzz.harness import run_cases
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.scoring.scores import (
     METADATA,
@@ -51,6 +52,16 @@ def test_scores_and_where_they_come_from_are_read_back(tmp_path):
     write_scores(tmp_path / "again.parquet", written, ABOUT)
     assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "run.parquet").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again.parquet", "run.parquet"]
+
+
+def test_files_that_unpack_to_gigabytes_are_refused_in_time_and_memory():
+    """In a child with limits; the first took 14 to 40 s before it was refused for its columns."""
+    outcomes = run_cases("tests.fuzz.targets.evaluated:scores-parquet")
+    assert outcomes.pop("another column").kind == "value"  # which is not read
+    assert {outcome.kind for outcome in outcomes.values()} == {"refused"}
+    words = {"neither id nor score": "needs the columns id and score", "ids": "unpacks to more than 1,000 times"}
+    for name, text in (words | {"detectors": "unpacks to more than 1,000 times"}).items():
+        assert text in outcomes[name].message
 
 
 def test_a_refused_table_does_not_touch_the_file_that_is_there(tmp_path):

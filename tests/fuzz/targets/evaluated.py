@@ -35,7 +35,12 @@ PROVENANCE = {
 }
 MANIFEST = {
     "format": 1,
-    "configs": {"cifar": {"label_names": ["x", "y"], "splits": {"test": {"digest": "ab", "data": []}}}},
+    "configs": {
+        "cifar": {
+            "label_names": ["x", "y"],
+            "splits": {"test": {"digest": "ab", "index": {"sha256": "cd"}, "data": []}},
+        }
+    },
     "duplicates": {"path": "duplicates/pairs.parquet", "sha256": "ab", "rows": 3},
 }
 
@@ -56,7 +61,7 @@ def refused(read: Callable[[Path], object]) -> Callable[[Path], object]:
 def parquet(table: pa.Table, **options: object) -> bytes:
     """A small Parquet file."""
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, row_group_size=4, **options)
+    pq.write_table(table, buffer, **{"row_group_size": 4} | options)
     return buffer.getvalue()
 
 
@@ -65,6 +70,22 @@ def scores() -> list[bytes]:
     table = pa.table({"id": [f"a/{n}" for n in range(9)], "score": np.linspace(0, 1, 9), "prediction": [0, 1, 2] * 3})
     with_provenance = table.replace_schema_metadata({METADATA: json.dumps(PROVENANCE)})
     return [parquet(table, compression="zstd"), parquet(with_provenance, compression="none", write_page_checksum=True)]
+
+
+def repeating_scores() -> dict[str, bytes]:
+    """Short files of which one column repeats a text of 60 kB until it has 4.4 GB."""
+    rows = 73_000
+    long = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), ["x" * 60_000])
+    columns = {"id": [f"a/{n}" for n in range(rows)], "score": np.zeros(rows)}
+    tables = {
+        "neither id nor score": {"text": long},
+        "another column": columns | {"text": long},
+        "ids": columns | {"id": long},
+        "detectors": columns | {"detector": long},
+    }
+    # As text, which the schema of Arrow would say to be a dictionary.
+    options = {"compression": "zstd", "store_schema": False, "row_group_size": rows}
+    return {name: parquet(pa.table(of), **options) for name, of in tables.items()}
 
 
 def read_release(folder: Path) -> object:
@@ -82,7 +103,11 @@ TARGETS = (
         refused(read_release),
     ),
     Target(
-        "scores-parquet", "x.parquet", scores, refused(lambda folder: read_scores(folder / "x.parquet")[0].to_pydict())
+        "scores-parquet",
+        "x.parquet",
+        scores,
+        refused(lambda folder: read_scores(folder / "x.parquet")[0].to_pydict()),
+        cases=repeating_scores,
     ),
     Target(
         "scores-csv",

@@ -30,6 +30,7 @@ from builders.release.duplicates import CONFIG as DUPLICATES
 from builders.release.duplicates import SPLIT as PAIRS
 from builders.release.duplicates import Pair, PairedRow, pair_of, write_pairs
 from builders.release.entries import FORMAT
+from builders.release.images import pixel_sha256
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ROLES, Role, arrow_schema
@@ -248,7 +249,7 @@ def _rows(images: DemoImages, role: Role) -> pa.Table:
         "source": [images.source] * len(ids),
         "source_id": images.names,
         "id": ids,
-        "content_sha256": [hashlib.sha256(pixels.tobytes()).hexdigest() for pixels in images.pixels],
+        "content_sha256": [pixel_sha256(Image.fromarray(pixels)) for pixels in images.pixels],
         "stored": ["pixels"] * len(ids),
     }
     return pa.table(columns)

@@ -103,7 +103,7 @@ class Demo:
 
         release = load(str(self.out / RELEASE))
         labels = torch.tensor(release.rows(TRAIN, "train")["label"].to_pylist())
-        images = demo_model.batch_of(release.images(TRAIN, "train")["image"])
+        images = demo_model.batch_of(row["image"] for row in release.images(TRAIN, "train"))
         weights = self.out / "models" / f"{training.name}.safetensors"
         with atomic_path(weights) as temporary:
             save_file(demo_model.train(images, labels, len(KNOWN), training).state_dict(), temporary)

@@ -72,8 +72,8 @@ class Detector(abc.ABC):
 
     A row's score depends on this row only, not on the batch or the order of rows. The labels of rows to score and to
     tune on are -1. A detector of the user's own gets hashes in place of their ids, from which it may seed random
-    numbers, and arrays that are read-only: it changes copies. One that changes the model's predictions has a `predict`
-    of its own.
+    numbers, and arrays that are read-only: it changes copies. That guards against accidents, not against code that
+    looks for more, as with `inspect`. One that changes the model's predictions has a `predict` of its own.
 
         >>> import numpy as np
         >>> from unknown_detection.evaluation.detectors import KNN

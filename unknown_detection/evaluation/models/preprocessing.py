@@ -13,13 +13,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from PIL import Image
 
 from builders.release.images import DECODE_ERRORS
 from unknown_detection.evaluation.errors import EvaluationError, first_line, unknown_name
+from unknown_detection.evaluation.images import SplitImages
 from unknown_detection.terminal.interrupts import left_to_the_parent
 
 INTERPOLATIONS = ("bicubic", "bilinear", "nearest")
@@ -46,12 +47,22 @@ class Preprocessing:
             does something else than to normalize channels by constants.
         size: height and width of the model's input.
         side: width and height that images have to have, being prepared for an input of this size; 0 for any.
+        seen: what a callable of the user's made of one picture when the model was opened, see `_seen`; empty for ours.
     """
 
     transform: Callable[[Any], Any]
     description: Mapping[str, Any]
     size: tuple[int, int]
     side: int = 0
+    seen: str = ""
+
+    def require_unchanged(self) -> None:
+        """Check that a callable of the user's still makes of one picture what it made when the model was opened."""
+        if self.seen and _seen(self.transform(_picture())) != self.seen:
+            raise EvaluationError(
+                f"The preprocessing {self.description['from']} makes another tensor of one picture now than when the "
+                "model was opened. Take out what changes from image to image, such as counters or running means."
+            )
 
     def of_channels(self, name: str) -> tuple[float, ...]:
         """Return `mean` or `std` of each channel, for pixels in [0, 1]; `EvaluationError` if a callable has none."""
@@ -79,7 +90,7 @@ class Preprocessing:
         """
         size = None if self.size == (side, side) else self.size
         transform = _composed(size, self._interpolation, self.of_channels("mean"), self.of_channels("std"))
-        return replace(self, transform=transform, side=side)
+        return replace(self, transform=transform, side=side, seen="")
 
     def describe_prepared(self, side: int) -> str:
         """Say in a few words what `prepared` does to images."""
@@ -194,10 +205,7 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
     # Of two shapes, which it has to bring to one size.
     probes = ((0, (40, 30)), (255, (30, 50)), (51, (40, 30)))
     pictures = [Image.new("RGB", size, (level,) * 3) for level, size in probes]
-    slope = Image.linear_gradient("L").resize((50, 40))
-    turned = Image.linear_gradient("L").transpose(Image.Transpose.ROTATE_90).resize((50, 40))
-    round_ = Image.radial_gradient("L").resize((50, 40))
-    pictures += [Image.merge("RGB", (slope, turned, round_))] * _CALLS  # three, so that no two can be exchanged
+    pictures += [_picture()] * _CALLS
     tensors = [transform(picture) for picture in pictures]
     shapes = {tuple(tensor.shape) if getattr(tensor, "dtype", None) == torch.float32 else () for tensor in tensors}
     (shape, *other_shapes) = shapes
@@ -213,8 +221,8 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
         )
     # The text of an object may end in its place in memory.
     text = getattr(transform, "__qualname__", " ".join(re.sub(r" at 0x\w+", "", repr(transform)).split()))
-    digest = hashlib.sha256((tensors[3].double() * 1000).round().long().numpy().tobytes()).hexdigest()[:16]
-    description: dict[str, Any] = {"from": text, "size": list(shape[1:]), "seen": digest}
+    seen = _seen(tensors[3])
+    description: dict[str, Any] = {"from": text, "size": list(shape[1:]), "seen": seen}
     black, white, fifth = (tensor.double().mean((1, 2)) for tensor in tensors[:3])
     scale = white - black  # 1 / std
     # Constants bring 51 to a fifth of the way from 0 to 255; each image's own mean and deviation do not.
@@ -222,7 +230,20 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
         description["mean"], description["std"] = (
             tensor.numpy().round(6).tolist() for tensor in (-black / scale, 1 / scale)
         )
-    return Preprocessing(transform, description, (shape[1], shape[2]))
+    return Preprocessing(transform, description, (shape[1], shape[2]), seen=seen)
+
+
+@cache
+def _picture() -> Image.Image:
+    """Return a picture with three gradients, so that no two channels can be exchanged."""
+    slope = Image.linear_gradient("L").resize((50, 40))
+    turned = Image.linear_gradient("L").transpose(Image.Transpose.ROTATE_90).resize((50, 40))
+    return Image.merge("RGB", (slope, turned, Image.radial_gradient("L").resize((50, 40))))
+
+
+def _seen(tensor: Any) -> str:
+    """Return a digest of a tensor, to 3 digits."""
+    return hashlib.sha256((tensor.double() * 1000).round().long().numpy().tobytes()).hexdigest()[:16]
 
 
 def _composed(size: Any, interpolation: str, mean: Sequence[float], std: Sequence[float], crop: Any = None) -> Any:
@@ -236,29 +257,32 @@ def _composed(size: Any, interpolation: str, mean: Sequence[float], std: Sequenc
 
 
 class _Images:
-    """A map-style dataset for torch's DataLoader: a preprocessed image, or the error of one that cannot be decoded."""
+    """A map-style dataset for torch's DataLoader: a preprocessed image, or the error of one that cannot be used."""
 
-    def __init__(self, rows: Any, preprocessing: Preprocessing) -> None:
-        self._ids = rows.select_columns(["id"])
-        self._images = rows.select_columns(["image"])  # reading the others costs as much as decoding a small image
+    def __init__(self, images: SplitImages, preprocessing: Preprocessing) -> None:
+        self._images = images
         self._preprocessing = preprocessing
 
     def __getitem__(self, number: int) -> Any:
+        # Errors are returned and not raised, because a worker's exception arrives with its traceback as text.
         try:
             with warnings.catch_warnings():
                 # What Pillow says of a header with more than 89 million pixels; it refuses one with twice as many.
                 warnings.simplefilter("error", Image.DecompressionBombWarning)
-                return self._preprocessing(self._images[number]["image"])
-        # Returned and not raised, because a worker's exception arrives with its traceback as text.
+                image = self._images.image(number)
         except EvaluationError as error:
-            problem = f"used: {error}. Build the release again, or get it again."
-        except (*DECODE_ERRORS, Image.DecompressionBombWarning) as error:
-            problem = f"decoded: {first_line(error)}. Check the release with `python -m hf_scripts.verify`."
-        return EvaluationError(f"The image of row {self._ids[number]['id']} cannot be {problem}")
+            return error
+        try:
+            return self._preprocessing(image)
+        except (EvaluationError, *DECODE_ERRORS) as error:
+            id_, reason = self._images.rows["id"][number], first_line(error)
+            return EvaluationError(
+                f"The image of row {id_} cannot be used: {reason}. Build the release again, or get it again."
+            )
 
 
 def load_batches(
-    rows: Any,
+    images: SplitImages,
     preprocessing: Preprocessing,
     row_ranges: Sequence[Sequence[int]],
     *,
@@ -280,24 +304,33 @@ def load_batches(
     pieces = [part[first : first + batch_size] for part in row_ranges for first in range(0, len(part), batch_size)]
     count = min(workers, len(pieces) // 2)  # starting one takes longer than decoding a single batch
     loader = DataLoader(
-        _Images(rows, preprocessing),
+        _Images(images, preprocessing),
         batch_sampler=[list(piece) for piece in pieces],
         num_workers=count,
         multiprocessing_context="fork" if count and sys.platform == "linux" else None,
-        collate_fn=partial(_collate, batch_size),
+        collate_fn=partial(_collate, batch_size, preprocessing),
         pin_memory=pinned,
     )
     with left_to_the_parent():
         loaded = iter(loader)  # starts the workers
-    for piece, images in zip(pieces, loaded, strict=True):
-        if isinstance(images, EvaluationError):
-            raise images
-        yield piece, images
+    for piece, batch in zip(pieces, loaded, strict=True):
+        if isinstance(batch, EvaluationError):
+            # A new one: that of a variable refers to itself by its traceback, and the workers, which only the garbage
+            # collector would end then, take five seconds each.
+            raise EvaluationError(str(batch))
+        yield piece, batch
 
 
-def _collate(size: int, images: list[Any]) -> Any:
-    """Collate images to one tensor of a fixed batch size; the first error if there is one."""
+def _collate(size: int, preprocessing: Preprocessing, images: list[Any]) -> Any:
+    """Collate images to one tensor of a fixed batch size; the first error if there is one.
+
+    After each batch a callable is asked for one picture again: it may have changed with the images that it has seen.
+    """
     import torch
 
     errors = [image for image in images if isinstance(image, EvaluationError)]
+    try:
+        preprocessing.require_unchanged()
+    except EvaluationError as error:
+        errors.append(error)
     return errors[0] if errors else torch.stack(images + images[-1:] * (size - len(images)))

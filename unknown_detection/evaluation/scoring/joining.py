@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.release.schema import ROLES
 from unknown_detection.evaluation.duplicates import paired_ids
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import Release
@@ -126,33 +126,50 @@ def _predictions(
     rows: Rows, scores: pa.Table, label_names: Mapping[str, Sequence[str]], whose: str
 ) -> npt.NDArray[np.int64] | None:
     """Return class indices, from `prediction` or from the names in `class`; -1 for rows without one."""
-    column = "prediction" if "prediction" in scores.column_names else "class"
-    if column not in scores.column_names or scores[column].null_count == len(scores):
+    columns = [name for name in ("prediction", "class") if name in scores.column_names]
+    columns = [name for name in columns if scores[name].null_count < len(scores)]
+    if not columns:
         return None
     predictions = np.full(len(scores), -1, dtype=np.int64)
     for config, names in label_names.items():
         in_config = rows.config == config
-        ids, values = rows.id[in_config], scores[column].filter(pa.array(in_config))
-        if values.type == pa.string():
-            classes = pc.index_in(values, value_set=pa.array(names, pa.string())).cast(pa.int64())
-        else:
-            inside = pc.and_(pc.greater_equal(values, -1), pc.less(values, len(names)))  # -1: none of the classes
-            classes = pc.if_else(inside, values, pa.scalar(None, pa.int64()))
-        empty, unknown = (nulls.to_numpy() for nulls in (values.is_null(), classes.is_null()))
-        wrong, missing = unknown & ~empty, empty & (rows.label[in_config] >= 0)
-        if wrong.any():
+        of_config, ids = scores.filter(pa.array(in_config)), rows.id[in_config]
+        found = [_class_indices(of_config[name], names, f"{name} {whose}", config, ids) for name in columns]
+        differ = pc.fill_null(pc.not_equal(found[0], found[-1]), False).to_numpy()
+        if differ.any():
+            first = int(np.argmax(differ))
+            says = " and ".join(f"{name} {of_config[name][first]}" for name in columns)
             raise EvaluationError(
-                f"The {column} {whose} is not one of the {len(names)} classes of {config}: "
-                f"{values[int(np.argmax(wrong))]} and the like at {summarize_ids(ids[wrong])}. Give the class that "
-                "the model predicts."
+                f"The prediction and the class {whose} contradict each other: {says} and the like at "
+                f"{summarize_ids(ids[differ])}. Keep the column that says what the model predicts."
             )
+        classes = pc.coalesce(*found)
+        missing = classes.is_null().to_numpy() & (rows.label[in_config] >= 0)
         if missing.any():
             raise EvaluationError(
-                f"The {column} {whose} is missing for labelled rows: {summarize_ids(ids[missing])}. Give the class "
-                "that the model predicts."
+                f"The {columns[0]} {whose} is missing for labelled rows: {summarize_ids(ids[missing])}. Give the "
+                "class that the model predicts."
             )
         predictions[in_config] = pc.fill_null(classes, -1).to_numpy()
     return predictions
+
+
+def _class_indices(
+    values: pa.ChunkedArray, names: Sequence[str], what: str, config: str, ids: npt.NDArray[np.str_]
+) -> pa.ChunkedArray:
+    """Return the class that each value names or numbers, null for no value; refuse others than the config's."""
+    if values.type == pa.string():
+        classes = pc.index_in(values, value_set=pa.array(names, pa.string())).cast(pa.int64())
+    else:
+        inside = pc.and_(pc.greater_equal(values, -1), pc.less(values, len(names)))  # -1: none of the classes
+        classes = pc.if_else(inside, values, pa.scalar(None, pa.int64()))
+    wrong = pc.and_(classes.is_null(), values.is_valid()).to_numpy()
+    if wrong.any():
+        raise EvaluationError(
+            f"The {what} is not one of the {len(names)} classes of {config}: {values[int(np.argmax(wrong))]} and the "
+            f"like at {summarize_ids(ids[wrong])}. Give the class that the model predicts."
+        )
+    return classes
 
 
 def ids_fitted_on(release: Release, key: str) -> pa.Array:
@@ -165,6 +182,5 @@ def ids_fitted_on(release: Release, key: str) -> pa.Array:
 
 
 def role_names(rows: pa.Table) -> pa.ChunkedArray:
-    """Return each row's role by name, using the features in the schema's metadata."""
-    features = json.loads(rows.schema.metadata[b"huggingface"])["info"]["features"]
-    return pa.array(features["role"]["names"]).take(rows["role"])
+    """Return each row's role by name."""
+    return pa.array(ROLES).take(rows["role"])

@@ -6,7 +6,7 @@ Parquet or CSV with the columns `id` and `score` (higher = more unknown), and op
 |---|---|
 | `detector` | name of the detector; without it the file holds one detector, named after the file (`file_seed`) |
 | `prediction` | predicted class, as an index into the config's label names; -1 for none of them |
-| `class` | predicted class by name, in place of `prediction` |
+| `class` | predicted class by name, in place of `prediction`; where a row has both, they say the same |
 | `confidence` | probability of the predicted class, from 0 to 1: needed only for calibration |
 
 Names may be in capitals, and other columns are not read. Scores in memory have the same columns.
@@ -142,7 +142,10 @@ def _read_file(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
     if path.suffix not in (".csv", ".parquet"):
         raise EvaluationError(f"{path} is neither .parquet nor .csv; convert it.")
     try:
-        table = read_untrusted(path, f"scores from {path}") if path.suffix == ".parquet" else _read_csv(path, columns)
+        if path.suffix == ".csv":
+            table = _read_csv(path, columns)
+        else:
+            table = read_untrusted(path, f"scores from {path}", lambda names: [*_known(names, columns, str(path))])
         _ = table.column_names  # Arrow does not check the first line's encoding
     except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
         raise EvaluationError(f"Cannot read scores from {path}: {first_line(error)}. Write the file again.") from error
@@ -182,9 +185,8 @@ def summarize_ids(ids: Any) -> str:
 
 def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) -> pa.Table:
     """Check a table's columns and values, and return it with the order and types of `columns`."""
-    all_names = table.column_names
-    known = _known_names(all_names, columns, where)
-    table = table.select([place for place, key in enumerate(known) if key]).rename_columns(list(filter(None, known)))
+    known = _known(table.column_names, columns, where)
+    table = table.select([*known]).rename_columns([*known.values()])
     names = table.column_names
     try:
         table = pa.table({name: table[name].cast(kind) for name, kind in columns.items() if name in names})
@@ -218,15 +220,14 @@ def _read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
     with path.open("rb") as file:
         first = file.readline(_LONGEST_LINE).decode("utf-8-sig")
     names = next(csv.reader([first.strip()]), [])
-    known = _known_names(names, columns, str(path)) if names else []
     # Explicit types keep ids such as 00017 as text.
-    kinds = {name: columns[key] for name, key in zip(names, known, strict=True) if key}
+    kinds = {name: columns[key] for name, key in _known(names, columns, str(path)).items()} if names else {}
     options = pa.csv.ConvertOptions(column_types=kinds, include_columns=list(kinds), strings_can_be_null=True)
     return pa.csv.read_csv(path, convert_options=options)
 
 
-def _known_names(names: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> list[str]:
-    """Return the key of each column of a file in `columns`, without regard to case; empty for others."""
+def _known(names: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> dict[str, str]:
+    """Return those columns of a file that are known, each with its key in `columns`, without regard to case."""
     keys = [name.strip().lower() for name in names]
     known = [key if key in columns else "" for key in keys]
     for key in columns:
@@ -248,7 +249,7 @@ def _known_names(names: Sequence[str], columns: Mapping[str, pa.DataType], where
                 f"{where} has a column {one_line(name, 60)}, which is not read. Rename it to {near[0]} if that is "
                 "what it holds, or to something else."
             )
-    return known
+    return {name: key for name, key in zip(names, known, strict=True) if key}
 
 
 def _provenance(metadata: Mapping[bytes, bytes], where: str) -> Provenance | None:

@@ -1,0 +1,194 @@
+"""What is evaluated is what the folder holds, and only if it is what the digests say: caches, damage, exchanged rows.
+
+Expected features come from an extraction of an undisturbed release, and from models that are run on its pictures.
+"""
+
+import hashlib
+import io
+import re
+import shutil
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import ExifTags, Image
+
+torch = pytest.importorskip("torch", reason="runs torch models")
+pytest.importorskip("timm", reason="opens a model")
+pytest.importorskip("torchvision", reason="preprocesses images")
+
+import unknown_detection as ud  # noqa: E402
+from tests.builders.conftest import files_of  # noqa: E402
+from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.refusals import refusal, refused  # noqa: E402
+from tests.evaluation.samples import CONFIG, fitted, picture  # noqa: E402
+from unknown_detection.evaluation.__main__ import main  # noqa: E402
+from unknown_detection.evaluation.images import SplitImages  # noqa: E402
+from unknown_detection.evaluation.releases import load  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ROW = "source/test/3.png"
+SHARD = f"data/{CONFIG}/test-00000-of-00001.parquet"
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    path = tmp_path_factory.mktemp("weights") / "cnn.pt"
+    torch.save(fitted(small_models.with_dropout).state_dict(), path)
+    return path
+
+
+@pytest.fixture
+def run(weights, tmp_path, capsys):
+    """Run a command on a release; the exit code, and what it said on stdout and stderr."""
+
+    def run(command, folder, out, *flags):
+        arguments = [command, "--release", str(folder), "--model", f"{small_models.__file__}:with_dropout"]
+        arguments += ["--weights", str(weights), "--device", "cpu", "--quiet", "--out", str(tmp_path / out)]
+        code = main([*arguments, *map(str, flags)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def extract(run):
+    """Extract the features of a split."""
+    return lambda folder, out, *flags, split="test": run(
+        "extract", folder, out, "--splits", f"{CONFIG}/{split}", *flags
+    )
+
+
+def copy_of(release, folder):
+    return Path(shutil.copytree(release, folder / "rel"))
+
+
+def with_images(root, change):
+    """Rewrite the shard of the test split with other images, and nothing beside it."""
+    table = pq.read_table(root / SHARD)
+    images = table["image"].to_pylist()
+    change(images)
+    column = table.schema.get_field_index("image")
+    table = table.set_column(column, table.schema.field(column), pa.array(images, table.schema.field(column).type))
+    pq.write_table(table, root / SHARD, write_page_index=True, compression="none")
+
+
+def with_another(images):
+    images[3]["bytes"] = picture("near_ood/3.png")
+
+
+def test_two_folders_of_one_name_and_card_and_one_is_damaged(release, extract, tmp_path):
+    """The cache of `datasets` is keyed by the folder's last name and the card: both had the images of the first."""
+    damaged, whole = (copy_of(release, tmp_path / name) for name in ("damaged", "whole"))
+    assert extract(release, "expected")[0] == 0
+    with_images(damaged, with_another)
+    digests = [hashlib.sha256(picture(name)).hexdigest()[:12] for name in ("near_ood/3.png", "test/3.png")]
+    message = refused(extract(damaged, "first"))
+    assert f"The image of row {ROW} of {CONFIG}/test in {damaged} is another one: its digest is" in message
+    assert "its digest is {}, but the index lists {}. Run `python -m hf_scripts.verify`".format(*digests) in message
+    assert extract(whole, "second")[0] == 0
+    assert files_of(tmp_path / "second") == files_of(tmp_path / "expected")
+    # Repaired in place.
+    shutil.copy(release / SHARD, damaged / SHARD)
+    assert extract(damaged, "first")[0] == 0
+    assert files_of(tmp_path / "first") == files_of(tmp_path / "expected")
+
+
+@pytest.mark.parametrize("data", [b"no picture", b"", None], ids=["text", "empty", "null"])
+def test_what_is_no_image_is_another_one_too(release, extract, tmp_path, data):
+    """In workers as without; no block with the image is kept."""
+    damaged = copy_of(release, tmp_path)
+    with_images(damaged, lambda images: images[3].update(bytes=data))
+    for workers in (0, 2):
+        message = refused(extract(damaged, "out", "--workers", workers, "--batch-size", 8))
+        assert f"The image of row {ROW} of {CONFIG}/test in {damaged} is another one" in message
+    assert not list((tmp_path / "out" / "features").rglob("*.arrow"))
+
+
+def test_images_of_two_rows_that_change_places(release, extract, tmp_path):
+    damaged = copy_of(release, tmp_path)
+    with_images(damaged, lambda images: images.insert(3, images.pop()))
+    assert f"The image of row {ROW} of {CONFIG}/test in {damaged} is another one" in refused(extract(damaged, "out"))
+
+
+def test_a_second_pass_over_the_images_compares_them_again(release, extract, run, tmp_path):
+    """Of ODIN, dropout and crops: the shard was exchanged after the features were extracted."""
+    damaged = copy_of(release, tmp_path)
+    assert extract(damaged, "features")[0] == 0
+    with_images(damaged, with_another)
+    for name in ("odin", "mc_dropout", "cadet"):
+        flags = ("--features", tmp_path / "features", "--detectors", name, "--no-search")
+        message = refused(run("score", damaged, "scores.parquet", *flags))
+        assert f"The image of row {ROW} of {CONFIG}/test in {damaged} is another one" in message
+    assert not (tmp_path / "scores.parquet").exists()
+
+
+def test_a_digest_of_pixels_is_of_pixels(digits, tmp_path):
+    """A PNG may be encoded in another way; one whose pixels differ, and one turned by EXIF, are refused."""
+    release = load(str(digits))
+    row = release.images("digits", "test")[0]
+    assert row["stored"] == "pixels"
+    pixels = np.asarray(row["image"])
+
+    def opened(pixels, **options):
+        encoded = io.BytesIO()
+        Image.fromarray(pixels).save(encoded, "PNG", **options)
+        path = tmp_path / "shard.parquet"
+        pq.write_table(pa.table({"image": [{"bytes": encoded.getvalue()}]}), path)
+        return SplitImages(release.rows("digits", "test").slice(0, 1), [path], "digits/test", "it")
+
+    assert np.array_equal(np.asarray(opened(pixels, compress_level=0).image(0)), pixels)
+    turned = Image.Exif()
+    turned[ExifTags.Base.Orientation] = 3
+    for images in (opened(pixels ^ 1), opened(pixels, exif=turned)):
+        assert f"The image of row {row['id']} of digits/test in it is another one" in refusal(images.image, 0)
+
+
+def test_a_release_on_the_hub_that_was_never_verified(release, extract, hub, api, only_loopback, tmp_path):
+    """An index other than the manifest lists, and a shard whose images its index does not list."""
+    files = files_of(release)
+    index = f"index/{CONFIG}/test.parquet"
+    hub.create("org/small")
+    hub.commit("org/small", files | {index: files[f"index/{CONFIG}/near_ood.parquet"]})
+    assert f"{index} of org/small at commit" in refused(extract("org/small", "out"))
+    damaged = copy_of(release, tmp_path)
+    with_images(damaged, with_another)
+    hub.commit("org/small", files_of(damaged))
+    message = refused(extract("org/small", "out"))
+    assert re.search(rf"The image of row {ROW} of {CONFIG}/test in org/small at commit \w+ is another one", message)
+    hub.commit("org/small", {SHARD: None})
+    assert re.search(
+        rf"org/small at commit \w+ has no {SHARD}, although its manifest", refused(extract("org/small", "out"))
+    )
+
+
+def test_nothing_is_left_in_the_cache_of_datasets(release, extract, monkeypatch, tmp_path):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    assert extract(release, "out")[0] == 0
+    assert not (tmp_path / "cache").exists()
+
+
+class Drifting:
+    """Loses nine tenths of the contrast after some images."""
+
+    def __init__(self, right):
+        self.images, self.right = 0, right
+
+    def __call__(self, image):
+        self.images += 1
+        tensor = torch.from_numpy(np.array(image.resize((8, 8)), np.float32) / 255 - 0.5).permute(2, 0, 1)
+        return tensor * (1 if self.images <= self.right else 0.1)
+
+
+@pytest.mark.parametrize(("workers", "right"), [(0, 40), (2, 25)])
+def test_a_preprocessing_that_drifts_is_refused_as_a_noisy_model_is(release, tmp_path, workers, right):
+    """After some images that were still right, which are not kept; each of two workers sees a half."""
+    model = fitted(small_models.cnn)
+    options = {"cache": tmp_path / "out", "device": "cpu", "batch_size": 8, "workers": workers}
+    message = refusal(ud.extract, model, release, f"{CONFIG}/test", preprocessing=Drifting(right), **options)
+    assert "another tensor of one picture now than when the model was opened. Take out what changes" in message
+    assert not list((tmp_path / "out" / "features").rglob("*.arrow"))
