@@ -40,7 +40,7 @@ def by_name(names: Iterable[str]) -> Callable[[str], str | None]:
 
 
 def differ_in_encoding(one: str, other: str) -> bool:
-    """Whether two names are different texts that a reader takes for one, but for compatible forms such as full width."""
+    """Whether two names are one name in different forms of Unicode, such as full width, a ligature or accents."""
     return one != other and _encoded(one) == _encoded(other)
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 _ROOTED = r"~[^/]*/|\\|[A-Za-z]:[\\/]|file:/"
 _ABSOLUTE = rf"^(/|{_ROOTED})"
 # Places365 names its classes /a/airfield: a slash, one letter, a slash.
-_ABSOLUTE_CLASS = rf"^(/[^/]([^/]|$)|/$|{_ROOTED})"
+_ABSOLUTE_CLASS = rf"^(/($|[^a-z]|[a-z]($|[^/]))|{_ROOTED})"
 
 
 def absolute_paths(texts: pa.Array | pa.ChunkedArray, *, classes: bool = False) -> Any:

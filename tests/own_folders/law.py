@@ -1,13 +1,14 @@
 """The law of own folders: what `build folder` ends with 0, `verify` calls whole and `load_dataset` returns.
 
-Each image is then as `datasets.Image` decodes the person's own file.
+Each image is then as `datasets.Image` decodes the person's own file, and of the class of its folder.
 """
 
 import contextlib
 import io
 import shutil
+import unicodedata
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import datasets
 
@@ -18,6 +19,7 @@ from hf_scripts import verify
 from tests.own_folders.trees import files_of_images
 
 KNOWN = "folder-in-distribution"
+PARTITIONS = {"train", "val", "valid", "validation", "test"}
 
 
 @dataclass
@@ -36,30 +38,21 @@ def said(main, *arguments):
 
 
 def build(known, unknown, out):
-    """Build a release of a folder of known classes and of folders of unknowns by the names of their splits."""
+    """Build a release of a folder of known classes and of folders of unknowns by their names."""
     folders = (f"--unknown=far:{name}={root}" for name, root in unknown.items())
     flags = ("--workers=1", "--quiet")
     return said(folder_benchmark.main, f"--in-distribution={known}", *folders, f"--out={out}", *flags)
 
 
-def refused(root, flat=""):
-    """Why a folder is refused, which a build says before it writes; empty if it is not."""
+def refusal(root, flat=""):
+    """Why a build would refuse a folder, before it writes; empty if it would not."""
     try:
-        refuse_unreadable([find_images(root, flat)], decode=False, progress=lambda _: None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's, of odd images
+            refuse_unreadable([find_images(root, flat)], decode=False, progress=lambda _: None)
     except BuildError as error:
         return str(error)
     return ""
-
-
-def appearance(image):
-    """What people see of an image."""
-    return image.mode, image.size, image.tobytes(), image.getpalette()
-
-
-def by_datasets(data):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow's, of odd images
-        return appearance(datasets.Image().decode_example({"bytes": data, "path": None}))
 
 
 def breach(known, unknown, out):
@@ -67,15 +60,16 @@ def breach(known, unknown, out):
     judged = said(verify.main, out, "--workers=1")
     if judged.code:
         return f"verify: {judged.text}"
-    roots = {KNOWN: known} | {f"folder-far-ood-{name}": root for name, root in unknown.items()}
-    expected = {source: files_of_images(root) for source, root in roots.items()}
+    roots = {f"folder-far-ood-{name}": root for name, root in unknown.items()}
+    expected = {source: _images(root) for source, root in roots.items()} | {KNOWN: _images(known, every=True)}
+    compared = {_compared(class_id) for class_id, _ in expected[KNOWN].values()}
     cache = out.parent / f"{out.name}-cache"
     try:
         for name in ("folder", "folder-train"):
-            loaded = datasets.load_dataset(str(out), name, cache_dir=str(cache))
-            for split, rows in loaded.items():
+            for split, rows in datasets.load_dataset(str(out), name, cache_dir=str(cache)).items():
+                names = rows.features["label"].names
                 for row in rows:
-                    wrong = _wrong(row, rows.features, expected)
+                    wrong = _wrong(row, names, expected[row["source"]].pop(row["source_id"], None), compared)
                     if wrong:
                         return f"{name}/{split}, {row['id']!r}: {wrong}"
     except Exception as error:  # noqa: BLE001  whatever it is, the release does not load
@@ -86,22 +80,44 @@ def breach(known, unknown, out):
     return f"not in the release: {left}" if left else ""
 
 
-def _wrong(row, features, expected):
-    """What is wrong with a loaded row, whose image is then no longer expected."""
-    source, path = row["source"], row["source_id"]
-    data = expected[source].pop(path, None)
-    if data is None:
+def _images(root, *, every=False):
+    """The class (empty for none) and the bytes of the images that belong into a release, by path; of a divided folder
+    of unknowns, those of its first partition."""
+    folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    divided = {name.lower() for name in folders} <= PARTITIONS
+    images = {}
+    for path, data in files_of_images(root).items():
+        partition, *parts = path.split("/") if divided and folders else ["", *path.split("/")]
+        if every or not partition or partition == folders[0]:
+            images[path] = (parts[0] if len(parts) > 1 else "", data)
+    return images
+
+
+def _wrong(row, names, image, known):
+    """What is wrong with a loaded row, of an image that is still expected."""
+    if image is None:
         return "no image of the folder, or one that was there already"
-    if row["id"] != f"{source}/{path}":
+    class_id, data = image
+    if row["id"] != f"{row['source']}/{row['source_id']}":
         return "another id"
-    parts = path.split("/")
-    divided = source == KNOWN and parts[0] in ("train", "test") and len(parts) > 2
-    if source == KNOWN or len(parts) > 1:
-        if row["class_id"] != parts[divided]:
-            return f"of the class {row['class_id']}"
-    if source == KNOWN and features["label"].int2str(row["label"]) != row["class_id"]:
+    if class_id and row["class_id"] != class_id:
+        return f"of the class {row['class_id']!r}, not {class_id!r}"
+    if row["source"] == KNOWN and names[row["label"]] != class_id:
         return f"the label {row['label']}"
+    if row["source"] != KNOWN and class_id and _compared(class_id) in known and row["id_overlap"] is None:
+        return f"{class_id!r} is known, and has no overlap"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        seen = appearance(row["image"])
-    return "" if seen == by_datasets(data) else f"other pixels, {seen[:2]}"
+        theirs = datasets.Image().decode_example({"bytes": data, "path": None})
+        return "" if _appearance(row["image"]) == _appearance(theirs) else "other pixels"
+
+
+def _appearance(image):
+    """What people see of an image."""
+    return image.mode, image.size, image.tobytes(), image.getpalette()
+
+
+def _compared(name):
+    """A name as Unicode compares it caselessly with compatibility (The Unicode Standard, D146)."""
+    first = unicodedata.normalize("NFKD", unicodedata.normalize("NFD", name).casefold())
+    return unicodedata.normalize("NFKD", first.casefold())

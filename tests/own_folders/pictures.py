@@ -134,6 +134,6 @@ def picture(rng):
 
 
 def encoded(rng, form=None):
-    """An image in a form, or in one that is drawn; returns its bytes and the form."""
+    """The bytes of an image in a form, or in one that is drawn."""
     form = form or list(FORMS)[int(rng.integers(len(FORMS)))]
-    return FORMS[form](picture(rng), rng), form
+    return FORMS[form](picture(rng), rng)
