@@ -228,7 +228,7 @@ def _refuse_links(root: Path, images: Sequence[str], others: Sequence[str]) -> N
 
 def _refuse_names(images: FolderImages) -> None:
     """Refuse names that `verify` would not have in a release, and a class that has two names."""
-    files = list(dict.fromkeys(file for of_partition in images.files.values() for file in of_partition))
+    files = [file for of_partition in images.files.values() for file in of_partition]
     paths, classes = (pa.array(texts, pa.string()) for texts in zip(*files, strict=True))
     wrong = pc.or_(absolute_paths(paths), absolute_paths(classes, classes=True)).to_pylist()
     rooted = [
