@@ -26,6 +26,7 @@ from unknown_detection.words import first_few, quantity
 VERSION = "1.0.0"
 
 _OWN = AllClasses("the classes are those of the folder that the user gave")
+_FLAT = AllClasses("the folder that the user gave has no class folders", named=False)
 _split = functools.partial(Split, classes=_OWN, paper=PaperCount(0))
 
 HELD_OUT, MOST_HELD_OUT = 5, 50
@@ -52,20 +53,7 @@ def declare(name: str, seed: int, known: FolderImages, unknown: Sequence[Unknown
         _split(split, "in_distribution", source=source, partitions=(partition,), quota=quota)
         for split, (partition, quota) in _held_out(name, known).items()
     ]
-    config_splits += [
-        _split(
-            folder.split,
-            folder.role,
-            source=image_folder(
-                f"{name}-{folder.split.replace('_', '-')}",
-                f"{folder.split.replace('_', ' ').capitalize().replace('ood', 'OoD')} of {name}",
-                folder.images,
-            ),
-            partitions=(ALL if ALL in folder.images.files else next(iter(folder.images.files)),),
-            quota=AllImages(),
-        )
-        for folder in unknown
-    ]
+    config_splits += [_unknown_split(name, folder) for folder in unknown]
     configs = [
         Config(
             name=name,
@@ -90,9 +78,24 @@ def declare(name: str, seed: int, known: FolderImages, unknown: Sequence[Unknown
         title=f"Own images: {name}",
         version=VERSION,
         seed=seed,
-        paper="No paper: folders of images that somebody chose.",
+        paper="",
         citation="",
         configs=tuple(configs),
+    )
+
+
+def _unknown_split(name: str, folder: Unknown) -> Split:
+    """Declare the split of a folder of unknowns, of which all images are taken."""
+    images, words = folder.images, ["OoD" if word == "ood" else word for word in folder.split.split("_")]
+    title = f"{' '.join([words[0].capitalize(), *words[1:]])} of {name}"
+    partition = ALL if ALL in images.files else next(iter(images.files))
+    return _split(
+        folder.split,
+        folder.role,
+        source=image_folder(f"{name}-{folder.split.replace('_', '-')}", title, images),
+        classes=_FLAT if partition in images.flat else _OWN,
+        partitions=(partition,),
+        quota=AllImages(),
     )
 
 

@@ -12,6 +12,7 @@ from taxonomy.errors import TaxonomyError, suggestion
 from taxonomy.grading import GRADING
 from taxonomy.rules import facets, far
 from taxonomy.wordnet.nouns import WordNet, load_wordnet
+from unknown_detection.names import folded
 from unknown_detection.words import quantity
 
 _OF_FACETS = {
@@ -121,7 +122,7 @@ def _matching(subject: str, table: str, decisions: Sequence[Decision], class_: s
 
 
 def _key(name: str) -> str:
-    return name.lower().replace(" ", "_")
+    return folded(name).replace(" ", "_")
 
 
 def explain_class(subject: str, class_: str, *, every_match: bool = False) -> str:

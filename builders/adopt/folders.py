@@ -24,6 +24,7 @@ from builders.release.schema import UNKNOWN_ROLES
 from builders.sources.base import Source
 from builders.sources.image_folder import ENDINGS
 from builders.sources.readers.folders import escape_name
+from unknown_detection.names import folded
 from unknown_detection.words import first_few
 
 Log = Callable[[str], None]
@@ -195,5 +196,5 @@ class ClassNames:
 
 
 def _plain(name: str) -> str:
-    """Normalise a class name: drop Caltech's number and the letter of Places, unify case and separators."""
-    return re.sub(r"[/_\s-]+", "_", re.sub(r"^(\d{3}\.|/?[a-z]/)", "", name)).casefold()
+    """Normalise a class name: drop Caltech's number and the letter of Places, unify case, encoding and separators."""
+    return folded(re.sub(r"[/_\s-]+", "_", re.sub(r"^(\d{3}\.|/?[a-z]/)", "", name)))

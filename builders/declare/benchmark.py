@@ -19,7 +19,7 @@ from builders.declare.quotas import DeclarationError, Listed, Rest
 from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, Unit, class_sizes
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
-from builders.release.values import CONFIG_NAME, SPLIT_NAME
+from builders.release.values import CONFIG_NAME, PATTERNS, SPLIT_NAME
 from taxonomy import lists
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def _problems(benchmark: Benchmark) -> Iterator[str]:
             yield f"{config.name}: a config's name has lower-case letters, digits and hyphens"
         for name in [split.name for split in config.splits] + [part.name for _, part in parts]:
             if not re.match(SPLIT_NAME, name):
-                yield f"{config.name}: the name {name!r} of a split or part has other than a-z, digits and underscores"
+                yield f"{config.name}: the name {name!r} of a split or part is not {PATTERNS[SPLIT_NAME]}"
         for key, part in parts:
             if part.image_generator is not None:
                 yield f"{key}: a part cannot have generated images ({part.image_generator.description})"

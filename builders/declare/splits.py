@@ -74,9 +74,13 @@ class Classes:
 
 @dataclass(frozen=True)
 class AllClasses:
-    """All classes of the source, unfiltered; `why` explains why no rule applies."""
+    """All classes of the source, unfiltered; `why` explains why no rule applies.
+
+    `named` is false where the source has images without classes, whose class id is no name to be compared.
+    """
 
     why: str
+    named: bool = True
 
 
 @dataclass(frozen=True)

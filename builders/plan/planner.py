@@ -354,10 +354,17 @@ def _overlaps(config: Config, split: Split, labels: Sequence[str]) -> Mapping[st
     if split.role not in UNKNOWN_ROLES:
         return {}
     if config.overlaps == overlaps.BY_NAME and isinstance(config.labels, ClassesOf):
+        if not _is_named(split):
+            return {}
         compared = own_classes.compare_classes(split.source.classes(), config.labels.source.classes()).overlaps
         return {class_id: (known, "") for class_id, known in compared.items()}
     closest = overlaps.closest(config.overlaps, split.source.key, labels)
     return {class_id: (overlap.known, overlap.kind) for class_id, overlap in closest.items()}
+
+
+def _is_named(split: Split) -> bool:
+    """Whether a split's class ids are names."""
+    return not isinstance(split.classes, AllClasses) or split.classes.named
 
 
 def remarks_on_classes(config: Config, split: Split) -> tuple[str, ...] | None:
@@ -369,4 +376,6 @@ def remarks_on_classes(config: Config, split: Split) -> tuple[str, ...] | None:
         return None
     if split.role not in UNKNOWN_ROLES:
         return own_classes.naming_remarks(split.source.classes())
+    if not _is_named(split):
+        return ("Its images have no class folders, so no class was compared.",)
     return own_classes.compare_classes(split.source.classes(), config.labels.source.classes()).remarks

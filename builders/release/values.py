@@ -15,7 +15,8 @@ TEXT = rf"\A[^{UNPRINTABLE}]*\Z"
 PROSE = rf"\A([^{UNPRINTABLE}]|[\n\t])*\Z"
 SHA256 = r"\A[0-9a-f]{64}\Z"
 CONFIG_NAME = r"\A[a-z0-9]+(-[a-z0-9]+)*\Z"
-SPLIT_NAME = r"\A[a-z0-9]+(_[a-z0-9]+)*\Z"
+# `datasets` generates no split of the name `all`, which is its word for all splits (5.2, `builder.py`).
+SPLIT_NAME = r"\A(?!all\Z)[a-z0-9]+(_[a-z0-9]+)*\Z"
 NAME = r"\A[a-z0-9]+([_-][a-z0-9]+)*\Z"
 AUDIT_KEY = r"\A[a-z0-9_-]+(/[a-z0-9_-]+)?\Z"
 REPOSITORY = r"\A[A-Za-z0-9._-]+/[A-Za-z0-9._-]+\Z"
@@ -25,7 +26,7 @@ PATTERNS = {
     PROSE: "printable text",
     SHA256: "a SHA-256 in lower-case hex",
     CONFIG_NAME: "a config's name (a-z, 0-9, hyphens between)",
-    SPLIT_NAME: "a split's name (a-z, 0-9, underscores between)",
+    SPLIT_NAME: "a split's name (a-z, 0-9, underscores between, and not `all`)",
     NAME: "a name (a-z, 0-9, hyphens or underscores between)",
     AUDIT_KEY: "the path of an audit below audit/",
     REPOSITORY: "the name of a repository, ORG/NAME",

@@ -7,6 +7,7 @@ Tested by `tests/builders/sources/test_image_folder.py`.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.errors import BuildError, one_line
 from builders.release.images import UnreadableImageError, check_image
+from builders.release.names import absolute_paths, is_file_name
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_column, escape_name
@@ -25,7 +28,8 @@ from builders.sources.readers.layouts import CopyLayout
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
 from taxonomy import tables
-from unknown_detection.words import first_few, more
+from unknown_detection.names import differ_in_encoding, folded, told_apart
+from unknown_detection.words import first_few, more, printable
 
 ALL = "images"
 """The partition of a folder that is not divided."""
@@ -61,12 +65,14 @@ _LICENCE = Licence(
 class FolderImages:
     """The images of a folder by partition: each file's path below it, with forward slashes, and its class.
 
-    `strays` are files that are not images, by partition.
+    `strays` are files that are not images, by partition. `flat` are the partitions without class folders, whose images
+    have no class of their own.
     """
 
     root: Path
     files: Mapping[str, tuple[tuple[str, str], ...]]
     strays: Mapping[str, tuple[Stray, ...]]
+    flat: frozenset[str]
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -87,14 +93,14 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
     `flat`; if that is empty, there has to be one. Links are not followed.
 
     Raises:
-        BuildError: it cannot be listed, has no image, has a class folder without one, images beside class folders, or
-            a link to a class folder or an image.
+        BuildError: it cannot be listed, has no image, has a class folder without one, images beside class folders,
+            a link to a class folder or an image, names that no release may have, or one class under two names.
     """
     with store_of(root).cached_listings(root):
         if not root.is_dir():
             raise BuildError(f"There is no folder {root}. Give a folder of images.")
         folders = _folders(root)
-        divided = {name: PARTITIONS[name.lower()] for name in folders if name.lower() in PARTITIONS}
+        divided = {name: PARTITIONS[folded(name)] for name in folders if folded(name) in PARTITIONS}
         others = [name for name in folders if name not in divided]
         if len(divided) > 1 and others:
             raise BuildError(
@@ -106,10 +112,15 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
         if repeated := [name for name, times in Counter(divided.values()).items() if times > 1]:
             names = " and ".join(name for name, partition in divided.items() if partition == repeated[0])
             raise BuildError(f"{root} has the {repeated[0]} images twice, in {names}. Remove one of the two.")
-        files, strays = {}, {}
+        files, strays, unclassed = {}, {}, set()
         for name, partition in divided.items():
             files[partition], strays[partition] = _of_partition(root, name, flat)
-    return FolderImages(root, files, strays)
+            home = f"{name}/" if name else ""
+            if all("/" not in path.removeprefix(home) for path, _ in files[partition]):
+                unclassed.add(partition)
+    images = FolderImages(root, files, strays, frozenset(unclassed))
+    _refuse_names(images)
+    return images
 
 
 def refuse_unreadable(folders: Sequence[FolderImages], *, decode: bool, progress: Callable[[int], object]) -> None:
@@ -215,6 +226,42 @@ def _refuse_links(root: Path, images: Sequence[str], others: Sequence[str]) -> N
         )
 
 
+def _refuse_names(images: FolderImages) -> None:
+    """Refuse names that `verify` would not have in a release, and a class that has two names."""
+    files = [file for of_partition in images.files.values() for file in of_partition]
+    paths, classes = (pa.array(texts, pa.string()) for texts in zip(*files, strict=True))
+    wrong = pc.or_(absolute_paths(paths), absolute_paths(classes, classes=True)).to_pylist()
+    rooted = [
+        path
+        for (path, _), is_absolute in zip(files, wrong, strict=True)
+        if is_absolute or not is_file_name(path.rpartition("/")[2])
+    ]
+    if rooted:
+        raise BuildError(
+            f"{images.root} has names that some systems read as absolute paths or as folders: {first_few(rooted)}. "
+            "Rename them: files without \\, and folders without \\ at the start, ~, C: or file:."
+        )
+    _refuse_two_names(images)
+
+
+def _refuse_two_names(images: FolderImages) -> None:
+    """Refuse class folders of one name that differ in encoding, or that differ in case and share no partition.
+
+    `a` and `A` beside each other are two classes, as of letters; `a` in one partition and `A` in another are one.
+    """
+    alike: dict[str, list[str]] = {}
+    for class_id in images.classes:
+        alike.setdefault(folded(class_id), []).append(class_id)
+    present = [{class_id for _, class_id in files} for files in images.files.values()]
+    for names in alike.values():
+        for pair in itertools.combinations(names, 2):
+            if differ_in_encoding(*pair) or not any(of_partition.issuperset(pair) for of_partition in present):
+                raise BuildError(
+                    f"{images.root} has a class under two names: {told_apart(*pair)}. Give its folders one name, or "
+                    "two classes other names."
+                )
+
+
 def _folders(folder: Path) -> list[str]:
     """Return the sorted names of a folder's subfolders that are not hidden.
 
@@ -225,7 +272,7 @@ def _folders(folder: Path) -> list[str]:
     for name in names:
         if (folder / name).is_symlink():
             raise BuildError(f"{folder / name} is a link to a folder, and links are not followed. Give its target.")
-        if not name.isprintable():
+        if printable(name) != name:
             raise BuildError(
                 f"The folder {escape_name(str(folder / name))} has a name that does not print. Rename it."
             )
@@ -234,7 +281,7 @@ def _folders(folder: Path) -> list[str]:
 
 def _reason(path: str) -> str:
     """Return why a file is not an image, judged by its path; empty if it is one."""
-    if not path.isprintable():
+    if printable(path) != path:
         return "a name that does not print"
     if path.startswith(".") or "/." in path:
         return HIDDEN

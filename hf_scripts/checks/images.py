@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from builders.duplicates.distance import SIDE, scaled
 from builders.release import images
 from builders.release.entries import SIMILARITY
+from builders.release.names import is_file_name
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.values import SplitFacts
 
@@ -57,7 +58,7 @@ def check_images(
     pixels = np.zeros((rows.num_rows if SIMILARITY in split.compared else 0, SIDE, SIDE, 3), np.uint8)
     for i, value in enumerate(pc.struct_field(column, "bytes")):
         where = f"{path} row {first + i}"
-        if not names[i] or "/" in names[i] or "\\" in names[i]:
+        if not is_file_name(names[i] or ""):
             problems.add("image.path", f"{where}: image.path is {names[i] or 'empty'}, not a file name")
         buffer, digest, pixel_digest = value.as_buffer(), "", ""
         if buffer is None:

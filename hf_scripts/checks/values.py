@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from builders.release.entries import By, ConfigEntry, PartEntry, SplitEntry
 from builders.release.images import BY_PIXELS, Stored
+from builders.release.names import absolute_paths
 from builders.release.schema import (
     ID_OVERLAP,
     ID_OVERLAP_KIND,
@@ -30,9 +31,7 @@ from hf_scripts.checks.problems import Problems
 from taxonomy.overlaps import CLOSENESS
 
 HEX_SHA256 = "^[0-9a-f]{64}$"
-_ABSOLUTE = r"^(/|~|\\|[A-Za-z]:[\\/]|file:)"
-# Places365 names its classes /a/airfield: a slash, one letter, a slash.
-_ABSOLUTE_CLASS = r"^(/[^/]([^/]|$)|/$|~/|\\|[A-Za-z]:[\\/]|file:)"
+_OF_CLASSES = ("class_id", "class_name", ID_OVERLAP.name)
 
 _Rule = tuple[str, str, Any, str]
 """Kind of a problem, the column whose value breaks a rule, the rows where it does (booleans), and the rule."""
@@ -106,8 +105,7 @@ def _rules(rows: pa.Table, split: SplitFacts) -> Iterator[_Rule]:
         yield "digest", name, malformed, "not a SHA-256 in lower-case hex"
     for name in rows.column_names:
         if pa.types.is_string(rows.schema.field(name).type):
-            pattern = _ABSOLUTE_CLASS if name in ("class_id", "class_name", ID_OVERLAP.name) else _ABSOLUTE
-            absolute = pc.fill_null(pc.match_substring_regex(rows[name], pattern), False)
+            absolute = absolute_paths(rows[name], classes=name in _OF_CLASSES)
             yield "absolute path", name, absolute, "an absolute path"
     if "oodness" in rows.column_names:
         values = rows["oodness"]

@@ -74,7 +74,8 @@ def readme(manifest: Manifest, chosen_format: str, splits: Mapping[str, Exported
     roles = ", ".join(f"{number} {role}" for number, role in enumerate(ROLES))
     parts = [f"Unknown detection benchmarks, exported as {chosen_format}", _wrapped(_ORIGIN.format(roles=roles))]
     for benchmark in (manifest.benchmarks[name] for name in benchmarks):
-        lines = [f"{benchmark.title}, version {benchmark.version}", f"Paper: {benchmark.paper}"]
+        lines = [f"{benchmark.title}, version {benchmark.version}"]
+        lines += [f"Paper: {benchmark.paper}"] * bool(benchmark.paper)
         parts.append("\n".join([*lines, _DEMO] if benchmark.demo else lines))
     parts.append("\n".join(f"{key}: {splits[key].rows:,} rows, digest {splits[key].digest}" for key in entries))
     known = [key for key, entry in entries.items() if entry.is_known]

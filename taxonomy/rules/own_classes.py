@@ -8,8 +8,8 @@ Tested by `tests/taxonomy/rules/test_own_classes.py`.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taxonomy.errors import TaxonomyError
@@ -19,12 +19,14 @@ from taxonomy.rules.keywords import variants
 from taxonomy.rules.overlaps import related
 from taxonomy.tables import is_wnid
 from taxonomy.wordnet.nouns import load_wordnet
+from unknown_detection.names import differ_in_encoding, folded, told_apart
 from unknown_detection.words import first_few
 
 _NAMED = 300
 """Upper limit on the classes that a sentence names (ours): manifests and cards hold the sentences."""
 
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
+_SPOKEN = "LMN"
+"""Unicode's categories of letters, of marks, such as the vowels of Hindi and Thai, and of numbers."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ def compare_classes(unknown: Mapping[str, str], known: Mapping[str, str]) -> Cla
             shown = other.id if other.id == other.name else f"{other.id} ({other.name})"
             other_senses.setdefault(item.id, f"{item.id} and {shown}")
     remarks = list(_remarks(unknown_classes))
+    if encoded := [told_apart(*pair) for pair in overlaps.items() if differ_in_encoding(*pair)]:
+        remarks.append(f"An unknown class has the name of a known one: {first_few(encoded, _NAMED)}.")
     if other_senses:
         remarks.append(
             "In other senses of their names these would overlap, and are not counted: "
@@ -111,15 +115,22 @@ def _senses(name: str) -> tuple[int, ...]:
 
     It is spelled as separate words, with hyphens and as one word, each with and without plural endings.
     """
-    words = _WORD.findall(name.casefold())
+    words = _spoken(name)
     spelled = (word for joint in (" ", "-", "") for word in variants(joint.join(words)))
     return next((rows for word in spelled if (rows := load_wordnet().senses(word))), ())
 
 
-def _words(names: Iterable[str]) -> frozenset[str]:
-    """Return the names in lower case, with and without plural endings, letters and digits alone."""
-    plain = ("".join(letter for letter in name.casefold() if letter.isalnum()) for name in names)
-    return frozenset(word for name in plain if name for word in variants(name))
+def _words(names: Sequence[str]) -> frozenset[str]:
+    """Return the names folded, and their letters and digits alone, with and without plural endings."""
+    words = {folded(name) for name in names}
+    joined = ("".join(_spoken(name)).replace("'", "") for name in names)
+    return frozenset(words.union(*(variants(name) for name in joined if name)))
+
+
+def _spoken(name: str) -> list[str]:
+    """Return the words of a name, folded: letters with their marks, numbers, and apostrophes between them."""
+    kept = (letter if letter == "'" or unicodedata.category(letter)[0] in _SPOKEN else " " for letter in folded(name))
+    return [word for text in "".join(kept).split() if (word := text.strip("'"))]
 
 
 def _items(classes: Mapping[str, _Resolved], *, every: bool = False) -> dict[str, ComparedClass]:

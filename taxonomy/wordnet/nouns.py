@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taxonomy.errors import TaxonomyError
+from unknown_detection.names import folded
 
 DATA_FILE = "wordnet-nouns.npz"
 ROOT = "n00001740"  # entity, the one noun synset without a hypernym
@@ -177,18 +178,18 @@ class WordNet:
     def senses(self, lemma: str) -> tuple[int, ...]:
         """Return the synsets that have this lemma, most frequent sense first; () if none has.
 
-        Case does not matter, and underscores count as spaces.
+        Neither case nor encoding matters, and underscores count as spaces.
         """
-        pairs = self._by_lemma.get(lemma.lower().replace("_", " "), [])
+        pairs = self._by_lemma.get(folded(lemma).replace("_", " "), [])
         return tuple(dict.fromkeys(row for _, row in sorted(pairs)))
 
     def containing(self, phrase: str) -> dict[int, bool]:
         """Return the synsets with a lemma that contains the phrase, ascending, and whether it is all of such a lemma.
 
-        The phrase stands there as consecutive whole tokens, which spaces, underscores and hyphens divide; case does
-        not matter.
+        The phrase stands there as consecutive whole tokens, which spaces, underscores and hyphens divide; neither
+        case nor encoding matters.
         """
-        tokens = phrase.lower().replace("_", " ").replace("-", " ").split()
+        tokens = folded(phrase).replace("_", " ").replace("-", " ").split()
         if not tokens:
             return {}
         padded = f" {' '.join(tokens)} "

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.storage.paths import store_of
+from unknown_detection.names import folded
 
 
 def child_names(folder: Path) -> list[str]:
@@ -90,11 +91,11 @@ def relative(path: Path, root: Path) -> str:
 def by_spelling(classes: Mapping[str, str]) -> Callable[[str], str | None]:
     """Return the function that gives the class of a text, its id or its name with any separators; None for others.
 
-    Mirrors write "/b/balcony/exterior" as "b_balcony_exterior", "balcony exterior" and the like.
+    Mirrors write "/b/balcony/exterior" as "b_balcony_exterior", "Balcony exterior" and the like, in any encoding.
     """
 
     def plain(text: str) -> str:
-        return re.sub(r"[/_\- ]+", " ", text).strip()
+        return re.sub(r"[/_\- ]+", " ", folded(text)).strip()
 
     spellings = {plain(text): class_id for class_id, name in classes.items() for text in (class_id, name)}
     return lambda text: spellings.get(plain(text))

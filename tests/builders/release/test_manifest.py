@@ -273,7 +273,7 @@ def test_a_key_that_is_missing(place):
     ("place", "words"),
     [
         ("configs", "a config's name (a-z, 0-9, hyphens between)"),
-        ("configs.bench.splits", "a split's name (a-z, 0-9, underscores between)"),
+        ("configs.bench.splits", "a split's name (a-z, 0-9, underscores between, and not `all`)"),
         ("sources", "a name (a-z, 0-9, hyphens or underscores between)"),
         ("benchmarks", "a name (a-z, 0-9, hyphens or underscores between)"),
     ],
@@ -285,6 +285,17 @@ def test_names_that_are_no_names(place, words, name):
         node = node[step]
     node[name] = copy.deepcopy(next(iter(node.values())))
     assert refused(manifest) == f"key in {shown(place)}: expected {words}"
+
+
+def test_a_split_named_all_would_not_load():
+    """`datasets` (5.2) raises "`all` is a special split keyword" while it makes the split."""
+    manifest = small()
+    splits = manifest["configs"]["bench"]["splits"]
+    splits["all"] = copy.deepcopy(next(iter(splits.values())))
+    expected = "a split's name (a-z, 0-9, underscores between, and not `all`)"
+    assert refused(manifest) == f"key in {shown('configs.bench.splits')}: expected {expected}"
+    splits["all_of_them"] = splits.pop("all")
+    assert "a split's name" not in refused(manifest)
 
 
 def test_each_kind_of_name_has_its_own_separator():

@@ -6,6 +6,7 @@ from builders.errors import BuildError
 from builders.sources.base import open_source
 from builders.sources.image_folder import ALL, find_images, image_folder
 from taxonomy import tables
+from unknown_detection.words import printable
 
 
 def tree(root, *paths):
@@ -60,6 +61,23 @@ def test_partitions_beside_other_folders_are_neither_taken_for_classes_nor_left_
         find_images(root)
 
 
+def test_letters_in_both_cases_are_two_classes(tmp_path):
+    """As in sets of handwritten letters; of a partition that has both, another may have one."""
+    assert find_images(tree(tmp_path / "one", "a/0.png", "A/0.png")).classes == ("A", "a")
+    divided = tree(tmp_path / "two", "train/a/0.png", "train/A/0.png", "test/a/0.png")
+    assert find_images(divided).classes == ("A", "a")
+
+
+def test_a_name_is_printed_or_not_whatever_pythons_unicode_has(tmp_path):
+    """Joined emoji, a space of no break, and U+0378, which no version of Unicode has assigned yet."""
+    root = tree(tmp_path, "\U0001f468\u200d\U0001f469/a.png", "x\u00a0y/b.png", "dog/\u0378.png")
+    assert [path for path, _ in find_images(root).files[ALL]] == [
+        "dog/\u0378.png",
+        "x\u00a0y/b.png",
+        "\U0001f468\u200d\U0001f469/a.png",
+    ]
+
+
 def test_a_flat_folder_is_one_class_if_it_may_be(tmp_path):
     root = tree(tmp_path, "b.jpg", "a.jpg", "licence.txt")
     assert find_images(root, flat="far_ood").files == {ALL: (("a.jpg", "far_ood"), ("b.jpg", "far_ood"))}
@@ -91,13 +109,18 @@ def test_wnids_are_named(tmp_path):
         (["dog/a.jpg", "cat/notes.txt"], ("class folder", "cat", "no image", "remove it")),
         (["dog/a.jpg", "loose.jpg"], ("beside its class folders", "loose.jpg", "or remove it")),
         (["train/dog/a.jpg", "val/dog/b.jpg", "valid/dog/c.jpg"], ("validation images twice", "val and valid")),
+        (["caf\u00e9/a.jpg", "cafe\u0301/b.jpg"], ("class under two names", "(caf\\xe9)", "differ in encoding alone")),
+        (["cat/a.jpg", "\uff43\uff41\uff54/b.jpg"], ("cat (cat) and", "(\\uff43\\uff41\\uff54) differ in encoding")),
+        (["train/caf\u00e9/a.jpg", "test/cafe\u0301/b.jpg"], ("two names", "differ in encoding alone", "one name")),
+        (["train/Caf\u00e9/a.jpg", "test/cafe\u0301/b.jpg"], ("two names", "differ in case and encoding alone")),
+        (["train/Dog/a.jpg", "test/dog/b.jpg"], ("two names: Dog and dog differ in case alone", "Give its folders")),
         (["dog\x1b[2J/a.jpg"], ("does not print", "\\x1b[2J", "Rename it")),
     ],
 )
 def test_other_folders_are_refused(tmp_path, paths, words):
     with pytest.raises(BuildError) as caught:
         find_images(tree(tmp_path, *paths))
-    assert str(caught.value).isprintable()
+    assert printable(str(caught.value)) == str(caught.value)
     for word in (str(tmp_path), *words):
         assert word in str(caught.value)
 

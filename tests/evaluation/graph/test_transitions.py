@@ -155,7 +155,7 @@ def test_the_release_knows_better_than_the_file(tmp_path, release):
     assert known(transitions) == [True, True, False, True]
 
 
-@pytest.mark.parametrize("value", ["3", "-1", "sun397:fountain", "Bedroom"])
+@pytest.mark.parametrize("value", ["3", "-1", "sun397:fountain", "Bedrooms"])
 def test_a_prediction_that_is_no_label_is_refused(tmp_path, release, value):
     message = refusal(read, tmp_path, scores("prediction", ["0", "1", "2", value]), release)
     assert f"Give one of the 3 classes of {CONFIG}." in message

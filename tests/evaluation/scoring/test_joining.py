@@ -129,6 +129,12 @@ def test_a_prediction_and_a_class_that_contradict_each_other_are_refused():
     assert "prediction -1 and class dog and the like at 1 id (t0)" in message
 
 
+def test_names_of_predicted_classes_in_another_case_or_encoding():
+    """Full width, as Unicode's compatibility forms have it (UAX #15)."""
+    names = joined(scores(["t0", "t1", "n0"], **{"class": ["Dog", "\uff43\uff41\uff54", None]}))["msp"]
+    assert names.prediction.tolist() == [1, 0, -1]
+
+
 def test_a_detector_may_predict_none_of_the_classes():
     msp = joined(scores(["t0", "t1", "n0"], prediction=[-1, 1, -1]))["msp"]
     assert msp.prediction.tolist() == [-1, 1, -1]
@@ -140,7 +146,7 @@ def test_names_are_of_the_classes_of_each_row_s_own_config():
 
 
 @pytest.mark.parametrize(
-    "columns", [{"prediction": [0, 2, 0]}, {"prediction": [0, -2, 0]}, {"class": ["cat", "Dog", "cat"]}]
+    "columns", [{"prediction": [0, 2, 0]}, {"prediction": [0, -2, 0]}, {"class": ["cat", "Dogs", "cat"]}]
 )
 def test_a_prediction_that_is_no_class_is_refused(columns):
     message = refusal(scores(["t0", "t1", "n0"], **columns))

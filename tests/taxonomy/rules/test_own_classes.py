@@ -64,6 +64,44 @@ def test_spelling_does_not_matter():
     assert compare_classes(unknown, known).overlaps == {"e": "a", "f": "b", "g": "d", "h": "a", "i": "b"}
 
 
+ONE_NAME = [
+    ("caf\u00e9", "cafe\u0301"),  # NFC, as most systems write it, and NFD, as macOS does
+    ("\uff53\uff45\uff41\uff4c", "seal"),  # full width
+    ("\ufb01sh", "fish"),  # a ligature
+    ("\U0001f431", "\U0001f431"),  # no letter at all
+    ("C++", "c++"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), ONE_NAME)
+def test_a_name_in_another_encoding_is_that_class(one, other):
+    """Pairs of one name by The Unicode Standard, section 3.13 (D146), of which the known one is either."""
+    for unknown, known in ((one, other), (other, one)):
+        assert compare_classes(of_ids(unknown), of_ids("zebra", known)).overlaps == {unknown: known}
+
+
+def test_names_that_differ_in_encoding_alone_are_named_as_such():
+    comparison = compare_classes(of_ids("cafe\u0301", "Zebra"), of_ids("caf\u00e9", "zebra"))
+    assert comparison.remarks[1] == (
+        "An unknown class has the name of a known one: cafe\u0301 (cafe\\u0301) and caf\u00e9 (caf\\xe9) differ in "
+        "encoding alone."
+    )
+
+
+def test_a_synset_is_found_by_a_name_in_full_width():
+    """The dog above the golden retriever, as WordNet has it."""
+    assert compare_classes(of_ids("\uff44\uff4f\uff47"), KNOWN).overlaps == {"\uff44\uff4f\uff47": "n02099601"}
+    assert naming_remarks(of_ids("\uff42anana")) == (
+        "Names with several senses in WordNet were taken in the first one: \uff42anana (2).",
+    )
+
+
+@pytest.mark.parametrize(("one", "other"), [("\u0915\u093f", "\u0915\u093e"), ("x\u0302", "x"), ("a\u0302", "a")])
+def test_vowels_and_accents_that_are_marks_are_part_of_a_name(one, other):
+    """Two syllables of Hindi, and letters with and without a circumflex."""
+    assert compare_classes(of_ids(one), of_ids(other)).overlaps == {}
+
+
 def test_what_is_not_in_wordnet_is_compared_by_name_and_listed():
     classes = of_ids("gizmo_x", "far_ood_flat", "n99999999", "banana")
     comparison = compare_classes(classes, {**KNOWN, "Gizmo-X": "Gizmo-X"})

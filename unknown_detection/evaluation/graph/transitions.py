@@ -22,6 +22,7 @@ from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, role_names
 from unknown_detection.evaluation.scoring.rows import IN_DISTRIBUTION
 from unknown_detection.evaluation.scoring.scores import COLUMNS, read_scores, summarize_ids
+from unknown_detection.names import by_name
 
 GRAPH_COLUMNS: Mapping[str, pa.DataType] = {**COLUMNS, "prediction": pa.string(), "role": pa.string()}
 """The columns to read: those of a scores file, with class names allowed as predictions, and each image's role."""
@@ -141,7 +142,12 @@ def scored_transitions(
     evaluated = [name for name in scored_splits if name not in FIT_AND_TUNE_SPLITS]
     splits = (split,) if split else tuple(evaluated or scored_splits)
     scores = scores.filter(pa.array([id_ in rows and rows[id_].split in splits for id_ in ids]))
-    read = _predictable(release, config, rows.values(), indices=column == "prediction").get
+    predictable = _predictable(release, config, rows.values(), indices=column == "prediction")
+    find = by_name(predictable)
+
+    def read(text: str) -> DatasetClass | None:
+        return predictable.get(find(text) or "")
+
     expected = f"one of the {len(release.label_names(config))} classes of {config}"
     predicted = _classes(scores, column, read, expected, path)
     of_rows = [rows[id_] for id_ in scores["id"].to_pylist()]

@@ -35,6 +35,7 @@ from unknown_detection.evaluation.models.layers import (
     same_logits,
 )
 from unknown_detection.evaluation.models.preprocessing import Preprocessing
+from unknown_detection.names import by_name
 from unknown_detection.precision import exact_float32
 
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")
@@ -274,13 +275,16 @@ def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
 def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...]:
     """Read a label map: a CSV file with the columns `class` (of the release) and `index` (of the logit).
 
-    Classes that are not in `names`, the release's, are ignored; `width` is the number of logits.
+    Classes that are not in `names`, the release's, in any case and encoding, are ignored; one written as the release
+    writes it goes before others. `width` is the number of logits.
     """
     indices: dict[str, int] = {}
-    known, where = {*names}, one_line(path)
-    for number, cells in read_csv(path, ("class", "index"), "Write it with the columns class,index."):
-        name, index = cells["class"], cells["index"]
-        if name not in known:
+    find, where = by_name(names), one_line(path)
+    lines = list(read_csv(path, ("class", "index"), "Write it with the columns class,index."))
+    written = {cells["class"] for _, cells in lines}
+    for number, cells in lines:
+        name, index = find(cells["class"]), cells["index"]
+        if name is None or (name != cells["class"] and name in written):
             continue
         if not (index.isascii() and index.isdigit() and len(index) < 10 and int(index) < width):
             raise EvaluationError(

@@ -18,6 +18,7 @@ from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.scoring.fit_splits import EXTERNALS, HELD_OUT, TRAIN, VALIDATION, in_fit_half
 from unknown_detection.evaluation.scoring.rows import Rows, find_overlaps
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, summarize_ids
+from unknown_detection.names import by_name
 
 FIT_AND_TUNE_SPLITS = (*EXTERNALS, HELD_OUT, TRAIN, VALIDATION)
 """Splits for fitting and tuning; a scores file may omit one of them, but only as a whole."""
@@ -159,7 +160,10 @@ def _class_indices(
 ) -> pa.ChunkedArray:
     """Return the class that each value names or numbers, null for no value; refuse others than the config's."""
     if values.type == pa.string():
-        classes = pc.index_in(values, value_set=pa.array(names, pa.string())).cast(pa.int64())
+        given, find = values.unique(), by_name(names)
+        found = pa.array([find(name or "") for name in given.to_pylist()], pa.string())
+        spelled = found.take(pc.index_in(values, value_set=given))
+        classes = pc.index_in(spelled, value_set=pa.array(names, pa.string())).cast(pa.int64())
     else:
         inside = pc.and_(pc.greater_equal(values, -1), pc.less(values, len(names)))  # -1: none of the classes
         classes = pc.if_else(inside, values, pa.scalar(None, pa.int64()))
