@@ -97,6 +97,16 @@ def test_a_pickle_that_python_3_wrote_anew_has_the_same_images(protocol, keys, d
     assert list(contents(index).values()) == [image.tobytes() for image in pixels]
 
 
+def test_files_by_name_are_refused_with_the_reason_and_do_not_hide_the_pickles(demo, tmp_path):
+    """As cyizhuo/CIFAR-100-dataset has all 60,000: no list of the names in the owner's order is published with them."""
+    names = [row.fine for row in tables.cifar100()]
+    tree(tmp_path, {f"test/{name}/{name}_s_000022.png": b"" for name in names})
+    message = refusal("cifar100", tmp_path, "test")
+    assert "has class folders of image files" in message and "which no file name tells" in message
+    tree(tmp_path / "as published", {"test": (demo["cifar100"] / FOLDER / "test").read_bytes()})
+    assert open_source(SOURCES["cifar100"], tmp_path, ("test",)).table.num_rows == 400
+
+
 def test_one_partition_can_be_in_a_folder_and_the_other_in_the_archive(demo, tmp_path):
     root = cifar100_archive(demo["cifar100"], tmp_path)
     tree(root, {"test": (demo["cifar100"] / FOLDER / "test").read_bytes()})
