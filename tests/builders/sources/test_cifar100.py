@@ -98,7 +98,7 @@ def test_a_pickle_that_python_3_wrote_anew_has_the_same_images(protocol, keys, d
 
 
 def test_files_by_name_are_refused_with_the_reason_and_do_not_hide_the_pickles(demo, tmp_path):
-    """As cyizhuo/CIFAR-100-dataset has all 60,000: no list of the names in the owner's order is published with them."""
+    """As cyizhuo/CIFAR-100-dataset has all 60,000: their order in the owner's file is not there."""
     names = [row.fine for row in tables.cifar100()]
     tree(tmp_path, {f"test/{name}/{name}_s_000022.png": b"" for name in names})
     message = refusal("cifar100", tmp_path, "test")
