@@ -172,3 +172,16 @@ def test_a_list_that_a_killed_export_left_is_empty_until_its_split_is_exported(o
     shutil.copyfile(tree / named, out / named)
     assert run(openood_release, out, FIRST) == 0
     assert (out / named).read_bytes() == b""
+
+
+@pytest.mark.parametrize("folder", ["benchmark_imglist", "images_largescale/ninco"])
+def test_a_link_in_the_place_of_a_folder_is_refused(folder, openood_release, tmp_path, capsys):
+    """Also one that would have only an empty list or a note."""
+    out, victim = tmp_path / "out", tmp_path / "victim"
+    assert run(openood_release, out, FIRST) == 0
+    shutil.rmtree(out / folder)
+    victim.mkdir()
+    (out / folder).symlink_to(victim)
+    assert run(openood_release, out, FIRST) == 2
+    assert f"does not lie inside {out}" in capsys.readouterr().err
+    assert list(victim.iterdir()) == []
