@@ -20,7 +20,7 @@ from builders.release.entries import Manifest, SplitEntry
 from builders.release.manifest import read_manifest
 from builders.release.openood_tree import LISTS
 from builders.storage.files import TEMPORARY, write_text
-from builders.storage.paths import LOCAL, PathType
+from builders.storage.paths import LOCAL, PathType, inside
 from hf_scripts.exports import readme
 from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS
 from hf_scripts.exports.rows import ImageRow, check_identity, read_image_rows
@@ -57,7 +57,7 @@ class Export:
         results: Results = {}
         with contextlib.nullcontext() if dry_run else export_lock(self.out):
             state = self._state()
-            if not dry_run and not all(map(state.finished, self.splits)):
+            if not dry_run and (self._outdated(state) or not all(map(state.finished, self.splits))):
                 for leftover in sorted(self.out.rglob(f".*{TEMPORARY}")):  # of killed runs
                     leftover.unlink()
             for key, split in self.splits.items():
@@ -70,13 +70,17 @@ class Export:
                     state.record(key, ExportedSplit(digest=split.digest))
                     state.record(key, self._write(key, progress, dry_run=False))
                     results[key] = state.splits[key], "written"
-                if not dry_run:
-                    path = self.out / readme.NAME
-                    done = {key: split for key, split in state.splits.items() if split.listed is not None}
-                    text = readme.readme(self.manifest, self.format, done)
-                    if not path.is_file() or path.read_bytes() != text.encode():
-                        write_text(path, text)
+            if not dry_run:  # once all splits are there: until then a kill leaves these files as they were
+                for path, text in self._outdated(state).items():
+                    write_text(path, text)
         return results
+
+    def _outdated(self, state: ExportState) -> dict[Path, str]:
+        """Return the text of each file that depends on which splits are there, and is not as it should be."""
+        done = {key: split for key, split in state.splits.items() if split.listed is not None}
+        texts = readme.overall_files(self.manifest, self.format, done) if done else {}
+        paths = {inside(self.out, name): text for name, text in texts.items()}
+        return {path: text for path, text in paths.items() if not path.is_file() or path.read_bytes() != text.encode()}
 
     def _state(self) -> ExportState:
         shards = {"shard-bytes": self.shard_bytes} if self.format == "webdataset" else {}

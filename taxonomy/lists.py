@@ -21,20 +21,22 @@ UNKNOWN = "*"
 
 @dataclass(frozen=True)
 class ImageList:
-    """A published list: the file and who published it, and what its lines match.
+    """A published list: the file and who published it, and what its lines match, without what others add to them.
 
-    `read` gives class and image of a matching line as the table has them, the class `UNKNOWN` where the list has none;
-    `source_id` the image's id in its source (of SUN397 the file's name alone) from these two.
+    Copies of lists put folders before a line and a label behind it, as OpenOOD's lists have them. `read` gives class
+    and image of a matching line as the table has them, the class `UNKNOWN` where the list has none, and None for a
+    class that there is not; `source_id` gives the image's id in its source (of SUN397 the file's name alone) from the
+    two.
     """
 
     published: str
     line: str
-    read: Callable[[re.Match[str]], tuple[str, str]]
+    read: Callable[[re.Match[str]], tuple[str, str] | None]
     source_id: Callable[[str, str], str]
 
     def parsed(self, text: str) -> tuple[str, str] | None:
-        """Return class and image of a line of the published file; None if it is no line of such a list."""
-        match = re.fullmatch(self.line, text, re.ASCII)
+        """Return class and image of a line of the published file or a copy; None if it is no line of such a list."""
+        match = re.fullmatch(rf"(?:\S+/)?{self.line}(?: -?\d+)?", text, re.ASCII)
         return self.read(match) if match else None
 
 
@@ -44,6 +46,11 @@ def _of_wnid(match: re.Match[str]) -> tuple[str, str]:
 
 def _wnid_id(wnid: str, image: str) -> str:
     return f"{wnid}/{wnid}_{image}.JPEG"
+
+
+def _of_place(match: re.Match[str]) -> tuple[str, str] | None:
+    place = _places().get(match["place"]) if match["place"] else UNKNOWN
+    return (place, str(int(match["image"]))) if place else None
 
 
 @functools.cache
@@ -58,20 +65,20 @@ _VALIDATION = r"ILSVRC2012_val_(?P<image>\d{8})\.JPEG"
 LISTS: Mapping[str, ImageList] = {
     "openood_validation": ImageList(
         "benchmark_imglist/imagenet/val_imagenet.txt of OpenOOD v1.5",
-        rf"imagenet_1k/val/{_VALIDATION} (?P<label>\d+)",
+        rf"{_VALIDATION} (?P<label>\d{{1,3}})",
         lambda match: (tables.imagenet1k()[int(match["label"])].wnid, str(int(match["image"]))),
         lambda _, image: f"val/ILSVRC2012_val_{image:0>8}.JPEG",
     ),
     "ssb_hard": ImageList(
         "benchmark_imglist/imagenet/test_ssb_hard.txt of OpenOOD v1.5, from the semantic shift benchmark (Vaze et "
         "al., 2022)",
-        rf"ssb_hard/{_WNID} -1",
+        _WNID,
         _of_wnid,
         _wnid_id,
     ),
     "openood_imagenet_c": ImageList(
         "benchmark_imglist/imagenet/test_imagenet_c.txt of OpenOOD v1.5",
-        rf"imagenet_c/(?P<kind>[a-z_]+/[1-5])/{_VALIDATION} \d+",
+        rf"(?P<kind>[a-z_]+/[1-5])/{_VALIDATION}",
         lambda match: (match["kind"], str(int(match["image"]))),
         lambda kind, image: f"{kind}/ILSVRC2012_val_{image:0>8}.JPEG",
     ),
@@ -87,7 +94,7 @@ LISTS: Mapping[str, ImageList] = {
     "mos_places": ImageList(
         "the names of the files in Places.tar.gz of MOS (Huang and Li, 2021)",
         r"(?:Places365_val|(?P<place>[a-z]_[a-z_]+))_(?P<image>\d{8})\.jpg",
-        lambda match: (_places()[match["place"]] if match["place"] else UNKNOWN, str(int(match["image"]))),
+        _of_place,
         lambda place, image: (
             f"val/Places365_val_{image:0>8}.jpg" if place == UNKNOWN else f"train{place}/{image:0>8}.jpg"
         ),

@@ -7,7 +7,7 @@ images, so that a row's place there follows from its source and its `source_id`.
 
 OpenOOD's lists are in no order that means anything. Ours are sorted.
 
-Tested by `tests/builders/audit/test_openood.py`.
+Tested by `tests/builders/audit/test_openood.py` and `tests/hf_scripts/test_export_openood_tree.py`.
 """
 
 from __future__ import annotations
@@ -56,6 +56,23 @@ LISTS: Mapping[str, str] = {
     for split, name in names.items()
 }
 """OpenOOD's lists by split (`config/split`), as paths below the folder that its downloads fill."""
+
+_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "imagenet": ("test_imagenet_es",),
+    "imagenet200": ("test_imagenet200_v2", "test_imagenet200_c", "test_imagenet200_r"),
+}
+
+OPENED: tuple[str, ...] = tuple(
+    sorted([*LISTS.values(), *(f"benchmark_imglist/{of}/{name}.txt" for of in _ELSEWHERE for name in _ELSEWHERE[of])])
+)
+"""The lists that OpenOOD opens, all those of a benchmark at once; some are of no split here (`DATA_INFO`)."""
+
+FOLDERS: tuple[str, ...] = tuple(
+    sorted(
+        {"images_largescale/imagenet_es", *(f"{root}/{below.partition('/')[0]}" for root, below in IMAGES.values())}
+    )
+)
+"""The folders of images that OpenOOD downloads where they are absent or have no file (`data_setup`)."""
 
 
 def openood_path(source: str, source_id: str) -> tuple[str, str]:

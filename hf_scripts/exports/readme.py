@@ -1,4 +1,4 @@
-"""The `README.txt` of an export: its sources, their licences, and how to read it.
+"""What follows from the splits of an export: its `README.txt`, and what OpenOOD expects beside its images and lists.
 
 Tested by `tests/hf_scripts/test_export.py`.
 """
@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Mapping
 
 from builders.release.entries import Manifest
+from builders.release.openood_tree import FOLDERS, LISTS, OPENED
 from builders.release.schema import ROLES
 from hf_scripts.exports.state import ExportedSplit
 
@@ -37,7 +38,10 @@ num_classes={classes}, ...). The .jsonl file beside each list has all columns of
 """,
     "openood-tree": """\
 This is the folder that OpenOOD's downloads fill (`OpenOOD/data`): its evaluators read it as their `data_root`. The
-lists are sorted, and a label is the number of the class, or -1.
+lists are sorted, and a label is the number of the class, or -1. OpenOOD opens all lists of `imagenet`, or all of
+`imagenet200`, before it evaluates any. Those that have no images here are there, too, and are empty: leave out what
+needs them, such as methods that are fitted on training images. Its loaders go over an empty list with `shuffle=False`,
+their default.
 """,
     "imagefolder": """\
 load_dataset("imagefolder", data_dir="{config}/{split}", split="train") reads all columns (`datasets` calls a single
@@ -66,6 +70,25 @@ load_dataset features with an Image() for each format, or it fails, or drops the
 """
 
 
+_PLACE = f"""\
+Which images stand here, and from where they are, says {NAME} at the root of this export. OpenOOD takes a folder with a
+file for one that it need not download.
+"""
+
+
+def overall_files(manifest: Manifest, chosen_format: str, splits: Mapping[str, ExportedSplit]) -> dict[str, str]:
+    """Return the text of each file that depends on which splits an export has, by path, the README last.
+
+    For `openood-tree` these are an empty list for each that OpenOOD opens and no split fills, and a note in each of
+    its folders of images, which it would download if it found nothing there.
+    """
+    files = {}
+    if chosen_format == "openood-tree":
+        files = dict.fromkeys(_empty_lists(manifest, splits), "")
+        files |= {f"{folder}/{NAME}": _wrapped(_PLACE) + "\n" for folder in FOLDERS}
+    return {**files, NAME: readme(manifest, chosen_format, splits)}
+
+
 def readme(manifest: Manifest, chosen_format: str, splits: Mapping[str, ExportedSplit]) -> str:
     """Render the README."""
     described = manifest.by_key()
@@ -80,6 +103,8 @@ def readme(manifest: Manifest, chosen_format: str, splits: Mapping[str, Exported
     parts.append("\n".join(f"{key}: {splits[key].rows:,} rows, digest {splits[key].digest}" for key in entries))
     known = [key for key, entry in entries.items() if entry.is_known]
     parts += _how_to_read(manifest, chosen_format, splits, [*known, *entries][0])
+    if chosen_format == "openood-tree":
+        parts.append("\n".join(["Empty lists:", *map(": ".join, _empty_lists(manifest, splits).items())]))
     parts.append("Sources, with their licences as the owners state them:")
     for name in sorted({source for entry in entries.values() for source in entry.sources}):
         source, licence = manifest.sources[name], manifest.sources[name].licence
@@ -116,6 +141,20 @@ def _how_to_read(
     elif chosen_format == "webdataset" and (several := mixed(splits)):
         parts.append(_MIXED.format(splits=", ".join(several)))
     return [_wrapped(part) for part in parts]
+
+
+def _empty_lists(manifest: Manifest, splits: Mapping[str, ExportedSplit]) -> dict[str, str]:
+    """Return why each list is empty that OpenOOD opens, by its path."""
+    split_of = {path: key for key, path in LISTS.items()}
+    described = manifest.by_key()
+    reasons = {}
+    for path in OPENED:
+        key = split_of.get(path)
+        if key is None:
+            reasons[path] = "no benchmark of unknown-detection has these images"
+        elif key not in splits:
+            reasons[path] = f"{key} is not exported" if key in described else f"{key} is not in the release"
+    return reasons
 
 
 def _wrapped(text: str) -> str:

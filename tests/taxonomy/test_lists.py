@@ -8,7 +8,7 @@ import pytest
 
 from taxonomy import lists, tables
 from taxonomy.compile_lists import main
-from tests.published_lists import FILES, PUBLISHED, needs_lists
+from tests.published_lists import FILES, PUBLISHED, lines, needs_lists
 
 # Counts of the papers: Zhang et al. (2023), table 1 and its lists; Yang et al. (2024); Huang and Li (2021).
 COUNTS = {
@@ -56,6 +56,43 @@ def test_a_line_of_another_list_is_named_with_its_number(tmp_path, capsys):
     assert main(["ssb_hard", str(path)]) == 2
     message = capsys.readouterr().err
     assert f"Line 2 of {path} is no line of such a list" in message and "test_ssb_hard.txt" in message
+
+
+@needs_lists
+@pytest.mark.parametrize("name", lists.LISTS)
+def test_copies_of_a_list_with_folders_before_its_lines_and_labels_behind_them_are_the_same(name, tmp_path, capsys):
+    """As other projects have them: ZhikangXu0112/InterNeg has `images/sun_aaaevyiuguntlerb.jpg -1` of MOS's SUN."""
+    path = tmp_path / "list.txt"
+    path.write_text("".join(f"images/of/{line}{'' if ' ' in line else ' -1'}\n" for line in lines(name)))
+    assert main(["--check", name, str(path)]) == 0
+    assert "as published" in capsys.readouterr().out
+
+
+def test_lines_are_read_with_and_without_folders_and_label():
+    """Written by hand, one of each list; the lists need not be there."""
+    of_image = {
+        "ssb_hard": ("n00470682/n00470682_102.JPEG", ("n00470682", "102")),
+        "imagenet_ood": ("n02666943/n02666943_13580.JPEG", ("n02666943", "13580")),
+        "openood_imagenet_c": ("brightness/1/ILSVRC2012_val_00000806.JPEG", ("brightness/1", "806")),
+        "mos_sun": ("sun_aaaevyiuguntlerb.jpg", (lists.UNKNOWN, "aaaevyiuguntlerb")),
+        "mos_places": ("b_badlands_00000034.jpg", ("/b/badlands", "34")),
+    }
+    for name, (line, image) in of_image.items():
+        for text in (line, f"{line} -1", f"images/{line}", f"a/b/{line} 57"):
+            assert lists.LISTS[name].parsed(text) == image, text
+        for text in (f"images {line}", f"7{line}", f"{line}x", f"{line} one"):
+            assert lists.LISTS[name].parsed(text) is None, text
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("mos_places", "n_nowhere_00000001.jpg"), ("openood_validation", "val/ILSVRC2012_val_00000013.JPEG 1000")],
+)
+def test_a_class_that_there_is_not_is_no_line_of_a_list(name, line, tmp_path, capsys):
+    path = tmp_path / "list.txt"
+    path.write_text(f"{line}\n")
+    assert main(["--check", name, str(path)]) == 2
+    assert f"Line 1 of {path} is no line of such a list" in capsys.readouterr().err
 
 
 def test_an_image_that_is_listed_twice_is_refused(tmp_path, capsys):

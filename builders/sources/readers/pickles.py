@@ -1,8 +1,9 @@
 """Reads pickles of plain values and numpy arrays without running any code that a pickle names.
 
 A pickle is a program: loading it calls the functions that it names. Here the standard library only lists its
-instructions; those that make plain values are followed, the calls that make numpy arrays are recorded, and every other
-name or instruction is refused. A limit on their number bounds memory and time.
+instructions; those that make plain values are followed, the calls that make numpy arrays are recorded, bytes that
+Python 3 wrote as text become bytes again, and every other name or instruction is refused. A limit on their number
+bounds memory and time.
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ import numpy.typing as npt
 
 from builders.errors import BuildError
 
-# The names that Python 2's numpy (1.x) wrote, and numpy 2's name for the first of them.
+# The names that Python 2's numpy (1.x) wrote; those of arrays in protocol 5; and numpy 2's names for both.
 _ARRAY_NAMES = (
     "numpy.core.multiarray _reconstruct",
     "numpy._core.multiarray _reconstruct",
+    "numpy.core.numeric _frombuffer",
+    "numpy._core.numeric _frombuffer",
     "numpy ndarray",
     "numpy dtype",
 )
+
+_ENCODE = "_codecs encode"
+"""The function by which Python 3 writes bytes as text of Latin-1 in protocols 0 to 2, which have no bytes."""
 
 # The errors of bytes that are not a pickle, of a truncated pickle, and of instructions that do not fit together.
 _UNSOUND = (EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, MemoryError)
@@ -31,8 +37,9 @@ _UNSOUND = (EOFError, ValueError, TypeError, KeyError, IndexError, AttributeErro
 _LARGEST = 1 << 28
 """Bytes of a pickle at most. CIFAR-100's training images have 155,249,918."""
 
-_MOST_INSTRUCTIONS = 300_000
-"""Instructions of a pickle at most (ours). CIFAR-100's training images have 200,000."""
+_MOST_INSTRUCTIONS = 700_000
+"""Instructions of a pickle at most (ours). CIFAR-100's training images have 200,000 as the owner wrote them, and
+500,000 as Python 3 writes them in protocol 2 with names as bytes."""
 
 _MANY_BYTES = 1 << 10
 """Bytes of an array's content at least (ours); a name or a label has fewer."""
@@ -129,7 +136,7 @@ def _follow(file: _Bounded, refuse: Callable[[str], BuildError]) -> object:
     marks: list[int] = []
     kept: dict[int, object] = {}
     content: object = None  # the last value of many bytes, and where it stands in the file
-    offset = 0
+    offset = encoded = 0
 
     def taken(start: int) -> list[Any]:
         values = stack[start:]
@@ -174,12 +181,16 @@ def _follow(file: _Bounded, refuse: Callable[[str], BuildError]) -> object:
                 stack.append(kept[argument])
             case "GLOBAL" | "INST" | "STACK_GLOBAL":
                 named = " ".join(taken(-2)) if name == "STACK_GLOBAL" else argument
-                if named not in _ARRAY_NAMES or name == "INST":
+                if named not in (*_ARRAY_NAMES, _ENCODE) or name == "INST":
                     raise refuse(f"a call for {_printable(named.replace(' ', '.', 1))}")
                 stack.append(Inert(named.partition(" ")[2]))
             case "REDUCE":
                 call, args = taken(-2)
-                stack.append(Inert(call.name, args))
+                stack.append(Inert(call.name, args) if call.name != "encode" else _encode(*args))
+                # One text may be encoded many times.
+                encoded += len(stack[-1]) if call.name == "encode" else 0
+                if encoded > file.size:
+                    raise ValueError(f"bytes in text of {encoded:,}, more than the pickle has")
             case "BUILD":
                 (state,) = taken(-1)
                 stack[-1].state = state
@@ -190,6 +201,13 @@ def _follow(file: _Bounded, refuse: Callable[[str], BuildError]) -> object:
             case _:
                 raise ValueError(f"the instruction {name}, which no dataset's pickle needs")
     raise EOFError("it has no end")
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    """Return the bytes that Python 3 wrote as text."""
+    if type(text) is not str or encoding != "latin1":
+        raise ValueError("a text that is encoded in another way than bytes are")
+    return text.encode("latin-1")
 
 
 def short_repr(value: object) -> str:
@@ -218,12 +236,17 @@ def byte_matrix(value: object) -> npt.NDArray[np.uint8]:
             args=(Inert(name="ndarray", args=None), *_),
             state=(1, tuple() as shape, Inert(name="dtype", args=(code, *_)), fortran, bytes() as content),
         ):
-            pass
+            by_columns = fortran is not False
+        case Inert(
+            name="_frombuffer",
+            args=(bytes() | bytearray() as content, Inert(name="dtype", args=(code, *_)), tuple() as shape, order),
+        ):
+            by_columns = order != "C"
         case _:
             raise ValueError("no array")
     if code not in (b"u1", "u1"):
         raise ValueError(f"an array of {short_repr(code)}")
-    if fortran is not False:
+    if by_columns:
         raise ValueError("an array in column order")
     match shape:
         case (int() as rows, int() as columns) if rows >= 0 and columns >= 0 and rows * columns == len(content):

@@ -161,6 +161,15 @@ def test_a_size_of_thousands_of_digits_is_refused(fetch, site):
 
 
 @pytest.mark.timeout(20)
+def test_a_file_of_no_known_size_is_refused(speaker, tmp_path):
+    """Neither its owner nor the server says one, and the body has no end."""
+    file = OwnerFile("x.bin", 0, url=speaker(b"HTTP/1.0 200 OK\r\n\r\n", b"x" * 4096))
+    with pytest.raises(BuildError, match=r"does not say how many bytes it has, and its owner publishes no size"):
+        download_file(file, tmp_path / "x.bin", print, print)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.timeout(20)
 def test_a_server_without_a_byte_behind_any_does_not_make_it_go_round(fetch, site, waits, tmp_path):
     site.refuses_ranges = True
     # Each second request begins again, and brings less or more than the last one, but never all.

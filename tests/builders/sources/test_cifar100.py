@@ -82,6 +82,31 @@ def test_the_owners_pickle_is_read_in_place(protocol, tmp_path):
         assert content[row["offset"] : row["offset"] + row["size"]] == data[number].tobytes()
 
 
+@pytest.mark.parametrize("protocol", [1, 2, 5])
+@pytest.mark.parametrize("keys", [str, str.encode], ids=["names as text", "names as bytes"])
+def test_a_pickle_that_python_3_wrote_anew_has_the_same_images(protocol, keys, demo, tmp_path):
+    """As `pickle.load(file, encoding="bytes")` or "latin1" gives the owner's pickle, written with another protocol."""
+    labels, pixels = cifar100_batch(demo["cifar100"], "test")
+    anew = {keys(key): value for key, value in labels.items()}
+    anew[keys("filenames")] = [keys(name) for name in labels["filenames"]]
+    tree(tmp_path, {"test": pickle.dumps(anew, protocol)})
+    index = open_source(SOURCES["cifar100"], tmp_path, ("test",))
+    original = open_source(SOURCES["cifar100"], demo["cifar100"], ("test",))
+    assert index.table["source_id"].equals(original.table["source_id"])
+    assert index.table["class_id"].to_pylist() == original.table["class_id"].to_pylist()
+    assert list(contents(index).values()) == [image.tobytes() for image in pixels]
+
+
+def test_files_by_name_are_refused_with_the_reason_and_do_not_hide_the_pickles(demo, tmp_path):
+    """As cyizhuo/CIFAR-100-dataset has all 60,000: their order in the owner's file is not there."""
+    names = [row.fine for row in tables.cifar100()]
+    tree(tmp_path, {f"test/{name}/{name}_s_000022.png": b"" for name in names})
+    message = refusal("cifar100", tmp_path, "test")
+    assert "has class folders of image files" in message and "which no file name tells" in message
+    tree(tmp_path / "as published", {"test": (demo["cifar100"] / FOLDER / "test").read_bytes()})
+    assert open_source(SOURCES["cifar100"], tmp_path, ("test",)).table.num_rows == 400
+
+
 def test_one_partition_can_be_in_a_folder_and_the_other_in_the_archive(demo, tmp_path):
     root = cifar100_archive(demo["cifar100"], tmp_path)
     tree(root, {"test": (demo["cifar100"] / FOLDER / "test").read_bytes()})

@@ -35,7 +35,7 @@ def batch(**values: object) -> dict[str, object]:
 def small() -> list[bytes]:
     """Pickles of Python 2 and of Python 3."""
     value = {"fine_labels": [3, 300], "data": np.arange(12, dtype=np.uint8).reshape(3, 4), "x": "y" * 300}
-    return [python2_pickle(value), *(pickle.dumps(value, protocol) for protocol in (3, 4))]
+    return [python2_pickle(value), *(pickle.dumps(value, protocol) for protocol in (2, 3, 4, 5))]
 
 
 def load(folder: Path) -> object:
@@ -58,7 +58,7 @@ def _doubled(times: int) -> bytes:
     return b")" + b"".join(b"q%ch%c\x86" % (level, level) for level in range(times))
 
 
-DEEP = 200_000
+DEEP = 400_000
 PICKLES = {
     "doubled tuple as key": _as_key(_doubled(96)),
     "doubled tuple as key, by DUP": _as_key(b")" + b"2\x86" * 200),
@@ -85,7 +85,7 @@ PICKLES = {
     "frame of three gigabytes": b"\x80\x04\x95" + struct.pack("<Q", 3 << 30) + b"}.",
     "buffer outside": b"\x80\x05\x97.",
     "set of tuples": b"\x80\x04}U\x01a\x8f(" + b")\x85" * 200 + b"\x90s.",
-    "too many instructions": b"\x80\x02}" + b"q\1" * 300_000 + b".",
+    "too many instructions": b"\x80\x02}" + b"q\1" * 700_000 + b".",
     "no instruction": b"\x80\x02\xff.",
     "nothing": b"",
 }

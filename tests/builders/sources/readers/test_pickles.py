@@ -1,5 +1,6 @@
 """A pickle that asks for anything but numpy's arrays must not get it."""
 
+import codecs
 import copyreg
 import io
 import os
@@ -158,10 +159,27 @@ def array_of(data):
     return pickles.byte_matrix(load(data)["a"])
 
 
-@pytest.mark.parametrize("protocol", [3, 4])
+@pytest.mark.parametrize("protocol", [1, 2, 3, 4, 5])
 def test_arrays_that_python_3_pickled_are_read_too(protocol):
-    array = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    assert np.array_equal(array_of(pickle.dumps({"a": array}, protocol)), array)
+    """Up to protocol 2 bytes are a call that encodes text, and from protocol 5 on an array is its buffer."""
+    array = np.arange(250, 262).astype(np.uint8).reshape(4, 3)
+    assert np.array_equal(array_of(pickle.dumps({"a": array, b"b": [b"\xff\0"]}, protocol)), array)
+    assert load(pickle.dumps({"a": array, b"b": [b"\xff\0"]}, protocol))["b"] == [b"\xff\0"]
+
+
+@pytest.mark.parametrize(
+    "args", [("a", "utf-16"), ("€", "latin1"), ("a",), (b"a", "latin1"), ("a", "latin1", "x"), ("a" * 9, "rot13")]
+)
+def test_text_is_encoded_as_python_3_asks_for_it_and_in_no_other_way(args):
+    data = pickle.dumps({"a": Reduced(codecs.encode, *args)}, 4)
+    assert "is not a pickle" in refusal(data) or "cannot be read as a pickle" in refusal(data)
+
+
+def test_bytes_that_are_encoded_again_and_again_are_refused():
+    """A text of a megabyte that is encoded a thousand times would be a gigabyte."""
+    once = b"c_codecs\nencode\nh\x01X\x06\x00\x00\x00latin1\x86R"
+    bomb = b"\x80\x02}X\x01\x00\x00\x00a](X\x00\x00\x10\x00" + b"x" * 2**20 + b"q\x01" + once * 1000 + b"es."
+    assert "more than the pickle has" in refusal(bomb)
 
 
 @pytest.mark.parametrize(
@@ -196,8 +214,8 @@ WORDS = {
     "doubled tuple, table entries written twice": NOT_NEEDED,
     "doubled list": TWICE,
     "deep tuple as key": KEY,
-    "deep list": "more than 300,000 instr",
-    "deep marks": "more than 300,000 instr",
+    "deep list": "more than 700,000 instr",
+    "deep marks": "more than 700,000 instr",
     "deep calls": "a call for numpy.ndarray",
     "number of a million bytes": "a number of 7,999,999 bits",
     "number of two gigabytes": "a value of 2,147,483,647 bytes in",
@@ -210,7 +228,7 @@ WORDS = {
     "byte array of three gigabytes": "a value of 3,221,225,472 bytes",
     "buffer outside": NOT_NEEDED,
     "set of tuples": NOT_NEEDED,
-    "too many instructions": "more than 300,000 instructions",
+    "too many instructions": "more than 700,000 instructions",
     "no instruction": "opcode",
     "nothing": "",
 }
