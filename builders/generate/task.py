@@ -39,7 +39,7 @@ from builders.generate.contract import (
 from builders.generate.sealed import Original, prepare_original, seal
 from builders.release import images
 from builders.release.images import LEAVE_OUT, image_place, unreadable_image
-from builders.release.remarks import Remarks, collect_remarks
+from builders.release.remarks import ImageRemarks, collect_remarks
 from builders.release.schema import PREPARED_SHA256
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
@@ -78,7 +78,7 @@ class BatchTask:
         """The generator's resources."""
         return self.generator.resources
 
-    def run(self, progress: Progress) -> Remarks:
+    def run(self, progress: Progress) -> ImageRemarks:
         """Generate the images and write the pack, their sealed residuals if they are sealed, and then the record.
 
         Returns what decoders remarked on the source images.
@@ -111,7 +111,7 @@ class BatchTask:
         return remarks
 
     def _generate(
-        self, inputs: _Inputs, pack: PackWriter, sealed: SealedWriter | None, progress: Progress, remarks: Remarks
+        self, inputs: _Inputs, pack: PackWriter, sealed: SealedWriter | None, progress: Progress, remarks: ImageRemarks
     ) -> None:
         inputs.announce()
         generate, broken = once_per_worker(self.generator), known_broken(inputs.rows)

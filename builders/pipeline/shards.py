@@ -26,7 +26,7 @@ from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.generate.batches import Batch
 from builders.release import images
-from builders.release.remarks import Remarks, collect_remarks
+from builders.release.remarks import ImageRemarks, collect_remarks
 from builders.release.schema import PIXEL_DIGEST, PLANNED, demo_metadata, is_demo_schema
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
@@ -106,7 +106,7 @@ class ShardTask:
         return WrittenShard(record, remarks)
 
     def groups(
-        self, rows: pa.Table, reader: Reader, progress: Progress, dropped: list[tuple[str, str]], remarks: Remarks
+        self, rows: pa.Table, reader: Reader, progress: Progress, dropped: list[tuple[str, str]], remarks: ImageRemarks
     ) -> Iterator[GroupImages]:
         """Yield the images of the shard's plan in row groups; the next one overwrites a group's data.
 
@@ -247,7 +247,7 @@ class WrittenShard(NamedTuple):
     """The record of a shard that was written just now, and what decoders remarked on its images."""
 
     record: ShardRecord
-    remarks: Remarks
+    remarks: ImageRemarks
 
 
 def read_record(part: Path) -> ShardRecord:

@@ -15,7 +15,7 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,25 +34,25 @@ _CONVERSION = re.compile(r"%[-+ #0-9.*]*[hlLjztI0-9]*[a-zA-Z]")
 
 
 @dataclass
-class Remarks:
-    """Remarks on images: on how many there are any, and the first of those with its first remark.
+class ImageRemarks:
+    """What decoders remarked: on how many images, and the first of these with its first remark.
 
-    `unassigned` are those since the last call of `assign`.
+    `heard` is the first remark since the last call of `assign`.
     """
 
     images: int = 0
     first: str = ""
-    unassigned: list[str] = field(default_factory=list)
+    heard: str = ""
 
     def assign(self, place: Callable[[], str]) -> None:
         """Assign the remarks since the last call, if there are any, to one image; `place` says where it is."""
-        if self.unassigned:
+        if self.heard:
             self.images += 1
-            self.first = self.first or f"{one_line(place())} ({self.unassigned[0]})"
-            self.unassigned.clear()
+            self.first = self.first or f"{one_line(place())} ({self.heard})"
+            self.heard = ""
 
 
-def summary(remarks: Iterable[Remarks]) -> str:
+def summary(remarks: Iterable[ImageRemarks]) -> str:
     """Say in one line on how many images there are remarks, with the first; empty if there are none."""
     found = [some for some in remarks if some.images]
     if not found:
@@ -61,15 +61,15 @@ def summary(remarks: Iterable[Remarks]) -> str:
 
 
 @contextlib.contextmanager
-def collect_remarks() -> Iterator[Remarks]:
+def collect_remarks() -> Iterator[ImageRemarks]:
     """Collect the remarks of this process, also those of threads that decode images in the block.
 
     Nothing of them reaches stderr. Warnings of others are shown as before.
     """
-    remarks = Remarks()
+    remarks = ImageRemarks()
 
     def add(text: object) -> None:
-        remarks.unassigned.append(one_line(text))
+        remarks.heard = remarks.heard or one_line(text)
 
     with warnings.catch_warnings(), _logged(add), _libtiff_handled(add):
         shown = warnings.showwarning

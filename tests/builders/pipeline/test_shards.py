@@ -13,7 +13,7 @@ from builders.pipeline import shards
 from builders.pipeline.read_plan import shard_starts
 from builders.pipeline.shards import ROW_GROUP_BYTES, ShardTask, read_record
 from builders.plan.planner import PLAN_SCHEMA
-from builders.release.remarks import Remarks
+from builders.release.remarks import ImageRemarks
 from builders.release.schema import arrow_schema
 from builders.storage.byte_ranges import Reader
 
@@ -198,7 +198,7 @@ def generated(tmp_path, rows):
     steps, groups, dropped = [], [], []
     whole = planned(tmp_path, generated=True, roots={"staging": str(tmp_path)})
     with Reader() as reader:
-        for group in whole.groups(rows, reader, lambda *counts: steps.append(counts), dropped, Remarks()):
+        for group in whole.groups(rows, reader, lambda *counts: steps.append(counts), dropped, ImageRemarks()):
             data = bytes(group.data[: group.filled])
             parts = [data[start:stop] for start, stop in itertools.pairwise(group.offsets)]
             assert group.digests == [hashlib.sha256(part).hexdigest() for part in parts]

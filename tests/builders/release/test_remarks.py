@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, TiffImagePlugin
 
 from builders.demo.images import encode_image
-from builders.release.remarks import Remarks, collect_remarks, summary
+from builders.release.remarks import ImageRemarks, collect_remarks, summary
 
 
 def with_tag(data, tag, kind, count, value):
@@ -51,7 +51,7 @@ def test_remarks_are_collected_and_nothing_is_printed(data, capfd, recwarn):
         remarks.assign(lambda: "b.tif")
         load(PLAIN)
         remarks.assign(lambda: "c.tif")
-    assert (remarks.images, remarks.unassigned) == (2, [])
+    assert (remarks.images, remarks.heard) == (2, "")
     assert re.match(r"a\.tif \(.*\b(tag|table)\b.*\)\Z", remarks.first, re.IGNORECASE)
     assert capfd.readouterr().err == "" and not recwarn
 
@@ -62,7 +62,7 @@ def test_what_pillow_logs_is_collected(capfd):
     with collect_remarks() as remarks:
         logger.error("More samples per pixel than can be decoded: %s", 65_535)
         logger.debug("of no interest")
-    assert remarks.unassigned == ["More samples per pixel than can be decoded: 65535"]
+    assert remarks.heard == "More samples per pixel than can be decoded: 65535"
     assert capfd.readouterr().err == ""
     assert logging.getLogger("PIL").handlers == [] and logging.getLogger("PIL").propagate
 
@@ -71,16 +71,15 @@ def test_warnings_of_others_are_shown_and_everything_is_as_before_afterwards(cap
     before = warnings.showwarning
     with pytest.warns(DeprecationWarning, match="ours"), collect_remarks() as remarks:
         warnings.warn("ours", DeprecationWarning, stacklevel=1)
-    assert remarks.unassigned == [] and warnings.showwarning is before
+    assert remarks.heard == "" and warnings.showwarning is before
     if sys.platform != "win32":
         load(DAMAGED)
         assert "code not yet in table" in capfd.readouterr().err  # libtiff prints again
 
 
 def test_the_line_counts_images_and_names_the_first():
-    assert summary([]) == summary([Remarks(), Remarks()]) == ""
-    one = Remarks()
-    one.unassigned += ["Truncated File Read", "and more"]
+    assert summary([]) == summary([ImageRemarks(), ImageRemarks()]) == ""
+    one = ImageRemarks(heard="Truncated File Read")
     one.assign(lambda: "known/a\n.tif")
-    assert summary([Remarks(), one]) == "Pillow warns of 1 image, such as known/a\\n.tif (Truncated File Read)"
-    assert summary([one, Remarks(1_200, "b (c)")]).startswith("Pillow warns of 1,201 images, such as known/a")
+    assert summary([ImageRemarks(), one]) == "Pillow warns of 1 image, such as known/a\\n.tif (Truncated File Read)"
+    assert summary([one, ImageRemarks(1_200, "b (c)")]).startswith("Pillow warns of 1,201 images, such as known/a")
