@@ -23,7 +23,7 @@ from builders.plan.candidates import Adopted
 from builders.release.schema import UNKNOWN_ROLES
 from builders.sources.base import Source
 from builders.sources.image_folder import ENDINGS
-from builders.sources.readers.folders import escape_name
+from builders.sources.readers.folders import escape_name, is_hidden
 from unknown_detection.names import folded
 from unknown_detection.words import first_few
 
@@ -34,7 +34,6 @@ Log = Callable[[str], None]
 _LABELLED, _UNLABELLED = "labels", "no-labels"
 
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8")
-_HIDDEN = (".", "__MACOSX")
 
 
 @contextlib.contextmanager
@@ -91,13 +90,13 @@ def list_images(folder: Path) -> FileListing:
             current, status = Path(path), Path(path).stat()
             parents = current.relative_to(folder).parts
             # Desktops leave hidden entries: macOS writes `._x.JPEG` beside x.JPEG on foreign disks.
-            hidden = [name for name in (*subfolders, *files) if name.startswith(_HIDDEN)]
-            subfolders[:] = sorted(name for name in subfolders if not name.startswith(_HIDDEN))
+            hidden = [name for name in (*subfolders, *files) if is_hidden(name)]
+            subfolders[:] = sorted(name for name in subfolders if not is_hidden(name))
             if (status.st_dev, status.st_ino) in seen:
                 subfolders[:] = []
                 continue
             seen.add((status.st_dev, status.st_ino))
-            visible = [name for name in files if not name.startswith(_HIDDEN)]
+            visible = [name for name in files if not is_hidden(name)]
             images = [name for name in visible if name.lower().endswith(ENDINGS) or _is_signed(current / name)]
             ignored += sorted({*hidden, *visible} - {*images})
             named_after = "" if parents[:1] == (_UNLABELLED,) else "/".join(parents[parents[:1] == (_LABELLED,) :])

@@ -16,6 +16,7 @@ from builders.release import images
 from builders.release.entries import Manifest
 from builders.release.openood_tree import LISTS, openood_path
 from builders.release.reader import read_index
+from builders.release.remarks import collect_remarks
 from builders.storage.paths import inside
 from builders.storage.text_files import read_text_lines
 
@@ -58,7 +59,7 @@ def compare_split(
     paths = ["/".join(place) for place in places]
     listed = _labels(copy / LISTS[key])
     comparison = SplitComparison(key, len(rows), listed is not None)
-    with ThreadPoolExecutor() as threads:  # hashing and reading leave the interpreter
+    with collect_remarks(), ThreadPoolExecutor() as threads:  # hashing and reading leave the interpreter
         for start in range(0, len(rows), _TOGETHER):
             batch, batch_paths = rows[start : start + _TOGETHER], paths[start : start + _TOGETHER]
             files = [inside(copy, path) for path in batch_paths]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
@@ -23,11 +24,13 @@ from builders.registry import BENCHMARKS
 from builders.release.manifest import kind_of_own_config
 from builders.release.schema import Role
 from builders.release.values import CONFIG_NAME, LONGEST_NAME
-from builders.sources.image_folder import HIDDEN, FolderImages, find_images, refuse_unreadable
+from builders.sources.base import Stray
+from builders.sources.image_folder import HIDDEN, OTHER_ENDING, FolderImages, find_images, refuse_unreadable
 from builders.storage.paths import PathType, as_path, store_of
 from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
 from unknown_detection.terminal.progress import bar
+from unknown_detection.words import first_few
 
 MODULE = "python -m builders.folder_benchmark"
 
@@ -39,6 +42,10 @@ _ROLES: Mapping[str, tuple[Role, str]] = {
 """The role and the split's name of a folder of unknowns, by the word that gives it."""
 
 _GIVEN = re.compile(r"(?P<kind>near|far|external)(:(?P<name>[a-z0-9]+(_[a-z0-9]+)*))?=(?P<folder>.+)", re.DOTALL)
+
+
+_LISTED_ENDINGS = 8
+"""Endings that are named of the files that are not taken for images (ours): they fit a line."""
 
 
 def run_command(argv: Sequence[str] | None) -> int:
@@ -169,13 +176,21 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 
 def _note_other_files(folders: Sequence[FolderImages]) -> None:
-    """Say how many files of each folder are not taken for images; hidden ones are no surprise."""
+    """Say of each folder how many files are not taken for images, by their endings; hidden ones are no surprise."""
     for folder in folders:
         others = [stray for strays in folder.strays.values() for stray in strays if stray.reason != HIDDEN]
         if others:
+            counted = Counter(map(_why_not_taken, others)).most_common()
+            listed = first_few([f"{count:,} {kind}" for kind, count in counted], _LISTED_ENDINGS)
             files = "1 file is" if len(others) == 1 else f"{len(others):,} files are"
-            first = f"{others[0].path} ({others[0].reason})"
-            click.echo(f"{folder.root}: {files} not taken for images, such as {first}", err=True)
+            click.echo(f"{folder.root}: {files} not taken for images: {listed}, such as {others[0].path}", err=True)
+
+
+def _why_not_taken(stray: Stray) -> str:
+    """Return what is said of a file that is not taken for an image: its ending, or another reason."""
+    if stray.reason != OTHER_ENDING:
+        return f"with {stray.reason}"
+    return one_line(PurePosixPath(stray.path).suffix.lower(), 20) or "without an ending"
 
 
 def _check_images(folders: Sequence[FolderImages], flags: BuildFlags) -> None:

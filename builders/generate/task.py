@@ -38,7 +38,8 @@ from builders.generate.contract import (
 )
 from builders.generate.sealed import Original, prepare_original, seal
 from builders.release import images
-from builders.release.images import LEAVE_OUT, unreadable_image
+from builders.release.images import LEAVE_OUT, image_place, unreadable_image
+from builders.release.remarks import ImageRemarks, collect_remarks
 from builders.release.schema import PREPARED_SHA256
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
@@ -77,8 +78,10 @@ class BatchTask:
         """The generator's resources."""
         return self.generator.resources
 
-    def run(self, progress: Progress) -> None:
+    def run(self, progress: Progress) -> ImageRemarks:
         """Generate the images and write the pack, their sealed residuals if they are sealed, and then the record.
+
+        Returns what decoders remarked on the source images.
 
         Raises:
             BuildError: an image is unreadable (unless `drop_unreadable` or it is known to be broken in the owner's
@@ -88,6 +91,7 @@ class BatchTask:
         sealed: SealedWriter | None = None
         earlier = read_parquet(batch.record) if batch.record.exists() else None
         with contextlib.ExitStack() as opened:
+            remarks = opened.enter_context(collect_remarks())
             rows = opened.enter_context(arrow_rows(self.plan, batch.start, batch.stop))
             inputs = _Inputs(rows, self.roots, opened.enter_context(Reader()))
             if self.generator.sealed is not None:
@@ -97,15 +101,18 @@ class BatchTask:
             if self.generator == AS_PNG and inputs.are_arrays():
                 pack.add_arrays(inputs.arrays(progress))
             else:
-                self._generate(inputs, pack, sealed, progress)
+                self._generate(inputs, pack, sealed, progress, remarks)
             record = pack.record()
             if earlier is not None:
                 _refuse_other_images(inputs, earlier, record)
         if earlier is None:
             with atomic_path(batch.record) as temporary:
                 pq.write_table(record, temporary, compression="zstd")
+        return remarks
 
-    def _generate(self, inputs: _Inputs, pack: PackWriter, sealed: SealedWriter | None, progress: Progress) -> None:
+    def _generate(
+        self, inputs: _Inputs, pack: PackWriter, sealed: SealedWriter | None, progress: Progress, remarks: ImageRemarks
+    ) -> None:
         inputs.announce()
         generate, broken = once_per_worker(self.generator), known_broken(inputs.rows)
         for first in range(0, len(inputs), self.generator.together):
@@ -120,6 +127,8 @@ class BatchTask:
                     if not self.drop_unreadable and number not in broken:
                         raise unreadable_image(inputs.rows, number, inputs.path(number), error) from error
                     generated[number] = Generated(None, reason=str(error))
+                finally:
+                    remarks.assign(lambda: image_place(inputs.rows, number, inputs.path(number)))  # noqa: B023
             if sources:
                 generated |= zip(sources, generate(list(sources.values())), strict=True)
             for number, (_, digest) in read.items():

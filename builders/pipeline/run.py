@@ -6,12 +6,12 @@ Rows come from a person's sources (`builders.pipeline.from_sources`) or from a p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow.compute as pc
 
 from builders.duplicates.table import are_compared, write_pixels
-from builders.errors import os_errors_as_build_errors
+from builders.errors import BuildError, os_errors_as_build_errors
 from builders.generate.batches import SEALED_SUFFIX
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.finish import finish_release, with_written_splits
@@ -21,9 +21,12 @@ from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.state import TRIES, State, locked
 from builders.pipeline.without_duplicates import leave_duplicates_out
 from builders.release.entries import Manifest
+from builders.release.images import LEAVE_OUT, image_place
 from builders.release.manifest import read_or_empty
+from builders.release.reader import UndecodableError
+from builders.release.remarks import summary as remarks_summary
 from builders.storage.byte_ranges import PACK_SUFFIX
-from builders.storage.paths import store_of
+from builders.storage.paths import as_path, store_of
 from builders.storage.stores.errors import ChangedMeanwhileError
 
 
@@ -57,7 +60,9 @@ def write_release(plan: BuildPlan) -> Manifest:
         tasks = work.tasks(chosen)
         store_of(run.out).require_space(run.out, [task.size for task in tasks if task.data is not None])
         with run.meter.step("writing", sum(task.stop - task.start for task in tasks)) as advance:
-            run.executor.run(tasks, advance)
+            written = run.executor.run(tasks, advance)
+        if told := remarks_summary(shard.remarks for shard in written):
+            run.meter.note(told)
         manifest = _finish(plan, chosen, work)
         # The packs and sealed residuals; lengths and records are kept. In a store, this run's own alone go.
         own = [*(pack.path for split in located for pack in split.packs), *work.packs()]
@@ -92,4 +97,19 @@ def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork) -> Man
             if not tries_left:
                 raise
             run.meter.note("another run changed the release at the same time; this one adds its splits to that")
+        except UndecodableError as error:
+            raise _with_file(error, chosen, work.roots) from error
     raise AssertionError("the last try returns or raises")
+
+
+def _with_file(error: UndecodableError, chosen: Sequence[ReadPlan], roots: Mapping[str, str]) -> BuildError:
+    """Return the error with the file in the person's source, if the row is one of those that this run has read."""
+    for split in chosen:
+        rows = split.table.filter(pc.equal(split.table["id"], error.row_id))
+        if rows.num_rows and split.image_generator is None:
+            place = image_place(rows, 0, str(as_path(roots[rows["root"][0].as_py()]) / rows["file"][0].as_py()))
+            return BuildError(
+                f"{place} cannot be used ({error.reason}). Replace it with a good copy, and give the same command "
+                f"with --check decode, which decodes all images before it writes them{LEAVE_OUT}."
+            )
+    return error

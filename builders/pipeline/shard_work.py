@@ -22,6 +22,7 @@ from builders.pipeline.build_plan import Run
 from builders.pipeline.read_plan import STAGING, ReadPlan
 from builders.pipeline.shards import ShardTask, read_record
 from builders.release.layout import PARTS
+from builders.release.remarks import summary as remarks_summary
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
 from builders.storage.parquet import read_parquet, write_arrow
@@ -129,7 +130,9 @@ class ShardWork:
             tasks += [BatchTask(path, batch, self.roots, generator, self.run.allow_partial) for batch in missing[key]]
         images = sum(task.batch.stop - task.batch.start for task in tasks)
         with self.run.meter.step("generating images", images) as advance:
-            self.run.executor.run(tasks, advance)
+            remarks = self.run.executor.run(tasks, advance)
+        if told := remarks_summary(remarks):
+            self.run.meter.note(told)
 
     def _generate_missing(self, files: set[str]) -> None:
         """Generate the images of the named packs again, where these were removed."""

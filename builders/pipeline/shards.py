@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.generate.batches import Batch
 from builders.release import images
+from builders.release.remarks import ImageRemarks, collect_remarks
 from builders.release.schema import PIXEL_DIGEST, PLANNED, demo_metadata, is_demo_schema
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
@@ -80,7 +81,7 @@ class ShardTask:
     sealed: Path | None = None
     resources: ClassVar[Resources] = ONE_CORE
 
-    def run(self, progress: Progress) -> ShardRecord:
+    def run(self, progress: Progress) -> WrittenShard:
         """Read, check, hash and write the images of one shard.
 
         The data file, the sealed residuals and then the part file are written under temporary names and renamed, so
@@ -92,8 +93,8 @@ class ShardTask:
         """
         dropped: list[tuple[str, str]] = []
         with arrow_rows(self.plan, self.start, self.stop) as rows:
-            with self._data_writer() as (sink, writer), Reader() as reader:
-                groups = self.groups(rows, reader, progress, dropped)
+            with self._data_writer() as (sink, writer), Reader() as reader, collect_remarks() as remarks:
+                groups = self.groups(rows, reader, progress, dropped, remarks)
                 parts = [self._write_group(rows, group, writer) for group in groups]
             size, digest = (sink.size, sink.digest.hexdigest()) if sink is not None else (0, "")
             sealed = self._write_sealed(rows, self.sealed) if self.sealed is not None else 0
@@ -102,14 +103,15 @@ class ShardTask:
         metadata = {_RECORD: json.dumps(asdict(record)).encode()}
         with atomic_path(self.part) as temporary:
             pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")
-        return record
+        return WrittenShard(record, remarks)
 
     def groups(
-        self, rows: pa.Table, reader: Reader, progress: Progress, dropped: list[tuple[str, str]]
+        self, rows: pa.Table, reader: Reader, progress: Progress, dropped: list[tuple[str, str]], remarks: ImageRemarks
     ) -> Iterator[GroupImages]:
         """Yield the images of the shard's plan in row groups; the next one overwrites a group's data.
 
-        Those that are left out as unreadable are added to `dropped`, with id and reason.
+        Those that are left out as unreadable are added to `dropped`, with id and reason, and what decoders remark on
+        each is assigned to it in `remarks`.
         """
         group = GroupImages(np.empty(ROW_GROUP_BYTES, np.uint8))  # a bytearray would be zeroed first
         expected = rows["expected_sha256"].to_pylist() if "expected_sha256" in rows.column_names else []
@@ -145,6 +147,8 @@ class ShardTask:
                         raise images.unreadable_image(rows, number, path, error) from error
                     dropped.append((ids[number], str(error)))
                     continue
+                finally:
+                    remarks.assign(lambda: images.image_place(rows, number, path))  # noqa: B023 - called at once
                 if mended is not None:
                     view = group.room(len(mended))
                     view[:] = mended
@@ -237,6 +241,13 @@ class ShardRecord:
     decoded: bool
     dropped: tuple[tuple[str, str], ...]
     sealed_bytes: int = 0
+
+
+class WrittenShard(NamedTuple):
+    """The record of a shard that was written just now, and what decoders remarked on its images."""
+
+    record: ShardRecord
+    remarks: ImageRemarks
 
 
 def read_record(part: Path) -> ShardRecord:

@@ -19,7 +19,7 @@ from PIL import ExifTags, Image, ImageOps
 from PIL.TiffImagePlugin import IFDRational
 
 from builders.errors import BuildError
-from builders.release.jpeg import has_hole, looks_whole, read_jpeg_header
+from builders.release.jpeg import JpegHeader, has_hole, looks_whole, read_jpeg_header
 
 Stored = Literal["source", "metadata_removed", "pixels", "adopted"]
 """The origin of a row's bytes.
@@ -66,6 +66,9 @@ _DEEP_MODES = ("I", "F")
 """Starts of Pillow's modes for values of 16 and 32 bits (I;16, I;16B, I, F). No file says which of them is white, and
 `convert("RGB")`, by which `datasets`' readers go on, makes all above 255 white (Pillow 11 to 13)."""
 
+_OTHER_PROGRAMS = {"EPS": "Ghostscript", "WMF": "Windows"}
+"""Formats that Pillow has drawn by another program, so that the pixels depend on the machine."""
+
 _MOST_METADATA = 1 << 22
 """Bytes of EXIF and XMP blocks that are read (ours). Pillow copies all of them anew for each further one."""
 
@@ -108,14 +111,54 @@ def check_pixels(data: bytes | bytearray | memoryview) -> tuple[bytes | None, st
     return mended, pixel_sha256(image)
 
 
-def decode(data: bytes) -> Image.Image:
-    """Decode an image and apply its EXIF orientation, in the order of `datasets.Image.decode_example` (5.2)."""
-    image: Image.Image = Image.open(io.BytesIO(data))
+def is_deep(image: Image.Image) -> bool:
+    """Whether an image has values of more than 8 bits, of which `convert("RGB")` makes nearly all white."""
+    return image.mode.startswith(_DEEP_MODES)
+
+
+def refuse_undecodable(image: Image.Image) -> None:
+    """Refuse an opened image that is not to be decoded.
+
+    Raises:
+        UnreadableImageError: another program would draw it, or it has more than `MOST_PIXELS`.
+    """
+    if image.format in _OTHER_PROGRAMS:
+        program = _OTHER_PROGRAMS[image.format]
+        raise UnreadableImageError(f"its format is {image.format}, which only {program} draws; save it as PNG")
     if image.width * image.height > MOST_PIXELS:
-        raise ValueError(f"{image.width:,} x {image.height:,} pixels, more than any image of a source")
+        raise UnreadableImageError(f"{image.width:,} x {image.height:,} pixels, more than any image of a source")
+
+
+def refuse_deep(image: Image.Image) -> None:
+    """Raise `UnreadableImageError` for a decoded image with values of more than 8 bits."""
+    if is_deep(image):
+        raise UnreadableImageError(f"it has values of more than 8 bits, mode {image.mode}; save it with 8 bits")
+
+
+def refuse_unbuilt(data: bytes) -> None:
+    """Refuse the bytes of an image that no build stores, although `datasets` may decode them; here they are not.
+
+    Raises:
+        UnreadableImageError: the image is not to be decoded, lacks a part, or has metadata that a build removes.
+        Exception: one of `DECODE_ERRORS`, of an image that cannot be opened.
+    """
+    header = _header_of_whole(data)
+    refuse_undecodable(Image.open(io.BytesIO(data)))
+    if header is not None and _has_odd_metadata(data, header):
+        raise UnreadableImageError("it has EXIF or XMP blocks that break decoding in some versions of Pillow")
+
+
+def decode(data: bytes) -> Image.Image:
+    """Decode an image and apply its EXIF orientation, in the order of `datasets.Image.decode_example` (5.2).
+
+    Raises `UnreadableImageError` for one that no release has, and any of `DECODE_ERRORS` if it does not decode.
+    """
+    image: Image.Image = Image.open(io.BytesIO(data))
+    refuse_undecodable(image)
     image.load()
     if image.getexif().get(ExifTags.Base.Orientation) is not None:
         image = ImageOps.exif_transpose(image)
+    refuse_deep(image)
     return image
 
 
@@ -123,28 +166,16 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
     """Decode an image and apply its EXIF orientation; remove metadata that breaks decoding in any version of Pillow.
 
     Returns the image, and the bytes without metadata if only these decode. Raises `UnreadableImageError` if it cannot
-    be decoded, a part of it is lost, or its values have more than 8 bits.
+    be decoded, a part of it is lost, or no release has its kind.
     """
-    if not data:
-        raise UnreadableImageError("the file is empty")
-    header, mended = read_jpeg_header(data), None
-    if header is not None and has_hole(data, header):
-        raise UnreadableImageError("zero bytes in place of a part of its image data")
-    if header is not None and header.blocks:
-        starts = [0, *(stop for _, stop in header.blocks)]
-        stops = [*(start for start, _ in header.blocks), len(data)]
-        mended = b"".join(data[start:stop] for start, stop in zip(starts, stops, strict=True))
+    header = _header_of_whole(data)
     try:
-        if mended is not None and len(data) - len(mended) > _MOST_METADATA:
-            raise ValueError(f"{len(data) - len(mended):,} bytes of EXIF or XMP blocks")
-        image = decode(data)
-        if image.mode.startswith(_DEEP_MODES):
-            raise UnreadableImageError(f"it has values of more than 8 bits, mode {image.mode}; save it with 8 bits")
-        if mended is None or not _breaks_older_pillow(data):
-            return image, None
+        if header is None or not _has_odd_metadata(data, header):
+            return decode(data), None
     except DECODE_ERRORS as error:
-        if mended is None:
+        if header is None or not header.blocks:
             raise UnreadableImageError(decode_reason(error)) from error
+    mended = _without_blocks(data, header)
     try:
         return decode(mended), mended
     except DECODE_ERRORS as error:
@@ -179,16 +210,46 @@ def rgb_sha256(pixels: npt.NDArray[np.uint8]) -> list[str]:
 
 
 def _is_sound(view: memoryview) -> bool:
-    """Whether a JPEG looks whole, and its EXIF and XMP can be read and give no orientation, which needs a decode."""
+    """Whether a JPEG looks whole, and Pillow opens it and finds no orientation in EXIF and XMP, which needs a decode.
+
+    Opening takes as long as all the rest. Without segments on which Pillow could fail it is left out.
+    """
     header = read_jpeg_header(view)
-    if header is None or not looks_whole(view, header):
+    if header is None or not looks_whole(view, header) or _block_bytes(header) > _MOST_METADATA:
         return False
-    if sum(stop - start for start, stop in header.blocks) > _MOST_METADATA:
-        return False
+    if header.is_plain and header.read.pixels <= MOST_PIXELS:
+        return True
     try:
-        return not header.blocks or _orientation(Image.open(io.BytesIO(view)).getexif()) == 1
+        image = Image.open(io.BytesIO(view))
+        refuse_undecodable(image)
+        return not header.blocks or _orientation(image.getexif()) == 1
     except DECODE_ERRORS:
         return False
+
+
+def _header_of_whole(data: bytes) -> JpegHeader | None:
+    """Read the header of a JPEG, None for other formats; raises `UnreadableImageError` if a part of it is lost."""
+    if not data:
+        raise UnreadableImageError("the file is empty")
+    header = read_jpeg_header(data)
+    if header is not None and has_hole(data, header):
+        raise UnreadableImageError("zero bytes in place of a part of its image data")
+    return header
+
+
+def _block_bytes(header: JpegHeader) -> int:
+    return sum(stop - start for start, stop in header.blocks)
+
+
+def _without_blocks(data: bytes, header: JpegHeader) -> bytes:
+    starts = [0, *(stop for _, stop in header.blocks)]
+    stops = [*(start for start, _ in header.blocks), len(data)]
+    return b"".join(data[start:stop] for start, stop in zip(starts, stops, strict=True))
+
+
+def _has_odd_metadata(data: bytes, header: JpegHeader) -> bool:
+    """Whether a build removes the metadata of a JPEG although this version of Pillow may decode it."""
+    return bool(header.blocks) and (_block_bytes(header) > _MOST_METADATA or _breaks_older_pillow(data))
 
 
 def _orientation(exif: Image.Exif) -> object:

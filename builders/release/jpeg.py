@@ -6,19 +6,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from builders.release.jpeg_frame import HUFFMAN_TABLES, START_OF_SCAN, Frame
+
 _START = b"\xff\xd8"
 _END = b"\xff\xd9"
 _APP1 = 0xE1
-_HUFFMAN_TABLES = 0xC4
-_START_OF_SCAN = 0xDA
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {_HUFFMAN_TABLES, 0xC8, 0xCC}
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {HUFFMAN_TABLES, 0xC8, 0xCC}
 _SEQUENTIAL = (0xC0, 0xC1)
 _WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xDA)})
 
 # Bytes that may follow FF in a scan, besides 00 (which makes the FF data): fill bytes and restart markers, after which
 # the scan continues, and markers of segments between scans.
 _IN_SCAN = frozenset({0xFF, *range(0xD0, 0xD8)})
-_BETWEEN_SCANS = frozenset({_HUFFMAN_TABLES, 0xCC, _START_OF_SCAN, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)})
+_BETWEEN_SCANS = frozenset({HUFFMAN_TABLES, START_OF_SCAN, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)})
+
+# Comments and segments of applications, of which libjpeg takes any. Pillow reads the latter, and some only if they are
+# well-formed: these always, given their beginning and the least length of their contents.
+_PASSED_OVER = frozenset({0xFE, *range(0xE0, 0xF0)})
+_PLAIN = {0xE0: (b"JFIF\0", 14), 0xE2: (b"ICC_PROFILE\0", 14), 0xEE: (b"Adobe", 12), 0xFE: (b"", 0)}
 
 _AC = 0x10
 _END_OF_BLOCK = 0x00
@@ -32,7 +37,9 @@ class JpegHeader(NamedTuple):
 
     `frame` is the frame marker, `huffman` the starts and stops of the contents of segments with Huffman tables,
     `components` those of the first scan's list of components and tables, `scan` the position of that scan's data, and
-    `blocks` those of APP1 segments including their markers (EXIF or XMP, which decoding reads).
+    `blocks` those of APP1 segments including their markers (EXIF or XMP, which decoding reads). `read` is what was
+    read of frame and tables, `is_usual` whether libjpeg surely takes all of it, and `is_plain` whether Pillow surely
+    takes the other segments.
     """
 
     frame: int
@@ -40,6 +47,9 @@ class JpegHeader(NamedTuple):
     components: tuple[int, int]
     scan: int
     blocks: list[tuple[int, int]]
+    read: Frame
+    is_usual: bool
+    is_plain: bool
 
 
 def read_jpeg_header(data: bytes | memoryview) -> JpegHeader | None:
@@ -47,6 +57,7 @@ def read_jpeg_header(data: bytes | memoryview) -> JpegHeader | None:
     if data[:2] != _START:
         return None
     position, size, frame = 2, len(data), 0
+    read, is_usual, is_plain = Frame(), True, True
     blocks: list[tuple[int, int]] = []
     huffman: list[tuple[int, int]] = []
     while position + 4 <= size and data[position] == 0xFF:
@@ -57,11 +68,18 @@ def read_jpeg_header(data: bytes | memoryview) -> JpegHeader | None:
         stop = position + 2 + _length(data, position)
         if marker < 0xC0 or marker in _WITHOUT_LENGTH or stop < position + 4 or stop > size:
             return None
-        if marker == _START_OF_SCAN:
+        if marker not in _PASSED_OVER:
+            is_usual &= read.reads(marker, bytes(data[position + 4 : stop]))
+        elif is_plain:
+            beginning, least = _PLAIN.get(marker, (b"", size))
+            first = position + 4
+            is_plain = stop - first >= least and data[first : first + len(beginning)] == beginning
+        if marker == START_OF_SCAN:
             first = position + 5
             components = first, first + 2 * data[position + 4]
-            return JpegHeader(frame, huffman, components, stop, blocks) if frame else None
-        if marker == _HUFFMAN_TABLES:
+            header = JpegHeader(frame, huffman, components, stop, blocks, read, is_usual, is_plain)
+            return header if frame else None
+        if marker == HUFFMAN_TABLES:
             huffman.append((position + 4, stop))
         elif marker in _FRAMES:
             frame = marker
@@ -72,16 +90,17 @@ def read_jpeg_header(data: bytes | memoryview) -> JpegHeader | None:
 
 
 def looks_whole(data: memoryview, header: JpegHeader) -> bool:
-    """Whether a JPEG looks complete without being decoded.
+    """Whether a JPEG looks complete, and like one that libjpeg decodes, without being decoded.
 
-    Besides the segments before the first scan (`read_jpeg_header`), this checks the byte after every FF in the scans,
-    the position of the end marker, which must be last, and long runs of zeros.
+    This checks frame, tables and scan headers (`Frame`), the byte after every FF in the scans, the position of the end
+    marker, which must be last, and long runs of zeros.
 
-    Damage inside tables and most wrong codes show only when decoding. A scan that stops early before a valid end
-    marker, and bytes that happen to be valid codes, do not show even then: libjpeg fills in the missing part and only
-    warns, which Pillow does not report.
+    A scan that stops early before a valid end marker, and wrong codes, do not show even when decoding: libjpeg fills
+    in the missing part and only warns, which Pillow does not report.
     """
-    return data[-2:] == _END and _end_of_scans(data, header.scan) == len(data) - 2 and not has_hole(data, header)
+    if not header.is_usual or data[-2:] != _END:
+        return False
+    return _end_of_scans(data, header) == len(data) - 2 and not has_hole(data, header)
 
 
 def has_hole(data: bytes | memoryview, header: JpegHeader) -> bool:
@@ -92,8 +111,11 @@ def has_hole(data: bytes | memoryview, header: JpegHeader) -> bool:
     (tables optimized for a flat picture), or if scans refine others (progressive files), zeros may be intended, and
     the result is False. Zeros directly before the end marker are padding.
     """
-    # A run of that length has at least two consecutive zeros among these bytes.
+    # A run of that length has at least two consecutive zeros among these bytes, as a third of all photographs have.
     if np.frombuffer(data, np.uint8)[:: _ZEROS // 2].tobytes().find(b"\0\0") < 0 or header.frame not in _SEQUENTIAL:
+        return False
+    scan = bytes(data[header.scan :])
+    if bytes(_ZEROS) not in scan:
         return False
     first_symbols: dict[int, int] = {}
     for start, stop in header.huffman:
@@ -102,7 +124,6 @@ def has_hole(data: bytes | memoryview, header: JpegHeader) -> bool:
     tables = [_AC | selectors & 0x0F for selectors in bytes(data[slice(*header.components)])[1::2]]
     if not any(first_symbols.get(table, _END_OF_BLOCK) != _END_OF_BLOCK for table in tables):
         return False
-    scan = bytes(data[header.scan :])
     scan = scan[: scan.rfind(_END) if _END in scan else None].rstrip(b"\0")
     # Only the tables of the first scan were checked, so a file with several scans is not judged.
     return bytes(_ZEROS) in scan and b"\xff\xda" not in scan
@@ -118,8 +139,9 @@ def _first_symbols(tables: bytes) -> dict[int, int]:
     return first_symbols
 
 
-def _end_of_scans(data: memoryview, start: int) -> int | None:
-    """Return the position of the end marker; None if an invalid byte follows FF before it."""
+def _end_of_scans(data: memoryview, header: JpegHeader) -> int | None:
+    """Return the position of the end marker; None if an invalid byte follows FF, or an unusual segment, before it."""
+    start, read = header.scan, None
     pixels = np.frombuffer(data, np.uint8)[start:]
     # Three vectorized passes take a third of the time of a loop over the FFs.
     followed = pixels[:-1] == 0xFF
@@ -133,7 +155,12 @@ def _end_of_scans(data: memoryview, start: int) -> int | None:
         if marker in _IN_SCAN:
             at = marks.find(1, at + 1)
         elif marker in _BETWEEN_SCANS and start + at + 4 <= len(data):
-            at = marks.find(1, at + 2 + _length(data, start + at))
+            stop = at + 2 + _length(data, start + at)
+            if marker not in _PASSED_OVER:
+                read = read or header.read.copy()
+                if not read.reads(marker, pixels[at + 4 : stop].tobytes()):
+                    return None
+            at = marks.find(1, stop)
         else:
             return None
     return None

@@ -18,6 +18,7 @@ from PIL import Image
 from builders.errors import BuildError, first_line, one_line
 from builders.release import images
 from builders.release.entries import SplitEntry
+from builders.release.remarks import collect_remarks
 from builders.release.schema import KNOWN_COLUMNS, ROLES, arrow_schema, without_values
 from builders.storage.parquet import UNREADABLE, open_parquet, open_streamed, read_rows, row_batches
 
@@ -27,6 +28,17 @@ Rows = npt.NDArray[np.int64]
 Made = TypeVar("Made")
 
 _TYPES = {field.name: field.type for field in arrow_schema(())}
+
+
+class UndecodableError(BuildError):
+    """An image of a release does not decode: that of the row with the id `row_id`, for a reason in a few words."""
+
+    def __init__(self, message: str, row_id: str, reason: str) -> None:
+        super().__init__(message, row_id, reason)  # as an exception is pickled
+        self.row_id, self.reason = row_id, reason
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 @dataclass(frozen=True)
@@ -53,14 +65,21 @@ class RowGroup:
         """Apply a function that decodes an image to the encoded image of each row."""
         for number, data in enumerate(self._images()):
             try:
-                decoded = make(data)
+                with collect_remarks():  # the build told of them
+                    decoded = make(data)
             except images.DECODE_ERRORS as error:
-                reason = one_line(images.decode_reason(error))
-                raise BuildError(
-                    f"The image of row {self.rows[number]:,} of row group {self.group} in {self.path} does not decode "
-                    f"({reason}). Check the release with python -m hf_scripts.verify."
-                ) from error
+                raise self._undecodable(self.rows[number], one_line(images.decode_reason(error))) from error
             yield decoded
+
+    def _undecodable(self, row: int, reason: str) -> UndecodableError:
+        with _opened(self.path, ["id"]) as opened:
+            row_id = opened.read_row_group(self.group, columns=["id"])["id"][row].as_py()
+        where = f"{one_line(row_id)} (row {row:,} of row group {self.group} in {self.path})"
+        return UndecodableError(
+            f"The image {where} does not decode ({reason}). Check the release with python -m hf_scripts.verify.",
+            row_id,
+            reason,
+        )
 
 
 def rgb_images(root: Path, key: str, split: SplitEntry, rows: Rows) -> Iterator[Image.Image]:

@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 from builders.errors import BuildError, one_line
 from builders.release.images import UnreadableImageError, check_image
 from builders.release.names import absolute_paths, is_file_name
+from builders.release.remarks import collect_remarks
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
-from builders.sources.readers.folders import child_names, class_column, escape_name
+from builders.sources.readers.folders import child_names, class_column, escape_name, is_hidden
 from builders.sources.readers.layouts import CopyLayout
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
@@ -43,12 +44,28 @@ PARTITIONS: Mapping[str, str] = {
 }
 """Partitions by the names that their folders have."""
 
-ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+ENDINGS = (
+    ".bmp",
+    ".gif",
+    ".jfif",
+    ".jpe",
+    ".jpeg",
+    ".jpg",
+    ".pgm",
+    ".png",
+    ".ppm",
+    ".tif",
+    ".tiff",
+    ".webp",
+)
 """Endings of the files that are taken for images, in any case. `torchvision.datasets.folder` (0.28) lists the same,
-but for .gif, which `datasets.Image` decodes."""
+but for .gif, which `datasets.Image` decodes, and .jfif and .jpe, which are JPEGs by other names."""
 
 HIDDEN = "hidden, or in a hidden folder"
 """The reason why such a file is not taken for an image."""
+
+OTHER_ENDING = "not the name of an image"
+"""The reason why a file with none of the `ENDINGS` is not taken for an image."""
 
 _LISTED = 50
 """Images that a message lists at most (ours): a screen or two."""
@@ -145,7 +162,7 @@ def refuse_unreadable(folders: Sequence[FolderImages], *, decode: bool, progress
         return ""
 
     problems = []
-    with ThreadPoolExecutor() as threads:
+    with collect_remarks(), ThreadPoolExecutor() as threads:  # what is written tells of its remarks
         for text in threads.map(problem, paths):
             progress(1)
             problems += [text] if text else []
@@ -268,7 +285,7 @@ def _folders(folder: Path) -> list[str]:
     Raises:
         BuildError: one is a link, or its name does not print.
     """
-    names = [name for name in child_names(folder) if not name.startswith(".") and (folder / name).is_dir()]
+    names = [name for name in child_names(folder) if not is_hidden(name) and (folder / name).is_dir()]
     for name in names:
         if (folder / name).is_symlink():
             raise BuildError(f"{folder / name} is a link to a folder, and links are not followed. Give its target.")
@@ -283,6 +300,6 @@ def _reason(path: str) -> str:
     """Return why a file is not an image, judged by its path; empty if it is one."""
     if printable(path) != path:
         return "a name that does not print"
-    if path.startswith(".") or "/." in path:
+    if any(map(is_hidden, path.split("/"))):
         return HIDDEN
-    return "" if path.lower().endswith(ENDINGS) else "not the name of an image"
+    return "" if path.lower().endswith(ENDINGS) else OTHER_ENDING

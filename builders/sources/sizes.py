@@ -18,6 +18,7 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.release.images import DECODE_ERRORS
+from builders.release.remarks import collect_remarks
 from builders.sources.base import IN_PLACE, LARGEST_IMAGE, PartitionIndex, Rows, SourceIndex, take_rows
 from builders.sources.unpack import UNPACKERS
 from builders.storage.files import open_buffered
@@ -133,7 +134,9 @@ def refuse_resized(index: SourceIndex) -> None:
     if source.shared_sides is None:
         return
     for piece in index.pieces:
-        problem = _size_problem(source.shared_sides, list(sampled_sizes(index.root, piece)))
+        with collect_remarks():  # a build tells of those on the images that it takes
+            sizes = list(sampled_sizes(index.root, piece))
+        problem = _size_problem(source.shared_sides, sizes)
         if problem:
             raise BuildError(
                 f"{source.title}, {piece.partition}: {problem}. {index.root} looks like a resized copy, not like the "

@@ -6,7 +6,6 @@ Tested by `tests/hf_scripts/checks/test_rows.py`.
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +19,7 @@ from builders.duplicates.distance import SIDE, scaled
 from builders.release import images
 from builders.release.entries import SIMILARITY
 from builders.release.names import is_file_name
+from builders.release.remarks import collect_remarks
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.values import SplitFacts
 
@@ -67,7 +67,7 @@ def check_images(
             digest = hashlib.sha256(buffer).hexdigest()  # which needs no copy of the bytes
         if decode and buffer is not None:
             try:
-                image = _decoded(buffer, names[i])
+                image = _decoded(buffer.to_pybytes(), names[i])
                 if split.compared or stored[i] in images.BY_PIXELS:
                     pixel_digest = images.pixel_sha256(image)
                     digest = digest or pixel_digest
@@ -76,6 +76,8 @@ def check_images(
                 if split.prepared and image.size != (split.prepared, split.prepared):
                     sizes = f"{image.width} x {image.height} pixels in a split prepared for {split.prepared}"
                     problems.add("image size", f"{where}: the image has {sizes} x {split.prepared}")
+            except images.UnreadableImageError as error:
+                problems.add("image of no build", f"{where}: no build writes the image: {error}")
             except images.DECODE_ERRORS as error:
                 reason = images.decode_reason(error)
                 problems.add("image decoding", f"{where}: datasets cannot decode the image: {reason}")
@@ -86,12 +88,15 @@ def check_images(
     return Decoded(digests if split.compared else (), pixels)
 
 
-def _decoded(buffer: pa.Buffer, name: str | None) -> PIL.Image.Image:
-    """Decode an image as `datasets` does, which also turns it to its orientation."""
+def _decoded(data: bytes, name: str | None) -> PIL.Image.Image:
+    """Decode an image as `datasets` does, which also turns it to its orientation.
+
+    Raises `images.UnreadableImageError` for one that no build writes, and others of `images.DECODE_ERRORS`.
+    """
     from datasets import Image
 
-    with warnings.catch_warnings():
-        # Pillow warns of odd metadata in thousands of ImageNet's files, which decode all the same.
-        warnings.simplefilter("ignore")
-        image: PIL.Image.Image = Image().decode_example({"bytes": buffer.to_pybytes(), "path": name})
+    with collect_remarks():  # on odd metadata of thousands of ImageNet's files, which decode all the same
+        images.refuse_unbuilt(data)
+        image: PIL.Image.Image = Image().decode_example({"bytes": data, "path": name})
+    images.refuse_deep(image)
     return image

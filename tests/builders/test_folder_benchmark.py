@@ -292,7 +292,7 @@ def test_files_that_are_not_taken_for_images_are_counted(folders, tmp_path, caps
         (tmp_path / "far" / name).write_bytes(b"")
     flags = arguments(folders, tmp_path / "out", f"--unknown=far:deep={tmp_path / 'far'}", "--dry-run")
     assert folder_benchmark.main([flag for flag in flags if flag != "--quiet"]) == 0
-    sentence = f"{tmp_path / 'far'}: 2 files are not taken for images, such as a.heic (not the name of an image)"
+    sentence = f"{tmp_path / 'far'}: 2 files are not taken for images: 2 .heic, such as a.heic"
     assert sentence in capsys.readouterr().err.splitlines()
 
 

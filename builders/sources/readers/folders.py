@@ -38,6 +38,11 @@ def children_of_each(folders: Sequence[Path], root: Path) -> Iterator[list[str]]
         yield from store_of(root).names_in_each(folders)
 
 
+def is_hidden(name: str) -> bool:
+    """Whether a name is of what desktops hide: a leading dot, or the folder that macOS adds to an archive."""
+    return name.startswith(".") or name == "__MACOSX"
+
+
 @contextlib.contextmanager
 def _listing(folder: object) -> Iterator[None]:
     try:

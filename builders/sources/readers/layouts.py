@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builders.errors import BuildError
-from builders.sources.readers.folders import child_names, escape_name, relative
+from builders.sources.readers.folders import child_names, escape_name, is_hidden, relative
 from builders.storage.paths import store_of
 from unknown_detection.words import first_few
 
@@ -133,7 +133,7 @@ def search_below(
             if (match := read(folder)) is not None:
                 matches.append((folder, match))
             elif depth < DEPTH:
-                names = [name for name in store_of(folder).folders(folder) if not name.startswith(".")]
+                names = [name for name in store_of(folder).folders(folder) if not is_hidden(name)]
                 for path in (folder / name for name in names if len(names) <= WIDTH):
                     if reason := _closed(path, top):
                         skipped.append(f"{escape_name(relative(path, root))} ({reason})")

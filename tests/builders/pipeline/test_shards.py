@@ -13,6 +13,7 @@ from builders.pipeline import shards
 from builders.pipeline.read_plan import shard_starts
 from builders.pipeline.shards import ROW_GROUP_BYTES, ShardTask, read_record
 from builders.plan.planner import PLAN_SCHEMA
+from builders.release.remarks import ImageRemarks
 from builders.release.schema import arrow_schema
 from builders.storage.byte_ranges import Reader
 
@@ -75,7 +76,7 @@ def silent(images, size):
 def test_bytes_pass_through_and_digests_are_theirs(tmp_path):
     files = {f"{i}.jpg": jpeg(i) for i in range(5)}
     shard = task(tmp_path, files)
-    record = shard.run(silent)
+    record = shard.run(silent).record
     rows = pq.read_table(shard.data).to_pylist()
     assert {row["image"]["path"]: row["image"]["bytes"] for row in rows} == files
     assert [row["content_sha256"] for row in rows] == [hashlib.sha256(data).hexdigest() for data in files.values()]
@@ -111,7 +112,7 @@ def test_a_cut_image_stops_the_shard_and_leaves_no_file(tmp_path):
 def test_a_cut_image_is_dropped_and_recorded_where_that_is_allowed(tmp_path):
     files = {"a.jpg": jpeg(1), "b.jpg": jpeg(2)[:-40], "c.jpg": jpeg(3)}
     shard = task(tmp_path, files, drop_unreadable=True)
-    record = shard.run(silent)
+    record = shard.run(silent).record
     rows = pq.read_table(shard.data).to_pylist()
     assert [(row["id"], row["image"]["bytes"]) for row in rows] == [
         ("s/a.jpg", files["a.jpg"]),
@@ -134,7 +135,7 @@ def test_a_file_that_shrank_or_vanished_is_named(tmp_path):
 def test_index_only_writes_the_rows_and_no_pixels(tmp_path):
     files = {"a.jpg": jpeg(1)}
     shard = task(tmp_path, files, data=None)
-    record = shard.run(silent)
+    record = shard.run(silent).record
     part = pq.read_table(shard.part)
     assert part["content_sha256"].to_pylist() == [hashlib.sha256(files["a.jpg"]).hexdigest()]
     assert (record.bytes, record.sha256) == (0, "")
@@ -197,7 +198,7 @@ def generated(tmp_path, rows):
     steps, groups, dropped = [], [], []
     whole = planned(tmp_path, generated=True, roots={"staging": str(tmp_path)})
     with Reader() as reader:
-        for group in whole.groups(rows, reader, lambda *counts: steps.append(counts), dropped):
+        for group in whole.groups(rows, reader, lambda *counts: steps.append(counts), dropped, ImageRemarks()):
             data = bytes(group.data[: group.filled])
             parts = [data[start:stop] for start, stop in itertools.pairwise(group.offsets)]
             assert group.digests == [hashlib.sha256(part).hexdigest() for part in parts]

@@ -9,6 +9,7 @@ from builders.commands.summary import built_text
 from builders.errors import BuildError
 from builders.pipeline.shards import ShardTask
 from builders.release.manifest import read_manifest
+from builders.release.remarks import ImageRemarks
 from builders.release.tables import read_excluded
 from builders.sources.broken import RULE, broken, known_broken
 from builders.storage.byte_ranges import Reader
@@ -88,7 +89,7 @@ def test_a_published_row_is_compared_and_not_judged_again(tmp_path):
     assert known_broken(rows) == {0}
     with Reader() as reader, pytest.raises(BuildError, match="cannot be used"):
         task = ShardTask(tmp_path, 0, 1, 12, {"s": str(tmp_path)}, None, tmp_path, None, False, False)
-        list(task.groups(rows, reader, lambda *_: None, []))
+        list(task.groups(rows, reader, lambda *_: None, [], ImageRemarks()))
 
 
 def test_the_table_names_images_of_the_source():

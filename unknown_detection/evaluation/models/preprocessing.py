@@ -18,7 +18,8 @@ from typing import Any
 
 from PIL import Image
 
-from builders.release.images import DECODE_ERRORS
+from builders.release.images import DECODE_ERRORS, is_deep
+from builders.release.remarks import collect_remarks
 from unknown_detection.evaluation.errors import EvaluationError, first_line, unknown_name
 from unknown_detection.evaluation.images import SplitImages
 from unknown_detection.terminal.interrupts import left_to_the_parent
@@ -106,7 +107,7 @@ class Preprocessing:
 
 def convert_to_rgb(image: Any) -> Any:
     """Convert a Pillow image to RGB; of values of 16 or 32 bits Pillow (11 to 13) makes all above 255 white."""
-    if image.mode.startswith(("I", "F")):
+    if is_deep(image):
         raise EvaluationError(
             f"it has values of more than 8 bits (mode {image.mode}), and which is white is not known"
         )
@@ -266,7 +267,7 @@ class _Images:
     def __getitem__(self, number: int) -> Any:
         # Errors are returned and not raised, because a worker's exception arrives with its traceback as text.
         try:
-            with warnings.catch_warnings():
+            with collect_remarks(), warnings.catch_warnings():
                 # What Pillow says of a header with more than 89 million pixels; it refuses one with twice as many.
                 warnings.simplefilter("error", Image.DecompressionBombWarning)
                 image = self._images.image(number)
