@@ -200,7 +200,7 @@ def _near_duplicates(
             if of not in references:
                 references = {of: _pixels(layout, of, entries[of])}
             images = _pixels(layout, key, entries[key])
-            numbers = find_pairs(images, references[of], threshold=benchmark.near_distance, advance=advance)
+            numbers = find_pairs(images, references[of], threshold=near_distance(manifest, key), advance=advance)
             pairs += searched_pairs(numbers, (key, layout.index(key)), (of, layout.index(of)))
     return PairTable(pairs, {comparison(SIMILARITY, *keys) for keys in readable})
 

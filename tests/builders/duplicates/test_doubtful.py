@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from PIL import Image
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -17,8 +18,10 @@ from benchmarks.duplicates.near import patches
 from builders import folder_benchmark
 from builders.duplicates.distance import scaled
 from builders.duplicates.search import find_pairs
+from builders.duplicates.table import complete, read_earlier
 from builders.release.duplicates import LEAST_ROWS, are_too_many, connected_groups, read_pairs
 from builders.release.entries import NEAR_DISTANCE
+from builders.release.manifest import read_manifest
 from hf_scripts.verify import main as verify
 from tests.builders.duplicates import drawn
 from tests.builders.trees import linked
@@ -215,6 +218,23 @@ def test_no_distance_lists_equal_pictures_alone(built, folders, tmp_path, capsys
     assert folder_benchmark.main(arguments(folders, out)) == 0
     assert pairs_of(out) == pairs_of(release)
     assert json.loads((out / "manifest.json").read_text()) == json.loads((release / "manifest.json").read_text())
+
+
+@pytest.mark.parametrize("trusting", [True, False])
+def test_a_table_up_to_another_distance_lends_its_equal_pairs_alone(built, trusting):
+    """As where a release replaces a published one of the same rows."""
+    release, _ = built
+    published = read_manifest(release)
+    benchmark = replace(published.benchmarks["folder"], near_distance=0.05)
+    entries, earlier = published.by_key(), read_earlier(published, release / "duplicates" / "pairs.parquet")
+    table = complete(
+        replace(published, benchmarks={"folder": benchmark}),
+        lambda key: release / entries[key].index.path,
+        [earlier],
+        trusting=trusting,
+    )
+    assert {found.by for found in table.comparisons} == {"bytes"}
+    assert set(table.pairs) == {pair for pair in pairs_of(release) if not pair.distance}
 
 
 @pytest.mark.parametrize("distance", ["-0.01", "0.0961", "nan", "inf"])
