@@ -16,6 +16,7 @@ from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import AllImages, PerClass, Quota, Rest
 from builders.declare.splits import AllClasses, ClassesOf, Config, PaperCount, Split
 from builders.errors import BuildError
+from builders.release.entries import NEAR_DISTANCE
 from builders.release.schema import Role
 from builders.sources.base import Source
 from builders.sources.image_folder import ALL, FolderImages, image_folder
@@ -44,7 +45,9 @@ class Unknown:
     images: FolderImages
 
 
-def declare(name: str, seed: int, known: FolderImages, unknown: Sequence[Unknown]) -> Benchmark:
+def declare(
+    name: str, seed: int, known: FolderImages, unknown: Sequence[Unknown], near_distance: float = NEAR_DISTANCE
+) -> Benchmark:
     """Declare the benchmark of some folders: a config of this name, and for training images `<name>-train`."""
     source = image_folder(f"{name}-in-distribution", f"In-distribution images of {name}", known)
     labels = ClassesOf(source)
@@ -60,7 +63,7 @@ def declare(name: str, seed: int, known: FolderImages, unknown: Sequence[Unknown
             labels=labels,
             description="Splits for evaluation: in-distribution images, and the unknowns that were given with them.",
             splits=tuple(config_splits),
-            duplicates_of=f"{name}-train/train" if train is not None else "",
+            duplicates_of=f"{name}-train/train" if train is not None and near_distance else "",
             overlaps=BY_NAME if unknown else "",
         )
     ]
@@ -81,6 +84,7 @@ def declare(name: str, seed: int, known: FolderImages, unknown: Sequence[Unknown
         paper="",
         citation="",
         configs=tuple(configs),
+        near_distance=near_distance,
     )
 
 

@@ -5,19 +5,28 @@ pair: 0, almost all pixels are equal; 1, one photograph, processed in two ways; 
 ("Do We Train on Test Data?", Journal of Imaging 6(6), 2020; lists in https://github.com/cvjena/cifair). Their lists
 count images in the order of CIFAR's archives. This script takes them by path instead.
 
-`python -m benchmarks.duplicates.cifair IMAGES JUDGED` searches `IMAGES/test/CLASS/NAME.png` against `IMAGES/train` and
-against itself. `JUDGED` is a CSV file with the columns `test`, `other` and `judgment`: two paths below `IMAGES`, and 0
-to 2. A listed pair of judgement 0 or 1 counts as right and one of 2 as wrong. Pairs that are not in the lists are
-counted alone, since ciFAIR has one pair of a test image at most: who looks at `--sheet` can say how many are right.
+`python -m benchmarks.duplicates.cifair NAME IMAGES JUDGED...` searches `IMAGES/test/CLASS/NAME` against `IMAGES/train`
+and against itself, and writes what it counts into `figures.json` beside this file, from which the tables of
+`docs/benchmarks/duplicates.md` are made (`benchmarks.duplicates.page`). `JUDGED` is a CSV file with the columns
+`test`, `other` and `judgment`, as `benchmarks.duplicates.judged` writes: two paths below `IMAGES`, and 0 to 2. A
+listed pair of judgement 0 or 1 counts for the recall; of several files, the recall by each is given.
+
+Wrong are pairs of judgement 2 in the last file, and those of `two_photographs.csv`, of which we saw that they are two
+photographs or could not tell. We looked at the 500 furthest pairs, of CIFAR-10 those that are not in the lists; the
+others count as right. ciFAIR has one pair of a test image at most, so most found pairs are not listed.
+
+Pairs come in connected groups, as of one photograph in many copies. Precision is given by pair, and by group as the
+mean of the groups' shares of right pairs, so that each group counts once.
 
 Halves are drawn by a keyed hash of the test image's class and name.
 """
 
 import csv
 import hashlib
-import time
-from collections import Counter
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -25,17 +34,24 @@ import numpy.typing as npt
 from PIL import Image
 
 from builders.duplicates.search import THRESHOLD, find_pairs
+from builders.release.duplicates import connected_groups
 
 Images = npt.NDArray[np.uint8]
 Pair = tuple[str, str]
 
-SHOWN = 130
+FIGURES = Path(__file__).with_name("figures.json")
+SEEN = Path(__file__).with_name("two_photographs.csv")
+
+SHOWN = 100
+"""Pairs of a sheet."""
+
 _COLUMNS = 10
+_SUFFIXES = (".jpg", ".png")
 
 
 def load(root: Path, split: str) -> tuple[list[str], Images]:
     """Return the sorted paths of a split's images below the folder, and their pixels (n, 32, 32, 3)."""
-    files = sorted((root / split).glob("*/*.png"))
+    files = sorted(file for file in (root / split).glob("*/*") if file.suffix in _SUFFIXES)
     if not files:
         raise click.ClickException(f"{root / split} has no images CLASS/NAME.png. Name the folder that has {split}/.")
     pixels = np.stack([np.asarray(Image.open(file).convert("RGB")) for file in files])
@@ -72,15 +88,33 @@ def search(names: list[str], queries: Images, reference_names: list[str], refere
     return distances
 
 
-def line(title: str, pairs: dict[Pair, float], judged: dict[Pair, int]) -> str:
-    """Return a line with the recall of judged pairs, and the judgements of the found ones."""
-    near = [pair for pair, judgement in judged.items() if judgement < 2]
-    counts = Counter("near" if judged.get(pair, 3) < 2 else "similar" if pair in judged else "rest" for pair in pairs)
-    share = f"{counts['near'] / len(near):.1%}" if near else "none"
-    return (
-        f"{title:28} recall {counts['near']:4} of {len(near):4} ({share}); of {len(pairs):4} found "
-        f"{counts['similar']:3} judged 2 and {counts['rest']:4} not judged"
-    )
+def seen_apart(name: str) -> set[Pair]:
+    """Return the pairs of some images that we took for two photographs, or could not tell."""
+    with SEEN.open(newline="") as opened:
+        return {pair_of(row["test"], row["other"]) for row in csv.DictReader(opened) if row["images"] == name}
+
+
+def count(pairs: Iterable[Pair], joins: Sequence[Mapping[Pair, int]], apart: set[Pair]) -> dict[str, Any]:
+    """Count found pairs, the judged ones among them by each join, and the wrong ones, by pair and by group."""
+    found = set(pairs)
+    wrong = {pair for pair in found if pair in apart or joins[-1].get(pair) == 2}
+    groups = connected_groups(sorted(found))
+    group_of = {name: number for number, group in enumerate(groups) for name in group}
+    pairs_of: list[list[Pair]] = [[] for _ in groups]
+    for pair in sorted(found):
+        pairs_of[group_of[pair[0]]].append(pair)
+    right_shares = [sum(pair not in wrong for pair in of_group) / len(of_group) for of_group in pairs_of]
+    near = [{pair for pair, judgement in judged.items() if judgement < 2} for judged in joins]
+    return {
+        "found": len(found),
+        "near": [[len(listed & found), len(listed)] for listed in near],
+        "judged 2": sum(joins[-1].get(pair) == 2 for pair in found),
+        "not judged": sum(pair not in joins[-1] for pair in found),
+        "wrong": len(wrong),
+        "groups": len(groups),
+        "largest": max(map(len, pairs_of), default=0),
+        "right share of groups": round(sum(right_shares) / len(groups), 4) if groups else None,
+    }
 
 
 def sheet(path: Path, pairs: list[Pair], pixels: dict[str, Images]) -> None:
@@ -96,32 +130,41 @@ def sheet(path: Path, pairs: list[Pair], pixels: dict[str, Images]) -> None:
 
 
 @click.command()
+@click.argument("name")
 @click.argument("images", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.argument("judged", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option(
-    "--sheet", "folder", type=click.Path(path_type=Path), help="Folder for pictures of pairs that are not 0 or 1."
-)
-def main(images: Path, judged: Path, folder: Path | None) -> None:
-    """Search, and count the judged pairs that are found."""
+@click.argument("judged", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--sheet", "folder", type=click.Path(path_type=Path), help="Folder for pictures of the found pairs.")
+def main(name: str, images: Path, judged: tuple[Path, ...], folder: Path | None) -> None:
+    """Search, count, and write the counts into the file of figures."""
     (names, test), (train_names, train) = load(images, "test"), load(images, "train")
     pixels = dict(zip([*names, *train_names], [*test, *train], strict=True))
-    known = judgements(judged)
-    for title, right, references in (("test and train", train_names, train), ("inside test", names, test)):
-        wall, cpu = time.perf_counter(), time.process_time()
+    joins, apart = [judgements(path) for path in judged], seen_apart(name)
+    figures: dict[str, Any] = {"distance": THRESHOLD, "test images": len(names)}
+    everything: dict[Pair, float] = {}
+    for title, right, references in (("train", train_names, train), ("test", names, test)):
         distances = search(names, test, right, references)
-        seconds = f"{time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} s of a core"
-        print(f"{title}: distance at most {THRESHOLD}, {len(test):,} x {len(references):,} images, {seconds}")
-        listed_pairs = {pair: value for pair, value in known.items() if pair[1].startswith(right[0].partition("/")[0])}
+        everything |= distances
         for half in (0, 1, None):
-            of_half = {pair: value for pair, value in distances.items() if half in (None, half_of(pair))}
-            listed = {pair: value for pair, value in listed_pairs.items() if half in (None, half_of(pair))}
-            print(line("both halves" if half is None else f"half {half}", of_half, listed))
-            if folder and half is not None:
-                doubtful = sorted((value, pair) for pair, value in of_half.items() if listed.get(pair, 2) > 1)
-                for start in range(0, len(doubtful), SHOWN):
-                    folder.mkdir(parents=True, exist_ok=True)
-                    name = f"{title.replace(' ', '-')}-half-{half}-{start}.png"
-                    sheet(folder / name, [pair for _, pair in doubtful[start : start + SHOWN]], pixels)
+            of_half = [pair for pair in distances if half in (None, half_of(pair))]
+            of_joins = [
+                {pair: value for pair, value in join.items() if _is_of(pair, title) and half in (None, half_of(pair))}
+                for join in joins
+            ]
+            key = title if half is None else f"{title}, half {half}"
+            figures[key] = count(of_half, of_joins, apart)
+            print(f"{name}, test and {key}: {figures[key]}")
+    figures["test images in pairs"] = len({side for pair in everything for side in pair if side.startswith("test/")})
+    written = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    FIGURES.write_text(json.dumps(written | {name: figures}, indent=2, sort_keys=True) + "\n")
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        furthest = sorted(everything, key=lambda pair: (-everything[pair], pair))
+        for start in range(0, len(furthest), SHOWN):
+            sheet(folder / f"{name}-{start}.png", furthest[start : start + SHOWN], pixels)
+
+
+def _is_of(pair: Pair, title: str) -> bool:
+    return pair[1].startswith(f"{title}/")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from builders.card import facts, words
 from builders.card.metadata import croissant_text, front_matter_text
+from builders.release.duplicates import doubts
 from builders.release.entries import FileEntry, Manifest, without_outdated_audits
 from builders.release.layout import CARD, CROISSANT, INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry, valid_text, write_manifest
@@ -54,6 +55,7 @@ def card_text(manifest: Manifest) -> str:
         manifest=manifest,
         facts=facts,
         words=words,
+        doubts=doubts(manifest),
         release=_release_values(manifest),
         column_meanings=COLUMN_MEANINGS,
         shifts=SHIFT_ROLES,

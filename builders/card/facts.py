@@ -224,6 +224,9 @@ def _biases(manifest: Manifest) -> Iterator[str]:
     if manifest.duplicates is not None:
         pairs = quantity(manifest.duplicates.rows, "pair")
         yield f"Some pictures occur twice: the config duplicates lists {pairs}."
+        if manifest.duplicates.doubtful:
+            keys = ", ".join(manifest.duplicates.doubtful)
+            yield f"Near pairs of {keys} are too many to be duplicates: other pictures were taken for one."
     if overlaps := sum(split.overlaps or 0 for split in manifest.by_key().values()):
         yield f"{overlaps:,} unknown rows have a class that overlaps a known one (id_overlap)."
 

@@ -21,6 +21,7 @@ from builders.errors import BuildError, one_line, os_errors_as_build_errors
 from builders.executors.base import without_pandas
 from builders.folder_benchmark import Unknown, declare
 from builders.registry import BENCHMARKS
+from builders.release.entries import NEAR_DISTANCE
 from builders.release.manifest import kind_of_own_config
 from builders.release.schema import Role
 from builders.release.values import CONFIG_NAME, LONGEST_NAME
@@ -61,7 +62,7 @@ def make_command() -> click.Command:
         sections={
             ESSENTIALS: ("in_distribution", "unknown", "name", "out", "splits", "dry_run"),
             "Which rows": ("limit_per_class", "seed"),
-            "How it is built": BUILD_FLAGS,
+            "How it is built": ("near_distance", *BUILD_FLAGS),
         },
         examples=(f"{MODULE} --in-distribution birds --unknown near=other-birds --unknown far=textures",),
     )(_command)
@@ -83,6 +84,14 @@ def make_command() -> click.Command:
             "ones without a NAME. May be given several times.",
         ),
         click.option("--name", default="folder", show_default=True, help="Name of the config in the release."),
+        click.option(
+            "--near-distance",
+            type=float,
+            default=NEAR_DISTANCE,
+            show_default=True,
+            metavar="DISTANCE",
+            help="List pairs of images that are no further apart as near-duplicates; 0 for equal pictures alone.",
+        ),
         *build_options(0),
     ]
     for option in reversed(options):
@@ -90,7 +99,7 @@ def make_command() -> click.Command:
     return command
 
 
-def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values: Any) -> None:
+def _command(in_distribution: Path, unknown: Sequence[str], name: str, near_distance: float, **values: Any) -> None:
     if own_process():
         without_pandas()
     from builders.commands.build import run_build  # imported when there is a build, not for --help
@@ -100,6 +109,11 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values:
         raise BuildError(
             f"--name {one_line(name)} cannot name this benchmark: use lower-case letters, digits and hyphens, and "
             f"none of {', '.join(BENCHMARKS)}."
+        )
+    if not 0 <= near_distance <= NEAR_DISTANCE:  # false for NaN, too
+        raise BuildError(
+            f"--near-distance {near_distance} is not between 0 and {NEAR_DISTANCE}, beyond which most pairs are of "
+            "different pictures. Give a smaller one, or 0 for equal pictures alone."
         )
     folders = [_unknown(value) for value in unknown]
     names = [folder.split for folder in folders]
@@ -120,7 +134,7 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values:
                 )
         if not flags.quiet:
             _note_other_files([known, *(folder.images for folder in folders)])
-    benchmark = declare(name, flags.seed, known, folders)
+    benchmark = declare(name, flags.seed, known, folders, near_distance)
     _refuse_names(benchmark)
     with os_errors_as_build_errors("read the folders"):
         _check_images([known, *(folder.images for folder in folders)], flags)

@@ -16,12 +16,18 @@ from builders.cli.console import aligned_lines, print_document
 from builders.declare.benchmark import Benchmark
 from builders.declare.splits import Part, Split
 from builders.pipeline.build_plan import BuildPlan
+from builders.release.duplicates import doubts, pictures_of_several_classes, read_pairs
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.layout import INDEX_SUFFIX
 from builders.sources.broken import RULE
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import store_of
 from unknown_detection.words import byte_text, first_few
+
+LOOK_AT_PAIRS = (
+    "Look at the pairs with unknown-detection audit pairs {out}; build folder takes a smaller --near-distance, and 0 "
+    "for equal pictures alone."
+)
 
 
 def print_result(plan: BuildPlan, manifest: Manifest | None, *, as_json: bool) -> None:
@@ -31,6 +37,12 @@ def print_result(plan: BuildPlan, manifest: Manifest | None, *, as_json: bool) -
         if kept := [key for key in plan.run.splits if entries[key].data and plan.run.index_only]:
             # Also with --quiet: it is no progress.
             click.echo(f"--index-only: {first_few(kept)} had pixels in {plan.run.out}, which stay there", err=True)
+        pairs = read_pairs(plan.run.layout.duplicates)
+        # Also with --quiet, as above.
+        if line := pictures_of_several_classes(pairs):
+            click.echo(line, err=True)
+        if line := doubts(manifest):
+            click.echo(f"{line} {LOOK_AT_PAIRS.format(out=plan.run.out)}", err=True)
         click.echo(built_text(plan.run.benchmark, manifest, plan.run.out, plan.run.splits))
     elif as_json:
         print_document("build", dry_run_document(plan))

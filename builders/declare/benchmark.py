@@ -19,6 +19,7 @@ from builders.declare.quotas import DeclarationError, Listed, Rest
 from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, Unit, class_sizes
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
+from builders.release.entries import NEAR_DISTANCE
 from builders.release.values import CONFIG_NAME, PATTERNS, SPLIT_NAME
 from taxonomy import lists
 
@@ -103,6 +104,7 @@ class Benchmark:
     `roles_by_config`: an image may have different roles in different configs. `index_words`: the words by which the
     authors' text lists name a source and its partition (`builders.adopt.lists`); empty if an existing copy
     consists of folders. `variants`: other readings that a flag asks for. `settings`: flags that make generators.
+    `near_distance`: the greatest distance of near-duplicates that the release lists.
     """
 
     name: str
@@ -116,6 +118,7 @@ class Benchmark:
     index_words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
     settings: tuple[Settings, ...] = ()
+    near_distance: float = NEAR_DISTANCE
 
     def __post_init__(self) -> None:
         if not any(split.is_named for _, split in self.units.values()):

@@ -42,10 +42,11 @@ from builders.duplicates.distance import (
     distances,
     outline_distances,
 )
+from builders.release.entries import NEAR_DISTANCE
 
 __all__ = ["THRESHOLD", "Index", "Pairs", "distance", "find_pairs"]
 
-THRESHOLD: float = 0.096
+THRESHOLD: float = NEAR_DISTANCE
 REACH: float = 0.8
 
 # Vectors have a length of at most 1, so the rounding error of an inner product of 84 float32 numbers is below 1e-5;

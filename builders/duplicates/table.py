@@ -30,13 +30,15 @@ from builders.release.duplicates import (
     compared_entries,
     comparison,
     counted,
+    doubtful_splits,
     groups,
     listed_comparisons,
+    near_distance,
     pair_of,
     read_pairs,
     write_pairs,
 )
-from builders.release.entries import SIMILARITY, DuplicatesEntry, Manifest, SplitEntry
+from builders.release.entries import METHODS, SIMILARITY, DuplicatesEntry, Manifest, SplitEntry
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 from builders.release.reader import rgb_images
@@ -71,10 +73,22 @@ class EarlierTable(NamedTuple):
     table: PairTable
 
     def valid(self, manifest: Manifest) -> set[Comparison]:
-        """Return its comparisons that are valid for a manifest: those of splits that have the same rows there."""
+        """Return its comparisons that are valid for a manifest.
+
+        Both splits have the same rows there, and near pairs the same greatest distance.
+        """
         digests = {key: entry.digest for key, entry in manifest.by_key().items()}
         unchanged = {key for key, entry in self.manifest.by_key().items() if digests.get(key) == entry.digest}
-        return {c for c in self.table.comparisons if {c.one, c.other} <= unchanged}
+        as_near = {key for key in unchanged if near_distance(self.manifest, key) == near_distance(manifest, key)}
+        valid = {by: as_near if by == SIMILARITY else unchanged for by in METHODS}
+        return {c for c in self.table.comparisons if {c.one, c.other} <= valid[c.by]}
+
+    def pairs_found_by(self, comparisons: Set[Comparison]) -> Iterator[Pair]:
+        """Yield its pairs that some comparisons find."""
+        for pair in self.table.pairs:
+            methods = [by for by in METHODS if (by == SIMILARITY) == (pair.distance > 0)]
+            if any(comparison(by, *pair.splits) in comparisons for by in methods):
+                yield pair
 
 
 def read_earlier(manifest: Manifest, table: Path) -> EarlierTable:
@@ -107,20 +121,19 @@ def complete(
             comparison("pixels" if generated.issuperset(splits) else "bytes", *splits)
             for splits in itertools.combinations_with_replacement(keys, 2)
         }
-        reused = next(
-            (earlier.table for earlier in earlier_tables if trusting and by_digest <= earlier.valid(manifest)), None
-        )
+        trusted = (earlier for earlier in earlier_tables if trusting and by_digest <= earlier.valid(manifest))
+        reused = next(trusted, None)
         if reused is None:
             pairs += exact_pairs({key: index(key) for key in keys})
             compared |= by_digest
         else:
-            pairs += [pair for pair in reused.pairs if set(pair.splits) <= set(keys)]
-            compared |= {c for c in reused.comparisons if {c.one, c.other} <= set(keys)}
+            inside = {c for c in reused.valid(manifest) if {c.one, c.other} <= set(keys)}
+            pairs += reused.pairs_found_by(inside)
+            compared |= inside
     comparisons = set(compared)
     for earlier in earlier_tables:
         staying = earlier.valid(manifest) - compared
-        splits = {(c.one, c.other) for c in staying}
-        kept = [pair for pair in earlier.table.pairs if pair.splits in splits]
+        kept = [*earlier.pairs_found_by(staying)]
         rows = rows_of_pairs(kept, index)
         for pair in kept:
             row, other_row = (rows.get((side.split, side.id)) for side in pair.sides)
@@ -130,7 +143,9 @@ def complete(
     return PairTable(pairs, comparisons)
 
 
-def write_duplicates(layout: Layout, table: PairTable, equal_files: Sequence[Path] = ()) -> DuplicatesEntry:
+def write_duplicates(
+    layout: Layout, manifest: Manifest, table: PairTable, equal_files: Sequence[Path] = ()
+) -> DuplicatesEntry:
     """Write a release's table, with the bytes of a file that has the same pairs; returns its entry in the manifest."""
     pairs = write_pairs(layout.duplicates, table.pairs)
     # Another version of pyarrow writes the same pairs with other bytes, which would be an empty change.
@@ -141,6 +156,7 @@ def write_duplicates(layout: Layout, table: PairTable, equal_files: Sequence[Pat
         rows=len(pairs),
         compared=compared_entries(table.comparisons),
         counts=counted(pairs),
+        doubtful=doubtful_splits(pairs, manifest),
     )
 
 
@@ -183,7 +199,8 @@ def _near_duplicates(
         for key, of in readable:
             if of not in references:
                 references = {of: _pixels(layout, of, entries[of])}
-            numbers = find_pairs(_pixels(layout, key, entries[key]), references[of], advance=advance)
+            images = _pixels(layout, key, entries[key])
+            numbers = find_pairs(images, references[of], threshold=near_distance(manifest, key), advance=advance)
             pairs += searched_pairs(numbers, (key, layout.index(key)), (of, layout.index(of)))
     return PairTable(pairs, {comparison(SIMILARITY, *keys) for keys in readable})
 

@@ -82,6 +82,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
         limit_per_class=run.limit_per_class,
         demo=run.demo,
         roles_by_config=benchmark.roles_by_config,
+        near_distance=benchmark.near_distance,
     )
     return msgspec.structs.replace(
         before,
@@ -201,7 +202,7 @@ def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest) -> Man
     pixel_pairs = compare_pixels(layout, manifest, run.benchmark, run.meter, earlier_tables)
     splits = manifest.by_key()
     table = complete(manifest, lambda key: layout.root / splits[key].index.path, earlier_tables, pixel_pairs)
-    duplicates = write_duplicates(layout, table)
+    duplicates = write_duplicates(layout, manifest, table)
     run.meter.note(pairs_summary(read_pairs(layout.duplicates), manifest))
     manifest = with_samples(layout, msgspec.structs.replace(manifest, duplicates=duplicates), before)
     return card.write_card_and_manifest(layout, manifest, before)

@@ -159,7 +159,7 @@ class _Survey:
             from builders.duplicates.search import find_pairs  # only here are its imports paid for
 
             sides = [np.stack([self.pixels[row.id] for row in rows[side]]) for side in (key, of)]
-            found = find_pairs(*sides, advance=lambda _: None)
+            found = find_pairs(*sides, threshold=self.run.benchmark.near_distance, advance=lambda _: None)
             numbers = zip(found.queries.tolist(), found.references.tolist(), found.distances.tolist(), strict=True)
             for query, reference, distance in numbers:
                 if rows[key][query].id != rows[of][reference].id:

@@ -8,9 +8,9 @@ by id.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +20,7 @@ from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairC
 from builders.release.schema import KNOWN_ROLE
 from builders.storage.files import atomic_path, open_buffered
 from builders.storage.parquet import UNREADABLE, checked, read_rows, row_group
-from unknown_detection.words import quantity
+from unknown_detection.words import first_few, quantity
 
 CONFIG = "duplicates"
 """Name of the table's config in the card, and of its folder."""
@@ -28,6 +28,8 @@ CONFIG = "duplicates"
 SPLIT = "pairs"
 
 _SHOWN = 200
+
+T = TypeVar("T", bound=Hashable)
 
 
 class PairedRow(NamedTuple):
@@ -208,6 +210,88 @@ def counted(pairs: Iterable[Pair]) -> tuple[PairCount, ...]:
         count[1] += pair.role != pair.other_role
         count[2] += pair.class_id != pair.other_class_id
     return tuple(PairCount(*splits, *count) for splits, count in sorted(counts.items()))
+
+
+def near_distance(manifest: Manifest, key: str) -> float:
+    """Return the greatest distance of near pairs of a split (`config/split`), as its benchmark was built."""
+    return manifest.benchmarks[manifest.configs[key.partition("/")[0]].benchmark].near_distance
+
+
+LARGEST_SHARE, LEAST_ROWS = 0.1, 5
+"""Where more than this share of a split's rows, and at least so many, are in near pairs, the search does not suit the
+images (ours). Of CIFAR-100's test images, where about nine in ten near pairs are right, 6 % are in one, and of digits,
+icons, textures and scans 40 % and more (`tests/builders/duplicates/test_doubtful.py`). A few rows prove nothing."""
+
+
+def are_too_many(near: int, rows: int) -> bool:
+    """Whether so many rows of a split are in near pairs that these cannot be duplicates."""
+    return near >= LEAST_ROWS and near > LARGEST_SHARE * rows
+
+
+def doubtful_splits(pairs: Iterable[Pair], manifest: Manifest) -> dict[str, int]:
+    """Return the splits in which near pairs are too many to be duplicates, with the numbers of rows in such pairs."""
+    ids: dict[str, set[str]] = {}
+    for pair in pairs:
+        for side in pair.sides if pair.distance else ():
+            ids.setdefault(side.split, set()).add(side.id)
+    rows = {key: entry.rows for key, entry in manifest.by_key().items()}
+    near = {key: len(of_split) for key, of_split in sorted(ids.items()) if key in rows}
+    return {key: number for key, number in near.items() if are_too_many(number, rows[key])}
+
+
+def doubts(manifest: Manifest) -> str:
+    """Return the `doubt` of a release; empty if it has none."""
+    rows = {key: entry.rows for key, entry in manifest.by_key().items()}
+    near = {} if manifest.duplicates is None else manifest.duplicates.doubtful
+    return doubt({key: (number, rows[key]) for key, number in near.items() if key in rows})
+
+
+def doubt(doubtful: Mapping[str, tuple[int, int]]) -> str:
+    """Return what to say of splits in which near pairs are too many to be duplicates; empty if there are none.
+
+    `doubtful` has the number of rows in near pairs and that of all rows, by `config/split`.
+    """
+    splits = [f"{near:,} of {quantity(rows, 'row')} of {key}" for key, (near, rows) in doubtful.items()]
+    if not splits:
+        return ""
+    listed = " and ".join([*([", ".join(splits[:-1])] if splits[:-1] else []), splits[-1]])
+    return (
+        f"{listed} are in near pairs, which are too many to be duplicates: of images with few shapes, such as digits, "
+        "icons, textures and scans, the search takes different ones for one picture. Figures without duplicates leave "
+        "out only equal pictures there."
+    )
+
+
+def connected_groups(edges: Iterable[tuple[T, T]]) -> list[set[T]]:
+    """Return the connected groups of a graph that is given by its edges, in the order of their first edges."""
+    groups: dict[T, set[T]] = {}
+    for one, other in edges:
+        first, second = groups.setdefault(one, {one}), groups.setdefault(other, {other})
+        if first is not second:
+            small, large = sorted((first, second), key=len)
+            large |= small
+            groups |= dict.fromkeys(small, large)
+    return list({id(group): group for group in groups.values()}.values())
+
+
+def pictures_of_several_classes(pairs: Iterable[Pair]) -> str:
+    """Return a line on equal pictures that have several classes in a split; empty if there are none."""
+    inside = [pair.sides for pair in pairs if not pair.distance and pair.split == pair.other_split]
+    pictures: dict[str, list[list[PairedRow]]] = {}
+    for group in connected_groups(inside):
+        rows = sorted(group)
+        if len({row.class_id for row in rows}) > 1:
+            pictures.setdefault(rows[0].split, []).append(rows)
+    if not pictures:
+        return ""
+    counts = [
+        f"{sum(map(len, of_split)):,} rows of {key} ({quantity(len(of_split), 'picture')})"
+        for key, of_split in sorted(pictures.items())
+    ]
+    shown = min(min(of_split) for of_split in pictures.values())
+    by_class = {row.class_id: row.id for row in reversed(shown)}
+    named = first_few([f"{by_class[class_id]} of {class_id}" for class_id in sorted(by_class)])
+    return f"equal pictures of several classes in {first_few(counts)}, such as {named}"
 
 
 def is_known_and_unknown(pair: Pair) -> bool:

@@ -46,6 +46,10 @@ OPEN = "open"
 
 METHODS: tuple[By, ...] = get_args(By)
 
+NEAR_DISTANCE: Final = 0.096
+"""Greatest distance of two images that a search by similarity lists as a pair, unless a benchmark has a smaller one.
+`builders.duplicates.search` says how it was chosen."""
+
 
 class Licence(Struct, frozen=True, forbid_unknown_fields=True):
     """A source's licence as its owner states it, and what it permits us to publish.
@@ -72,7 +76,8 @@ class SourceEntry(Struct, frozen=True, forbid_unknown_fields=True):
 class BenchmarkEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A benchmark to which configs of the release belong, with the choices that determine their rows.
 
-    `roles_by_config`: an image may have different roles in different configs.
+    `roles_by_config`: an image may have different roles in different configs. `near_distance`: the greatest distance
+    of pairs that were found by similarity; 0 if nothing was searched for.
     """
 
     title: Text
@@ -83,6 +88,7 @@ class BenchmarkEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     limit_per_class: Count | None
     demo: bool
     roles_by_config: bool = False
+    near_distance: Annotated[float, Meta(ge=0, le=NEAR_DISTANCE)] = NEAR_DISTANCE
 
 
 CHOICES = {"version": "version", "seed": "seed", "limit_per_class": "limit per class", "demo": "demo sources"}
@@ -276,12 +282,17 @@ class PairCount(Struct, frozen=True, forbid_unknown_fields=True):
     two_classes: Count
 
 
-class DuplicatesEntry(FileEntry, frozen=True, kw_only=True):
-    """The file of the table of duplicates, with the number of its rows, comparisons, and counts of pairs."""
+class DuplicatesEntry(FileEntry, frozen=True, kw_only=True, omit_defaults=True):
+    """The file of the table of duplicates, with the number of its rows, comparisons, and counts of pairs.
+
+    `doubtful` has the splits (`config/split`) in which near pairs are too many to be duplicates, with the number of
+    their rows in such pairs (`builders.release.duplicates.are_too_many`).
+    """
 
     rows: Count
     compared: tuple[ComparedEntry, ...]
     counts: tuple[PairCount, ...]
+    doubtful: dict[Text, Count] = {}
 
 
 class AuditEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):

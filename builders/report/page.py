@@ -14,6 +14,7 @@ from typing import Any
 from builders.card import facts
 from builders.card.words import ROLE_NAMES
 from builders.registry import BENCHMARKS
+from builders.release.duplicates import doubts
 from builders.release.entries import ConfigEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.reader import unreadable_file
@@ -86,6 +87,7 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
         artifacts=[audits.audit(root, manifest, "artifacts", name) for name in sorted(manifest.configs)],
         other_audits=audits.other_audits(manifest),
         duplicates=audits.duplicates_table(root, manifest),
+        doubts=doubts(manifest),
         compared=audits.compared(manifest),
         plain=audits.plain,
         loading=_loading(root, manifest),

@@ -15,9 +15,13 @@ from builders.release.duplicates import (
     Pair,
     comparison,
     counted,
+    doubtful_splits,
+    doubts,
     groups,
     listed_comparisons,
+    near_distance,
     pairs_summary,
+    pictures_of_several_classes,
     read_pairs,
 )
 from builders.release.entries import SIMILARITY, By, DuplicatesEntry, Manifest, is_training
@@ -66,8 +70,8 @@ def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decod
     ways: dict[tuple[str, str], set[By]] = {}
     for by, *splits in listed_comparisons(table.compared):
         ways.setdefault((splits[0], splits[1]), set()).add(by)
-    _check_form(table, pairs, problems)
-    _check_pairs(indexes, table, pairs, ways, complete, problems)
+    _check_form(manifest, table, pairs, problems)
+    _check_pairs(manifest, indexes, table, pairs, ways, complete, problems)
     listed = {pair.place for pair in pairs}
     again = (*_equal_pixels(manifest, ways, indexes, complete), *_similar(manifest, ways, indexes, complete))
     for pair in sorted([*exact, *again]):
@@ -77,20 +81,24 @@ def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decod
             which = f"at distance {pair.distance:.6g}" if pair.distance else "equal"
             rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
             problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
-    return [*([pairs_summary(pairs, manifest)] if pairs else []), *_not_compared(manifest, ways)]
+    notes = [pairs_summary(pairs, manifest)] if pairs else []
+    notes += filter(None, [pictures_of_several_classes(pairs), doubts(manifest)])
+    return [*notes, *_not_compared(manifest, ways)]
 
 
 _Ways = Mapping[tuple[str, str], Set[By]]
 """The methods by which each two splits were compared."""
 
 
-def _check_form(table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problems) -> None:
+def _check_form(manifest: Manifest, table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problems) -> None:
     """Check the number of pairs, their order, and the counts in the manifest."""
     path = table.path
     if len(pairs) != table.rows:
         problems.add(_PROBLEM, f"{path}: has {len(pairs):,} rows, not {table.rows:,} as manifest.json lists")
     if table.counts != counted(pairs):
         problems.add(_PROBLEM, f"{path}: the numbers of pairs of each two splits differ from manifest.json")
+    if table.doubtful != doubtful_splits(pairs, manifest):
+        problems.add(_PROBLEM, f"{path}: the splits with too many near pairs differ from manifest.json")
     for number, pair in enumerate(pairs):
         if (pair.split, pair.id) >= (pair.other_split, pair.other_id):
             sides = f"{pair.split} {pair.id} stands before {pair.other_split} {pair.other_id}"
@@ -102,6 +110,7 @@ def _check_form(table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problem
 
 
 def _check_pairs(
+    manifest: Manifest,
     indexes: Mapping[str, Path],
     table: DuplicatesEntry,
     pairs: Sequence[Pair],
@@ -125,7 +134,8 @@ def _check_pairs(
                 problems.add(_PROBLEM, f"{where}: {wrong}, but {actual}")
         if len(present) == 2 and all(row.digest for row in present):
             by = ways.get(comparison("bytes", *pair.splits)[1:], frozenset())
-            reason = _wrong_distance(pair, by, equal=present[0].digest == present[1].digest)
+            most = near_distance(manifest, pair.split)
+            reason = _wrong_distance(pair, by, most, equal=present[0].digest == present[1].digest)
             images = [(decoded[row.side.split], row.number) for row in present if row.side.split in decoded]
             if not reason and len(images) == 2:
                 reason = _other_images(pair, by, images)
@@ -133,15 +143,18 @@ def _check_pairs(
                 problems.add(_PROBLEM, f"{where}, {pair.id} and {pair.other_id}: {reason}")
 
 
-def _wrong_distance(pair: Pair, by: Set[str], *, equal: bool) -> str:
-    """Return why a pair with equal or other digests cannot have its distance, by the methods used; empty if it can."""
+def _wrong_distance(pair: Pair, by: Set[str], most: float, *, equal: bool) -> str:
+    """Return why a pair with equal or other digests cannot have its distance; empty if it can.
+
+    `by` are the methods used, and `most` is the greatest distance of near pairs.
+    """
     if not by:
         return f"{pair.split} and {pair.other_split} were not compared"
     if equal:
         return "" if pair.distance == 0 else f"the distance is {pair.distance}, not 0, although the digests are equal"
     if not 0 <= pair.distance < float("inf"):
         return f"the distance is {pair.distance}, not a number of at least 0"
-    if SIMILARITY in by or (pair.distance == 0 and "pixels" in by):
+    if (SIMILARITY in by and pair.distance <= most + _ROUNDING) or (pair.distance == 0 and "pixels" in by):
         return ""
     return f"the digests differ, and no comparison of the two splits gives distance {pair.distance}"
 
@@ -194,11 +207,12 @@ def _similar(
 
     for splits in sorted(splits for splits, by in ways.items() if SIMILARITY in by):
         if all(key in decoded for key in splits):
-            from builders.duplicates.search import THRESHOLD, find_pairs  # SciPy, for which --help should not wait
+            from builders.duplicates.search import find_pairs  # SciPy, for which --help should not wait
 
             query, reference = sorted(splits, key=order, reverse=True)
             images = (decoded[key].pixels for key in (query, reference))
-            pairs = find_pairs(*images, threshold=THRESHOLD - _ROUNDING, advance=lambda _: None)
+            threshold = near_distance(manifest, query) - _ROUNDING
+            pairs = find_pairs(*images, threshold=threshold, advance=lambda _: None)
             yield from searched_pairs(pairs, (query, indexes[query]), (reference, indexes[reference]))
 
 

@@ -72,7 +72,8 @@ def _check_staying(key: str, published: ConfigEntry, before: Manifest, release: 
     if published.benchmark not in release.benchmarks:
         return
     there, here = before.benchmarks[published.benchmark], release.benchmarks[published.benchmark]
-    differing = [field for field in CHOICES if field != "version" and getattr(there, field) != getattr(here, field)]
+    choices = [field for field in (*CHOICES, "near_distance") if field != "version"]
+    differing = [field for field in choices if getattr(there, field) != getattr(here, field)]
     # A minor version of a benchmark adds splits and leaves the rows of the others. What follows a plus names another
     # choice of rows.
     major, choice = _numbers(there.version)[:1], there.version.partition("+")[2]

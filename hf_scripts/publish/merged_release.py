@@ -128,7 +128,7 @@ def _merge_duplicates(merged: MergedRelease) -> None:
         return
     known = merged.manifest.by_key()
     table = complete(merged.manifest, lambda key: merged.fetch(known[key].index.path), earlier_tables, trusting=True)
-    listed = write_duplicates(Layout(merged.root), table, tables)
+    listed = write_duplicates(Layout(merged.root), merged.manifest, table, tables)
     merged.manifest = replace(merged.manifest, duplicates=listed)
     merged.written.append(listed.path)
 

@@ -12,7 +12,7 @@ def add_table(root, change=lambda pairs: pairs, **entry):
     layout = Layout(root)
     read = read_manifest(root)
     paths = {key: split.index.path for key, split in read.by_key().items()}
-    table = write_duplicates(layout, complete(read, lambda key: root / paths[key]))
+    table = write_duplicates(layout, read, complete(read, lambda key: root / paths[key]))
     pairs = change(read_pairs(layout.duplicates))
     write_pairs(layout.duplicates, pairs)
     listed = entry_of(root, layout.duplicates) | {"rows": len(pairs), "counts": as_json(counted(pairs))}

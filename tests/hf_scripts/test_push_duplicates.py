@@ -94,8 +94,8 @@ def place(key, number, role, class_id):
 
 def test_near_duplicates_of_both_sides_stay(push, published, tmp_path):
     train = place(TRAIN, 100, "in_distribution", "n01")
-    first = pair_of(train, place(TEST, 1, "in_distribution", "n02"), 0.25)
-    second = pair_of(place(NEAR, 0, "near_ood", "unknown"), place(FAR, 3, "far_ood", "unknown"), 0.125)
+    first = pair_of(train, place(TEST, 1, "in_distribution", "n02"), 0.0625)
+    second = pair_of(place(NEAR, 0, "near_ood", "unknown"), place(FAR, 3, "far_ood", "unknown"), 0.03125)
     a = make_release(tmp_path / "a", {TEST: range(3), TRAIN: range(100, 102)}, picture=picture)
     add_table(a, **near(first, (TEST, TRAIN)))
     b = make_release(tmp_path / "b", {NEAR: range(3), FAR: range(4)}, picture=picture)

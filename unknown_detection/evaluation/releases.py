@@ -23,11 +23,12 @@ from msgspec import Meta, Struct
 
 from builders.hub.place import folder_or_repository
 from builders.release.digests import rows_digest
+from builders.release.duplicates import are_too_many
 from builders.release.entries import FORMAT
 from builders.release.layout import shard_path
 from builders.release.schema import ROLES
 from builders.storage.files import read_regular
-from unknown_detection.evaluation.duplicates import PAIRS, read_pairs, require_paired_rows
+from unknown_detection.evaluation.duplicates import PAIRS, paired_ids, read_pairs, require_paired_rows
 from unknown_detection.evaluation.errors import (
     EvaluationError,
     a_kind,
@@ -206,6 +207,19 @@ class Release:
             require_paired_rows(pairs, self.name, {key: partial(self.rows, *of) for key, of in splits.items()})
             self._duplicates = pairs
         return self._duplicates
+
+    def doubtful_duplicates(self, configs: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Return the splits of some configs in which near pairs are too many to be duplicates, by `config/split`.
+
+        Each has the number of its rows in such pairs, and that of all its rows.
+        """
+        pairs = self.duplicates()
+        if pairs is None:
+            return {}
+        near = paired_ids(pairs.filter(pc.greater(pairs["distance"], 0)))
+        keys = {f"{config}/{split}": (config, split) for config in configs for split in self.splits(config)}
+        counts = {key: (len(near[key]), len(self.rows(*keys[key]))) for key in near if key in keys}
+        return {key: count for key, count in counts.items() if are_too_many(*count)}
 
     def _config(self, config: str) -> _Config:
         require_known(f"config of {self.name}", [config], self.manifest.configs)

@@ -114,7 +114,8 @@ def test_a_distance_that_equal_digests_do_not_have(root, check):
 
 
 @pytest.mark.parametrize(
-    ("by", "distance", "wrong"), [("pixels", 0.0, 0), ("similarity-2", 0.3, 0), ("pixels", 0.3, 1)]
+    ("by", "distance", "wrong"),
+    [("pixels", 0.0, 0), ("similarity-2", 0.05, 0), ("similarity-2", 0.3, 1), ("pixels", 0.05, 1)],
 )
 def test_other_bytes_are_a_pair_where_pixels_or_likeness_were_compared(root, check, by, distance, wrong):
     keys = (TEST, NEAR, TRAIN)

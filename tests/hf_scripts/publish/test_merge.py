@@ -82,6 +82,13 @@ def test_splits_with_other_columns_do_not_go_together(manifest):
         merge(manifest("published", SPLITS), built, "org/name")
 
 
+def test_near_pairs_up_to_other_distances_do_not_go_together(manifest):
+    published, built = manifest("published", SPLITS), copy.deepcopy(manifest("more", {"bench/far_ood": range(2)}))
+    built["benchmarks"]["bench"]["near_distance"] = 0.05
+    with pytest.raises(BuildError, match=r"bench was built with near distance 0.05 here, and with 0.096 for bench"):
+        merge(published, built, "org/name")
+
+
 def test_a_variant_does_not_join_the_benchmark_that_it_varies(manifest):
     built = manifest("variant", {"bench/far_ood": range(2)}, version="1.0.0+without-duplicates")
     with pytest.raises(BuildError, match=r"with version 1\.0\.0\+without-duplicates here, and with 1\.0\.0 for"):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from builders.release.duplicates import doubt
 from unknown_detection.evaluation.protocols import PROTOCOLS, calibration, figures, od_test, robustness
 from unknown_detection.evaluation.protocols.results import tidy
 from unknown_detection.evaluation.releases import Release
@@ -79,6 +80,7 @@ def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[st
     """List in sentences what is wrong with the figures, or missing."""
     demo = f"{release_name(release)} is a demo release: its figures only show that the tools work"
     sentences = [demo] * release.is_demo
+    sentences += filter(None, [doubt(release.doubtful_duplicates({config for of in plan.values() for config in of}))])
     sentences += _missing(runs, plan)
     accepted = dict.fromkeys(run.about.source["accepted"] for run in runs if run.about.source.get("accepted"))
     sentences += [f"{difference}; the run went on with --accept" for difference in accepted]

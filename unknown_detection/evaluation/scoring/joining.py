@@ -42,19 +42,23 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
     """Load the rows of some configs, without their images; raises as `Release.rows` and `Release.duplicates`."""
     pairs = release.duplicates()
     in_pairs = {} if pairs is None else paired_ids(pairs)
+    in_equal_pairs = {} if pairs is None else paired_ids(pairs.filter(pc.equal(pairs["distance"], 0)))
     parts = []
     overlaps: set[str] = set()
+    doubtful = release.doubtful_duplicates(configs)
     for config in configs:
         for split in release.splits(config):
             rows = release.rows(config, split)
             overlap = find_overlaps(rows)
             overlaps |= set() if overlap is None else {config}
+            key = f"{config}/{split}"
+            twice = (in_equal_pairs if key in doubtful else in_pairs).get(key, _NO_IDS)
             columns = {name: rows[name] for name in ("id", "label", "class_id")} | {
                 "config": pa.repeat(config, len(rows)),
                 "split": pa.repeat(split, len(rows)),
                 "role": role_names(rows),
                 "source_id": pc.binary_join_element_wise(rows["source"], rows["source_id"], "/"),
-                "duplicate": pc.is_in(rows["id"], value_set=in_pairs.get(f"{config}/{split}", _NO_IDS)),
+                "duplicate": pc.is_in(rows["id"], value_set=twice),
                 "overlap": pa.repeat("", len(rows)) if overlap is None else overlap,
             }
             parts.append(pa.table(columns))
