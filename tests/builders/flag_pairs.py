@@ -7,8 +7,14 @@ line. A build has one level of every factor.
 import itertools
 from collections.abc import Mapping, Sequence
 
-from builders import broad_benchmark, cifar_benchmark, facets_benchmark, folder_benchmark, imagenet_benchmark
-from builders import openood_benchmark
+from builders import (
+    broad_benchmark,
+    cifar_benchmark,
+    facets_benchmark,
+    folder_benchmark,
+    imagenet_benchmark,
+    openood_benchmark,
+)
 
 MODULES = {
     "imagenet": imagenet_benchmark,
@@ -106,7 +112,9 @@ def covering(factors: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
 
     rows = []
     while missing:
-        one, a, other, b = min(missing, key=lambda pair: (names.index(pair[0]), names.index(pair[2]), pair[1], pair[3]))
+        one, a, other, b = min(
+            missing, key=lambda pair: (names.index(pair[0]), names.index(pair[2]), pair[1], pair[3])
+        )
         row = {one: a, other: b}
         for name in names:
             if name not in row:
