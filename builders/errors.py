@@ -50,8 +50,9 @@ def os_errors_as_build_errors(doing: str) -> Iterator[None]:
     except BrokenPipeError:
         raise  # whoever read the output, such as `head`, has seen enough: click ends the command without a word
     except OSError as error:
-        # A file that is written has a temporary name (`builders.storage.paths`), which nobody knows.
-        path = re.sub(r"/\.([^/]+)\.\d+\.tmp$", r"/\1", str(error.filename or ""))
+        # A file that is written has a temporary name (`builders.storage.paths`), which nobody knows; of a link or a
+        # file that is renamed, the second name is where it should have been.
+        path = re.sub(r"/\.([^/]+)\.\d+\.tmp$", r"/\1", str(error.filename2 or error.filename or ""))
         reason = error.strerror or str(error)
         why = f"{path}: {reason[:1].lower()}{reason[1:]}" if path else reason
         raise BuildError(f"Cannot {doing}: {why}. Fix this and run the same command again.") from error

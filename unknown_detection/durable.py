@@ -26,6 +26,9 @@ after the other, 1.5 s by 8 and 1.0 s by 32 at a time."""
 _MACHINE = secrets.randbelow(10**9)
 """Separates processes of equal numbers on machines, or in containers, that share a folder."""
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of writing alone, by which the system names no file."""
+
 _CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP)
 """Errors of `fsync` of a folder on file systems without it, such as some of FUSE and of networks."""
 
@@ -100,7 +103,7 @@ def process_name() -> str:
 def replacing(path: Path, temporary: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield `temporary` to write to; if the block succeeds, it is renamed to `path`, else removed.
 
-    `durable`: whether to `finish` it. Else the caller flushes it.
+    `durable`: whether to `finish` it. Else the caller flushes it. The error of a full disk names `path`.
     """
     make_folder(path.parent)
     try:
@@ -109,5 +112,9 @@ def replacing(path: Path, temporary: Path, *, durable: bool = True) -> Iterator[
             finish(temporary, path)
         else:
             temporary.replace(path)
+    except OSError as error:
+        if error.filename is None and error.errno in _FULL:
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ Every package with commands imports this first. Ctrl-C during Python's own start
 Tested by `tests/unknown_detection/terminal/test_interrupts.py`.
 """
 
+import os
 import signal
 import sys
 
@@ -21,7 +22,23 @@ def runs_command() -> bool:
     return installed or module.partition(".")[0] in PACKAGES
 
 
+_BLAS_BYTES = 4 << 30
+"""Limit of the address space below which NumPy's OpenBLAS may not get the buffers of its threads (ours)."""
+
+
+def spare_address_space() -> None:
+    """Let OpenBLAS have one thread where memory is limited (`ulimit -v`): without its buffers it ends the process."""
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _BLAS_BYTES:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 if runs_command():
+    spare_address_space()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Until the next lines have imported our own handler, Ctrl-C ends the process without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -37,6 +37,9 @@ _SOCKETS = "mp"
 """The purpose in the name of the folder with the fork server's socket. It is short since the path of a socket has at
 most 103 characters on macOS, and that of a folder for temporary files there has 49."""
 
+_FILES = 8
+"""Files that are open while a worker starts: a socket, two pipes, and their copies (`multiprocessing.forkserver`)."""
+
 _SIGKILL = 9
 """The number in POSIX; `signal` lacks the name on systems without the signal."""
 
@@ -82,6 +85,7 @@ class LocalExecutor:
             _block_interrupts()
             for worker in self._workers:
                 if not self._closing:
+                    _require_files()
                     worker.process.start()
         except (OSError, EOFError) as error:  # no more processes or files, no folder for a socket, no server
             self._start_error = error
@@ -235,6 +239,16 @@ def _block_interrupts() -> None:
     if hasattr(signal, "pthread_sigmask"):
         resource_tracker.ensure_running()  # lets interrupts through again after it has started its own process
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def _require_files() -> None:
+    """Raise `OSError` if this process may not open the files that starting a worker takes.
+
+    The server, which would be asked for a worker without getting them, would die with a traceback.
+    """
+    with contextlib.ExitStack() as opened:
+        for _ in range(_FILES):
+            opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
 
 
 class _Counter:

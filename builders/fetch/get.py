@@ -17,8 +17,8 @@ from builders.fetch.unzip import unzip
 from builders.sources.base import Source
 from builders.sources.obtain import OwnerFile
 from builders.storage.files import open_regular, require_space
+from builders.storage.locks import file_lock
 from builders.storage.paths import inside
-from builders.storage.store import file_lock
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.terminal.progress import bar
 

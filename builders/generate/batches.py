@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.generate import png
-from builders.generate.contract import SIDE, Generated, Generator
+from builders.generate.contract import Generated, Generator
 from builders.release import images
 from builders.release.schema import Column
 from builders.storage.byte_ranges import PACK_SUFFIX
@@ -142,21 +142,3 @@ def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns
     for name in joined.column_names:
         table = table.append_column(name, joined[name])
     return table
-
-
-def read_pixels(table: pa.Table, staging: Path) -> Pixels:
-    """Decode generated images of one size by their `file`, `offset` and `size`; their packs must be there.
-
-    Shape (n, height, width, 3); (0, 32, 32, 3) for no images.
-    """
-    pixels = np.zeros((0, SIDE, SIDE, 3), dtype=np.uint8)
-    pack_name, pack = "", b""
-    places = zip(*(table[name].to_pylist() for name in ("file", "offset", "size")), strict=True)
-    for number, (file, offset, size) in enumerate(places):
-        if file != pack_name:
-            pack_name, pack = file, (staging / file).read_bytes()
-        image = np.asarray(images.decode(pack[offset : offset + size]))
-        if number == 0:
-            pixels = np.zeros((table.num_rows, *image.shape), dtype=np.uint8)
-        pixels[number] = image
-    return pixels

@@ -22,8 +22,8 @@ from builders.sources.base import Source
 from builders.sources.readers.layouts import DEPTH
 from builders.sources.readers.parquet_files import split_names
 from builders.storage.files import require_space
+from builders.storage.locks import file_lock
 from builders.storage.paths import inside
-from builders.storage.store import file_lock
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.terminal.progress import bar
 from unknown_detection.words import first_few

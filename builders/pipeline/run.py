@@ -26,6 +26,7 @@ from builders.release.manifest import read_or_empty
 from builders.release.reader import UndecodableError
 from builders.release.remarks import summary as remarks_summary
 from builders.storage.byte_ranges import PACK_SUFFIX
+from builders.storage.parquet import read_parquet
 from builders.storage.paths import as_path, store_of
 from builders.storage.stores.errors import ChangedMeanwhileError
 
@@ -90,8 +91,10 @@ def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork) -> Man
                 if entry.data:
                     pixels.unlink(missing_ok=True)
                 elif are_compared(run.benchmark, split.key) and not pixels.exists():
-                    generated = split.table.filter(pc.equal(split.table["unreadable"], ""))
-                    write_pixels(layout, entry.digest, work.pixels(generated))
+                    kept = read_parquet(layout.index(split.key), ["id"])["id"]
+                    split.unpack()
+                    rows = split.table.filter(pc.is_in(split.table["id"], value_set=kept))
+                    write_pixels(layout, entry.digest, work.pixels(rows))
             return finish_release(plan, before, manifest)
         except ChangedMeanwhileError:  # in a store, which is not locked
             if not tries_left:

@@ -14,17 +14,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.duplicates.distance import SIDE, scaled
 from builders.errors import BuildError
-from builders.generate.batches import Batch, cut_batches, generated_table, read_pixels
+from builders.generate.batches import Batch, cut_batches, generated_table
 from builders.generate.contract import check_installed
 from builders.generate.task import BatchTask
 from builders.pipeline.build_plan import Run
 from builders.pipeline.read_plan import STAGING, ReadPlan
-from builders.pipeline.shards import ShardTask, read_record
+from builders.pipeline.shards import ShardTask, image_places, read_record
+from builders.release import images
 from builders.release.layout import PARTS
 from builders.release.remarks import summary as remarks_summary
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
+from builders.storage.byte_ranges import Reader
 from builders.storage.parquet import read_parquet, write_arrow
 from unknown_detection.words import quantity
 
@@ -52,9 +55,20 @@ class ShardWork:
         return {plan.key: self._with_images(plan) for plan in plans}
 
     def pixels(self, rows: pa.Table) -> npt.NDArray[np.uint8]:
-        """Decode generated images; packs that were removed are generated again."""
+        """Read images as they are compared by similarity, shape (n, 32, 32, 3); `rows` of a plan say where they are.
+
+        Packs of generated images that were removed are generated again; containers are unpacked (`ReadPlan.unpack`).
+        """
         self._generate_missing(set(rows["file"].unique().to_pylist()))
-        return read_pixels(rows, self.staging)
+        pixels, places = np.zeros((rows.num_rows, SIDE, SIDE, 3), np.uint8), image_places(rows, self.roots)
+        with Reader() as reader:
+            reader.expect(places)
+            for number, (path, offset, size) in enumerate(places):
+                try:
+                    pixels[number] = scaled(images.decode_or_mend(reader.read(path, offset, size))[0])
+                except images.UnreadableImageError as error:
+                    raise images.unreadable_image(rows, number, path, error) from error
+        return pixels
 
     def packs(self) -> list[Path]:
         """Return the packs of generated images, and their sealed residuals where they have any."""
@@ -128,8 +142,8 @@ class ShardWork:
             path = self.staging / f"{key.replace('/', '-')}.arrow"
             write_arrow(path, plan.table)
             tasks += [BatchTask(path, batch, self.roots, generator, self.run.allow_partial) for batch in missing[key]]
-        images = sum(task.batch.stop - task.batch.start for task in tasks)
-        with self.run.meter.step("generating images", images) as advance:
+        count = sum(task.batch.stop - task.batch.start for task in tasks)
+        with self.run.meter.step("generating images", count) as advance:
             remarks = self.run.executor.run(tasks, advance)
         if told := remarks_summary(remarks):
             self.run.meter.note(told)

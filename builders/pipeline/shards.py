@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple
@@ -117,14 +117,10 @@ class ShardTask:
         expected = rows["expected_sha256"].to_pylist() if "expected_sha256" in rows.column_names else []
         # A published image was readable to its publisher, so only its digest is compared.
         broken = set() if expected or self.generated else known_broken(rows)
-        ids, roots, files, offsets, sizes = (
-            rows[name].to_pylist() for name in ("id", "root", "file", "offset", "size")
-        )
+        ids = rows["id"].to_pylist()
         made = ("content_sha256", "unreadable")
         digests, failed = (rows[name].to_pylist() if self.generated else [""] * len(ids) for name in made)
-        # A Path costs more than reading the file.
-        paths = [os.path.join(self.roots[root], file) for root, file in zip(roots, files, strict=True)]  # noqa: PTH118
-        places = list(zip(paths, offsets, sizes, strict=True))
+        places = image_places(rows, self.roots)
         reader.expect(place for place, reason in zip(places, failed, strict=True) if not reason)
         for number, (path, offset, size) in enumerate(places):
             if failed[number]:
@@ -254,6 +250,13 @@ def read_record(part: Path) -> ShardRecord:
     """Read the record that a `ShardTask` stored in a part file."""
     record = json.loads(read_schema(part).metadata[_RECORD])
     return ShardRecord(**{**record, "dropped": tuple((image, reason) for image, reason in record["dropped"])})
+
+
+def image_places(rows: pa.Table, roots: Mapping[str, str]) -> list[tuple[str, int, int]]:
+    """Return the path, offset and size of the images in some rows of a plan; `roots` has folders by name."""
+    columns = (rows[name].to_pylist() for name in ("root", "file", "offset", "size"))
+    # A Path costs more than reading the file.
+    return [(os.path.join(roots[root], file), *place) for root, file, *place in zip(*columns, strict=True)]  # noqa: PTH118
 
 
 def _other_content(rows: pa.Table, number: int, path: str, digest: str) -> BuildError:

@@ -9,9 +9,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
-from builders.errors import os_errors_as_build_errors
+from builders.errors import BuildError, os_errors_as_build_errors
+from builders.storage.locks import acquire
 
 _PREFIX = "unknown-detection-"
 _LOCK = ".lock"
@@ -57,7 +58,7 @@ def _new(prefix: str) -> tuple[Path, FileLock]:
         root = Path(tempfile.mkdtemp(prefix=prefix))
         try:
             lock = _acquire(root)
-        except OSError:
+        except (BuildError, OSError):
             _remove(root)
             raise
         if lock is not None:
@@ -65,10 +66,8 @@ def _new(prefix: str) -> tuple[Path, FileLock]:
 
 
 def _acquire(root: Path) -> FileLock | None:
-    lock = FileLock(root / _LOCK)
-    with contextlib.suppress(Timeout, FileNotFoundError):
-        lock.acquire(timeout=0)
-        return lock
+    with contextlib.suppress(FileNotFoundError):
+        return acquire(root / _LOCK, "let TMPDIR name a folder on a disk of this machine.")
     return None
 
 

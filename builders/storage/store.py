@@ -2,7 +2,7 @@
 
 `builders.storage.paths.store_of` returns the store of a path; no other module asks where a path lies.
 
-Tested by `tests/builders/storage/test_paths.py` and `test_store_locks.py`.
+Tested by `tests/builders/storage/test_paths.py`.
 """
 
 from __future__ import annotations
@@ -19,27 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
 from builders.storage.byte_ranges import Ranges
 from builders.storage.files import TEMPORARY, open_here, refuse_irregular, require_space
-from unknown_detection.durable import make_folder, process_name, replacing
-
-
-@contextlib.contextmanager
-def file_lock(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file while the block runs; raises `BuildError` with the message `busy` if another process holds it.
-
-    Its folder is made. The operating system drops it with the process, also on SIGKILL.
-    """
-    make_folder(path.parent)
-    try:
-        lock = FileLock(path).acquire(timeout=0)
-    except Timeout as error:
-        raise BuildError(busy) from error
-    with lock:
-        yield
+from builders.storage.locks import file_lock, is_locked
+from unknown_detection.durable import process_name, replacing
 
 
 class Store:
@@ -86,26 +71,8 @@ class Store:
             _sweep(root, folders)  # Ray workers that outlive a killed driver leave some
 
     def is_locked(self, path: Path) -> bool:
-        """Whether a process holds a lock file of the package `filelock`.
-
-        On Unix, `filelock` (4.2) locks the whole file with `flock`. A shared lock is granted exactly if nobody holds
-        that one, and given back at once. Where there is no `flock` (Windows), the answer is always False.
-        """
-        try:
-            import fcntl
-
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        except (ImportError, OSError):
-            return False  # no flock, no such file, or nobody can have locked it
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False  # the file system has no locks
-        finally:
-            os.close(descriptor)
-        return False
+        """Whether a process holds a lock file, as `builders.storage.locks.is_locked`."""
+        return is_locked(path)
 
     def cached_listings(self, root: Path) -> AbstractContextManager[object]:
         """Cache a store's listings of a source's folder while the block runs."""

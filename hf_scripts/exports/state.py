@@ -14,8 +14,8 @@ import msgspec
 
 from builders.errors import BuildError
 from builders.storage.files import write_text
+from builders.storage.locks import file_lock
 from builders.storage.paths import inside
-from builders.storage.store import file_lock
 
 FOLDER = ".export"
 

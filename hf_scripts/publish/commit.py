@@ -106,7 +106,8 @@ class Publication:
             self.log(f"note: {sentence}")
         if tag in exposed:
             raise BuildError(exposed[tag])
-        with os_errors_as_build_errors("write files of the next version to the temporary folder"):
+        writing = "write files of the next version to the temporary folder"
+        with os_errors_as_build_errors(writing):
             if tag in tags:
                 self._check_published(info, tags)
                 return self._document(None, exists=True)
@@ -121,7 +122,8 @@ class Publication:
         if plan.additions or plan.deletions:
             validate_on_hub(card, repository)
             check_folder()
-            check_together(plan.merged)
+            with os_errors_as_build_errors(writing):
+                check_together(plan.merged)
             commit = self._commit(info, plan)
         else:
             commit = _existing(info).head

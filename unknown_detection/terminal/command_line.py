@@ -9,6 +9,7 @@ import click
 from unknown_detection.commands import as_started
 from unknown_detection.help import usage_error
 from unknown_detection.terminal.interrupts import run_stoppable
+from unknown_detection.terminal.shortages import shortage
 from unknown_detection.words import printable
 
 
@@ -30,3 +31,8 @@ def _run(command: click.Command, argv: Sequence[str] | None, errors: tuple[type[
         return error.exit_code
     except click.Abort as abort:  # what click makes of other interrupts, and of an EOFError, which is a defect
         raise abort.__cause__ or abort from None
+    except Exception as error:
+        if not (sentence := shortage(error)):
+            raise
+        click.echo(f"error: {sentence}", err=True)
+        return 2

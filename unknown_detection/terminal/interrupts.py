@@ -167,9 +167,14 @@ def _flush() -> None:
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """End the process after a second Ctrl-C between two lines of `run_stoppable`; show any other exception."""
+    """End the process after a second Ctrl-C between two lines of `run_stoppable`, or where its imports failed."""
     if isinstance(error, Stopped):
         os._exit(EXIT_CODE)
+    from unknown_detection.terminal.shortages import shortage  # only here, so that nothing precedes `watch`
+
+    if sentence := shortage(error):
+        _say(f"error: {sentence}")
+        os._exit(2)
     sys.__excepthook__(kind, error, trace)
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from builders.demo.images import encode_image
 from builders.errors import BuildError
-from builders.generate.batches import cut_batches, generated_table, read_pixels
+from builders.generate.batches import cut_batches, generated_table
 from builders.generate.contract import AS_PNG, Generated, Generator
 from builders.generate.exact.noise import GAUSSIAN_NOISE, gaussian_noise
 from builders.generate.exact.resize import FIXED_RESIZE, fixed_resize
@@ -67,6 +67,12 @@ def generate(tmp_path, rows, generator, **options):
     batches, progress = make(tmp_path, rows, generator, **options)
     table = generated_table(rows.select(["id", "source_id"]), batches, "staging", generator.columns)
     return table, np.sum(progress, axis=0).tolist()
+
+
+def read_pixels(table, folder):
+    """The images of a table, as Pillow decodes what its places say."""
+    packs = [(folder / row["file"]).read_bytes()[row["offset"] :][: row["size"]] for row in table.to_pylist()]
+    return np.stack([np.asarray(Image.open(io.BytesIO(data))) for data in packs])
 
 
 def test_arrays_and_files_become_the_pngs_that_the_generator_makes(tmp_path):

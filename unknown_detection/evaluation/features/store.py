@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from builders.storage.files import write_text
-from builders.storage.store import file_lock
+from builders.storage.locks import file_lock
 from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, require_known
 from unknown_detection.evaluation.features.blocks import RowBlocks
 from unknown_detection.evaluation.files import Text

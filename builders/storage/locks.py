@@ -1,0 +1,106 @@
+"""Lock files on this machine's disks, which the operating system drops with their process, also on SIGKILL.
+
+They are `flock`s of the package `filelock`. Network disks may lack these. Where the system has no such call for a disk
+(ENOSYS, as of Lustre that is mounted without `flock`), filelock writes the owner's machine and process into the file
+instead, and takes over what a process of this machine left that has ended: a soft lock. Where a disk refuses the call
+(ENOLCK, EOPNOTSUPP, as of NFS without its lock service), nothing is held and the command ends.
+
+Tested by `tests/builders/storage/test_locks.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from builders.errors import BuildError
+from unknown_detection.durable import make_folder
+
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+_TAKEN = (errno.EACCES, errno.EAGAIN)
+"""Errors of `flock` for a lock that is held; flock(2) has EAGAIN, and some network disks say EACCES."""
+
+_ELSEWHERE = "choose a folder on a disk of this machine, or have that one mounted with locks."
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, busy: str) -> Iterator[None]:
+    """Hold a lock file while the block runs; raises `BuildError` with the message `busy` if another process holds it.
+
+    Its folder is made. `BuildError` also says why a disk refuses a lock.
+    """
+    try:
+        make_folder(path.parent)
+        lock = acquire(path, _ELSEWHERE)
+    except OSError as error:
+        raise BuildError(f"Cannot lock {path}: {_reason(error)}. Fix this and run the same command again.") from error
+    if lock is None:
+        raise BuildError(busy)
+    with lock:
+        yield
+
+
+def acquire(path: Path, advice: str) -> FileLock | None:
+    """Take a lock file without waiting; returns None if another process holds it.
+
+    Raises `BuildError`, with advice that follows a colon, where the disk has no locks, and `OSError` where it refuses
+    the file.
+    """
+    lock = FileLock(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "flock not supported", UserWarning)  # a soft lock is as good here
+            lock.acquire(timeout=0)
+    except Timeout:
+        return None
+    except (OSError, NotImplementedError) as error:  # earlier versions of filelock had no soft locks instead
+        if not isinstance(error, OSError) or error.errno in _NO_LOCKS:
+            raise BuildError(
+                f"Cannot lock {path}: {_reason(error)}. Some network disks have no locks: {advice}"
+            ) from error
+        error.filename = error.filename or str(path)  # which `flock` does not say
+        raise
+    return lock
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds a lock file; the file is only read, unless it is a soft lock.
+
+    A shared lock is granted exactly if nobody holds that one, and given back at once. Whether a soft lock's owner runs
+    filelock knows when it takes it. Where there is no `flock` (Windows), the answer is always False.
+    """
+    try:
+        import fcntl
+
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except (ImportError, OSError):
+        return False  # no flock, no such file, or nobody can have locked it
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in _TAKEN or (error.errno == errno.ENOSYS and _is_soft_locked(path))
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _is_soft_locked(path: Path) -> bool:
+    try:
+        lock = acquire(path, _ELSEWHERE)
+    except (BuildError, OSError):
+        return False  # where nobody can write, nobody is at work
+    if lock is not None:
+        lock.release()
+    return lock is None
+
+
+def _reason(error: OSError | NotImplementedError) -> str:
+    reason = getattr(error, "strerror", None) or str(error)
+    return reason[:1].lower() + reason[1:]

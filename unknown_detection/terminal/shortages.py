@@ -1,0 +1,59 @@
+"""Recognises errors that say what this machine lacks, whatever was at work: memory, threads, or a package that loads.
+
+Each becomes one sentence in place of a traceback. Any other error is a defect of ours.
+
+Tested by `tests/unknown_detection/terminal/test_shortages.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from unknown_detection.starting import PACKAGES
+from unknown_detection.words import printable
+
+_LONGEST = 200
+"""Characters of a library's message at most (ours)."""
+
+_NO_MEMORY = ("failed to map segment", "cannot allocate memory", "unable to allocate")
+"""What the dynamic linker, the C library and NumPy say, in lower case; Python has `MemoryError`."""
+
+_NO_THREADS = ("can't start new thread", "failed to launch worker thread")
+"""What Python and Arrow say, in lower case; a thread also fails for lack of memory for its stack."""
+
+_AGAIN = "and run the same command again"
+
+
+def shortage(error: BaseException) -> str:
+    """Return the sentence about what the machine lacks, by an error that nobody has caught; empty for any other."""
+    for cause in _chain(error):
+        text = str(cause)
+        if any(words in text.lower() for words in _NO_THREADS):
+            return (
+                f"No further thread can be started ({_short(text)}). Allow more of them (ulimit -u) or more memory "
+                f"(ulimit -v), {_AGAIN}, with fewer --workers if it has them."
+            )
+        if isinstance(cause, MemoryError) or any(words in text.lower() for words in _NO_MEMORY):
+            detail = f" ({_short(text)})" if text else ""
+            return (
+                f"The memory does not suffice{detail}. Free some, or allow more (ulimit -v), {_AGAIN}, with fewer "
+                "--workers if it has them."
+            )
+    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] not in PACKAGES:
+        return f"A package that is needed does not load ({_short(str(error))}). Install it again, {_AGAIN}."
+    return ""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, and those that it was raised from or while handling."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _short(text: str) -> str:
+    line = printable(text.strip().partition("\n")[0])
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
