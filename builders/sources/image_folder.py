@@ -204,7 +204,7 @@ def _index(images: FolderImages, partition: str) -> PartitionIndex:
 def _of_partition(root: Path, name: str, flat: str) -> tuple[tuple[tuple[str, str], ...], tuple[Stray, ...]]:
     """Return the images of a partition's folder, sorted by path, and its strays; `name` is empty for the root."""
     home, inside = root / name, f"{name}/" if name else ""
-    class_folders = _folders(home)
+    class_folders = dict.fromkeys(_folders(home))  # looked up for every name
     loose = [inside + child for child in child_names(home) if child not in class_folders]
     loose_images = [path for path in loose if not _reason(path)]
     if class_folders and loose_images:

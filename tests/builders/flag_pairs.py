@@ -1,34 +1,15 @@
-"""Every pair of a build's flags: which there are of each benchmark, and a few builds that cover all pairs.
+"""Pairs of a build's flags: which there are of each benchmark, and a few builds that together cover all of them.
 
 A flag with a few values is a *factor*, and each value, or its absence, a *level*: the words that stand on the command
-line. A build has one level of every factor.
+line. A build has one level of every factor. The benchmark is a factor like the others.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
-
-from builders import (
-    broad_benchmark,
-    cifar_benchmark,
-    facets_benchmark,
-    folder_benchmark,
-    imagenet_benchmark,
-    openood_benchmark,
-)
-
-MODULES = {
-    "imagenet": imagenet_benchmark,
-    "cifar": cifar_benchmark,
-    "facets": facets_benchmark,
-    "broad": broad_benchmark,
-    "openood": openood_benchmark,
-    "folder": folder_benchmark,
-}
 
 CHOSEN = {
     "imagenet": "imagenet/near_ood,imagenet/far_ood_food32",
     "cifar": "cifar/test,cifar/near_ood,cifar/far_ood_lsun_fix",
-    "facets": "facets-baseline",
+    "facets": "facets-t1/validation",
     "broad": "broad-novel-classes/openimage_o,broad-multi-label",
     "openood": "openood-imagenet200/ninco,openood-imagenet200/openimage_o",
     "folder": "folder",
@@ -38,87 +19,105 @@ CHOSEN = {
 OTHERS = {
     "imagenet": "imagenet/validation",
     "cifar": "cifar-train/train",
-    "facets": "facets-wordnet-t50/test",
+    "facets": "facets-t1/test",
     "broad": "broad-novel-classes/imagenet_o",
     "openood": "openood-imagenet200/validation",
     "folder": "folder-train",
 }
 """Splits that an earlier run has built."""
 
-# What an earlier run into the same folder has built, of the same choices: other splits, or the same in another way.
-EARLIER = "earlier"
-OTHER_SPLITS, SAME_WITHOUT_PIXELS, SAME_WITH_PIXELS = "other splits", "--index-only", "--with-images"
+DUPLICATES = "--withdraw=duplicates"
+ALONE, ANY_OF_THEM, OTHER_SPLITS = "{one}", "{chosen}", "other splits"
 
-_FACTORS = {
+FACTORS = {
     "pixels": ("", "--index-only", "--with-images"),
     "limit": ("", "--limit-per-class=2"),
-    "withdraw": ("", "--withdraw={withdrawn}", "--withdraw=duplicates"),
+    "withdraw": ("", "--withdraw={withdrawn}", DUPLICATES),
     "adopt": ("", "--adopt={adopted}"),
     "check": ("", "--check=decode"),
     "workers": ("--workers=1", "--workers=2"),
     "seed": ("", "--seed=7"),
     "partial": ("", "--allow-partial"),
-    "splits": ("{chosen}", "{one}"),
-    EARLIER: ("", OTHER_SPLITS, SAME_WITHOUT_PIXELS, SAME_WITH_PIXELS),
+    "splits": (ANY_OF_THEM, ALONE),
+    # What an earlier run of the same choices has built in the folder: other splits, or these in another way.
+    "earlier": ("", OTHER_SPLITS, "--index-only", "--with-images"),
     "sync": ("", "--no-sync"),
     "quiet": ("", "--quiet"),
-    "dry": ("", "--dry-run", "--dry-run --json"),
+    "dry": ("", "--dry-run", "--dry-run --json"),  # before the build itself
+    "variant": ("", "{variant}", "{other variant}"),
 }
-
-_VARIANTS = {
-    "cifar": ("", "--published-lsun-fix"),
-    "facets": ("", "--animals-unknown"),
-    "broad": ("", "--openimage-o-all", "--last-object-areas"),
-}
+"""The factors of all benchmarks; the first level of each is the default."""
 
 CHOICES = ("limit", "withdraw", "adopt", "seed", "partial", "variant")
 """Factors that say which rows a release has. A folder holds those of one choice."""
 
+VARIANTS = {
+    "cifar": {"{variant}": "--published-lsun-fix"},
+    "facets": {"{variant}": "--animals-unknown"},
+    "broad": {"{variant}": "--openimage-o-all", "{other variant}": "--last-object-areas"},
+}
+"""The flags of single benchmarks that choose other images, without a folder of their own in the demo."""
 
-def factors_of(benchmark: str) -> dict[str, tuple[str, ...]]:
-    """The factors of a benchmark's command, each with its levels; the first of them is the default."""
+SLOW_DUPLICATES = ("cifar", "broad")
+"""Benchmarks whose duplicates are looked for among images that take up to a minute to be made."""
+
+
+def levels_of(benchmark, *, slow=False):
+    """The levels of each factor that may be given to a benchmark."""
+    levels = dict(FACTORS)
+    levels["variant"] = ("", *VARIANTS.get(benchmark, ()))
     if benchmark == "folder":
-        return {name: levels for name, levels in _FACTORS.items() if name not in ("withdraw", "adopt")}
-    return {**_FACTORS, "variant": _VARIANTS.get(benchmark, ("",))}
+        levels |= {"withdraw": ("",), "adopt": ("",)}
+    elif benchmark in SLOW_DUPLICATES and not slow:
+        levels["withdraw"] = FACTORS["withdraw"][:2]
+    return levels
 
 
-Row = Mapping[str, str]
+def every_pair(benchmark):
+    """Two levels that are no default, of all factors of a benchmark."""
+    given = [(name, level) for name, levels in levels_of(benchmark, slow=True).items() for level in levels[1:]]
+    return [dict(pair) for pair in itertools.combinations(given, 2) if pair[0][0] != pair[1][0]]
 
 
-def pairs_of(factors: Mapping[str, Sequence[str]]) -> list[Row]:
-    """Every two levels of different factors that are not both the default."""
-    levels = [(name, level) for name, values in factors.items() for level in values[1:]]
-    return [dict(pair) for pair in itertools.combinations(levels, 2) if pair[0][0] != pair[1][0]]
+def covering():
+    """A few rows of one benchmark and its levels each, in which every two levels that go together stand together.
 
-
-def covering(factors: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
-    """A few rows with a level of every factor, in which every two levels of different factors stand together.
-
-    Greedy: each row begins with a pair that no row has yet, and takes of every other factor the level that adds most.
+    Two levels of flags stand together for one benchmark at least, and each level for every benchmark. Greedy: a row
+    begins with a pair that is missing, and takes of each other factor the level that adds most.
     """
-    names = list(factors)
-    missing = {
-        (one, a, other, b)
-        for one, other in itertools.combinations(names, 2)
-        for a in factors[one]
-        for b in factors[other]
-    }
+    allowed = {benchmark: levels_of(benchmark) for benchmark in CHOSEN}
+    names = ("benchmark", *FACTORS)
 
-    def new(row, name, level):
-        beside = [(other, value) for other, value in row.items() if other != name]
-        return sum(
-            (other, value, name, level) in missing or (name, level, other, value) in missing for other, value in beside
-        )
+    def pairs(row):
+        return set(itertools.combinations([(name, row[name]) for name in names if name in row], 2))
 
+    missing = {}  # a dict keeps its order
+    for benchmark, levels in allowed.items():
+        for one, other in itertools.combinations(levels, 2):
+            for both in itertools.product(levels[one], levels[other]):
+                row = {"benchmark": benchmark, one: both[0], other: both[1]}
+                missing |= dict.fromkeys(sorted(pairs(row)))
     rows = []
     while missing:
-        one, a, other, b = min(
-            missing, key=lambda pair: (names.index(pair[0]), names.index(pair[2]), pair[1], pair[3])
-        )
-        row = {one: a, other: b}
-        for name in names:
-            if name not in row:
-                row[name] = max(factors[name], key=lambda level: new(row, name, level))
-        missing -= {(x, row[x], y, row[y]) for x, y in itertools.combinations(names, 2)}
-        rows.append({name: row[name] for name in names})
+        start = dict(next(iter(missing)))
+        homes = [b for b in CHOSEN if all(v in ({"benchmark": [b]} | allowed[b])[n] for n, v in start.items())]
+        grow = [grown(start, home, allowed[home], missing, pairs) for home in homes]
+        row = max(grow, key=lambda row: len(new(row, missing, pairs)))
+        for pair in pairs(row):
+            missing.pop(pair, None)
+        rows.append(row)
     return rows
+
+
+def new(row, missing, pairs):
+    """The missing pairs that a row has."""
+    return [pair for pair in pairs(row) if pair in missing]
+
+
+def grown(start, benchmark, levels, missing, pairs):
+    """A row of a benchmark with two levels given and the others chosen."""
+    row = {"benchmark": benchmark, **start}
+    for name, values in levels.items():
+        if name not in row:
+            row[name] = max(values, key=lambda level: len(new({**row, name: level}, missing, pairs)))
+    return row
