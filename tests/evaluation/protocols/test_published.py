@@ -4,12 +4,15 @@ import csv
 import tomllib
 from pathlib import Path
 
+import datasets
 import pandas as pd
 import pytest
+from PIL import ExifTags, Image
 
 from unknown_detection.evaluation.detectors import METHODS
 from unknown_detection.evaluation.protocols.openood import (
     OTHER_VERSION,
+    TURNED,
     compare_with_leaderboard,
     of_other_version,
     published,
@@ -54,6 +57,26 @@ def test_figures_stand_beside_the_published_ones_where_release_weights_and_detec
     lines += of_report("a", "gen", 0.7, 0.8, n_unknown=5)
     compared = compare_with_leaderboard(pd.DataFrame(lines), {"a": RESNET50, "b": ""})
     assert compared.values.tolist() == [["a", "knn", 80.0, 71.1, 90.0, 90.18], ["a", "msp", 76.0, 76.02, 85.0, 85.23]]
+
+
+# timm leaves the file open that it reads.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_photograph_on_its_side_is_turned_by_datasets_and_not_by_those_who_published_figures(tmp_path):
+    """OpenOOD opens and converts a file (`imglist_dataset.py`), as torchvision's and timm's datasets do."""
+    path, exif = tmp_path / "a" / "can_opener.jpg", Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    path.parent.mkdir()
+    Image.new("RGB", (8, 4)).save(path, exif=exif)
+    assert datasets.Image().decode_example({"path": None, "bytes": path.read_bytes()}).size == (4, 8)
+    with Image.open(path) as image:
+        assert image.convert("RGB").size == (8, 4)
+    for page in ("benchmarks/openood.md", "evaluating.md"):
+        text = " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
+        assert "is turned here, as `datasets`" in text, page
+    assert "are turned here and not by OpenOOD" in TURNED
+    torchvision = pytest.importorskip("torchvision.datasets.folder", reason="torchvision and timm are not installed")
+    assert torchvision.default_loader(str(path)).size == (8, 4)
+    assert pytest.importorskip("timm.data").ImageDataset(str(tmp_path))[0][0].size == (8, 4)
 
 
 @pytest.mark.skipif(not TABLE.is_file(), reason="the published table is not here")

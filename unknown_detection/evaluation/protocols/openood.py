@@ -160,6 +160,9 @@ OTHER_VERSION: Mapping[str, str] = {
 }
 """Rows that are of other images than the leaderboard says, with what is known of them."""
 
+TURNED = "Photographs that their EXIF says lie on their side are turned here and not by OpenOOD."
+"""What differs between the images as `datasets` decodes them and as OpenOOD does (`imglist_dataset.py`)."""
+
 _SAME = {"resnet50.tv_in1k": "resnet50-0676ba61.pth"}
 """Files of torchvision that timm publishes under a name of its own (its `default_cfgs` name the address)."""
 

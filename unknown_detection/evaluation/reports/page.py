@@ -124,10 +124,8 @@ def _leaderboard(figures: pd.DataFrame, runs: Sequence[ScoredRun]) -> list[PageT
         for row, ours, theirs in zip(rows, lines[of], lines[f"published {of}"], strict=True):
             row += [Cell(f"{value:.2f}", order=value) for value in (ours, theirs)]
             row.append(Cell(f"{ours - theirs:+.2f}", order=ours - theirs))
-    note = (
-        "In percent; the published figures are those of OpenOOD's leaderboard of July 2025, for the same weights. "
-        "Photographs that their EXIF says lie on their side are turned here and not by OpenOOD."
-    )
+    note = "In percent; the published figures are those of OpenOOD's leaderboard of July 2025, for the same weights. "
+    note += openood.TURNED
     detectors = {name for run in runs for name in openood.of_other_version(run.weights).index}
     note += "".join(f" {name}'s row is not comparable: {openood.OTHER_VERSION[name]}." for name in sorted(detectors))
     return [PageTable("leaderboard", "Beside OpenOOD's leaderboard", columns, rows, note, False, _FIRST)]
