@@ -130,6 +130,7 @@ def read(folder, table, release, **how):
         ("class", ["/b/bedroom", "/f/fountain", "/k/kennel/outdoor", "/f/fountain"]),
         ("prediction", ["bedroom", "fountain", "kennel/outdoor", "/f/fountain"]),
         ("prediction", ["places365:bedroom", "places365:/f/fountain", "places365:kennel/outdoor", "1"]),
+        ("prediction", ["Bedroom", "\uff46ountain", "PLACES365:kennel/outdoor", "1"]),  # other case, full width
     ],
 )
 def test_the_release_tells_own_classes_and_which_dataset_is_predicted(tmp_path, release, column, values):
