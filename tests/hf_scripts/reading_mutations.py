@@ -11,16 +11,6 @@ from tests.hf_scripts.tampering import replace, write_shard
 from tests.manifests import manifest_of
 from tests.parquet_footers import ROWS, claim, numbers, rows_of, with_claims
 
-
-def is_parquet(path):
-    """Whether a file is whole: a change before this one may have taken it away, or put something else there."""
-    try:
-        pq.read_table(path)
-    except (OSError, pa.ArrowException):
-        return False
-    return True
-
-
 # Footers
 
 
@@ -30,8 +20,6 @@ def change_footer(folder):
     if change < 4:
         return shift_rows(folder)
     path = folder.pick(".parquet")
-    if not is_parquet(path):
-        return None
     data = path.read_bytes()
     if change == 4:
         places = [ROWS]
@@ -51,8 +39,6 @@ def shift_rows(folder):
     """A row is there twice and another one is not, and footers claim the counts with which rows look right."""
     splits = [split for config in manifest_of(folder.root)["configs"].values() for split in config["splits"].values()]
     paths = [folder.root / file["path"] for file in folder.random.choice(splits)["data"]]
-    if len(paths) < 2 or not all(map(is_parquet, paths)):
-        return
     first, second = (pq.read_table(path) for path in paths[:2])
     if folder.random.random() < 0.5:
         # The last row of the first shard comes again, and that of the second goes.
@@ -74,8 +60,6 @@ def poison_cache(folder):
     name = folder.random.choice([folder.root.name, folder.root.name, folder.root.name.upper()])
     twin = folder.root.parent / "before" / name
     linked_copy(folder.root, twin)
-    if not (twin / "README.md").is_file():
-        return
     reverse_rows(twin)
     if name == folder.root.name and folder.random.random() < 0.5:
         whole = folder.root.with_name("whole")
@@ -90,17 +74,14 @@ def poison_cache(folder):
 
 def reverse_rows(root):
     """Put the rows of all tables in reverse, in files of other bytes and the same card."""
-    for path in filter(is_parquet, sorted(root.rglob("*.parquet"))):
+    for path in sorted(root.rglob("*.parquet")):
         table = pq.read_table(path)
         write_shard(path, table.take(pa.array(range(table.num_rows)[::-1], pa.int64())))
 
 
 def load_all(root, cache):
-    try:
-        for config in datasets.get_dataset_config_names(str(root)):
-            datasets.load_dataset(str(root), config, cache_dir=str(cache))
-    except Exception:  # noqa: BLE001  a change before this one may let it fail in any way
-        return
+    for config in datasets.get_dataset_config_names(str(root)):
+        datasets.load_dataset(str(root), config, cache_dir=str(cache))
 
 
 # Paths
