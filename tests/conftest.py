@@ -1,5 +1,6 @@
 import gc
 import os
+import uuid
 
 import filelock
 import hypothesis
@@ -51,6 +52,12 @@ def pytest_collection():
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def no_copies(tmp_path_factory, monkeypatch):
+    """`verify` says where `datasets` has copies of a folder of a name; those of users and other tests are not ours."""
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path_factory.getbasetemp() / f"datasets-{uuid.uuid4().hex}"))
 
 
 @pytest.fixture

@@ -39,8 +39,6 @@ def shift_rows(folder):
     """A row is there twice and another one is not, and footers claim the counts with which rows look right."""
     splits = [split for config in manifest_of(folder.root)["configs"].values() for split in config["splits"].values()]
     paths = [folder.root / file["path"] for file in folder.random.choice(splits)["data"]]
-    if len(paths) < 2 or not all(path.is_file() for path in paths):  # a change before this one took one away
-        return
     first, second = (pq.read_table(path) for path in paths[:2])
     if folder.random.random() < 0.5:
         # The last row of the first shard comes again, and that of the second goes.
@@ -62,8 +60,6 @@ def poison_cache(folder):
     name = folder.random.choice([folder.root.name, folder.root.name, folder.root.name.upper()])
     twin = folder.root.parent / "before" / name
     linked_copy(folder.root, twin)
-    if not (twin / "README.md").is_file():
-        return
     reverse_rows(twin)
     if name == folder.root.name and folder.random.random() < 0.5:
         whole = folder.root.with_name("whole")
@@ -84,11 +80,8 @@ def reverse_rows(root):
 
 
 def load_all(root, cache):
-    try:
-        for config in datasets.get_dataset_config_names(str(root)):
-            datasets.load_dataset(str(root), config, cache_dir=str(cache))
-    except Exception:  # noqa: BLE001  a change before this one may let it fail in any way
-        return
+    for config in datasets.get_dataset_config_names(str(root)):
+        datasets.load_dataset(str(root), config, cache_dir=str(cache))
 
 
 # Paths
