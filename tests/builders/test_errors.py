@@ -1,7 +1,20 @@
-from builders.errors import one_line
+import os
+
+import pytest
+
+from builders.errors import BuildError, one_line, os_errors_as_build_errors
 
 
 def test_text_of_unknown_origin_stays_on_one_line():
     assert one_line("crème brûlée/雷.jpg") == "crème brûlée/雷.jpg"
     assert one_line("a\nb\x1b[31m\0\udce9\u202e") == "a\\nb\\x1b[31m\\x00\\udce9\\u202e"
     assert one_line("a" * 1000, 10) == "aaaaaaaaaa..."
+
+
+def test_a_link_that_is_refused_is_said_where_it_should_be(tmp_path):
+    (tmp_path / "there").touch()
+    with (
+        pytest.raises(BuildError, match=f"Cannot link: {tmp_path / 'there'}: file exists. Fix this"),
+        os_errors_as_build_errors("link"),
+    ):
+        os.link(tmp_path / "there", tmp_path / "there")

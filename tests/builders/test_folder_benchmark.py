@@ -7,6 +7,7 @@ import shutil
 
 import datasets
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -201,6 +202,27 @@ def test_a_second_run_says_what_it_takes_from_the_first(folders, tmp_path, capsy
     assert "2 shards of an earlier run are used; an image that changed since then is not noticed" in error
     assert f"--index-only: folder/test, folder/near_ood had pixels in {tmp_path / 'out'}, which stay there" in error
     assert files_of(tmp_path / "out") == before
+
+
+def test_an_index_without_pixels_knows_the_same_duplicates(folders, release, tmp_path):
+    """As the release with pixels, whichever of its splits a second run adds; a broken image is in neither."""
+    pairs = pq.read_table(release / "duplicates/pairs.parquet")
+    assert {0.0} < {*pairs["distance"].to_pylist()}
+    whole = tmp_path / "whole"
+    assert folder_benchmark.main(arguments(folders, whole, "--index-only")) == 0
+    assert folder_benchmark.main(arguments(folders, tmp_path / "two", "--index-only", "--splits=folder-train")) == 0
+    assert folder_benchmark.main(arguments(folders, tmp_path / "two", "--index-only", "--splits=folder")) == 0
+    for out in (whole, tmp_path / "two"):
+        assert pq.read_table(out / "duplicates/pairs.parquet").equals(pairs)
+        assert verify.main([str(out), "--workers", "1"]) == 0
+    copy = shutil.copytree(folders, tmp_path / "copy")
+    (copy / "near/wasp/5.png").write_bytes((copy / "near/wasp/5.png").read_bytes()[:200])
+    tables = []
+    for name, flag in (("pixels", "--with-images"), ("index", "--index-only")):
+        assert folder_benchmark.main(arguments(copy, tmp_path / name, flag, "--allow-partial")) == 0
+        assert manifest_of(tmp_path / name)["configs"]["folder"]["splits"]["near_ood"]["shortfalls"]
+        tables.append(pq.read_table(tmp_path / name / "duplicates/pairs.parquet"))
+    assert tables[0].equals(tables[1]) and tables[0].num_rows
 
 
 def test_given_partitions_are_taken_as_they_are(folders, tmp_path):

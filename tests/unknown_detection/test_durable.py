@@ -120,3 +120,23 @@ def test_no_sync_holds_for_one_command(monkeypatch, tmp_path):
     assert CliRunner().invoke(command, ["--no-sync"]).output == "1\n"
     assert CliRunner().invoke(command, []).output == "unset\n"
     assert NO_SYNC not in os.environ
+
+
+FULL = """
+import pathlib, resource, sys
+from unknown_detection.durable import replacing
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+path = pathlib.Path(sys.argv[1])
+try:
+    with replacing(path, path.with_name("temporary")) as temporary:
+        temporary.write_bytes(bytes(2000))
+except OSError as error:
+    print(error.filename)
+"""
+
+
+def test_a_disk_that_takes_no_more_is_said_of_the_file(tmp_path):
+    """The system names no file where `write` fails, as for a full quota; here for the limit of a file's size."""
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "file")], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == (f"{tmp_path / 'file'}\n", "")
+    assert list(tmp_path.iterdir()) == []
