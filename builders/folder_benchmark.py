@@ -89,16 +89,16 @@ def declare(
 
 
 def _unknown_split(name: str, folder: Unknown) -> Split:
-    """Declare the split of a folder of unknowns, of which all images are taken."""
+    """Declare the split of a folder of unknowns, of which all images are taken, of each partition if it is divided."""
     images, words = folder.images, ["OoD" if word == "ood" else word for word in folder.split.split("_")]
     title = f"{' '.join([words[0].capitalize(), *words[1:]])} of {name}"
-    partition = ALL if ALL in images.files else next(iter(images.files))
+    partitions = tuple(images.files)
     return _split(
         folder.split,
         folder.role,
         source=image_folder(f"{name}-{folder.split.replace('_', '-')}", title, images),
-        classes=_FLAT if partition in images.flat else _OWN,
-        partitions=(partition,),
+        classes=_FLAT if images.flat.issuperset(partitions) else _OWN,
+        partitions=partitions,
         quota=AllImages(),
     )
 

@@ -225,6 +225,23 @@ def test_an_index_without_pixels_knows_the_same_duplicates(folders, release, tmp
     assert tables[0].equals(tables[1]) and tables[0].num_rows
 
 
+def test_all_images_of_unknowns_that_are_divided_are_taken(folders, tmp_path):
+    """Before, those of the first partition alone were, and no line said so."""
+    for partition, images in (("test", 2), ("train", 3)):
+        for image in range(images):
+            draw(tmp_path / "wasps" / partition / "wasp" / f"{image}.png", 5000 + 10 * images + image)
+    flags = [
+        f"--in-distribution={folders / 'known'}",
+        f"--unknown=near={tmp_path / 'wasps'}",
+        "--workers=1",
+        "--quiet",
+    ]
+    assert folder_benchmark.main([*flags, f"--out={tmp_path / 'release'}"]) == 0
+    near = pq.read_table(tmp_path / "release/index/folder/near_ood.parquet")
+    assert {name.partition("/")[0] for name in near["source_id"].to_pylist()} == {"test", "train"}
+    assert (len(near), set(near["class_id"].to_pylist())) == (5, {"wasp"})
+
+
 def test_given_partitions_are_taken_as_they_are(folders, tmp_path):
     for partition, images in {"train": range(6), "val": range(6, 9), "test": range(9, 12)}.items():
         for name in CLASSES:

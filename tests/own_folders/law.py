@@ -61,7 +61,7 @@ def breach(known, unknown, out):
     if judged.code:
         return f"verify: {judged.text}"
     roots = {f"folder-far-ood-{name}": root for name, root in unknown.items()}
-    expected = {source: _images(root) for source, root in roots.items()} | {KNOWN: _images(known, every=True)}
+    expected = {source: _images(root) for source, root in roots.items()} | {KNOWN: _images(known)}
     compared = {_compared(class_id) for class_id, _ in expected[KNOWN].values()}
     cache = out.parent / f"{out.name}-cache"
     try:
@@ -80,16 +80,14 @@ def breach(known, unknown, out):
     return f"not in the release: {left}" if left else ""
 
 
-def _images(root, *, every=False):
-    """The class (empty for none) and the bytes of the images that belong into a release, by path; of a divided folder
-    of unknowns, those of its first partition."""
+def _images(root):
+    """The class (empty for none) and the bytes of the images that belong into a release, by path."""
     folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     divided = {name.lower() for name in folders} <= PARTITIONS
     images = {}
     for path, data in files_of_images(root).items():
-        partition, *parts = path.split("/") if divided and folders else ["", *path.split("/")]
-        if every or not partition or partition == folders[0]:
-            images[path] = (parts[0] if len(parts) > 1 else "", data)
+        parts = path.split("/")[divided and bool(folders) :]
+        images[path] = (parts[0] if len(parts) > 1 else "", data)
     return images
 
 
