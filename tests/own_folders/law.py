@@ -82,7 +82,9 @@ def breach(known, unknown, out):
 
 def _images(root):
     """The class (empty for none) and the bytes of the images that belong into a release, by path."""
-    folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    folders = sorted(
+        path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith((".", "__MACOSX"))
+    )
     divided = {name.lower() for name in folders} <= PARTITIONS
     images = {}
     for path, data in files_of_images(root).items():

@@ -40,7 +40,7 @@ def is_taken(path):
     """Whether a file belongs into a release by its path below the folder."""
     return (
         path.lower().endswith(ENDINGS)
-        and not any(part.startswith(".") for part in path.split("/"))
+        and not any(part.startswith(".") or part == "__MACOSX" for part in path.split("/"))
         and not _UNPRINTABLE.search(path)
     )
 
