@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,10 +72,10 @@ def acquire(path: Path, advice: str) -> FileLock | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds a lock file; the file is only read, unless it is a soft lock.
+    """Whether a process holds a lock file, which is only read.
 
-    A shared lock is granted exactly if nobody holds that one, and given back at once. Whether a soft lock's owner runs
-    filelock knows when it takes it. Where there is no `flock` (Windows), the answer is always False.
+    A shared lock is granted exactly if nobody holds that one, and given back at once. Where there is no `flock`
+    (Windows), the answer is always False.
     """
     try:
         import fcntl
@@ -92,13 +93,21 @@ def is_locked(path: Path) -> bool:
 
 
 def _is_soft_locked(path: Path) -> bool:
+    """Whether a soft lock's owner may be running: on this machine its process is looked for, of another one it may.
+
+    A file of filelock (since 3.22) has a line each with the process's number and its machine, in a container with the
+    inode of its process namespace.
+    """
     try:
-        lock = acquire(path, _ELSEWHERE)
-    except (BuildError, OSError):
-        return False  # where nobody can write, nobody is at work
-    if lock is not None:
-        lock.release()
-    return lock is None
+        process, host, *_ = path.read_text(encoding="utf-8").splitlines()
+        here = socket.gethostname()
+        if host in (here, f"{here}?pidns-{Path('/proc/self/ns/pid').stat().st_ino:x}"):
+            os.kill(int(process), 0)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except (OSError, ValueError, OverflowError):  # nobody's to signal, or a file in the making
+        return True
+    return True
 
 
 def _reason(error: OSError | NotImplementedError) -> str:

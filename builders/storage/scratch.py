@@ -47,9 +47,11 @@ def remove_stale_folders(purpose: str) -> None:
         lock_file = root / _LOCK
         if root.is_symlink() or lock_file.is_symlink() or not lock_file.is_file() or not _is_own(root):
             continue
-        if (lock := _acquire(root)) is not None:
-            lock.release()
-            _remove(root)
+        # One whose disk refuses locks stays: nobody can know whether it is in use.
+        with contextlib.suppress(BuildError, OSError):
+            if (lock := _acquire(root)) is not None:
+                lock.release()
+                _remove(root)
 
 
 def _new(prefix: str) -> tuple[Path, FileLock]:

@@ -1,8 +1,10 @@
 """Publishing with the real client to the stand-in: what is there afterwards, and what is refused before."""
 
 import csv
+import errno
 import hashlib
 import json
+import os
 import re
 
 import datasets
@@ -15,6 +17,7 @@ from builders.release.digests import lines_digest
 from builders.release.layout import Layout
 from builders.release.schema import arrow_schema
 from builders.release.tables import read_excluded
+from hf_scripts import push as push_command
 from hf_scripts import verify
 from tests.builders.conftest import files_of
 from tests.hf_scripts.samples import LABELS, REPO, SPLITS, make_release, manifest_at, write_revision
@@ -337,3 +340,20 @@ def test_a_downloaded_version_can_be_published_elsewhere(push, hub, release, tmp
     assert set(hub.files("org/copy")) == FILES
     schema = pq.read_schema(Layout(tmp_path / "there").index("bench/test"))
     assert b"huggingface" in schema.metadata
+
+
+def test_a_temporary_folder_that_refuses_links_is_named_and_nothing_is_published(
+    push, hub, release, more, monkeypatch, capsys
+):
+    """As vfat does, and some network disks; the remaining splits' indexes are linked there to be looked at."""
+    assert push("release").code == 0
+
+    def refuse(link, target, **_):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(target), None, str(link))
+
+    monkeypatch.setattr("pathlib.Path.symlink_to", refuse)
+    assert push_command.main(["more", "--repo", REPO, "--tag", "v1.1.0", "--workers", "1"]) == 2
+    sentence = "Cannot write files of the next version to the temporary folder: "
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert re.fullmatch(f"error: {sentence}.*/index/bench/.*parquet: operation not permitted. Fix this .*", said)
+    assert list(hub.tags(REPO)) == ["v1.0.0"]

@@ -71,8 +71,17 @@ def disk(monkeypatch):
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EDQUOT, errno.EROFS, errno.EIO])
-def test_a_disk_that_refuses_a_lock_is_named_with_the_cause_and_a_next_step(disk, demo, tmp_path, capsys, number):
-    """The errors of flock(2), of nfs(5) without a lock service, and of a disk that refuses all writing."""
+def test_a_disk_that_refuses_a_lock_is_named_with_the_cause_and_a_next_step(
+    disk, demo, tmp_path, capsys, monkeypatch, number
+):
+    """The errors of flock(2), of nfs(5) without a lock service, and of a disk that refuses all writing.
+
+    A leftover in the temporary folder, whose lock cannot be tried either, is left there.
+    """
+    leftover = tmp_path / "unknown-detection-mp-killed"
+    leftover.mkdir()
+    (leftover / ".lock").touch()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     disk(number)
     reason = os.strerror(number)[:1].lower() + os.strerror(number)[1:]
     unlockable = number in (errno.ENOLCK, errno.EOPNOTSUPP)
@@ -84,7 +93,7 @@ def test_a_disk_that_refuses_a_lock_is_named_with_the_cause_and_a_next_step(disk
     said = capsys.readouterr().err
     assert f"Cannot lock {out / '.state/lock'}: {reason}. {then}" in said and said.count("\n") == 1
     assert not Store().is_locked(out / ".state/lock")
-    assert not (out / "manifest.json").exists()
+    assert not (out / "manifest.json").exists() and leftover.exists()
 
 
 def test_a_temporary_folder_without_locks_is_named(disk, tmp_path, monkeypatch):
@@ -130,6 +139,10 @@ def test_a_soft_lock_is_seen_and_taken_over_after_a_kill(disk, tmp_path, recwarn
             raise AssertionError("the lock was given twice")
         holder.kill()
     assert not Store().is_locked(path)
+    assert path.read_text() == content  # whoever asks writes nothing
+    path.write_text(content.replace(f"{holder.pid}\n", f"{holder.pid}\nanother-", 1))
+    assert Store().is_locked(path)  # on another machine that process may run
+    path.write_text(content)
     with file_lock(path, "busy"):
         pass
     assert not recwarn.list
