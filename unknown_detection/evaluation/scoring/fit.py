@@ -80,8 +80,8 @@ class FeatureCache:
             if self.runner is None:
                 raise EvaluationError(
                     f"{detector.name} runs the model on the images again, which needs --release, --model and "
-                    "--weights (or --pretrained). Give them (in Python, what extract returned, or runner=), or "
-                    "leave the detector out."
+                    "--weights (or --pretrained). Give them (in Python, the features that extract returned, or "
+                    "runner=), or leave the detector out."
                 )
             detector.image_pass.check(self.runner.model)
 
