@@ -351,7 +351,7 @@ def test_an_instance_stands_where_its_name_can_and_is_not_searched(folder):
     five = KNN(k=5)
     chosen = choose(["all", five])
     assert chosen.everything and [*chosen.scored] == [*DETECTORS], "the instance stands in the place of its class"
-    assert chosen["knn"].detector is five
+    assert (chosen.scored["knn"].k, chosen.scored["knn"].search) == (5, {})
     with pytest.raises(EvaluationError, match="No detector is named"):
         choose([])
 
@@ -385,9 +385,8 @@ def test_what_is_no_seed_is_refused_before_any_work(seed):
 
 def test_numbers_of_numpy_are_hyperparameters(folder):
     """They are recorded as Python's, and reach the pass over images, which they decide."""
-    grid = choose(KNN(k=np.int64(5)))["knn"].grid
-    odin = choose(ODIN(temperature=np.float32(10), epsilon=np.float64(0.5)))["odin"].detector
-    assert (grid, type(grid["k"][0])) == ({"k": (5,)}, int)
+    odin = choose(ODIN(temperature=np.float32(10), epsilon=np.float64(0.5))).scored["odin"]
+    assert type(KNN(k=np.int64(5)).parameters()["k"]) is int
     assert odin.image_pass.parameters(odin) == {"temperature": 10.0, "epsilon": 0.5}
     assert ud.score(folder, KNN(k=np.int64(5)), seed=np.int64(1)).schema.metadata.keys() == {b"unknown_detection"}
 
@@ -432,4 +431,4 @@ def test_an_error_of_the_user_s_code_keeps_its_traceback():
         return 1 / 0
 
     with pytest.raises(ZeroDivisionError):
-        choose([fails])["fails"].detector.score(ROWS)
+        choose([fails]).scored["fails"].score(ROWS)

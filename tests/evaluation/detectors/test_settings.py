@@ -16,11 +16,11 @@ def test_every_value_of_a_grid_can_be_set():
         assert detector.ranges.keys() <= settable(detector).keys(), name
     texts = ["knn.k=50", "temperature.temperature=1000", "openmax.tail = 5,10", "openmax.rank_weight=0.5"]
     choices = choose("knn,temperature,openmax", parse_settings(texts))
-    assert choices["knn"].grid == {"k": (50,)}
-    assert choices["temperature"].grid == {"temperature": (1000.0,)}
-    assert choices["openmax"].grid == {**DETECTORS["openmax"].search, "tail": (5, 10), "rank_weight": (0.5,)}
+    assert choices.scored["knn"].search == {"k": (50,)}
+    assert choices.scored["temperature"].search == {"temperature": (1000.0,)}
+    assert choices.scored["openmax"].search == {**DETECTORS["openmax"].search, "tail": (5, 10), "rank_weight": (0.5,)}
     # A part of a mixture that is scored.
-    assert choose("ens_f", parse_settings(["energy.temperature=2"])).parts["energy"].grid == {"temperature": (2.0,)}
+    assert choose("ens_f", parse_settings(["energy.temperature=2"])).parts["energy"].search == {"temperature": (2.0,)}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_every_value_of_a_grid_can_be_set():
     ],
 )
 def test_settings_in_python_are_one_value_or_several(values, grid):
-    assert choose("knn", {"knn": {"k": values}})["knn"].grid == {"k": grid}
+    assert choose("knn", {"knn": {"k": values}}).scored["knn"].search == {"k": grid}
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_settings_in_python_are_one_value_or_several(values, grid):
         ("energy.temperature=most", "'most' in energy.temperature=most is not a number"),
         ("energy.temperature=nan", "is not a number"),
         ("knn.k=5 knn.k=6", "gives knn.k twice"),
-        ("dice.sparsity=0.5", "dice.sparsity is of dice, which is not scored. Add it to the detectors"),
-        ("react.quantile=0.5", "react is an instance, whose hyperparameters stay. Set them there, and leave"),
+        ("dice.sparsity=0.5", "There are settings of dice, which is not scored. Add it to the detectors"),
+        ("react.quantile=0.5", "react is an instance, whose hyperparameters stay. Set quantile there, and leave it"),
         ({"KNN": {"k": (7,)}}, "'KNN' is not a detector; "),
         ({"knn": {"k": ()}}, "knn.k= has no value. Give one, or several to search among."),
         ({"knn": {"k": None}}, "'None' in knn.k=None is not a whole number. Give one."),

@@ -1,4 +1,4 @@
-"""Which detectors a run scores, and which hyperparameters it searches.
+"""Which detectors a run scores, each as an instance, and which hyperparameters it searches.
 
 Tested by `tests/evaluation/detectors/test_own.py` and `tests/evaluation/detectors/test_settings.py`.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,71 +16,65 @@ from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.own import Checked, Own
 from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
 
-Grid = Mapping[str, tuple[float, ...]]
-"""By hyperparameter, the values to search among, the default first."""
-
 Settings = Mapping[str, Mapping[str, Any]]
 """By detector and hyperparameter, one value, or several to search among, the default first."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A detector to score; `grid` has the hyperparameters that are searched, or set, and recorded."""
+class Chosen(NamedTuple):
+    """The detectors of a run: those to score by name, and built-in `parts` whose scores they combine.
 
-    detector: Detector
-    grid: Grid
-
-
-@dataclass(frozen=True)
-class Choices:
-    """The detectors of a run by name, and built-in `parts` whose scores they combine.
-
-    `everything` says whether all detectors that can be used are meant, so that others are left out.
+    What a search tries is each one's `search`; `everything` says whether all that can be used are meant, so that
+    others are left out.
     """
 
-    scored: Mapping[str, Choice]
-    parts: Mapping[str, Choice]
+    scored: Mapping[str, Detector]
+    parts: Mapping[str, Detector]
     everything: bool
 
-    def __getitem__(self, name: str) -> Choice:
-        return self.scored.get(name) or self.parts[name]
 
-
-def choose(detectors: str | Own | Iterable[str | Own] | None, settings: Settings | None = None) -> Choices:
+def choose(detectors: str | Own | Iterable[str | Own] | None, settings: Settings | None = None) -> Chosen:
     """Make an instance of each detector: of names (`NAME,NAME` stands for two), classes, instances and functions.
 
     None, or `all` among the names, stands for all that can be used. Hyperparameters of names and classes are searched
     or set by `settings`; those of instances stay. Detectors of the user's own are `Checked`.
     """
-    scored: dict[str, Choice] = {}
-    fixed: list[str] = []
+    scored: dict[str, Detector] = {}
+    given: set[str] = set()  # instances
     everything = detectors is None
-    for given in [] if detectors is None else _listed(detectors):
-        if isinstance(given, str):
-            names = [name.strip() for name in given.split(",") if name.strip()]
-            everything = everything or "all" in names
-            names = [name for name in names if name != "all"]
-            require_known("detector", names, DETECTORS)
-            chosen, searched = [DETECTORS[name] for name in names], True
-        else:
-            detector, searched = _instance(given)
-            chosen = [detector]
-        for detector in chosen:
-            choice = Choice(detector, detector.search if searched else _numbers(detector))
-            if scored.setdefault(detector.name, choice).detector is not detector:
+    for one in [] if detectors is None else _listed(detectors):
+        names = [name.strip() for name in one.split(",") if name.strip()] if isinstance(one, str) else []
+        everything = everything or "all" in names
+        names = [name for name in names if name != "all"]
+        require_known("detector", names, DETECTORS)
+        for detector in [DETECTORS[name] for name in names] if isinstance(one, str) else [_instance(one)]:
+            if scored.setdefault(detector.name, detector) is not detector:
                 raise EvaluationError(f"Two detectors have the name {detector.name}. Give one of them another.")
-            fixed += [] if searched else [detector.name]
+            if detector.fixed if isinstance(detector, Checked) else detector is one:
+                given.add(detector.name)
     if not scored and not everything:
         raise EvaluationError("No detector is named. Name some, such as msp,energy, or all of them by all.")
-    if everything:
-        scored = {name: Choice(detector, detector.search) for name, detector in DETECTORS.items()} | scored
-    bases = {base for choice in scored.values() for base in choice.detector.base_methods} - {*scored}
-    require_known("detector", sorted(bases), DETECTORS)
-    parts = {name: Choice(DETECTORS[name], DETECTORS[name].search) for name in sorted(bases)}
-    return _with_settings(Choices(scored, parts, everything), settings or {}, fixed)
+    scored = {**DETECTORS, **scored} if everything else scored
+    bases = sorted({base for detector in scored.values() for base in detector.base_methods} - {*scored})
+    require_known("detector", bases, DETECTORS)
+    used = {**{name: DETECTORS[name] for name in bases}, **scored}
+    searched = {**used}
+    for name, values in _checked_settings(settings).items():
+        require_known("detector", [name], {**DETECTORS, **used})
+        numbers = _numbers(used.get(name) or DETECTORS[name], values)
+        if name not in used:
+            raise EvaluationError(f"There are settings of {name}, which is not scored. Add it to the detectors.")
+        if name in given:
+            raise EvaluationError(
+                f"{name} is an instance, whose hyperparameters stay. Set {', '.join(values)} there, and leave it out "
+                "of the settings."
+            )
+        searched[name] = _searching(used[name], {**used[name].search, **numbers})
+    for name in given:
+        searched[name] = _searching(used[name], {})
+    return Chosen({name: searched[name] for name in scored}, {name: searched[name] for name in bases}, everything)
 
 
-def settable(detector: Detector) -> Grid:
+def settable(detector: Detector) -> dict[str, tuple[float, ...]]:
     """Return a detector's hyperparameters with the values that a search tries, the default first.
 
     A hyperparameter that is not searched has its default only, or nothing if it is computed from the fitted rows.
@@ -129,60 +122,42 @@ def _listed(detectors: Any) -> list[Any]:
     return sorted(detectors, key=str) if isinstance(detectors, Set) else list(detectors)
 
 
-def _instance(given: Any) -> tuple[Detector, bool]:
-    """Return an instance for a detector that is not named, and whether its hyperparameters are searched."""
-    built_in = {type(detector): detector for detector in DETECTORS.values()}
-    if isinstance(given, type) and given in built_in:
-        return built_in[given], True
-    if isinstance(given, Checked):
-        return given, given.searched
-    if type(given) in built_in:
-        return given, False
-    checked = Checked(given)
-    return checked, checked.searched
+def _instance(given: Any) -> Detector:
+    """Return the built-in detector of a class, a detector itself, or one of the user's as `Checked`."""
+    if isinstance(given, Checked) or type(given) in map(type, DETECTORS.values()):
+        return given
+    built_in = next((detector for detector in DETECTORS.values() if type(detector) is given), None)
+    return built_in or Checked(given)
 
 
-def _numbers(detector: Detector) -> Grid:
-    """Return the hyperparameters of an instance that are numbers, for the record."""
-    return {name: (value,) for name, value in detector.parameters().items() if isinstance(value, int | float)}
-
-
-def _with_settings(choices: Choices, settings: Settings, fixed: list[str]) -> Choices:
-    """Put settings into the grids of the detectors that they are of."""
-    if not isinstance(settings, Mapping) or not all(isinstance(values, Mapping) for values in settings.values()):
+def _checked_settings(settings: Any) -> Settings:
+    if not isinstance(settings or {}, Mapping) or not all(isinstance(of, Mapping) for of in (settings or {}).values()):
         raise TypeError('Settings are values by detector and hyperparameter, such as {"knn": {"k": 50}}.')
-    changed: dict[str, Choice] = {}
-    for name, given in settings.items():
-        used = {**choices.parts, **choices.scored}
-        require_known("detector", [name], {**DETECTORS, **used})
-        detector = used[name].detector if name in used else DETECTORS[name]
-        grid = {parameter: _checked(detector, parameter, value) for parameter, value in given.items()}
-        for text in (f"{name}.{parameter}" for parameter in grid):
-            if name in fixed:
-                raise EvaluationError(
-                    f"{name} is an instance, whose hyperparameters stay. Set them there, and leave {text} out."
-                )
-            if name not in used:
-                raise EvaluationError(f"{text} is of {name}, which is not scored. Add it to the detectors.")
-            changed[name] = Choice(detector, {**used[name].grid, **grid})
-    scored, parts = (
-        {name: changed.get(name, choice) for name, choice in of.items()} for of in (choices.scored, choices.parts)
-    )
-    return Choices(scored, parts, choices.everything)
+    return settings or {}
 
 
-def _checked(detector: Detector, parameter: str, value: Any) -> tuple[float, ...]:
-    """Return the values of one hyperparameter as numbers; refuse one that does not exist, and what is no number."""
-    allowed = settable(detector)
-    if not allowed:
-        raise EvaluationError(f"{detector.name} has no hyperparameters. Leave {detector.name}.{parameter} out.")
-    require_known(f"hyperparameter of {detector.name}", [parameter], allowed)
-    listed = list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
-    text = one_line(f"{detector.name}.{parameter}={','.join(map(str, listed))}")
-    if not listed:
-        raise EvaluationError(f"{text} has no value. Give one, or several to search among.")
-    whole = isinstance(detector.parameters()[parameter], int)
-    return tuple(_number(given, text, whole=whole) for given in listed)
+def _searching(detector: Detector, search: Mapping[str, tuple[float, ...]]) -> Detector:
+    """Return a copy of a detector with other values to search among."""
+    changed = detector.clone()
+    vars(changed)["search"] = search
+    return changed
+
+
+def _numbers(detector: Detector, settings: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
+    """Return settings of a detector as numbers; refuse other hyperparameters than it has, and what is no number."""
+    checked = {}
+    for name, value in settings.items():
+        allowed = settable(detector)
+        if not allowed:
+            raise EvaluationError(f"{detector.name} has no hyperparameters. Leave {detector.name}.{name} out.")
+        require_known(f"hyperparameter of {detector.name}", [name], allowed)
+        listed = list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
+        text = one_line(f"{detector.name}.{name}={','.join(map(str, listed))}")
+        if not listed:
+            raise EvaluationError(f"{text} has no value. Give one, or several to search among.")
+        whole = isinstance(detector.parameters()[name], int)
+        checked[name] = tuple(_number(one, text, whole=whole) for one in listed)
+    return checked
 
 
 def _number(given: Any, where: str, *, whole: bool) -> float:

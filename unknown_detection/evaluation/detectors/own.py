@@ -81,7 +81,7 @@ class Checked(Detector):
     def __init__(self, own: Any, name: str = "", source: str = "the user's own", digest: str = "") -> None:
         name = getattr(own, "name", "") or name or getattr(own, "__name__", type(own).__name__)
         self.own: Any = _made(own, name)
-        self.searched = isinstance(own, type)
+        self.fixed = isinstance(own, Detector)
         fitted = {"fits_on": "train"} if callable(getattr(self.own, "fit", None)) else {}
         vars(self).update(fitted | {key: getattr(self.own, key) for key in _DECLARED if hasattr(self.own, key)})
         self.name, self.title, self.source = name, self.title or name, self.source or source

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.detectors.base import Detector, Scores, predicted
-from unknown_detection.evaluation.detectors.choice import Choice, Choices, choose
+from unknown_detection.evaluation.detectors.choice import Chosen, choose
 from unknown_detection.evaluation.detectors.logits import average
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.runner import Runner
@@ -163,7 +163,7 @@ class Scorer:
 
     cache: FeatureCache
     fit_splits: FitSplits
-    choices: Choices = field(default_factory=lambda: choose(None))
+    chosen: Chosen = field(default_factory=lambda: choose(None))
     search: bool = True
     log: Log = lambda text: None
     _fitted: dict[str, Fitted] = field(default_factory=dict)
@@ -184,11 +184,11 @@ class Scorer:
     def fit(self, name: str) -> Fitted:
         """Fit a detector, and before it those whose scores it combines."""
         if name not in self._fitted:
-            choice = self.choices[name]
-            self.cache.check(choice.detector)
-            for base in choice.detector.base_methods:
+            detector = self.chosen.scored.get(name) or self.chosen.parts[name]
+            self.cache.check(detector)
+            for base in detector.base_methods:
                 self.fit(base)
-            self._fitted[name] = self._choose(choice)
+            self._fitted[name] = self._choose(detector)
         return self._fitted[name]
 
     def score(self, name: str, key: Key) -> Scores:
@@ -212,12 +212,13 @@ class Scorer:
         scores = {base: self.score(base, key) for base in detector.base_methods}
         return replace(features, scores=scores) if scores else features
 
-    def _choose(self, choice: Choice) -> Fitted:
-        detector, grid = choice.detector, choice.grid
+    def _choose(self, detector: Detector) -> Fitted:
+        grid = detector.search
         sets = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
         trials, missing = self._trials(detector, sets) if len(sets) > 1 and self.search else ((), "")
         if not trials:
-            default = Fitted(self._fitted_on_its_rows(self._with(detector, sets[0])), sets[0])
+            kept = {name: value for name, value in detector.parameters().items() if isinstance(value, int | float)}
+            default = Fitted(self._fitted_on_its_rows(self._with(detector, sets[0])), sets[0] or kept)
             if missing:
                 self.log(f"{detector.name}: using the default hyperparameters, because {missing} to search on")
             return default

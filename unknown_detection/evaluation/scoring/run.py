@@ -125,12 +125,12 @@ def score(
         )
     if runner is not None:
         store.require(identify(runner.release, runner.model, store.identity.label_names))
-    choices = choose(detectors, settings)
-    needing = {name: of.detector.requires for name, of in choices.scored.items() if of.detector.requires}
+    chosen = choose(detectors, settings)
+    needing = {name: detector.requires for name, detector in chosen.scored.items() if detector.requires}
     modules = sorted({module for required in needing.values() for module in required})
     require_packages(*modules, to=f"fit {', '.join(needing)}", instead="choose other detectors")
     cache = FeatureCache(store, members, runner, int(seed), quiet)
-    scorer = Scorer(cache, fit_splits, choices, search=search, log=log)
+    scorer = Scorer(cache, fit_splits, chosen, search=search, log=log)
     model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
     model_receipt.require(model_receipt.differences if accept else store.accepted())
     environments = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
@@ -148,8 +148,8 @@ def score(
             "There are no features of training rows, so detectors are fitted on half of the validation rows and tuned "
             "on the other half. The rows fitted on get no scores"
         )
-    with on_device(device), bar(len(choices.scored), "fitting", quiet=quiet, unit=" detectors") as progress:
-        fitted = _fit_all(scorer, [*choices.scored], leave_out=choices.everything, progress=progress.update)
+    with on_device(device), bar(len(chosen.scored), "fitting", quiet=quiet, unit=" detectors") as progress:
+        fitted = _fit_all(scorer, [*chosen.scored], leave_out=chosen.everything, progress=progress.update)
     for fit in fitted:
         say(_described(fit))
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
