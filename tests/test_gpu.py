@@ -186,14 +186,14 @@ def test_features_and_all_scores_are_those_of_the_cpu(tmp_path):
 
 def test_neighbours_found_on_a_gpu_are_those_of_float64(monkeypatch):
     from tests.evaluation.detectors.toy import toy_features
-    from unknown_detection.evaluation.detectors import METHODS, nearest
+    from unknown_detection.evaluation.detectors import DETECTORS, nearest
 
     bank, tested = toy_features(rows=3000, seed=1), toy_features(rows=200, seed=2, unknown=50)
     for name in ("knn", "nnguide", "mahalanobis", "relation"):
-        detector = METHODS[name]().fit(bank)
+        detector = DETECTORS[name].clone().fit(bank)
         expected = detector.score(tested)
         monkeypatch.setattr(nearest, "WORTH", 0)
         with nearest.on_device(CUDA):
-            given = METHODS[name]().fit(bank).score(tested)
+            given = DETECTORS[name].clone().fit(bank).score(tested)
         monkeypatch.undo()
         np.testing.assert_allclose(given, expected, rtol=1e-9 if name != "relation" else 1e-4)

@@ -27,7 +27,7 @@ import torch
 import torchvision
 from threadpoolctl import threadpool_limits
 
-from unknown_detection.evaluation.detectors import METHODS
+from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.models import preprocessing
 from unknown_detection.evaluation.models.features import Features, Head
 from unknown_detection.evaluation.models.layers import find_layers
@@ -161,7 +161,7 @@ def run_ours(task: Task, names: list[str], side: Side) -> None:
     """Run the model once over each split, then fit and score."""
     started = clocks()
     features = extract(task, task.fitted)
-    detectors = {name: METHODS[name]().fit(features, task.model.head) for name in names}
+    detectors = {name: DETECTORS[name].clone().fit(features, task.model.head) for name in names}
     fitted = clocks()
     tested = extract(task, task.tested)
     side.scores = {name: detector.score(tested) for name, detector in detectors.items()}
@@ -203,7 +203,7 @@ def time_fits(repeats: int) -> None:
         times = []
         for _ in range(repeats):
             started = clocks()
-            METHODS[name](**hyperparameters).fit(features, head)
+            DETECTORS[name].clone(**hyperparameters).fit(features, head)
             fitted = clocks()
             rival()
             times.append((fitted - started, clocks() - fitted))

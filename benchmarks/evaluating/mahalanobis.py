@@ -15,7 +15,7 @@ import numpy as np
 import pytorch_ood.detector as theirs
 import torch
 
-from unknown_detection.evaluation.detectors import METHODS
+from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.models.features import Features
 
 COMPARED = 20
@@ -52,7 +52,7 @@ def run_mahalanobis(features: Features, scored: int, repeats: int) -> None:
     ours_fit, ours_score, their_fit, their_score, their_part = [], [], [], [], []
     for _ in range(repeats):
         started = time.perf_counter()
-        detector = METHODS["mahalanobis"]().fit(features)
+        detector = DETECTORS["mahalanobis"].clone().fit(features)
         ours_fit.append(time.perf_counter() - started)
         ours_score.append(seconds(lambda detector=detector: detector.score(features)))
         other = theirs.Mahalanobis(None)
@@ -73,7 +73,7 @@ def compare_mahalanobis(features: Features) -> None:
     """Compare scores of a few rows with theirs in doubles: theirs are halved and not divided by the rows."""
     z, labels = torch.from_numpy(features.penultimate), torch.from_numpy(features.labels)
     sample = features.take(slice(0, len(features), len(features) // COMPARED))
-    scores = METHODS["mahalanobis"]().fit(features).score(sample)
+    scores = DETECTORS["mahalanobis"].clone().fit(features).score(sample)
     for kind in (torch.float32, torch.float64):
         torch.set_default_dtype(kind)
         other = theirs.Mahalanobis(None).fit_features(z.to(kind), labels)
@@ -84,7 +84,7 @@ def compare_mahalanobis(features: Features) -> None:
 
 def run_openmax(features: Features, repeats: int, with_theirs: bool) -> None:
     """Time both fits and print the ratio."""
-    times = [seconds(lambda: METHODS["openmax"]().fit(features)) for _ in range(repeats)]
+    times = [seconds(lambda: DETECTORS["openmax"].clone().fit(features)) for _ in range(repeats)]
     own = report("ours, OpenMax fit", times)
     if with_theirs:
         logits, labels = torch.from_numpy(features.logits), torch.from_numpy(features.labels)

@@ -20,7 +20,7 @@ import torch
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from unknown_detection.evaluation.detectors import METHODS, nearest
+from unknown_detection.evaluation.detectors import DETECTORS, nearest
 from unknown_detection.evaluation.models.features import Features
 
 
@@ -62,7 +62,7 @@ def with_faiss(name: str, bank: Features, tested: Features) -> np.ndarray:
 
 def score_ours(name: str, bank: Features, tested: Features) -> np.ndarray:
     """Fit and score."""
-    return METHODS[name](**({"power": 2.0} if name == "relation" else {})).fit(bank).score(tested)
+    return DETECTORS[name].clone(**({"power": 2.0} if name == "relation" else {})).fit(bank).score(tested)
 
 
 def score_rival(name: str, bank: Features, tested: Features) -> np.ndarray:

@@ -21,7 +21,7 @@ def features_of(logits):
 
 def test_vacuity_by_hand():
     """Two classes: evidence (1, 1) gives S = 4 and 2 / 4; evidence (2, nearly 0) nearly 2 / 4; (6, 1) 2 / 9."""
-    detector = load_own(f"{EXAMPLES / 'edl_vacuity.py'}:EDLVacuity")()
+    detector = load_own(f"{EXAMPLES / 'edl_vacuity.py'}:EDLVacuity")
     scores = detector.score(features_of([[0, 0], [np.log(2), -10], [np.log(6), 0], [-60, -60], [60, 60]]))
     assert scores[:3] == pytest.approx([2 / 4, 2 / (4 + np.exp(-10)), 2 / 9], rel=1e-6)
     # Logits are clamped to [-10, 10], as they are in training.

@@ -8,7 +8,7 @@ from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.demo import model
 from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.walkthrough import Demo
-from unknown_detection.evaluation.detectors import METHODS
+from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.protocols.results import read_figures
 
 torch = pytest.importorskip("torch", reason="needs the extra `evaluate`")
@@ -31,7 +31,7 @@ def quick_demo(tmp_path_factory):
 def test_the_whole_demo_trains_two_optimizers_with_three_seeds_and_uses_every_detector(tmp_path):
     demo = Demo(tmp_path)
     assert demo.trainings == [Training(optimizer, seed) for optimizer in OPTIMIZERS for seed in range(3)]
-    assert {*demo.detectors} == {name for name, method in METHODS.items() if method.reads != "members"}
+    assert {*demo.detectors} == {name for name, method in DETECTORS.items() if method.reads != "members"}
     assert not {"odin", "mc_dropout", "cadet", "ens_r"} & set(Demo(tmp_path, quick=True).detectors)
 
 
@@ -50,7 +50,7 @@ def test_models_are_trained_for_real(quick_demo):
 def test_every_protocol_that_applies_has_figures_of_every_detector(quick_demo):
     figures = read_figures(quick_demo[0] / "report")
     assert set(figures["protocol"]) == {"unknown-detection", "facets", "broad", "od-test", "calibration"}
-    members = [name for name, method in METHODS.items() if method.reads == "members"]
+    members = [name for name, method in DETECTORS.items() if method.reads == "members"]
     assert set(figures["detector"]) == {*Demo(quick_demo[0], quick=True).detectors, *members}
     runs = figures[["run", "variant", "seed"]].drop_duplicates().to_numpy().tolist()
     assert runs == [["adam-0", "adam", 0], ["adam-1", "adam", 1], ["adam-ensemble", "adam", 0]]

@@ -8,7 +8,7 @@ from scipy.special import softmax
 from scipy.stats import weibull_min
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features, toy_head
-from unknown_detection.evaluation.detectors import METHODS
+from unknown_detection.evaluation.detectors import DETECTORS
 
 torch = pytest.importorskip("torch", reason="pytorch-ood compares; it needs torch")
 theirs = pytest.importorskip("pytorch_ood.detector", reason="pytorch-ood compares")
@@ -57,8 +57,8 @@ def maps(features):
 
 
 def ours(name, tested=TESTED, **hyperparameters):
-    method = METHODS[name]
-    return method(**hyperparameters).fit(None if method.fits_on == "none" else FITTED, HEAD).score(tested)
+    method = DETECTORS[name]
+    return method.clone(**hyperparameters).fit(None if method.fits_on == "none" else FITTED, HEAD).score(tested)
 
 
 def on_logits(detector):
@@ -194,7 +194,7 @@ def test_openmax_of_rows_among_which_all_classes_are_predicted(weight):
     detector = theirs.OpenMax(None, tailsize=20, alpha=3, euclid_weight=weight)
     detector.fit_logits(tensor(right.logits), torch.from_numpy(right.labels))
     weights = {"euclidean_weight": weight, "cosine_weight": 1 - weight}
-    own = METHODS["openmax"](revised=3, tail=20, translation=10_000, **weights).fit(FITTED, HEAD)  # theirs
+    own = DETECTORS["openmax"].clone(revised=3, tail=20, translation=10_000, **weights).fit(FITTED, HEAD)  # theirs
     for c, distribution in detector._openmax.distributions.items():
         np.testing.assert_allclose(detector._openmax.centers[c], own.means[c], rtol=1e-12)
         assert distribution.min_val == pytest.approx(own.tails.least[c], rel=1e-9)

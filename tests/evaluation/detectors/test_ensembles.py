@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import METHODS, EnsF
+from unknown_detection.evaluation.detectors import DETECTORS, EnsF
 from unknown_detection.evaluation.errors import EvaluationError
 
 pytest.importorskip("sklearn.mixture", reason="scikit-learn fits the mixture")
@@ -35,12 +35,12 @@ def test_parts_are_those_of_the_paper():
     ours = {"MDS_l": "mahalanobis", "MDS_all": "mahalanobis_all", "D_alpha": "doctor", "EBO": "energy"}
     for name, words in paper.items():
         named = [ours.get(word, word.lower().replace(" ", "_")) for word in words.split(", ")]
-        assert {*METHODS[name].base_methods} == {base.replace("logits", "logit") for base in named}
+        assert {*DETECTORS[name].base_methods} == {base.replace("logits", "logit") for base in named}
 
 
 @pytest.mark.parametrize("components", [1, 3, 10])
 def test_score_is_the_negated_log_density(components):
-    detector = METHODS["ens_f"](components=components).fit(FITTED)
+    detector = DETECTORS["ens_f"].clone(components=components).fit(FITTED)
     mixture = detector.mixture
     values = np.stack([TESTED.scores[part] for part in EnsF.base_methods], axis=1)
     standard = (values - detector.mean) / detector.scale
@@ -58,33 +58,33 @@ def test_one_component_is_the_gaussian_of_the_rows_classified_right():
     fitted = np.stack([FITTED.scores[part][right] for part in EnsF.base_methods], axis=1)
     tested = np.stack([TESTED.scores[part] for part in EnsF.base_methods], axis=1)
     gaussian = stats.multivariate_normal(fitted.mean(axis=0), np.cov(fitted.T, ddof=0))
-    scores = METHODS["ens_f"](components=1).fit(FITTED).score(TESTED)
+    scores = DETECTORS["ens_f"].clone(components=1).fit(FITTED).score(TESTED)
     # Standardizing adds the logarithm of the deviations to every row; scikit-learn adds 1e-6 to every variance.
     difference = scores + gaussian.logpdf(tested)
     np.testing.assert_allclose(difference, -np.log(fitted.std(axis=0)).sum(), atol=1e-3)
 
 
 def test_the_fit_is_repeatable_and_follows_its_seed():
-    first, repeated, other = (METHODS["ens_f"](seed=seed).fit(FITTED).score(TESTED) for seed in (0, 0, 1))
+    first, repeated, other = (DETECTORS["ens_f"].clone(seed=seed).fit(FITTED).score(TESTED) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, repeated)
     assert not np.array_equal(first, other)
 
 
 def test_missing_scores_are_named():
     with pytest.raises(EvaluationError, match=r"Scores of gradnorm, odin, .* are missing.* Score with these, too"):
-        METHODS["ens_r"]().fit(FITTED)
-    detector = METHODS["ens_f"]().fit(FITTED)
+        DETECTORS["ens_r"].clone().fit(FITTED)
+    detector = DETECTORS["ens_f"].clone().fit(FITTED)
     with pytest.raises(EvaluationError, match="Scores of msp, max_logit"):
         detector.score(dataclasses.replace(TESTED, scores={}))
 
 
 def test_a_component_needs_more_rows_than_scores():
     with pytest.raises(EvaluationError, match=r"at least 60 .* rows to fit 10 components of 5 scores, found 48"):
-        METHODS["ens_f"]().fit(FITTED.take(slice(50)))
+        DETECTORS["ens_f"].clone().fit(FITTED.take(slice(50)))
 
 
 @pytest.mark.parametrize("value", [2.0, np.nan])
 def test_scores_that_tell_nothing_are_named(value):
     constant = dataclasses.replace(FITTED, scores={**FITTED.scores, "energy": np.full(len(FITTED), value)})
     with pytest.raises(EvaluationError, match=r"the scores of energy are constant or not finite\. Leave ens_f out"):
-        METHODS["ens_f"]().fit(constant)
+        DETECTORS["ens_f"].clone().fit(constant)

@@ -13,7 +13,7 @@ from torchvision.transforms import functional  # noqa: E402
 
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
-from unknown_detection.evaluation.detectors import METHODS  # noqa: E402
+from unknown_detection.evaluation.detectors import DETECTORS  # noqa: E402
 from unknown_detection.evaluation.detectors.images import (  # noqa: E402
     crop,
     perturbed,
@@ -67,12 +67,12 @@ def passed(columns):
 
 
 def score(name, model, images=None, ids=IDS, seed=0, **hyperparameters):
-    method = METHODS[name]
+    method = DETECTORS[name]
     hyperparameters = {key: values[0] for key, values in method.search.items()} | hyperparameters
     columns = method.image_pass.run(
         model, images_of() if images is None else images, ids, seed=seed, **hyperparameters
     )
-    return method(**hyperparameters).fit().score(passed(columns))
+    return method.clone(**hyperparameters).fit().score(passed(columns))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.0014, 0.01])
@@ -327,8 +327,8 @@ def with_blocks(model, *blocks):
 def test_rankfeat_needs_maps(cnn):
     vectors = with_blocks(cnn, "layer1", "dropout")
     with pytest.raises(EvaluationError, match=r"Block dropout of it returns \(10,\).*rankfeat needs maps.*Leave"):
-        METHODS["rankfeat"].image_pass.check(vectors)
-    METHODS["rankfeat"].image_pass.check(cnn)
+        DETECTORS["rankfeat"].image_pass.check(vectors)
+    DETECTORS["rankfeat"].image_pass.check(cnn)
     assert not any(layer._forward_hooks for layer in cnn.module.modules())
 
 
@@ -379,7 +379,7 @@ def test_seeds_of_rows_are_pinned():
 
 
 def test_what_the_table_says_holds():
-    readers = [method for method in METHODS.values() if method.reads == "images"]
+    readers = [method for method in DETECTORS.values() if method.reads == "images"]
     assert len(readers) == 6
     for method in readers:
         assert method.fits_on == "none"

@@ -8,7 +8,7 @@ from scipy.spatial.distance import mahalanobis as distance
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features
 from unknown_detection.evaluation.detectors import (
-    METHODS,
+    DETECTORS,
     RMDS,
     Mahalanobis,
     MahalanobisAll,
@@ -179,7 +179,7 @@ def test_blocks_must_have_been_extracted_and_be_as_many():
 def test_distances_in_torch_are_those_of_numpy(name, monkeypatch):
     """A GPU's path, on the CPU."""
     pytest.importorskip("torch", reason="computes distances on a device")
-    detector = METHODS[name]().fit(FITTED)
+    detector = DETECTORS[name].clone().fit(FITTED)
     expected = detector.score(TESTED)
     asked = []
     monkeypatch.setattr(mahalanobis, "cuda_device", lambda multiplications: asked.append(multiplications) or "cpu")

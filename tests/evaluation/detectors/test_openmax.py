@@ -8,7 +8,7 @@ import pytest
 from scipy import optimize, stats
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features
-from unknown_detection.evaluation.detectors import METHODS, OpenMax, openmax
+from unknown_detection.evaluation.detectors import DETECTORS, OpenMax, openmax
 from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(rows=400, seed=1), toy_features(rows=30, seed=2, unknown=20)
@@ -98,7 +98,7 @@ def test_the_default_translation_is_that_of_the_unified_benchmark_s_libmr():
     )
     np.testing.assert_array_equal(default.score(TESTED), named[0].score(TESTED))
     assert not np.allclose(named[0].score(TESTED), named[1].score(TESTED), atol=0.01)
-    assert "translation" in METHODS["openmax"].ranges
+    assert "translation" in DETECTORS["openmax"].ranges
 
 
 def test_distances_far_below_the_tail_have_no_hazard():
@@ -164,7 +164,7 @@ def test_the_defaults_are_the_unified_benchmark_s():
     for revised in (10, CLASSES):  # no more than there are
         explicit = OpenMax(revised=revised, tail=20, **hyperparameters).fit(FITTED)
         np.testing.assert_array_equal(detector.score(TESTED), explicit.score(TESTED))
-    assert METHODS["openmax"].search == {"revised": (10, 1, 5, 20, 30, 40), "tail": (20, 2, 5, 10, 30, 40)}
+    assert DETECTORS["openmax"].search == {"revised": (10, 1, 5, 20, 30, 40), "tail": (20, 2, 5, 10, 30, 40)}
     assert {-1, 0} < set(detector.predict(TESTED).tolist())
 
 

@@ -15,8 +15,9 @@ from tests.evaluation.refusals import refusal
 from tests.evaluation.scoring.test_fit import NEAR, TEST, TRAIN, fill
 from unknown_detection import Detector, EvaluationError
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.detectors import KNN, METHODS, ODIN
-from unknown_detection.evaluation.detectors.own import choose, load_own, own_method
+from unknown_detection.evaluation.detectors import DETECTORS, KNN, ODIN
+from unknown_detection.evaluation.detectors.choice import choose
+from unknown_detection.evaluation.detectors.own import Checked, load_own
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.models.features import read_only
 from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer
@@ -130,22 +131,38 @@ def test_what_other_detectors_read_cannot_be_changed(name):
 
         predict = score
 
-    made = own_method(Changes)()
+    made = Checked(Changes)
     for call in (lambda: made.fit(rows, head), lambda: made.score(rows), lambda: made.predict(rows)):
         with pytest.raises(ValueError, match="assignment destination is read-only"):
             call()
     rows.logits[0] += 1  # those of whoever gave them may still be changed
 
 
-def test_fit_need_not_return_itself(folder):
+def test_a_fit_of_one_argument_gets_the_training_rows_and_the_head_and_need_not_return_itself(folder):
+    """Overriding `fit` is enough to be fitted, for a class of any kind; one that says otherwise gets no rows."""
+
     class Silent(Twice):
-        fits_on = "train"
+        def fit(self, features):
+            self.times = features.penultimate.mean() + features.head.bias.mean()
 
+    class Plain:
         def fit(self, features, head):
-            self.times = features.penultimate.mean()
+            self.value = features.penultimate.mean() + head.bias.mean()
 
-    table = ud.score(folder, Silent, search=False)
-    assert set(table["score"].to_pylist()) == {float(TRAIN.penultimate.mean())}
+        def score(self, features):
+            return np.full(len(features), self.value)
+
+    class Nothing(Twice):
+        name, fits_on = "nothing", "none"
+
+        def fit(self, features):
+            self.times = len(features) + features.head.bias.mean()
+
+    table = ud.score(folder, [Silent, Plain(), Nothing], search=False)
+    scores = dict(zip(table["detector"].to_pylist(), table["score"].to_pylist(), strict=True))
+    bias = float(toy_head().bias.mean())
+    expected = {"twice": TRAIN.penultimate.mean() + bias, "Plain": TRAIN.penultimate.mean() + bias, "nothing": bias}
+    assert scores == pytest.approx(expected)
 
 
 def test_labels_of_scored_and_tuned_rows_do_not_reach_a_detector(folder):
@@ -169,9 +186,7 @@ def test_labels_of_scored_and_tuned_rows_do_not_reach_a_detector(folder):
     assert seen == [{0, 1, 2, 3}] * 3  # two trials of the search, and the choice
     assert (set(table["score"].to_pylist()), set(table["prediction"].to_pylist())) == ({1.0}, {-1})
     store = FeatureStore.open(folder)
-    scorer = Scorer(
-        FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), chosen={"labels": own_method(Labels)}
-    )
+    scorer = Scorer(FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), choose(Labels))
     assert [trial.auroc for trial in scorer.fit("labels").trials] == [0.5, 0.5]
 
 
@@ -187,8 +202,8 @@ def test_ids_of_scored_rows_say_nothing_of_their_split(folder):
     assert all(re.fullmatch("[0-9a-f]{16}", id_) for id_ in seen)
     by_id = dict(zip(table["id"].to_pylist(), table["score"].to_pylist(), strict=True))
     (opaque,) = (id_ for id_, value in seen.items() if value == by_id[TEST.ids[0]])
-    alone = own_method(lambda features: np.array([float(id_ == opaque) for id_ in features.ids]), name="one")
-    assert alone().score(TEST).tolist() == [1.0, *[0.0] * (len(TEST) - 1)], "of the id alone"
+    alone = Checked(lambda features: np.array([float(id_ == opaque) for id_ in features.ids]), name="one")
+    assert alone.score(TEST).tolist() == [1.0, *[0.0] * (len(TEST) - 1)], "of the id alone"
 
 
 @pytest.mark.parametrize(
@@ -204,7 +219,7 @@ def test_ids_of_scored_rows_say_nothing_of_their_split(folder):
 )
 @pytest.mark.parametrize("rows", [2, 3, 4, 20])
 def test_a_detector_whose_scores_change_when_a_few_rows_are_scored_alone_is_refused(score, rows):
-    detector = own_method(score, name="mine")()
+    detector = Checked(score, name="mine")
     with pytest.raises(EvaluationError, match=r"mine gives 'row-\d+' the score .* among \d+ rows and .* among [13]\."):
         detector.score(ROWS.take(slice(rows)))
 
@@ -217,13 +232,14 @@ def test_detectors_scored_together_are_scored_alone_too():
         def score_together(detectors, features):
             return [features.logits[:, 0] - detector.times * features.logits[:, 0].mean() for detector in detectors]
 
-    method = own_method(Mine)
-    apart, mixed = (method(times=times) for times in (0.0, 1.0))
-    np.testing.assert_array_equal(method.score_together([apart], ROWS)[0], ROWS.logits[:, 0])
+    mine = Checked(Mine)
+    assert mine.shares_work and not Checked(Twice).shares_work
+    apart, mixed, undefined = (mine.clone(times=times) for times in (0.0, 1.0, np.nan))
+    np.testing.assert_array_equal(mine.score_together([apart], ROWS)[0], ROWS.logits[:, 0])
     with pytest.raises(EvaluationError, match="Mend the detector: a score may depend on its own row only"):
-        method.score_together([apart, mixed], ROWS)
+        mine.score_together([apart, mixed], ROWS)
     with pytest.raises(EvaluationError, match="mine gives 20 of 20 rows a score that is NaN or infinite"):
-        method.score_together([apart, method(times=np.nan)], ROWS)
+        mine.score_together([apart, undefined], ROWS)
 
 
 def test_rounding_of_float32_is_no_dependence_on_other_rows():
@@ -236,7 +252,7 @@ def test_rounding_of_float32_is_no_dependence_on_other_rows():
         order = np.random.default_rng(len(features)).permutation(4096)
         return np.array([np.cumsum(z[order] * weight[order])[-1] for z in features.penultimate])
 
-    scores = own_method(reordered, name="mine")().score(wide)
+    scores = Checked(reordered, name="mine").score(wide)
     last = wide.take([19])
     assert reordered(last)[0] != scores[19]  # else nothing was rounded
 
@@ -287,17 +303,17 @@ def test_what_is_no_detector_is_refused_in_one_sentence(tmp_path, monkeypatch, c
 )
 def test_what_is_no_column_of_scores_is_refused(value, says):
     with pytest.raises(EvaluationError, match=says.format(last=ROWS.ids[-1])):
-        own_method(lambda features: value, name="mine")().score(ROWS)
+        Checked(lambda features: value, name="mine").score(ROWS)
 
 
 def test_methods_that_cannot_be_used_are_refused():
     for name in ("a,b", "all", "a b", "../x", "a.b", "-a"):
         with pytest.raises(EvaluationError, match="cannot be the name of a detector"):
-            own_method(type("Named", (Twice,), {"name": name}))
+            Checked(type("Named", (Twice,), {"name": name}))
     with pytest.raises(EvaluationError, match=r"Bare has no method score. Write one that returns the scores of"):
-        own_method(type("Bare", (Detector,), {}))
+        Checked(type("Bare", (Detector,), {}))
     with pytest.raises(EvaluationError, match="msp is the name of a built-in detector"):
-        own_method(type("Mine", (ODIN,), {"name": "msp"}))
+        Checked(type("Mine", (ODIN,), {"name": "msp"}))
 
     class Needs(Twice):
         name = "needs"
@@ -306,7 +322,7 @@ def test_methods_that_cannot_be_used_are_refused():
             self.times = times
 
     with pytest.raises(EvaluationError, match=r"The hyperparameter times of needs has no default. Give it one."):
-        own_method(Needs)
+        Checked(Needs)
 
 
 def test_an_instance_stands_where_its_name_can_and_is_not_searched(folder):
@@ -314,8 +330,8 @@ def test_an_instance_stands_where_its_name_can_and_is_not_searched(folder):
     store = FeatureStore.open(folder)
 
     def scorer(detectors):
-        chosen, _ = choose(detectors)
-        return Scorer(FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), chosen=chosen), [*chosen]
+        chosen = choose(detectors)
+        return Scorer(FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), chosen), [*chosen.scored]
 
     seven = KNN(k=7)
     seven.name = "knn7"
@@ -332,9 +348,10 @@ def test_an_instance_stands_where_its_name_can_and_is_not_searched(folder):
     for order in (1, -1):
         with pytest.raises(EvaluationError, match=r"Two detectors have the name knn. Give one of them another"):
             choose(["knn", KNN(k=5)][::order])
-    chosen, everything = choose(["all", KNN(k=5)])
-    assert everything and [*chosen] == [*METHODS], "the instance stands in the place of its class"
-    assert chosen["knn"] is not METHODS["knn"]
+    five = KNN(k=5)
+    chosen = choose(["all", five])
+    assert chosen.everything and [*chosen.scored] == [*DETECTORS], "the instance stands in the place of its class"
+    assert (chosen.scored["knn"].k, chosen.scored["knn"].search) == (5, {})
     with pytest.raises(EvaluationError, match="No detector is named"):
         choose([])
 
@@ -368,12 +385,9 @@ def test_what_is_no_seed_is_refused_before_any_work(seed):
 
 def test_numbers_of_numpy_are_hyperparameters(folder):
     """They are recorded as Python's, and reach the pass over images, which they decide."""
-    (knn,) = choose(KNN(k=np.int64(5)))[0].values()
-    (odin,) = choose(ODIN(temperature=np.float32(10), epsilon=np.float64(0.5)))[0].values()
-    assert [(knn.search, type(knn.search["k"][0])), odin.of_pass({})] == [
-        ({"k": (5,)}, int),
-        {"temperature": 10.0, "epsilon": 0.5},
-    ]
+    odin = choose(ODIN(temperature=np.float32(10), epsilon=np.float64(0.5))).scored["odin"]
+    assert type(KNN(k=np.int64(5)).parameters()["k"]) is int
+    assert odin.image_pass.parameters(odin) == {"temperature": 10.0, "epsilon": 0.5}
     assert ud.score(folder, KNN(k=np.int64(5)), seed=np.int64(1)).schema.metadata.keys() == {b"unknown_detection"}
 
 
@@ -389,7 +403,7 @@ def test_numbers_of_numpy_are_hyperparameters(folder):
     ],
 )
 def test_a_class_that_cannot_be_fitted_or_searched_is_refused_before_it_is(attributes, sentence):
-    assert refusal(own_method, type("Mine", (Twice,), {"name": "mine", **attributes})).startswith(sentence)
+    assert refusal(Checked, type("Mine", (Twice,), {"name": "mine", **attributes})).startswith(sentence)
 
 
 def test_an_instance_that_does_not_keep_its_hyperparameters_is_refused():
@@ -405,17 +419,16 @@ def test_an_instance_that_does_not_keep_its_hyperparameters_is_refused():
 def test_detectors_come_in_any_collection():
     names = ["energy", "knn", "msp"]
     for several in ((*names,), iter(names), (name for name in names), np.array(names), set(names)):
-        assert [*choose(several)[0]] == names
+        assert [*choose(several).scored] == names
     with pytest.raises(EvaluationError, match="is a dict, not a detector"):
         choose(dict.fromkeys(names))
-    assert [*choose({KNN, "msp", Twice})[0]] == ["twice", "knn", "msp"], "a set has one order"
-    assert [*choose(_Times(2))[0]] == ["_Times"]
+    assert [*choose({KNN, "msp", Twice}).scored] == ["twice", "knn", "msp"], "a set has one order"
+    assert [*choose(_Times(2)).scored] == ["_Times"]
 
 
 def test_an_error_of_the_user_s_code_keeps_its_traceback():
     def fails(features):
         return 1 / 0
 
-    (method,) = choose([fails])[0].values()
     with pytest.raises(ZeroDivisionError):
-        method().score(ROWS)
+        choose([fails]).scored["fails"].score(ROWS)

@@ -8,20 +8,20 @@ import pytest
 
 from tests.evaluation.detectors.toy import toy_features, toy_head
 from unknown_detection.evaluation import detectors
-from unknown_detection.evaluation.detectors import _FAMILIES, METHODS, base, find_method, neighbors, table
+from unknown_detection.evaluation.detectors import _FAMILIES, DETECTORS, base, neighbors, table
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.errors import EvaluationError
 
 HEAD = toy_head()
-ON_FEATURES = sorted(name for name, method in METHODS.items() if method.reads != "images")
-FITTED_ON_ROWS = sorted(name for name in ON_FEATURES if METHODS[name].fits_on != "none")
+ON_FEATURES = sorted(name for name, method in DETECTORS.items() if method.reads != "images")
+FITTED_ON_ROWS = sorted(name for name in ON_FEATURES if DETECTORS[name].fits_on != "none")
 NEEDS_SCIKIT_LEARN = {"oodl", "ens_v", "ens_r", "ens_f"}
 
 
 def with_parts(fitted, features):
     """The features with the scores that mixtures read; those of image readers are the toy's own."""
-    base_methods = {part for name in ON_FEATURES for part in METHODS[name].base_methods} - set(features.scores)
-    scores = {part: METHODS[part]().fit(fitted, HEAD).score(features) for part in sorted(base_methods)}
+    base_methods = {part for name in ON_FEATURES for part in DETECTORS[name].base_methods} - set(features.scores)
+    scores = {part: DETECTORS[part].clone().fit(fitted, HEAD).score(features) for part in sorted(base_methods)}
     return dataclasses.replace(features, scores={**features.scores, **scores})
 
 
@@ -33,8 +33,8 @@ TESTED = with_parts(BARE, toy_features(rows=60, seed=2, unknown=40))
 def make(name):
     if name in NEEDS_SCIKIT_LEARN:
         pytest.importorskip("sklearn", reason=f"scikit-learn fits {name}")
-    method = METHODS[name]
-    return method().fit(None if method.fits_on == "none" else FITTED, HEAD)
+    detector = DETECTORS[name].clone()
+    return detector.fit(None if detector.fits_on == "none" else FITTED, HEAD)
 
 
 @pytest.fixture(scope="module", params=ON_FEATURES)
@@ -124,7 +124,7 @@ def test_rows_without_one_of_the_classes_are_not_fitted(name):
         (FITTED.take(slice(0)), f"no rows to fit {name} on; extract the split"),
     ):
         with pytest.raises(EvaluationError, match=sentence):
-            METHODS[name]().fit(features, HEAD)
+            DETECTORS[name].clone().fit(features, HEAD)
 
 
 @pytest.mark.parametrize(
@@ -163,16 +163,16 @@ def test_rows_without_one_of_the_classes_are_not_fitted(name):
 def test_values_out_of_range_are_refused(name, hyperparameter, value, allowed):
     sentence = f"^{hyperparameter} of {name} must be {allowed}.*, found {value}; give another"
     with pytest.raises(EvaluationError, match=sentence):
-        METHODS[name](**{hyperparameter: value}).fit(FITTED, HEAD)
+        DETECTORS[name].clone(**{hyperparameter: value}).fit(FITTED, HEAD)
 
 
 def test_values_of_a_wrong_type_are_refused():
-    for kind in METHODS.values():
+    for kind in DETECTORS.values():
         for hyperparameter, default in kind.parameters().items():
             for value in ("5", [5], *(() if default is None else (None,))):
                 sentence = f"^{hyperparameter} of {kind.name} must be .*, found {re.escape(repr(value))}; give another"
                 with pytest.raises(EvaluationError, match=sentence):
-                    kind(**{hyperparameter: value}).fit(FITTED, HEAD)
+                    kind.clone(**{hyperparameter: value}).fit(FITTED, HEAD)
 
 
 @pytest.mark.parametrize(
@@ -181,16 +181,16 @@ def test_values_of_a_wrong_type_are_refused():
 def test_features_of_another_width_are_refused(name):
     detector = make(name)
     for field, words in (("penultimate", "penultimate features"), ("logits", "logits")):
-        if words in METHODS[name].inputs:
+        if words in DETECTORS[name].inputs:
             expected = getattr(TESTED, field).shape[1]
             sentence = rf"The {words} must have the shape \(rows, {expected}\) that .* found \(100, 5\)"
             with pytest.raises(EvaluationError, match=sentence):
                 detector.score(dataclasses.replace(TESTED, **{field: TESTED.blocks[0]}))
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", sorted(DETECTORS))
 def test_grids_search_parameters_that_exist_from_their_defaults(name):
-    method = METHODS[name]
+    method = DETECTORS[name]
     parameters = method.parameters()
     for hyperparameter, values in method.search.items():
         assert values[0] == parameters[hyperparameter]
@@ -199,62 +199,56 @@ def test_grids_search_parameters_that_exist_from_their_defaults(name):
 
 @pytest.mark.parametrize("name", ON_FEATURES)
 def test_every_value_searched_makes_a_detector(name):
-    method = METHODS[name]
+    method = DETECTORS[name]
     if name in NEEDS_SCIKIT_LEARN:
         pytest.importorskip("sklearn", reason=f"scikit-learn fits {name}")
     for hyperparameter, values in method.search.items():
         for value in values:
             fitted = toy_features(rows=1000, seed=1) if name == "knn" else FITTED  # as many as its neighbours
-            detector = method(**{hyperparameter: value}).fit(None if method.fits_on == "none" else fitted, HEAD)
+            detector = method.clone(**{hyperparameter: value}).fit(None if method.fits_on == "none" else fitted, HEAD)
             assert np.isfinite(detector.score(TESTED)).all()
 
 
-@pytest.mark.parametrize("name", [name for name in ON_FEATURES if not METHODS[name].reads_head])
+@pytest.mark.parametrize("name", [name for name in ON_FEATURES if not DETECTORS[name].reads_head])
 def test_detectors_that_do_not_read_the_last_layer_need_none(name):
-    expected, method = make(name).score(TESTED), METHODS[name]
-    scores = method().fit(None if method.fits_on == "none" else FITTED).score(TESTED)
+    expected, method = make(name).score(TESTED), DETECTORS[name]
+    scores = method.clone().fit(None if method.fits_on == "none" else FITTED).score(TESTED)
     np.testing.assert_array_equal(scores, expected)
 
 
-@pytest.mark.parametrize("name", [name for name in ON_FEATURES if METHODS[name].reads_head])
+@pytest.mark.parametrize("name", [name for name in ON_FEATURES if DETECTORS[name].reads_head])
 def test_detectors_that_read_the_last_layer_say_so(name):
-    method = METHODS[name]
+    method = DETECTORS[name]
     with pytest.raises(EvaluationError, match=f"{name} reads the model's last layer, found none. Give the head"):
-        method().fit(None if method.fits_on == "none" else FITTED)
+        method.clone().fit(None if method.fits_on == "none" else FITTED)
 
 
 def test_no_two_methods_of_a_family_or_of_two_have_one_name():
     every = {method for family in _FAMILIES for method in vars(family).values() if isinstance(method, type)}
     names = [method.name for method in every if issubclass(method, Detector) and method.name]
-    assert sorted(names) == sorted(METHODS)
+    assert sorted(names) == sorted(DETECTORS)
 
 
 def test_names_are_unique_keys_with_titles_and_sources():
-    assert all(name == method.name for name, method in METHODS.items())
-    assert len({method.title for method in METHODS.values()}) == len(METHODS)
-    assert all(method.source for method in METHODS.values())
+    assert all(name == method.name for name, method in DETECTORS.items())
+    assert len({method.title for method in DETECTORS.values()}) == len(DETECTORS)
+    assert all(method.source for method in DETECTORS.values())
     assert all(
-        part in METHODS or part in {"odin", "cadet"} for method in METHODS.values() for part in method.base_methods
+        part in DETECTORS or part in {"odin", "cadet"} for method in DETECTORS.values() for part in method.base_methods
     )
 
 
-def test_a_method_is_found_by_its_name_or_its_neighbours_are_named():
-    assert find_method("vim") is METHODS["vim"]
-    with pytest.raises(EvaluationError, match="'mahalanobi' is not a detector; the closest names are mahalanobis,"):
-        find_method("mahalanobi")
-
-
-@pytest.mark.parametrize("name", sorted(name for name in METHODS if METHODS[name].fits_on != "none"))
+@pytest.mark.parametrize("name", sorted(name for name in DETECTORS if DETECTORS[name].fits_on != "none"))
 def test_a_detector_that_is_not_fitted_says_so(name):
     with pytest.raises(EvaluationError, match=f"{name} is not fitted. Call its method fit first"):
-        METHODS[name]().score(TESTED)
+        DETECTORS[name].clone().score(TESTED)
     with pytest.raises(EvaluationError, match=f"{name} is fitted on rows of (train|validation), found none. Give"):
-        METHODS[name]().fit(None, HEAD)
+        DETECTORS[name].clone().fit(None, HEAD)
 
 
 def test_the_table_has_a_line_for_each_detector():
-    lines = {line["name"]: line for line in table()}
-    assert list(lines) == list(METHODS)
+    lines = {line["name"]: line for line in table().to_dict("records")}
+    assert list(lines) == list(DETECTORS)
     knn = {"class": "KNN", "title": "KNN", "paper": "Sun et al. 2022, section 3", "needs": "one pass"}
     assert lines["knn"] == {"name": "knn", **knn, "fitted on": "train", "searched": "k"}
     assert lines["vim"]["needs"] == "one pass, the last layer"

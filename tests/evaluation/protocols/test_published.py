@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import ExifTags, Image
 
-from unknown_detection.evaluation.detectors import METHODS
+from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.protocols.openood import (
     OTHER_VERSION,
     TURNED,
@@ -31,7 +31,7 @@ def test_a_row_is_found_by_the_weights_and_our_name_of_the_detector():
     assert rows.loc["react", ["near_auroc", "far_auroc"]].tolist() == [77.38, 93.67]
     assert published("resnet50.tv_in1k").equals(rows)
     assert published("resnet50-11ad3fa6.pth").empty  # torchvision's second weights
-    assert {*rows.index} <= METHODS.keys()
+    assert {*rows.index} <= DETECTORS.keys()
 
 
 def test_a_row_of_another_version_is_named_and_not_compared():

@@ -18,7 +18,7 @@ import unknown_detection as ud
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
 from tests.evaluation.refusals import refusal, refused
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.detectors import METHODS, find_method
+from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, block_column
 from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer
@@ -107,7 +107,7 @@ def test_every_row_gets_the_score_of_a_detector_fitted_on_training_rows(score, t
     assert len(scores) == 3 * sum(map(len, judged))
     fitted_on = {"msp": None, "knn": TRAIN, "temperature": VALIDATION}
     for name, rows in fitted_on.items():
-        detector = find_method(name)().fit(rows, toy_head())
+        detector = DETECTORS[name].clone().fit(rows, toy_head())
         for features in judged:
             pairs = [scores[name, id_] for id_ in features.ids.tolist()]
             assert np.allclose([value for value, _ in pairs], detector.score(features), rtol=1e-12, atol=1e-12)
@@ -145,7 +145,7 @@ def test_a_run_records_itself_in_the_release_s_order_and_gives_the_same_bytes_ag
     assert (about.release_digest, about.model, about.model_digest) == ("a" * 64, "toy", "b" * 64)
     assert (about.configs, about.seed) == (("toy",), 7)
     assert set(about.hyperparameters) == {"react", "msp"}
-    assert about.hyperparameters["react"]["quantile"] in METHODS["react"].search["quantile"]
+    assert about.hyperparameters["react"]["quantile"] in DETECTORS["react"].search["quantile"]
     assert about.versions["numpy"] == np.__version__
 
 
@@ -158,9 +158,9 @@ def test_the_best_on_external_rows_is_chosen(score, tmp_path):
         written = list(csv.DictReader(file))
     for name, parameter in (("ash", "pruned"), ("react", "quantile")):
         areas = {}
-        for value in METHODS[name].search[parameter]:
-            fitted_on = None if METHODS[name].fits_on == "none" else TRAIN
-            detector = METHODS[name](**{parameter: value}).fit(fitted_on, toy_head())
+        for value in DETECTORS[name].search[parameter]:
+            fitted_on = None if DETECTORS[name].fits_on == "none" else TRAIN
+            detector = DETECTORS[name].clone(**{parameter: value}).fit(fitted_on, toy_head())
             areas[value] = area(detector.score(VALIDATION), detector.score(EXTERNAL))
         best = max(areas, key=areas.get)
         assert about.hyperparameters[name] == {parameter: best}
@@ -211,7 +211,7 @@ def test_hyperparameters_are_those_that_are_set(score, tmp_path):
     assert np.allclose(
         [scores["temperature", id_][0] for id_ in TEST.ids.tolist()], 1 - (p / p.sum(1)[:, None]).max(1)
     )
-    nearest = find_method("knn")(k=7).fit(TRAIN, toy_head()).score(TEST)
+    nearest = DETECTORS["knn"].clone(k=7).fit(TRAIN, toy_head()).score(TEST)
     assert np.allclose([scores["knn", id_][0] for id_ in TEST.ids.tolist()], nearest)
     sentence = refused(score("--set", "knn.k=401", detectors="knn"))
     assert "k of knn must be a whole number from 1 to the 400 rows it is fitted on, found 401" in sentence
@@ -300,13 +300,13 @@ def test_without_training_rows_one_half_of_validation_is_fitted_on_and_the_other
     fit, tune = mixed.take(np.sort(fit)), mixed.take(np.sort(tune))
 
     scores = scores_of(tmp_path / "scores.parquet")
-    expected = find_method("mahalanobis")().fit(fit, toy_head()).score(TEST)
+    expected = DETECTORS["mahalanobis"].clone().fit(fit, toy_head()).score(TEST)
     assert np.allclose([scores["mahalanobis", id_][0] for id_ in TEST.ids.tolist()], expected)
-    expected = find_method("temperature")().fit(tune, toy_head()).score(TEST)
+    expected = DETECTORS["temperature"].clone().fit(tune, toy_head()).score(TEST)
     assert np.allclose([scores["temperature", id_][0] for id_ in TEST.ids.tolist()], expected)
     with (tmp_path / "scores.search.csv").open(newline="") as file:
         areas = {line["hyperparameters"]: line["auroc_external_validation"] for line in csv.DictReader(file)}
-    nearest = find_method("knn")(k=1).fit(fit, toy_head())
+    nearest = DETECTORS["knn"].clone(k=1).fit(fit, toy_head())
     by_pairs = area(nearest.score(tune), nearest.score(EXTERNAL))
     assert by_pairs < 1  # 1.0000 if a row may find itself
     assert np.isclose(float(areas["k=1"]), by_pairs)
@@ -369,7 +369,7 @@ def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
     assert score(detectors="ens_f")[0] == 0
     scores = scores_of(tmp_path / "scores.parquet")
     assert {name for name, _ in scores} == {"ens_f"}
-    parts = {name: find_method(name)().fit(TRAIN, toy_head()) for name in METHODS["ens_f"].base_methods}
+    parts = {name: DETECTORS[name].clone().fit(TRAIN, toy_head()) for name in DETECTORS["ens_f"].base_methods}
     about = read_scores(tmp_path / "scores.parquet")[1]
     chosen = int(about.hyperparameters["ens_f"]["components"])
 
@@ -377,7 +377,7 @@ def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
         return dataclasses.replace(features, scores={name: part.score(features) for name, part in parts.items()})
 
     expected = (
-        find_method("ens_f")(components=chosen).fit(with_scores(VALIDATION), toy_head()).score(with_scores(TEST))
+        DETECTORS["ens_f"].clone(components=chosen).fit(with_scores(VALIDATION), toy_head()).score(with_scores(TEST))
     )
     assert np.allclose([scores["ens_f", id_][0] for id_ in TEST.ids.tolist()], expected)
     # Chosen by hand: fitted on a half of validation, wrong against right rows of the other, pair by pair.
@@ -387,7 +387,7 @@ def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
     areas = {}
     for components in (10, 1, 2, 5, 20):
         with contextlib.suppress(EvaluationError):  # too few rows for so many
-            detector = find_method("ens_f")(components=components).fit(fitted_on, toy_head())
+            detector = DETECTORS["ens_f"].clone(components=components).fit(fitted_on, toy_head())
             areas[components] = area(detector.score(judged)[~wrong], detector.score(judged)[wrong])
     assert len(areas) >= 3 and chosen == max(areas, key=areas.get)
     with (tmp_path / "scores.search.csv").open(newline="") as file:
@@ -472,13 +472,13 @@ def test_all_that_is_possible_without_images_or_members(score, tmp_path):
     assert members.endswith(" (needs features of several models, but only one was given)")
     left_out = {name for part in (images, members) for name in part.partition(" (")[0].split(", ")}
     assert left_out == {
-        *(name for name, method in METHODS.items() if method.reads != "features"),
+        *(name for name, method in DETECTORS.items() if method.reads != "features"),
         "ens_v",  # a part reads images
         "ens_r",
     }
-    assert {name for name, _ in scores_of(tmp_path / "scores.parquet")} == set(METHODS) - left_out
+    assert {name for name, _ in scores_of(tmp_path / "scores.parquet")} == set(DETECTORS) - left_out
     *_, scored, hint = out.splitlines()
-    assert scored.startswith(f"{300 * (len(METHODS) - len(left_out)):,} scores of")
+    assert scored.startswith(f"{300 * (len(DETECTORS) - len(left_out)):,} scores of")
     assert hint.startswith(
         "for the figures give --release, or run python -m unknown_detection evaluate report --scores "
     )

@@ -20,7 +20,7 @@ from tests.evaluation.display.as_text import page_of  # noqa: E402
 from tests.evaluation.refusals import refused  # noqa: E402
 from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.detectors import METHODS, ImageDetector, ImagePass  # noqa: E402
+from unknown_detection.evaluation.detectors import DETECTORS, MSP, ImageDetector, ImagePass  # noqa: E402
 from unknown_detection.evaluation.detectors.images import run_with_dropout  # noqa: E402
 from unknown_detection.evaluation.features.runner import Runner  # noqa: E402
 from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
@@ -31,7 +31,7 @@ from unknown_detection.evaluation.scoring import times  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 FILE = Path(small_models.__file__)
-IMAGES = sorted(name for name, method in METHODS.items() if method.reads == "images")
+IMAGES = sorted(name for name, method in DETECTORS.items() if method.reads == "images")
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -221,7 +221,7 @@ def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypat
 def test_odin_is_tuned_on_external_rows(base, score, tmp_path):
     """Looks at validation and external rows alone are made; where nothing is perturbed, none is. The unified benchmark
     has 44 settings."""
-    assert [len(values) for values in METHODS["odin"].search.values()] == [4, 11]
+    assert [len(values) for values in DETECTORS["odin"].search.values()] == [4, 11]
     few = ("--set", "odin.epsilon=0.002,0,0.1", "--set", "odin_max_logit.epsilon=0.002,0,0.1")
     code, out, _, _ = score(*few, detectors="odin,odin_max_logit")
     assert code == 0
@@ -248,7 +248,9 @@ def test_scores_depend_on_neither_batch_size_nor_workers(base, score, tmp_path):
     1e-5 of a column's largest number (test_extract.py), and scores by 1e-4 of the spread of a detector's scores."""
     pytest.importorskip("sklearn", reason="scikit-learn fits one")
     names = [
-        name for name, method in METHODS.items() if method.reads != "members" and name not in ("vim", "ens_v", "ens_r")
+        name
+        for name, method in DETECTORS.items()
+        if method.reads != "members" and name not in ("vim", "ens_v", "ens_r")
     ]
     runs = {}
     splits = f"{CONFIG}/test,{CONFIG}/validation,{CONFIG}-train/train"
@@ -314,13 +316,13 @@ def test_times_are_counted_in_forward_passes_and_reported(base, score, tmp_path,
 
 
 def test_a_detector_that_is_timed_sees_no_label(score, monkeypatch):
-    labels, msp = set(), METHODS["msp"].score
+    labels, msp = set(), MSP.score
 
     def spied(self, features):
         labels.update(features.labels.tolist())
         return msp(self, features)
 
-    monkeypatch.setattr(METHODS["msp"], "score", spied)
+    monkeypatch.setattr(MSP, "score", spied)
     assert score("--no-search", "--times", "--splits", f"{CONFIG}/test", detectors="msp")[0] == 0
     assert labels == {-1}
 

@@ -22,7 +22,7 @@ class _Score(HelpCommand):
     """Lists the hyperparameters in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from unknown_detection.evaluation.detectors import describe_settable
+        from unknown_detection.evaluation.detectors.choice import describe_settable
 
         super().format_options(ctx, formatter)
         with formatter.section("Hyperparameters, their defaults and what a search tries"):
@@ -109,8 +109,8 @@ def command(
     scores. ODIN, MC-dropout, CADet and RankFeat run the model on the images again, and need --release, --model and
     --weights or --pretrained.
     """
-    from unknown_detection.evaluation.detectors import parse_settings
-    from unknown_detection.evaluation.detectors.own import Own, choose, load_own
+    from unknown_detection.evaluation.detectors.choice import choose, parse_settings
+    from unknown_detection.evaluation.detectors.own import Own, load_own
     from unknown_detection.evaluation.features.runner import Runner
     from unknown_detection.evaluation.features.store import FeatureStore
     from unknown_detection.evaluation.models.models import open_model
@@ -118,7 +118,8 @@ def command(
     from unknown_detection.evaluation.scoring.run import score
 
     requested: list[str | Own] = [detectors or ("" if own else "all"), *map(load_own, own)]
-    chosen = parse_settings(settings, choose(requested)[0])
+    given = parse_settings(settings)
+    choose(requested, given)  # before the model is opened
     store = FeatureStore.open(features)
     opened = None if release is None else load(release, revision)
     if opened is not None:
@@ -139,7 +140,7 @@ def command(
         splits=splits,
         fit_configs=fit_splits or (),
         search=not no_search,
-        settings=chosen,
+        settings=given,
         runner=runner,
         device=device,
         log=log,

@@ -18,7 +18,7 @@ from builders.storage.files import atomic_path
 from unknown_detection.evaluation.demo import model as demo_model
 from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
-from unknown_detection.evaluation.detectors import METHODS
+from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.files import require_folder_of
 from unknown_detection.evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
 from unknown_detection.evaluation.releases import load
@@ -60,7 +60,7 @@ class Demo:
     @property
     def detectors(self) -> list[str]:
         """The detectors that need a single model."""
-        single = [name for name, method in METHODS.items() if method.reads != "members"]
+        single = [name for name, method in DETECTORS.items() if method.reads != "members"]
         return [name for name in single if not (self.quick and _reads_images(name))]
 
     def run(self, log: Log, progress: Progress) -> Path:
@@ -81,7 +81,7 @@ class Demo:
                 log(text)
                 progress(1)
         runs = {training.name: training.optimizer for training in self.trainings}
-        names = ",".join(name for name, method in METHODS.items() if method.reads == "members")
+        names = ",".join(name for name, method in DETECTORS.items() if method.reads == "members")
         for optimizer in dict.fromkeys(runs.values()):
             first, *other_features = [self._features(name) for name, its in runs.items() if its == optimizer]
             members = [word for other in other_features for word in ("--member", other)]
@@ -125,7 +125,7 @@ class Demo:
 
 
 def _reads_images(name: str) -> bool:
-    method = METHODS[name]
+    method = DETECTORS[name]
     return method.reads == "images" or any(_reads_images(part) for part in method.base_methods)
 
 

@@ -6,6 +6,7 @@ Tested by `tests/evaluation/detectors/test_registry.py`.
 from __future__ import annotations
 
 import abc
+import copy
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,20 +88,21 @@ class Detector(abc.ABC):
         name: name on the command line and in results.
         title: name in papers, for tables and plots; `name` if empty.
         source: the paper and its section or equation.
-        fits_on: the in-distribution rows to fit on; with "none", `fit` gets None for features.
+        fits_on: the in-distribution rows to fit on. A class that overrides `fit` is fitted on "train" unless it says
+            otherwise; with "none", `fit` gets no rows, but the head.
         search: for each hyperparameter that is searched, the values to try, the default first.
         ranges: the values that a hyperparameter may have, in words, for the help; of a `Range`, others are refused.
         chosen_by: what the search compares: the AUROC of validation against `external_validation` rows, or that of
             right against wrong validation rows, which needs no unknown ones.
         reads: what is scored: the `Features` of one model; the logits of several members in `Features.members`; or
             the outputs of a second pass over the images in `Features.passed`, see `ImageDetector`.
-        reads_head: whether it reads the weights of the last linear layer; if not, `fit` may get None for it, and the
+        reads_head: whether it reads the weights of the last linear layer; if not, `Features.head` may be None, and the
             logits may come from any head.
+        image_pass: the second pass over the images that it needs, see `ImageDetector`; None for none.
         base_methods: names of the detectors whose scores it combines, read from `Features.scores` both for fitting
             and for scoring.
         requires: optional modules that fitting imports, checked before any detector is fitted.
         digest: SHA-256 of the file that defines it, for a detector of the user's own; else empty.
-        fixed: whether it stands for an instance of the user's, whose hyperparameters cannot be set.
         remark: what is special of the rows that it was fitted on, in words.
     """
 
@@ -113,18 +115,25 @@ class Detector(abc.ABC):
     chosen_by: ClassVar[ChosenBy] = "external"
     reads: ClassVar[Reads] = "features"
     reads_head: ClassVar[bool] = False
+    image_pass: ClassVar[Any] = None
     base_methods: ClassVar[tuple[str, ...]] = ()
     requires: ClassVar[tuple[str, ...]] = ()
-    digest: ClassVar[str] = ""
-    fixed: ClassVar[bool] = False
+    digest: str = ""
     remark: str = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Fit a class that overrides `fit` on training rows, unless it or a class of its author says otherwise."""
+        super().__init_subclass__(**kwargs)
+        declaring = next(kind for kind in cls.__mro__ if "fits_on" in vars(kind))
+        if "fit" in vars(cls) and declaring is not cls and declaring.__module__ == __name__:
+            cls.fits_on = "train"
 
     def fit(self, features: Any, head: Any = None) -> Self:
         """Learn from labelled in-distribution rows and the model's last layer; by default, nothing.
 
         Args:
-            features: the `Features` of the rows; None if `fits_on` is "none".
-            head: the `Head` of the model; None for a detector that does not read it.
+            features: the `Features` of the rows, none of them if `fits_on` is "none", with the model's last layer.
+            head: the `Head` of the model, in place of `Features.head`. A `fit` of one's own need not take it.
 
         Raises:
             EvaluationError: rows are missing, unlabelled, too few, not finite or of another width than the layer, or
@@ -153,11 +162,39 @@ class Detector(abc.ABC):
         """
         return [detector.score(features) for detector in detectors]
 
-    @classmethod
-    def parameters(cls) -> dict[str, Any]:
-        """Return the hyperparameters by name with their defaults; None is computed from the fitted rows."""
-        parameters = inspect.signature(cls).parameters.values()
-        return {p.name: p.default for p in parameters if p.name != "seed" and p.kind is p.POSITIONAL_OR_KEYWORD}
+    @property
+    def shares_work(self) -> bool:
+        """Whether detectors of this class score together in less time than one by one."""
+        return type(self).score_together is not Detector.score_together
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the hyperparameters by name; None is computed from the fitted rows.
+
+        Raises:
+            EvaluationError: a parameter of `__init__` is not kept under its name.
+        """
+        return {name: value for name, value in self.arguments().items() if name != "seed"}
+
+    def clone(self, **values: Any) -> Self:
+        """Return a copy with other values of some hyperparameters, or another `seed`."""
+        copied = copy.deepcopy(self)
+        if values:
+            type(self).__init__(copied, **{**self.arguments(), **values})
+        return copied
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what `__init__` was called with, the seed included; NumPy's numbers as Python's."""
+        kept = {}
+        for name, parameter in inspect.signature(type(self)).parameters.items():
+            if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                if not hasattr(self, name):
+                    raise EvaluationError(
+                        f"{type(self).__name__} does not keep its hyperparameter {name}. Set self.{name} in its "
+                        "__init__."
+                    )
+                value = getattr(self, name)
+                kept[name] = value.item() if isinstance(value, np.generic) else value
+        return kept
 
 
 class RowDetector(Detector):
@@ -167,6 +204,7 @@ class RowDetector(Detector):
     float64 numbers the function holds per row beside copies of its inputs.
     """
 
+    fits_on: ClassVar[Fit] = "none"
     inputs: ClassVar[tuple[str, ...]] = (LOGITS,)
     more: int = 0
     _rows: Callable[..., Scores]
@@ -175,11 +213,8 @@ class RowDetector(Detector):
 
     def fit(self, features: Features | None = None, head: Head | None = None) -> Self:
         """See `Detector.fit`."""
-        for name, allowed in self.ranges.items():
-            value, fitted = getattr(self, name), getattr(type(self), name, None) is None
-            in_range = isinstance(value, Real) and (not isinstance(allowed, Range) or allowed.allows(float(value)))
-            if not in_range and not (value is None and fitted):
-                raise EvaluationError(f"{name} of {self.name} must be {allowed}, found {value!r}; give another.")
+        self._require_in_range()
+        head = head if head is not None or features is None else features.head
         if self.reads_head:
             if head is None:
                 raise EvaluationError(
@@ -187,18 +222,26 @@ class RowDetector(Detector):
                     "a model whose logits are no linear layer's."
                 )
             self._widths = {LOGITS: head.weight.shape[0], FEATURES: head.weight.shape[1]}
-            if features is not None:
-                self._read(features, (FEATURES, LOGITS))
-        elif features is not None:
-            self._widths = {LOGITS: features.logits.shape[1], FEATURES: features.penultimate.shape[1]}
         if self.fits_on != "none":
             if features is None:
                 raise EvaluationError(f"{self.name} is fitted on rows of {self.fits_on}, found none. Give features.")
+            if not self.reads_head:
+                self._widths = {LOGITS: features.logits.shape[1], FEATURES: features.penultimate.shape[1]}
+            self._read(features, (FEATURES, LOGITS))
             require_labels(features, self.name)
             for name, values in self._read(features, self.inputs).items():
                 require_finite(name, values, features.ids)
         self._learn(features, head)
         return self
+
+    def _require_in_range(self) -> None:
+        """Refuse hyperparameters outside their ranges; None stands for one that is fitted."""
+        defaults = inspect.signature(type(self)).parameters
+        for name, allowed in self.ranges.items():
+            value = getattr(self, name)
+            in_range = isinstance(value, Real) and (not isinstance(allowed, Range) or allowed.allows(float(value)))
+            if not in_range and not (value is None and defaults[name].default is None):
+                raise EvaluationError(f"{name} of {self.name} must be {allowed}, found {value!r}; give another.")
 
     def _learn(self, features: Any, head: Any) -> None:
         """Learn from labelled rows of the head's width; None stands for rows or a head that it does not read."""

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors.base import (
     POSITIVE,
+    Detector,
     Doubles,
     Integers,
     RowDetector,
@@ -62,6 +63,11 @@ class ImagePass:
     random: bool = True
     check: Callable[[Model], object] = lambda model: None
     is_ordinary: Callable[[Mapping[str, float]], bool] = lambda hyperparameters: False
+
+    def parameters(self, detector: Detector) -> dict[str, float]:
+        """Return a detector's hyperparameters that `run` is called with."""
+        values = detector.parameters()
+        return {name: values[name] for name in self.depends_on}
 
 
 def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> Any:
@@ -238,12 +244,6 @@ class ImageDetector(RowDetector):
     reads = "images"
     image_pass: ClassVar[ImagePass]
     column: ClassVar[str] = "logits"
-
-    @classmethod
-    def of_pass(cls, hyperparameters: Mapping[str, float]) -> dict[str, float]:
-        """Select the hyperparameters that the pass depends on."""
-        values = cls.parameters() | dict(hyperparameters)
-        return {name: values[name] for name in cls.image_pass.depends_on}
 
     def predict(self, features: Features) -> Integers:
         """See `Detector.predict`; the pass may make the prediction."""

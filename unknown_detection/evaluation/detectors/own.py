@@ -1,28 +1,28 @@
 """Detectors of the user's own: a class, an instance, or a function of features, from a file or from Python.
 
 What they return is checked; an error that their code raises is theirs, and keeps its traceback.
+
+Tested by `tests/evaluation/detectors/test_own.py`.
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors import METHODS, Methods, find_method
-from unknown_detection.evaluation.detectors.base import ChosenBy, Detector, Fit, Reads, Scores
+from unknown_detection.evaluation.detectors import DETECTORS
+from unknown_detection.evaluation.detectors.base import ChosenBy, Detector, Fit, Integers, Reads, Scores
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, one_line, require_known
 from unknown_detection.evaluation.files import load_python
-from unknown_detection.evaluation.models.features import Features, Head, read_only
+from unknown_detection.evaluation.models.features import Features, read_only
 
 Own = type[Detector] | Detector | Callable[[Features], npt.ArrayLike]
 """A class, which is searched; an instance, whose hyperparameters are taken as they are; or a function that scores the
@@ -41,155 +41,148 @@ Stability of Numerical Algorithms, 2nd edition, section 3.1)."""
 
 _NAME = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
 
+_DECLARED: tuple[str, ...] = (
+    "title",
+    "source",
+    "fits_on",
+    "search",
+    "ranges",
+    "chosen_by",
+    "reads",
+    "reads_head",
+    "image_pass",
+    "base_methods",
+    "requires",
+)
+"""What a detector says of itself, besides its name."""
 
-def load_own(spec: str) -> type[Detector]:
+
+def load_own(spec: str) -> Checked:
     """Load a detector from the user's file, whose code is run: `FILE.py:NAME`, with the name of an `Own` in it."""
     own, name, path, digest = load_python(spec, "detector")
-    return own_method(own, name=name, source=path.name, digest=digest)
+    return Checked(own, name=name, source=path.name, digest=digest)
 
 
-def own_method(own: Own, *, name: str = "", source: str = "the user's own", digest: str = "") -> type[Detector]:
-    """Return a class that checks the scores of the user's class, instance, function or object with `score`.
+class Checked(Detector):
+    """Runs a detector of the user's own, and holds it to what a detector must obey.
 
-    Without a name of its own it gets `name`; results have `source`, where it comes from, and the digest of its file.
+    It gets read-only arrays, and of rows to score neither ids nor labels: hashes stand for ids. This guards against
+    accidents, such as a score that depends on a row's place or changes others' features in place, not against code
+    that looks for the caller's variables. Scores and predictions are one finite number per row, and a few rows that
+    are scored alone must have the scores that they have among all.
+
+    Args:
+        own: a class of detectors, an instance, a function of features, or an object with a method `score`.
+        name: its name where it has none of its own.
+        source: where it comes from, for results.
+        digest: SHA-256 of the file that defines it.
     """
-    name = getattr(own, "name", "") or name or getattr(own, "__name__", type(own).__name__)
-    if isinstance(own, Detector):
-        kind = _fixed(own)
-    else:
-        kind = own if isinstance(own, type) and issubclass(own, Detector) else _scoring_as(own, name)
-    if not _NAME.fullmatch(name) or name == "all":
-        raise EvaluationError(
-            f"{one_line(name)!r} cannot be the name of a detector. Name it with letters, digits, underscores and "
-            "hyphens."
-        )
-    if name in METHODS:
-        raise EvaluationError(f"{name} is the name of a built-in detector. Give yours another name.")
-    if kind.score is Detector.score:
-        raise EvaluationError(f"{name} has no method score. Write one that returns the scores of features.")
-    for parameter, default in kind.parameters().items():
-        if default is inspect.Parameter.empty:
-            raise EvaluationError(f"The hyperparameter {parameter} of {name} has no default. Give it one.")
-    for attribute, allowed in (("fits_on", Fit), ("reads", Reads), ("chosen_by", ChosenBy)):
-        require_known(f"value for {attribute} of {name}", [getattr(kind, attribute)], get_args(allowed))
-    require_known(f"hyperparameter of {name} to search", kind.search, kind.parameters())
-    for parameter, values in kind.search.items():
-        if not all(isinstance(value, Real) for value in values) or not values:
-            raise EvaluationError(
-                f"The search of {name} tries {one_line(repr(values))} for {parameter}. List numbers, or leave it out: "
-                "other hyperparameters are set in an instance."
-            )
-    declared = {"name": name, "title": kind.title or name, "source": kind.source or source, "digest": digest}
-    return _checked(kind, declared)
 
+    def __init__(self, own: Any, name: str = "", source: str = "the user's own", digest: str = "") -> None:
+        name = getattr(own, "name", "") or name or getattr(own, "__name__", type(own).__name__)
+        self.own: Any = _made(own, name)
+        self.fixed = isinstance(own, Detector)
+        fitted = {"fits_on": "train"} if callable(getattr(self.own, "fit", None)) else {}
+        vars(self).update(fitted | {key: getattr(self.own, key) for key in _DECLARED if hasattr(self.own, key)})
+        self.name, self.title, self.source = name, self.title or name, self.source or source
+        self.digest = digest
+        self._require_usable()
 
-def choose(detectors: str | Own | Iterable[str | Own] | None) -> tuple[Methods, bool]:
-    """Return the classes of detectors by name, and whether all that can be used are meant: by None, or by `all`.
-
-    `NAME,NAME` stands for two. Classes of the user's own check their scores, and an instance's hyperparameters stay.
-    """
-    methods: dict[str, type[Detector]] = {}
-    everything = detectors is None
-    for detector in [] if detectors is None else _listed(detectors):
-        if isinstance(detector, str):
-            names = [name.strip() for name in detector.split(",") if name.strip()]
-            everything = everything or "all" in names
-            kinds = [find_method(name) for name in names if name != "all"]
-        else:
-            kinds = [_kind_of(detector)]
-        for kind in kinds:
-            if methods.setdefault(kind.name, kind) is not kind:
-                raise EvaluationError(f"Two detectors have the name {kind.name}. Give one of them another.")
-    if not methods and not everything:
-        raise EvaluationError("No detector is named. Name some, such as msp,energy, or all of them by all.")
-    return ({**METHODS, **methods} if everything else methods), everything
-
-
-def _listed(detectors: Any) -> list[Any]:
-    """Return one or several detectors as a list; those of a set are in the order of their texts, so in any run."""
-    several = isinstance(detectors, Iterable) and not isinstance(detectors, str | type | Detector | Mapping)
-    if not several or callable(detectors) or callable(getattr(detectors, "score", None)):
-        return [detectors]
-    return sorted(detectors, key=str) if isinstance(detectors, Set) else list(detectors)
-
-
-def _kind_of(detector: Any) -> type[Detector]:
-    """Return the class of a detector that is given itself, not by its name."""
-    kind = detector if isinstance(detector, type) else type(detector)
-    if kind in METHODS.values():
-        return _fixed(detector) if isinstance(detector, Detector) else kind
-    return kind if issubclass(kind, _OfTheUser) else own_method(detector)  # `load_own` returns what is checked already
-
-
-def _fixed(detector: Detector) -> type[Detector]:
-    """Return a class whose instances are copies of a detector, and whose search tries its hyperparameters only."""
-    kind = type(detector)
-    values = {name: getattr(detector, name, inspect.Parameter.empty) for name in kind.parameters()}
-    for name, value in values.items():
-        if value is inspect.Parameter.empty:
-            raise EvaluationError(
-                f"{kind.__name__} does not keep its hyperparameter {name}. Set self.{name} in its __init__."
-            )
-    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
-
-    @functools.wraps(kind.__init__)  # whether it has a seed is seen by its parameters
-    def copied(self: Any, **given: float) -> None:
-        vars(self).update(copy.deepcopy(vars(detector)) | given)
-
-    body = {"name": detector.name, "__init__": copied, "parameters": classmethod(lambda cls: values), "fixed": True}
-    numbers = {name: (value,) for name, value in values.items() if isinstance(value, int | float)}
-    return type(kind.__name__, (kind,), body | {"search": numbers})
-
-
-def _scoring_as(scorer: Any, name: str) -> type[Detector]:
-    """Return a detector's class for a function that scores, or for an object with `score` that needs no fitting."""
-    if isinstance(scorer, type) or not (callable(scorer) or callable(getattr(scorer, "score", None))):
-        shown = repr(scorer) if name == type(scorer).__name__ else name
-        raise EvaluationError(
-            f"{one_line(shown, 60)} is {a_kind(scorer)}, not a detector. Give a detector's name, a subclass of "
-            "Detector, or a function that returns the scores of features."
-        )
-    score = scorer.score if callable(getattr(scorer, "score", None)) else scorer
-    methods = {"score": lambda self, features: score(features)}
-    if callable(getattr(scorer, "predict", None)):
-        methods["predict"] = lambda self, features: scorer.predict(features)
-    return type(name, (Detector,), methods)
-
-
-class _OfTheUser(Detector):
-    """Marks classes whose scores are checked."""
-
-
-def _checked(kind: type[Detector], declared: Mapping[str, object]) -> type[Detector]:
-    """Return a subclass that gets read-only arrays, hides scored rows' ids, and checks the scores and predictions."""
-    name = str(declared["name"])
-
-    def fit(self: Any, features: Features | None, head: Head | None = None) -> Any:
-        kind.fit(self, features and read_only(features), head and read_only(head))
+    def fit(self, features: Any, head: Any = None) -> Self:
+        """See `Detector.fit`; a `fit` of the user's takes the features, and the head if it has a second parameter."""
+        fit = getattr(self.own, "fit", None)
+        if fit is not None:
+            rows = read_only(features if head is None else dataclasses.replace(features, head=head))
+            several = len(inspect.signature(fit).parameters) > 1
+            fit(rows, rows.head) if several else fit(rows)
+        self.remark = getattr(self.own, "remark", "")
         return self
 
-    def score(self: Any, features: Features) -> Scores:
-        return _scores_of(name, lambda rows: [kind.score(self, rows)], features)[0]
+    def score(self, features: Features) -> Scores:
+        """See `Detector.score`."""
+        score = getattr(self.own, "score", self.own)
+        return _scores_of(self.name, lambda rows: [score(rows)], features)[0]
 
-    def predict(self: Any, features: Features) -> npt.NDArray[np.int64]:
-        predicted = kind.predict(self, _to_score(features))
-        return _column(f"{name}'s predict", predicted, features, "iu").astype(np.int64)
+    def predict(self, features: Features) -> Integers:
+        """See `Detector.predict`."""
+        if not hasattr(self.own, "predict"):
+            return super().predict(features)
+        predicted = self.own.predict(_to_score(features))
+        return _column(f"{self.name}'s predict", predicted, features, "iu").astype(np.int64)
 
+    @staticmethod
     def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
-        return _scores_of(name, lambda rows: kind.score_together(detectors, rows), features)
+        """See `Detector.score_together`."""
+        owns = [detector.own for detector in detectors]
+        return _scores_of(detectors[0].name, lambda rows: type(owns[0]).score_together(owns, rows), features)
 
-    body = {**declared, "fit": fit, "score": score, "__doc__": kind.__doc__}
-    if kind.predict is not Detector.predict:
-        body["predict"] = predict
-    if kind.score_together is not Detector.score_together:
-        body["score_together"] = staticmethod(score_together)
-    return type(kind.__name__, (kind, _OfTheUser), body)
+    @property
+    def shares_work(self) -> bool:
+        """See `Detector.shares_work`."""
+        return isinstance(self.own, Detector) and self.own.shares_work
+
+    def parameters(self) -> dict[str, Any]:
+        """See `Detector.parameters`."""
+        return self.own.parameters() if isinstance(self.own, Detector) else {}
+
+    def clone(self, **values: Any) -> Self:
+        """See `Detector.clone`."""
+        copied = super().clone()
+        if isinstance(self.own, Detector):
+            copied.own = self.own.clone(**values)
+        return copied
+
+    def arguments(self) -> dict[str, Any]:
+        """See `Detector.arguments`."""
+        return self.own.arguments() if isinstance(self.own, Detector) else {}
+
+    def _require_usable(self) -> None:
+        """Refuse a name or a declaration that no run could use."""
+        name = self.name
+        if not _NAME.fullmatch(name) or name == "all":
+            raise EvaluationError(
+                f"{one_line(name)!r} cannot be the name of a detector. Name it with letters, digits, underscores and "
+                "hyphens."
+            )
+        if name in DETECTORS:
+            raise EvaluationError(f"{name} is the name of a built-in detector. Give yours another name.")
+        for attribute, allowed in (("fits_on", Fit), ("reads", Reads), ("chosen_by", ChosenBy)):
+            require_known(f"value for {attribute} of {name}", [getattr(self, attribute)], get_args(allowed))
+        require_known(f"hyperparameter of {name} to search", self.search, self.parameters())
+        for parameter, values in self.search.items():
+            if not all(isinstance(value, Real) for value in values) or not values:
+                raise EvaluationError(
+                    f"The search of {name} tries {one_line(repr(values))} for {parameter}. List numbers, or leave it "
+                    "out: other hyperparameters are set in an instance."
+                )
+
+
+def _made(own: Any, name: str) -> Any:
+    """Return an instance of a class of detectors; any other object that scores, as it is."""
+    score = getattr(own, "score", None)
+    if not callable(score) and (isinstance(own, type) or not callable(own)):
+        shown = repr(own) if name == type(own).__name__ else name
+        raise EvaluationError(
+            f"{one_line(shown, 60)} is {a_kind(own)}, not a detector. Give a detector's name, a subclass of Detector, "
+            "or a function that returns the scores of features."
+        )
+    if not isinstance(own, type):
+        return own
+    if score is Detector.score:
+        raise EvaluationError(f"{name} has no method score. Write one that returns the scores of features.")
+    for parameter in inspect.signature(own).parameters.values():
+        if parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            raise EvaluationError(f"The hyperparameter {parameter.name} of {name} has no default. Give it one.")
+    return own()
 
 
 def _to_score(features: Features) -> Features:
     """Return read-only features with hashes in place of the ids, which may name a row's split and class."""
     hashes = [hashlib.sha256(f"opaque\t{id_}".encode()).hexdigest()[:_DIGITS] for id_ in features.ids.tolist()]
-    return read_only(dataclasses.replace(features, ids=np.array(hashes, dtype=f"<U{_DIGITS}")))
+    return read_only(dataclasses.replace(features, ids=np.array(hashes, dtype=f"<U{_DIGITS}")).unlabelled())
 
 
 def _scores_of(name: str, score: Callable[[Features], Sequence[object]], features: Features) -> list[Scores]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import lstsq
 from scipy.spatial.distance import cdist
 
 from unknown_detection.evaluation.detectors.base import (
@@ -29,10 +29,6 @@ from unknown_detection.evaluation.detectors.base import (
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Head
-
-_TRIANGULAR = 1e-10
-"""Reciprocal condition number (ours) below which the last layer's pseudoinverse is made of singular values: above it
-both ways agree to 1e-6 at worst, and for a trained layer, 1e-3 or more, to 1e-12."""
 
 
 class SHE(RowDetector):
@@ -75,14 +71,15 @@ class _Subspace(RowDetector):
                 f"The dimension of {self.name} must be a whole number from 0 to {width - 1}, found {self.dimension}; "
                 "give another."
             )
-        self.origin = _least_norm_solution(weight, -bias)
-        scatter = np.zeros((width, width), order="F")
+        # The solution of least norm, as the pseudoinverse gives it, from a QR decomposition; the cutoff is `pinv`'s.
+        self.origin = lstsq(weight, -bias, cond=1e-15, lapack_driver="gelsy")[0]
+        scatter = np.zeros((width, width))
         for _, z in pieces(features.penultimate):
-            # Added in place, and the lower triangle alone, which is all that is read of it.
-            scatter = blas.dsyrk(1.0, (z - self.origin).T, beta=1.0, c=scatter, lower=1, overwrite_c=1)
-        residual_width = width - principal
-        eigenvalues, self.residual = _least_eigenvectors(scatter, residual_width)
-        if eigenvalues[:residual_width].max() <= width * np.finfo(float).eps * eigenvalues[-1]:
+            centred = z - self.origin
+            scatter += centred.T @ centred
+        eigenvalues, eigenvectors = np.linalg.eigh(scatter)  # ascending
+        self.residual = np.ascontiguousarray(eigenvectors[:, : width - principal])
+        if eigenvalues[width - principal - 1] <= width * np.finfo(float).eps * eigenvalues[-1]:
             raise EvaluationError(
                 f"All {len(features):,} rows lie in the principal subspace of {principal} dimensions that {self.name} "
                 "fits. Fit on more rows, or give a smaller dimension."
@@ -134,41 +131,6 @@ class ViM(_Subspace):
 
     def _rows(self, z: Doubles, logits: Doubles) -> Scores:
         return self.alpha * self._norms(z) + energy(logits)
-
-
-def _least_norm_solution(matrix: Doubles, values: Doubles) -> Doubles:
-    """Return the product of a matrix's pseudoinverse (D, C) and some values (C,).
-
-    Triangles take half the time of singular values, which only a matrix of a lower rank needs, or one so nearly.
-    """
-    (rows, columns), rank = matrix.shape, min(matrix.shape)
-    sides = np.concatenate([values, np.zeros(max(columns - rows, 0))])
-    lwork = int(lapack.dgels_lwork(rows, columns, 1)[0])
-    factors, solution, _ = lapack.dgels(matrix, sides, lwork=lwork)
-    condition, _ = lapack.dtrcon(factors[:rank, :rank], uplo="L" if rows < columns else "U")
-    if condition < _TRIANGULAR:
-        solution, *_ = np.linalg.lstsq(matrix, values, rcond=1e-15)  # the cutoff of NumPy's `pinv`
-    least: Doubles = solution[:columns].ravel()
-    return least
-
-
-def _least_eigenvectors(matrix: Doubles, count: int) -> tuple[Doubles, Doubles]:
-    """Return all eigenvalues of a symmetric matrix (D, D), ascending, and the vectors (D, count) of the least ones.
-
-    The lower triangle is read. These are the steps of `numpy.linalg.eigh`, LAPACK's dsyevd, whose last one is a third
-    of its time: here it transforms back the vectors alone that are asked for.
-    """
-    if len(matrix) == 1:
-        return matrix[0], np.ones((1, count))
-    lwork = int(lapack.dsytrd_lwork(len(matrix), lower=1)[0])
-    reflectors, diagonal, beside, scales, _ = lapack.dsytrd(matrix, lower=1, lwork=lwork)
-    eigenvalues, vectors, failed = lapack.dstevd(diagonal, beside)
-    if failed:
-        raise np.linalg.LinAlgError("Eigenvalues did not converge")
-    # The reflectors leave the first row as it is.
-    arguments = "L", "N", np.asfortranarray(reflectors[1:, :-1]), scales, np.asfortranarray(vectors[1:, :count])
-    below, *_ = lapack.dormqr(*arguments, int(lapack.dormqr(*arguments, -1)[1][0]))
-    return eigenvalues, np.vstack((vectors[:1, :count], below))
 
 
 def _principal_dimension(width: int) -> int:

@@ -17,7 +17,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from unknown_detection.csv_text import csv_text
-from unknown_detection.evaluation.detectors import METHODS
+from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.metrics.metrics import ECE, METRICS, Metric
 from unknown_detection.pages import content
 
@@ -58,7 +58,7 @@ _STATISTICS = {
 
 def detector_name(name: str) -> str:
     """Return the name of a detector in papers, for plots; of an unknown one, its name in the scores file."""
-    return METHODS[name].title if name in METHODS else name
+    return DETECTORS[name].title if name in DETECTORS else name
 
 
 def paper_name(name: str) -> str:

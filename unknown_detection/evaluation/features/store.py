@@ -242,7 +242,9 @@ class FeatureStore:
             return self.row_blocks(config, split).read([names[number]])[names[number]]
 
         blocks = LazyBlocks(len(names), read)
-        return Features(columns["id"], columns["label"], columns["logits"], columns["penultimate"], blocks)
+        return Features(
+            columns["id"], columns["label"], columns["logits"], columns["penultimate"], blocks, head=self.head()
+        )
 
     def _folder(self, pass_name: str) -> Path:
         return self.root / "looks" / pass_name if pass_name else self.root / "features"

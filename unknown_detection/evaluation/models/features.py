@@ -33,6 +33,22 @@ class LazyBlocks(Sequence[Floats]):
 
 
 @dataclass(frozen=True)
+class Head:
+    """The last linear layer: logits = penultimate @ weight.T + bias.
+
+        >>> import numpy as np
+        >>> head = ud.Head(weight=np.eye(10, 64), bias=np.zeros(10))
+
+    Attributes:
+        weight: shape (C, D).
+        bias: shape (C,); zeros if the layer has none.
+    """
+
+    weight: Floats
+    bias: Floats
+
+
+@dataclass(frozen=True)
 class Features:
     """A model's features of one split: n rows in the release's order. Arrays of another tool will do.
 
@@ -54,6 +70,7 @@ class Features:
         scores: other detectors' scores of these rows, by detector, of shape (n,) each; for detectors that combine
             scores.
         passed: outputs of a second pass over the images, by name, with n rows each; for detectors that run one.
+        head: the model's last linear layer; None if the logits are not its output.
     """
 
     ids: npt.NDArray[np.str_]
@@ -64,33 +81,19 @@ class Features:
     members: tuple[Floats, ...] = ()
     scores: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     passed: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    head: Head | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def take(self, rows: Rows) -> Features:
         """Select rows, in the given order."""
-        return _mapped(self, lambda array: array[rows])
+        rows_alone = replace(self, head=None)
+        return replace(_mapped(rows_alone, lambda array: array[rows]), head=self.head)
 
     def unlabelled(self) -> Features:
         """Hide the labels, as from a detector that scores these rows."""
         return replace(self, labels=np.full_like(self.labels, -1))
-
-
-@dataclass(frozen=True)
-class Head:
-    """The last linear layer: logits = penultimate @ weight.T + bias.
-
-        >>> import numpy as np
-        >>> head = ud.Head(weight=np.eye(10, 64), bias=np.zeros(10))
-
-    Attributes:
-        weight: shape (C, D).
-        bias: shape (C,); zeros if the layer has none.
-    """
-
-    weight: Floats
-    bias: Floats
 
 
 Outputs = TypeVar("Outputs", Features, Head)
@@ -111,8 +114,12 @@ def _mapped(outputs: Outputs, change: Callable[[npt.NDArray[Any]], npt.NDArray[A
     """Return the same features or layer with every array changed; lazy ones are when they are read."""
 
     def changed(values: Any) -> Any:
+        if values is None:
+            return None
         if isinstance(values, np.ndarray):
             return change(values)
+        if isinstance(values, Head):
+            return _mapped(values, change)
         if isinstance(values, Mapping):
             return {name: change(of_name) for name, of_name in values.items()}
         if isinstance(values, LazyBlocks):

@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from builders.storage.files import write_text
 from unknown_detection.csv_text import csv_text
-from unknown_detection.evaluation.detectors import METHODS, check_settings
+from unknown_detection.evaluation.detectors import DETECTORS
+from unknown_detection.evaluation.detectors.choice import choose
 from unknown_detection.evaluation.detectors.nearest import on_device
-from unknown_detection.evaluation.detectors.own import Own, choose
+from unknown_detection.evaluation.detectors.own import Own
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_packages
 from unknown_detection.evaluation.features.extract import Receipt, identify, receipt
 from unknown_detection.evaluation.features.runner import Runner
@@ -124,13 +125,12 @@ def score(
         )
     if runner is not None:
         store.require(identify(runner.release, runner.model, store.identity.label_names))
-    chosen, everything = choose(detectors)
-    checked = check_settings(settings or {}, chosen)
-    needing = {name: method.requires for name, method in chosen.items() if method.requires}
+    chosen = choose(detectors, settings)
+    needing = {name: detector.requires for name, detector in chosen.scored.items() if detector.requires}
     modules = sorted({module for required in needing.values() for module in required})
     require_packages(*modules, to=f"fit {', '.join(needing)}", instead="choose other detectors")
     cache = FeatureCache(store, members, runner, int(seed), quiet)
-    scorer = Scorer(cache, fit_splits, search=search, settings=checked, chosen=chosen, log=log)
+    scorer = Scorer(cache, fit_splits, chosen, search=search, log=log)
     model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
     model_receipt.require(model_receipt.differences if accept else store.accepted())
     environments = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
@@ -148,8 +148,8 @@ def score(
             "There are no features of training rows, so detectors are fitted on half of the validation rows and tuned "
             "on the other half. The rows fitted on get no scores"
         )
-    with on_device(device), bar(len(chosen), "fitting", quiet=quiet, unit=" detectors") as progress:
-        fitted = _fit_all(scorer, [*chosen], leave_out=everything, progress=progress.update)
+    with on_device(device), bar(len(chosen.scored), "fitting", quiet=quiet, unit=" detectors") as progress:
+        fitted = _fit_all(scorer, [*chosen.scored], leave_out=chosen.everything, progress=progress.update)
     for fit in fitted:
         say(_described(fit))
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
@@ -219,7 +219,7 @@ def _fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress:
                 raise
             reason = str(error).partition(". ")[0]
             first = reason.partition(" ")[0]  # a detector that others are made of may be the reason
-            why = re.sub(rf"\b{re.escape(first if first in METHODS else name)}\b", "it", reason)
+            why = re.sub(rf"\b{re.escape(first if first in DETECTORS else name)}\b", "it", reason)
             left_out.setdefault(why.removeprefix("it "), []).append(name)
         progress(1)
     if left_out:

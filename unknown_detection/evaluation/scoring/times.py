@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 
 from unknown_detection.evaluation.detectors.base import Scores
-from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.errors import EvaluationError, first_line
 from unknown_detection.evaluation.features.blocks import Columns
 from unknown_detection.evaluation.features.runner import outputs_of
@@ -65,8 +64,9 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tu
         """Return the seconds of a detector besides a forward pass, whether it needs one, and its scores."""
         fit, features, seconds, needs_forward = scorer.fit(name), batch, 0.0, True
         detector = fit.detector
-        if isinstance(detector, ImageDetector):
-            image_pass, hyperparameters = detector.image_pass, detector.of_pass(fit.hyperparameters)
+        if detector.image_pass is not None:
+            image_pass = detector.image_pass
+            hyperparameters = image_pass.parameters(detector)
             passed: Columns = {"logits": features.logits}
             needs_forward = image_pass.is_ordinary(hyperparameters)
             if not needs_forward:

@@ -1,0 +1,171 @@
+"""Which detectors a run scores, each as an instance, and which hyperparameters it searches.
+
+Tested by `tests/evaluation/detectors/test_own.py` and `tests/evaluation/detectors/test_settings.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Set
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unknown_detection.evaluation.detectors import DETECTORS
+from unknown_detection.evaluation.detectors.base import Detector
+from unknown_detection.evaluation.detectors.own import Checked, Own
+from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
+
+Settings = Mapping[str, Mapping[str, Any]]
+"""By detector and hyperparameter, one value, or several to search among, the default first."""
+
+
+class Chosen(NamedTuple):
+    """The detectors of a run: those to score by name, and built-in `parts` whose scores they combine.
+
+    What a search tries is each one's `search`; `everything` says whether all that can be used are meant, so that
+    others are left out.
+    """
+
+    scored: Mapping[str, Detector]
+    parts: Mapping[str, Detector]
+    everything: bool
+
+
+def choose(detectors: str | Own | Iterable[str | Own] | None, settings: Settings | None = None) -> Chosen:
+    """Make an instance of each detector: of names (`NAME,NAME` stands for two), classes, instances and functions.
+
+    None, or `all` among the names, stands for all that can be used. Hyperparameters of names and classes are searched
+    or set by `settings`; those of instances stay. Detectors of the user's own are `Checked`.
+    """
+    scored: dict[str, Detector] = {}
+    given: set[str] = set()  # instances
+    everything = detectors is None
+    for one in [] if detectors is None else _listed(detectors):
+        names = [name.strip() for name in one.split(",") if name.strip()] if isinstance(one, str) else []
+        everything = everything or "all" in names
+        names = [name for name in names if name != "all"]
+        require_known("detector", names, DETECTORS)
+        for detector in [DETECTORS[name] for name in names] if isinstance(one, str) else [_instance(one)]:
+            if scored.setdefault(detector.name, detector) is not detector:
+                raise EvaluationError(f"Two detectors have the name {detector.name}. Give one of them another.")
+            if detector.fixed if isinstance(detector, Checked) else detector is one:
+                given.add(detector.name)
+    if not scored and not everything:
+        raise EvaluationError("No detector is named. Name some, such as msp,energy, or all of them by all.")
+    scored = {**DETECTORS, **scored} if everything else scored
+    bases = sorted({base for detector in scored.values() for base in detector.base_methods} - {*scored})
+    require_known("detector", bases, DETECTORS)
+    used = {**{name: DETECTORS[name] for name in bases}, **scored}
+    searched = {**used}
+    for name, values in _checked_settings(settings).items():
+        require_known("detector", [name], {**DETECTORS, **used})
+        numbers = _numbers(used.get(name) or DETECTORS[name], values)
+        if name not in used:
+            raise EvaluationError(f"There are settings of {name}, which is not scored. Add it to the detectors.")
+        if name in given:
+            raise EvaluationError(
+                f"{name} is an instance, whose hyperparameters stay. Set {', '.join(values)} there, and leave it out "
+                "of the settings."
+            )
+        searched[name] = _searching(used[name], {**used[name].search, **numbers})
+    for name in given:
+        searched[name] = _searching(used[name], {})
+    return Chosen({name: searched[name] for name in scored}, {name: searched[name] for name in bases}, everything)
+
+
+def settable(detector: Detector) -> dict[str, tuple[float, ...]]:
+    """Return a detector's hyperparameters with the values that a search tries, the default first.
+
+    A hyperparameter that is not searched has its default only, or nothing if it is computed from the fitted rows.
+    """
+    values: dict[str, tuple[float, ...]] = {}
+    for name, default in detector.parameters().items():
+        if isinstance(default, int | float | None):
+            values[name] = tuple(map(float, detector.search.get(name, () if default is None else (default,))))
+    return values
+
+
+def parse_settings(texts: Iterable[str]) -> Settings:
+    """Parse `DETECTOR.NAME=VALUE` or `DETECTOR.NAME=VALUE,VALUE,...`."""
+    settings: dict[str, dict[str, list[str]]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        detector, dot, name = key.strip().partition(".")
+        if not equals or not dot:
+            raise EvaluationError(
+                f"--set {one_line(text)} does not name a hyperparameter and a value. Write it as in --set knn.k=50."
+            )
+        if name in settings.setdefault(detector, {}):
+            raise EvaluationError(f"--set gives {detector}.{name} twice. Write several values to search as A,B,C.")
+        settings[detector][name] = values.split(",")
+    return settings
+
+
+def describe_settable() -> list[tuple[str, str]]:
+    """Describe each hyperparameter that can be set: its name, and its default, range and searched values."""
+    lines = []
+    for detector in DETECTORS.values():
+        for name, values in settable(detector).items():
+            parts = [f"{values[0]:g}" if values else "fitted"]
+            parts += [detector.ranges[name]] if name in detector.ranges else []
+            parts += ["searched: " + ", ".join(f"{value:g}" for value in sorted(values))] if len(values) > 1 else []
+            lines.append((f"{detector.name}.{name}", "; ".join(parts)))
+    return lines
+
+
+def _listed(detectors: Any) -> list[Any]:
+    """Return one or several detectors as a list; those of a set are in the order of their texts, so in any run."""
+    several = isinstance(detectors, Iterable) and not isinstance(detectors, str | type | Detector | Mapping)
+    if not several or callable(detectors) or callable(getattr(detectors, "score", None)):
+        return [detectors]
+    return sorted(detectors, key=str) if isinstance(detectors, Set) else list(detectors)
+
+
+def _instance(given: Any) -> Detector:
+    """Return the built-in detector of a class, a detector itself, or one of the user's as `Checked`."""
+    if isinstance(given, Checked) or type(given) in map(type, DETECTORS.values()):
+        return given
+    built_in = next((detector for detector in DETECTORS.values() if type(detector) is given), None)
+    return built_in or Checked(given)
+
+
+def _checked_settings(settings: Any) -> Settings:
+    if not isinstance(settings or {}, Mapping) or not all(isinstance(of, Mapping) for of in (settings or {}).values()):
+        raise TypeError('Settings are values by detector and hyperparameter, such as {"knn": {"k": 50}}.')
+    return settings or {}
+
+
+def _searching(detector: Detector, search: Mapping[str, tuple[float, ...]]) -> Detector:
+    """Return a copy of a detector with other values to search among."""
+    changed = detector.clone()
+    vars(changed)["search"] = search
+    return changed
+
+
+def _numbers(detector: Detector, settings: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
+    """Return settings of a detector as numbers; refuse other hyperparameters than it has, and what is no number."""
+    checked = {}
+    for name, value in settings.items():
+        allowed = settable(detector)
+        if not allowed:
+            raise EvaluationError(f"{detector.name} has no hyperparameters. Leave {detector.name}.{name} out.")
+        require_known(f"hyperparameter of {detector.name}", [name], allowed)
+        listed = list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
+        text = one_line(f"{detector.name}.{name}={','.join(map(str, listed))}")
+        if not listed:
+            raise EvaluationError(f"{text} has no value. Give one, or several to search among.")
+        whole = isinstance(detector.parameters()[name], int)
+        checked[name] = tuple(_number(one, text, whole=whole) for one in listed)
+    return checked
+
+
+def _number(given: Any, where: str, *, whole: bool) -> float:
+    try:
+        value = float(given)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value) or (whole and not value.is_integer()):
+        kind = "a whole number" if whole else "a number"
+        raise EvaluationError(f"{one_line(str(given))!r} in {where} is not {kind}. Give one.")
+    return int(value) if whole else value
