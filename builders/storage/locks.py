@@ -37,8 +37,8 @@ def file_lock(path: Path, busy: str) -> Iterator[None]:
 
     Its folder is made. `BuildError` also says why a disk refuses a lock.
     """
+    make_folder(path.parent)
     try:
-        make_folder(path.parent)
         lock = acquire(path, _ELSEWHERE)
     except OSError as error:
         raise BuildError(f"Cannot lock {path}: {_reason(error)}. Fix this and run the same command again.") from error

@@ -428,7 +428,7 @@ def test_a_write_that_the_disk_refuses_ends_in_one_sentence_and_can_go_on(demo, 
     )
     command = [sys.executable, "-c", script, out, demo["imagenet"].parent]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "Cannot write the release: File too large" in done.stdout
+    assert "train-00000-of-00001.parquet: file too large" in done.stdout
     assert "Fix this and run the same command again." in done.stdout
     assert not list(out.rglob("*.tmp"))
     build_demo(demo, out)

@@ -105,10 +105,11 @@ def test_a_temporary_folder_without_locks_is_named(disk, tmp_path, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    """Commands say so of the folder, as of any other file that they cannot write."""
     (tmp_path / "file").touch()
-    path = tmp_path / "file/.state/lock"
-    with pytest.raises(BuildError, match=f"Cannot lock {path}: not a directory. Fix this"), file_lock(path, "busy"):
+    with pytest.raises(NotADirectoryError) as refused, file_lock(tmp_path / "file/.state/lock", "busy"):
         raise AssertionError
+    assert refused.value.filename == str(tmp_path / "file/.state")
 
 
 NO_FLOCK = """

@@ -82,7 +82,9 @@ def test_an_image_that_cannot_be_decoded_is_named(load, data, words):
 def test_an_image_of_more_than_8_bits_is_named(load, kind, form, mode):
     encoded = io.BytesIO()
     Pillow.fromarray(np.full((8, 8), 30_000, kind)).save(encoded, form)
-    sentence = rf"^The image of row a/b.png cannot be used: it has values of more than 8 bits \(mode {mode}\)"
+    sentence = (
+        rf"^The image of row a/b.png of .* cannot be decoded: it has values of more than 8 bits, mode {mode}; save"
+    )
     with pytest.raises(EvaluationError, match=sentence):
         load(encoded.getvalue())
 
