@@ -58,8 +58,8 @@ VARIANTS = {
 }
 """The flags of single benchmarks that choose other images, without a folder of their own in the demo."""
 
-SLOW_DUPLICATES = ("cifar", "broad")
-"""Benchmarks whose duplicates are looked for among images that take up to a minute to be made."""
+SLOW_DUPLICATES = ("cifar", "facets", "broad")
+"""Benchmarks whose duplicates are looked for among many images, or among those that take up to a minute to be made."""
 
 
 def levels_of(benchmark, *, slow=False):
