@@ -85,13 +85,14 @@ def test_a_disk_that_refuses_a_lock_is_named_with_the_cause_and_a_next_step(
     disk(number)
     reason = os.strerror(number)[:1].lower() + os.strerror(number)[1:]
     unlockable = number in (errno.ENOLCK, errno.EOPNOTSUPP)
+    doing = "Cannot lock" if unlockable else "Cannot write the release:"
     then = "Some network disks have no locks: choose a folder on a disk" if unlockable else "Fix this and run"
     splits = "imagenet/far_ood_caltech45"
     flags = ["--caltech256", str(demo["caltech256"]), "--splits", splits, "--workers", "1", "--quiet"]
     out = tmp_path / "out"
     assert imagenet_benchmark.main([*flags, "--allow-partial", "--out", str(out)]) == 2
     said = capsys.readouterr().err
-    assert f"Cannot lock {out / '.state/lock'}: {reason}. {then}" in said and said.count("\n") == 1
+    assert f"{doing} {out / '.state/lock'}: {reason}. {then}" in said and said.count("\n") == 1
     assert not Store().is_locked(out / ".state/lock")
     assert not (out / "manifest.json").exists() and leftover.exists()
 
