@@ -48,9 +48,9 @@ def adopt(
     sharing = [key for key, (_, split) in declared.items() if _draw_key(split) in drawn]
     keys = list(dict.fromkeys([*splits, *parents, *sharing]))
     adopted: dict[str, Adopted] = {}
-    lists = find_lists(benchmark, {split_of(key) for key in splits}, copy)
+    lists = find_lists(benchmark, {split_of(key) for key in splits}, {split_of(key) for key in parents}, copy)
     for key, path in lists.items():
-        adopted |= adopt_list(benchmark, key, path, indexes)
+        adopted |= adopt_list(benchmark, key, path, keys, indexes)
     in_folders = [key for key in keys if _is_set(declared[key].split)]
     if copy.is_file() and not lists:
         mentions = _mentions(benchmark, copy)

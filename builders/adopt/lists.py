@@ -41,21 +41,27 @@ SUFFIXES = (".txt", ".json")
 _FORM = "oodness dataset class_index path"
 
 
-def find_lists(benchmark: Benchmark, keys: Collection[str], copy: Path) -> dict[str, Path]:
-    """Return the lists of some splits (`config/split`): the copy itself, or files at any depth below it."""
-    names = {key: name for key, name in benchmark.published().items() if key in keys and name.endswith(SUFFIXES)}
+def find_lists(benchmark: Benchmark, keys: Collection[str], parents: Collection[str], copy: Path) -> dict[str, Path]:
+    """Return the lists of some splits (`config/split`): the copy itself, or files at any depth below it.
+
+    Those of `parents`, which draw from the same images before, may be missing; one of the others has to be there.
+    """
+    published = {key: name for key, name in benchmark.published().items() if name.endswith(SUFFIXES)}
+    names = {key: name for key, name in published.items() if key in keys}
     if not names or (copy.is_file() and copy.suffix not in SUFFIXES):
         return {}
     with reading_copy(copy):
         files = [copy] if copy.is_file() else sorted(path for path in copy.rglob("*") if path.suffix in SUFFIXES)
     lists: dict[str, Path] = {}
-    for key, name in names.items():
+    for key, name in published.items():
+        if key not in keys and key not in parents:
+            continue
         paths = [path for path in files if path.name == name]
         if len(paths) > 1:
             raise BuildError(f"There are two lists of {key}: {paths[0]} and {paths[1]}. Give the folder of one.")
         if paths:
             lists[key] = paths[0]
-    if not lists:
+    if not lists.keys() & names.keys():
         expected = ", ".join(f"{name} for {key}" for key, name in names.items())
         raise BuildError(
             f"{copy} has no list of the chosen splits ({expected}). Give the lists these names, choose other "
@@ -64,12 +70,14 @@ def find_lists(benchmark: Benchmark, keys: Collection[str], copy: Path) -> dict[
     return lists
 
 
-def adopt_list(benchmark: Benchmark, key: str, path: Path, indexes: Mapping[str, SourceIndex]) -> dict[str, Adopted]:
-    """Read the list of a split, and return the images of each of its parts."""
+def adopt_list(
+    benchmark: Benchmark, key: str, path: Path, wanted: Collection[str], indexes: Mapping[str, SourceIndex]
+) -> dict[str, Adopted]:
+    """Read the list of a split, and return the images of each wanted one of its parts; of others no source is open."""
     parts = {part: benchmark.units[part].split for part in benchmark.parts[key]}
     if path.suffix == ".json":
-        return {part: _numbered(split, path, indexes[split.source.key]) for part, split in parts.items()}
-    return _TextList(key, path, parts, benchmark.index_words).adopt(indexes)
+        return {p: _numbered(split, path, indexes[split.source.key]) for p, split in parts.items() if p in wanted}
+    return _TextList(key, path, parts, benchmark.index_words).adopt(wanted, indexes)
 
 
 def _numbered(split: Split, path: Path, index: SourceIndex) -> Adopted:
@@ -138,7 +146,7 @@ class _TextList:
     parts: Mapping[str, Split]
     words: Mapping[str, tuple[str, str]]
 
-    def adopt(self, indexes: Mapping[str, SourceIndex]) -> dict[str, Adopted]:
+    def adopt(self, wanted: Collection[str], indexes: Mapping[str, SourceIndex]) -> dict[str, Adopted]:
         lines = list(read_list(self.path))
         if not lines:
             raise BuildError(f"{self.path} has no lines of `{_FORM}`. Give a whole list.")
@@ -146,7 +154,7 @@ class _TextList:
         of_part: dict[str, list[Line]] = defaultdict(list)
         for line in lines:
             of_part[self._part(line, binary=binary)].append(line)
-        return {part: self._found(split, of_part[part], indexes) for part, split in self.parts.items()}
+        return {p: self._found(split, of_part[p], indexes) for p, split in self.parts.items() if p in wanted}
 
     def _part(self, line: Line, *, binary: bool) -> str:
         """Return the key of the part that a line belongs to."""

@@ -26,7 +26,7 @@ from builders.release.manifest import kind_of_own_config
 from builders.release.schema import Role
 from builders.release.values import CONFIG_NAME, LONGEST_NAME
 from builders.sources.base import Stray
-from builders.sources.image_folder import HIDDEN, OTHER_ENDING, FolderImages, find_images, refuse_unreadable
+from builders.sources.image_folder import HIDDEN, OTHER_ENDING, FolderImages, find_images, read_images
 from builders.storage.paths import PathType, as_path, store_of
 from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
@@ -132,12 +132,15 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, near_dist
                 raise BuildError(
                     f"--unknown gives {known.root}, which is --in-distribution, too. Give another folder."
                 )
+        _note_other_files([known, *(folder.images for folder in folders)], quiet=flags.quiet)
         if not flags.quiet:
-            _note_other_files([known, *(folder.images for folder in folders)])
-    benchmark = declare(name, flags.seed, known, folders, near_distance)
-    _refuse_names(benchmark)
+            count = f"{len(known.classes):,} class{'es' if len(known.classes) > 1 else ''}"
+            click.echo(f"{known.root}: {count}: {first_few(known.classes)}", err=True)
+    _refuse_names(declare(name, flags.seed, known, folders, near_distance))
     with os_errors_as_build_errors("read the folders"):
-        _check_images([known, *(folder.images for folder in folders)], flags)
+        known, *others = _read_images([known, *(folder.images for folder in folders)], flags)
+    folders = [dataclasses.replace(folder, images=images) for folder, images in zip(folders, others, strict=True)]
+    benchmark = declare(name, flags.seed, known, folders, near_distance)
     roots = [known.root, *(folder.images.root for folder in folders)]
     _refuse_nested(flags.out, roots)
     places = {source.key: root for source, root in zip(benchmark.sources(), roots, strict=True)}
@@ -189,10 +192,14 @@ def _is_inside(path: Path, folder: Path) -> bool:
     return f"{path.resolve()}/".startswith(f"{str(folder.resolve()).rstrip('/')}/")
 
 
-def _note_other_files(folders: Sequence[FolderImages]) -> None:
-    """Say of each folder how many files are not taken for images, by their endings; hidden ones are no surprise."""
+def _note_other_files(folders: Sequence[FolderImages], *, quiet: bool) -> None:
+    """Say of each folder how many files are not taken for images, by their endings; hidden ones are no surprise.
+
+    If `quiet`, only those are named that end as images do.
+    """
+    unsaid = {HIDDEN, OTHER_ENDING} if quiet else {HIDDEN}
     for folder in folders:
-        others = [stray for strays in folder.strays.values() for stray in strays if stray.reason != HIDDEN]
+        others = [stray for strays in folder.strays.values() for stray in strays if stray.reason not in unsaid]
         if others:
             counted = Counter(map(_why_not_taken, others)).most_common()
             listed = first_few([f"{count:,} {kind}" for kind, count in counted], _LISTED_ENDINGS)
@@ -207,13 +214,16 @@ def _why_not_taken(stray: Stray) -> str:
     return one_line(PurePosixPath(stray.path).suffix.lower(), 20) or "without an ending"
 
 
-def _check_images(folders: Sequence[FolderImages], flags: BuildFlags) -> None:
-    """Refuse images that are not whole, all at once and before anything is written, so that the command goes on later.
+def _read_images(folders: Sequence[FolderImages], flags: BuildFlags) -> Sequence[FolderImages]:
+    """Read the images before anything is written, so that all that are not whole are refused at once.
 
-    What a store has is read once only, so there a build names the first.
+    Shards of an earlier run are used where the folders hold what they held then. What a store has is read once only,
+    so there a build names the first image that is not whole, and does not notice one that has changed.
     """
-    if flags.dry_run or flags.allow_partial or any(not store_of(folder.root).is_local for folder in folders):
-        return
+    if flags.dry_run or any(not store_of(folder.root).is_local for folder in folders):
+        return folders
     images = sum(len(files) for folder in folders for files in folder.files.values())
     with bar(images, "checking", quiet=flags.quiet) as shown:
-        refuse_unreadable(folders, decode=flags.check == "decode", progress=shown.update)
+        return read_images(
+            folders, decode=flags.check == "decode", progress=shown.update, allow_partial=flags.allow_partial
+        )

@@ -96,6 +96,11 @@ class ReadPlan:
     packs: tuple[Pack, ...] = ()
 
     @property
+    def contents(self) -> str:
+        """What a person's own folders hold, as `Source.contents`; empty for other sources."""
+        return " ".join(part.split.source.contents for part in self.parts).strip()
+
+    @property
     def is_sealed(self) -> bool:
         """Whether the release has sealed residuals of the images, which their batches make."""
         return self.image_generator is not None and self.image_generator.sealed is not None

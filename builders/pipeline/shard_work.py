@@ -89,7 +89,8 @@ class ShardWork:
         ]
         if kept := sum(plan.shards for plan in plans) - len(unfinished):
             earlier = f"{quantity(kept, 'shard')} of an earlier run {'is' if kept == 1 else 'are'} used"
-            self.run.meter.note(f"{earlier}; an image that changed since then is not noticed")
+            changed = "; an image that changed since then is not noticed" * any(not plan.contents for plan in plans)
+            self.run.meter.note(earlier + changed)
         generated = [plan.rows_of(shard)["file"] for plan, shard in unfinished if plan.key in self.batches]
         for plan in {plan.key: plan for plan, _ in unfinished}.values():
             plan.unpack()
@@ -122,6 +123,7 @@ class ShardWork:
             columns=tuple(column.name for column in split.config.columns if column.name in split.table.column_names),
             generated=split.key in self.batches,
             stored="pixels" if generator is None else generator.stored,
+            contents=split.contents,
         )
 
     def _run(self, is_missing: Callable[[ReadPlan, Batch], bool]) -> None:
@@ -178,6 +180,8 @@ class ShardWork:
         if not part.is_file():
             return False
         record = read_record(part)
+        if record.contents != split.contents:
+            return False
         generated = split.image_generator is not None  # which takes decoding
         if self.run.decode and not (record.decoded or generated):
             return False

@@ -62,7 +62,8 @@ class ShardTask:
     `content_sha256`, and in `unreadable` the reason if an image could not be generated; their rows say `stored` of
     their bytes. Plans from a published index have `expected_sha256`. `roots` maps the names in `root` to folders.
     `data` is the file for the images (None: index only), `part` the file for the index rows and the shard's record.
-    `sealed` is the file for the images' sealed residuals, None if they are not sealed.
+    `sealed` is the file for the images' sealed residuals, None if they are not sealed. `contents` are
+    `ReadPlan.contents`, for the record.
     """
 
     plan: Path
@@ -79,6 +80,7 @@ class ShardTask:
     generated: bool = False
     stored: images.Stored = "pixels"
     sealed: Path | None = None
+    contents: str = ""
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> WrittenShard:
@@ -99,7 +101,7 @@ class ShardTask:
             size, digest = (sink.size, sink.digest.hexdigest()) if sink is not None else (0, "")
             sealed = self._write_sealed(rows, self.sealed) if self.sealed is not None else 0
             index = pa.concat_tables(parts or [self._index_rows(rows.slice(0, 0), GroupImages(np.empty(0, np.uint8)))])
-        record = ShardRecord(index.num_rows, size, digest, self.decode, tuple(dropped), sealed)
+        record = ShardRecord(index.num_rows, size, digest, self.decode, tuple(dropped), sealed, self.contents)
         metadata = {_RECORD: json.dumps(asdict(record)).encode()}
         with atomic_path(self.part) as temporary:
             pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")
@@ -228,7 +230,7 @@ class ShardRecord:
 
     `bytes` and `sha256` are those of the data file (0 and empty without pixels), `sealed_bytes` those of the sealed
     residuals; `decoded` says whether every image was decoded; `dropped` has the row id and the reason of each image
-    left out as unreadable.
+    left out as unreadable; `contents` says what a person's own folders held.
     """
 
     rows: int
@@ -237,6 +239,7 @@ class ShardRecord:
     decoded: bool
     dropped: tuple[tuple[str, str], ...]
     sealed_bytes: int = 0
+    contents: str = ""
 
 
 class WrittenShard(NamedTuple):

@@ -100,6 +100,14 @@ class State:
             adopted |= {part.key: part.adopted for part in entry.parts}
             if entry.generator is not None:
                 generators[key] = entry.generator.identity()
+        own = {source.key for source in self.run.benchmark.sources() if source.contents}
+        for key, entry in manifest.by_key().items():
+            owner = manifest.configs[key.partition("/")[0]].benchmark
+            if taken := own & {part.source for part in entry.parts} if owner != self.run.benchmark.name else None:
+                raise BuildError(
+                    f"{key} in {root} has images of a source {min(taken)}, and other images of this run would have "
+                    "the same ids. Give another --name or --out."
+                )
         for key, digest in self.adopted.items():
             if (adopted | self.recorded.adopted).get(key, digest) != digest:
                 raise BuildError(

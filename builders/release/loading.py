@@ -77,7 +77,8 @@ def cached_copies(root: Path) -> Path | None:
         return None
     from huggingface_hub.constants import HF_HOME
 
-    cache = Path(os.environ.get("HF_DATASETS_CACHE") or os.path.join(HF_HOME, "datasets"))  # noqa: PTH118
+    # As `datasets` reads it: an empty variable is the working directory, and `~` a home folder.
+    cache = Path(os.environ.get("HF_DATASETS_CACHE", os.path.join(HF_HOME, "datasets"))).expanduser()  # noqa: PTH118
     name = root.name or root.resolve().name
     # It writes words of a name apart by underscores, in lower case. A look at the cache is quicker than its import.
     alike = cache.glob("*") if cache.is_dir() else ()

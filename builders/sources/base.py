@@ -162,7 +162,8 @@ class Source:
     pixels, so that every layout gives equal rows. `shared_sides` are the shorter sides that all images of an owner's
     edition may share, where they have many sizes otherwise; None where no copy shows by its images' sizes that it was
     resized. `columns` are what the source says of each image beside its class; the pieces' tables have them, and so
-    has every row of a release that comes from the source.
+    has every row of a release that comes from the source. `contents` is a digest of all images of a person's own
+    folder, which no published size or digest says anything of: shards that were made of others are written anew.
     """
 
     key: str
@@ -177,6 +178,7 @@ class Source:
     arrays: bool = False
     shared_sides: tuple[int, ...] | None = None
     columns: tuple[Column, ...] = ()
+    contents: str = ""
 
     @property
     def on_disk(self) -> bool:

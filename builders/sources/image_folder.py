@@ -7,11 +7,12 @@ Tested by `tests/builders/sources/test_image_folder.py`.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -83,13 +84,14 @@ class FolderImages:
     """The images of a folder by partition: each file's path below it, with forward slashes, and its class.
 
     `strays` are files that are not images, by partition. `flat` are the partitions without class folders, whose images
-    have no class of their own.
+    have no class of their own. `contents` is a digest of all images' bytes, once they have been read.
     """
 
     root: Path
     files: Mapping[str, tuple[tuple[str, str], ...]]
     strays: Mapping[str, tuple[Stray, ...]]
     flat: frozenset[str]
+    contents: str = ""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -105,9 +107,10 @@ class FolderImages:
 def find_images(root: Path, flat: str = "") -> FolderImages:
     """List the images of a folder; no file is opened.
 
-    Folders with the names of `PARTITIONS`, and no others beside them, are partitions. Any other folder is that of a
-    class, and what is in it at any depth belongs to the class. Images that lie in no class folder are of the class
-    `flat`; if that is empty, there has to be one. Links are not followed.
+    Folders with the names of `PARTITIONS`, and no others beside them, are partitions; others beside one that has
+    folders of its own are refused. Any other folder is that of a class, and what is in it at any depth belongs to it.
+    Images that lie in no class folder are of the class `flat`; if that is empty, there has to be one. Links are not
+    followed.
 
     Raises:
         BuildError: it cannot be listed, has no image, has a class folder without one, images beside class folders,
@@ -119,7 +122,7 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
         folders = _folders(root)
         divided = {name: PARTITIONS[folded(name)] for name in folders if folded(name) in PARTITIONS}
         others = [name for name in folders if name not in divided]
-        if len(divided) > 1 and others:
+        if others and (len(divided) > 1 or any(_folders(root / name) for name in divided)):
             raise BuildError(
                 f"{root} has the partitions {' and '.join(divided)}, and beside them {first_few(others)}. "
                 f"Move the other folders away, or rename the partitions if they are classes."
@@ -140,36 +143,45 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
     return images
 
 
-def refuse_unreadable(folders: Sequence[FolderImages], *, decode: bool, progress: Callable[[int], object]) -> None:
-    """Read all images once, and refuse those that are not whole, all in one message.
+def read_images(
+    folders: Sequence[FolderImages], *, decode: bool, progress: Callable[[int], object], allow_partial: bool = False
+) -> list[FolderImages]:
+    """Read all images once, and return the folders with the digest of what they hold.
 
-    Every image is decoded if `decode`, otherwise those that `builders.release.images.check_image` does. `progress` is
-    called for every image.
+    Those that are not whole are refused, all in one message, unless `allow_partial`. Every image is decoded if
+    `decode`, otherwise those that `builders.release.images.check_image` does. `progress` is called for every image.
 
     Raises:
-        BuildError: there are such images.
+        BuildError: there are images that are not whole.
         OSError: a file cannot be read.
     """
-    paths = [
-        images.root / path for images in folders for partition in images.files for path, _ in images.files[partition]
-    ]
 
-    def problem(path: Path) -> str:
+    def read(path: Path) -> tuple[str, str]:
+        data = read_regular(path)
+        digest = hashlib.sha256(data).hexdigest()
         try:
-            check_image(read_regular(path), decode=decode)
+            check_image(data, decode=decode)
         except UnreadableImageError as error:
-            return f"  {one_line(path)} ({error})"
-        return ""
+            return digest, f"  {one_line(path)} ({error})"
+        return digest, ""
 
-    problems = []
+    problems, known = [], []
     with collect_remarks(), ThreadPoolExecutor() as threads:  # what is written tells of its remarks
-        for text in threads.map(problem, paths):
-            progress(1)
-            problems += [text] if text else []
-    if problems:
+        for images in folders:
+            paths = [path for of_partition in images.files.values() for path, _ in of_partition]
+            contents = hashlib.sha256()
+            for path, (digest, problem) in zip(
+                paths, threads.map(read, map(images.root.joinpath, paths)), strict=True
+            ):
+                progress(1)
+                problems += [problem] if problem else []
+                contents.update(f"{path}\0{digest}\n".encode("utf-8", "surrogateescape"))
+            known.append(replace(images, contents=contents.hexdigest()))
+    if problems and not allow_partial:
         head = "1 image cannot be used" if len(problems) == 1 else f"{len(problems):,} images cannot be used"
         listed = "\n".join(problems[:_LISTED]) + more(problems, _LISTED)
         raise BuildError(f"{head}:\n{listed}\nReplace or remove them, or leave them out with --allow-partial.")
+    return known
 
 
 def image_folder(key: str, title: str, images: FolderImages) -> Source:
@@ -189,6 +201,7 @@ def image_folder(key: str, title: str, images: FolderImages) -> Source:
         accepted=(
             CopyLayout("class folders, or images without classes", lambda home: _index(images, home.partition)),
         ),
+        contents=images.contents,
     )
 
 

@@ -35,13 +35,10 @@ _ELSEWHERE = "choose a folder on a disk of this machine, or have that one mounte
 def file_lock(path: Path, busy: str) -> Iterator[None]:
     """Hold a lock file while the block runs; raises `BuildError` with the message `busy` if another process holds it.
 
-    Its folder is made. `BuildError` also says why a disk refuses a lock.
+    Its folder is made. Else it raises as `acquire` does.
     """
-    try:
-        make_folder(path.parent)
-        lock = acquire(path, _ELSEWHERE)
-    except OSError as error:
-        raise BuildError(f"Cannot lock {path}: {_reason(error)}. Fix this and run the same command again.") from error
+    make_folder(path.parent)
+    lock = acquire(path, _ELSEWHERE)
     if lock is None:
         raise BuildError(busy)
     with lock:
@@ -63,8 +60,9 @@ def acquire(path: Path, advice: str) -> FileLock | None:
         return None
     except (OSError, NotImplementedError) as error:  # earlier versions of filelock had no soft locks instead
         if not isinstance(error, OSError) or error.errno in _NO_LOCKS:
+            reason = getattr(error, "strerror", None) or str(error)
             raise BuildError(
-                f"Cannot lock {path}: {_reason(error)}. Some network disks have no locks: {advice}"
+                f"Cannot lock {path}: {reason[:1].lower()}{reason[1:]}. Some network disks have no locks: {advice}"
             ) from error
         error.filename = error.filename or str(path)  # which `flock` does not say
         raise
@@ -108,8 +106,3 @@ def _is_soft_locked(path: Path) -> bool:
     except (OSError, ValueError, OverflowError):  # nobody's to signal, or a file in the making
         return True
     return True
-
-
-def _reason(error: OSError | NotImplementedError) -> str:
-    reason = getattr(error, "strerror", None) or str(error)
-    return reason[:1].lower() + reason[1:]

@@ -85,7 +85,10 @@ def _rules(counts: Mapping[str, int]) -> str:
 
 
 def check_ids(root: Path, manifest: Manifest, disjoint: Collection[tuple[str, str]], problems: Problems) -> None:
-    """Check that no id occurs in two splits of a config, or of a `disjoint` pair. All indexes must be readable."""
+    """Check that an id is of one image, and in no two splits of a config or of a `disjoint` pair.
+
+    All indexes must be readable.
+    """
     indexes = {key: root / split.index.path for key, split in manifest.by_key().items()}
 
     def compare(key: str, ids: pa.ChunkedArray, other: str, other_ids: pa.ChunkedArray) -> None:
@@ -101,6 +104,12 @@ def check_ids(root: Path, manifest: Manifest, disjoint: Collection[tuple[str, st
     for key, other in sorted(disjoint):
         if key.partition("/")[0] != other.partition("/")[0]:
             compare(key, _ids(indexes[key]), other, _ids(indexes[other]))
+    rows = pa.concat_tables(read_parquet(path, ["id", "content_sha256"]) for path in sorted(set(indexes.values())))
+    contents = rows.group_by("id").aggregate([("content_sha256", "count_distinct")])
+    repeated = contents.filter(pc.greater(contents["content_sha256_count_distinct"], 1))["id"]
+    if len(repeated):
+        count = f"{len(repeated):,} ids are" if len(repeated) > 1 else "1 id is"
+        problems.add("id of two images", f"{count} of different images, for instance {repeated[0]}")
 
 
 def _ids(index: Path) -> pa.ChunkedArray:

@@ -10,7 +10,7 @@ CHOSEN = {
     "imagenet": "imagenet/near_ood,imagenet/far_ood_food32",
     "cifar": "cifar/test,cifar/near_ood,cifar/far_ood_lsun_fix",
     "facets": "facets-t1/validation",
-    "broad": "broad-novel-classes/openimage_o,broad-multi-label",
+    "broad": "broad-multi-label/cocomagenet_mono,broad-novel-classes/openimage_o",
     "openood": "openood-imagenet200/ninco,openood-imagenet200/openimage_o",
     "folder": "folder",
 }
@@ -58,8 +58,8 @@ VARIANTS = {
 }
 """The flags of single benchmarks that choose other images, without a folder of their own in the demo."""
 
-SLOW_DUPLICATES = ("cifar", "broad")
-"""Benchmarks whose duplicates are looked for among images that take up to a minute to be made."""
+SLOW_DUPLICATES = ("cifar", "facets", "broad")
+"""Benchmarks whose duplicates are looked for among many images, or among those that take up to a minute to be made."""
 
 
 def levels_of(benchmark, *, slow=False):

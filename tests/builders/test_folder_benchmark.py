@@ -199,7 +199,7 @@ def test_a_second_run_says_what_it_takes_from_the_first(folders, tmp_path, capsy
     before = files_of(tmp_path / "out")
     assert folder_benchmark.main([*flags, "--index-only"]) == 0
     error = capsys.readouterr().err
-    assert "2 shards of an earlier run are used; an image that changed since then is not noticed" in error
+    assert "2 shards of an earlier run are used\n" in error
     assert f"--index-only: folder/test, folder/near_ood had pixels in {tmp_path / 'out'}, which stay there" in error
     assert files_of(tmp_path / "out") == before
 
@@ -223,6 +223,55 @@ def test_an_index_without_pixels_knows_the_same_duplicates(folders, release, tmp
         assert manifest_of(tmp_path / name)["configs"]["folder"]["splits"]["near_ood"]["shortfalls"]
         tables.append(pq.read_table(tmp_path / name / "duplicates/pairs.parquet"))
     assert tables[0].equals(tables[1]) and tables[0].num_rows
+
+
+def test_a_rerun_has_the_images_that_the_folders_have_now(folders, tmp_path):
+    """Other pictures under the same names, of the same size in bytes, in place or in another folder."""
+    for number, name in enumerate(("first", "second")):
+        for image in range(2):
+            pixels = np.full((40, 40, 3), 40 * number + image, np.uint8)
+            (tmp_path / name).mkdir(exist_ok=True)
+            Image.fromarray(pixels).save(tmp_path / name / f"{image}.bmp")
+
+    def build(unknown, out):
+        flags = [f"--unknown=near={unknown}", "--unknown", f"far={folders / 'far'}", "--workers=1", "--quiet"]
+        assert folder_benchmark.main([f"--in-distribution={folders / 'known'}", *flags, f"--out={out}"]) == 0
+        splits = manifest_of(out)["configs"]["folder"]["splits"]
+        return splits["near_ood"]["digest"], (out / splits["far_ood"]["data"][0]["path"]).stat().st_mtime_ns
+
+    before, shard = build(tmp_path / "first", tmp_path / "release")
+    after, same_shard = build(tmp_path / "second", tmp_path / "release")
+    fresh, _ = build(tmp_path / "second", tmp_path / "fresh")
+    assert before != after == fresh
+    assert shard == same_shard, "shards of unchanged folders stay"
+    assert verify.main([str(tmp_path / "release"), "--workers", "1"]) == 0
+
+
+def test_two_names_whose_ids_would_be_of_different_images_are_refused(folders, tmp_path, capsys):
+    known, out = [f"--in-distribution={folders / 'known'}", "--workers=1", "--quiet"], f"--out={tmp_path / 'release'}"
+    assert folder_benchmark.main([*known, "--name=a-near-ood", f"--unknown=near={folders / 'near'}", out]) == 0
+    capsys.readouterr()
+    flags = [f"--unknown=near:in_distribution={folders / 'far'}", out]
+    assert folder_benchmark.main([*known, "--name=a", *flags]) == 2
+    assert "has images of a source a-near-ood-in-distribution, and other images of this run" in capsys.readouterr().err
+
+
+def test_partitions_beside_folders_of_another_name_are_no_classes(folders, tmp_path, capsys):
+    for name in ("train", "dev"):
+        shutil.copytree(folders / "known", tmp_path / "images" / name)
+    flags = [f"--unknown=near={folders / 'near'}", f"--out={tmp_path / 'release'}"]
+    assert folder_benchmark.main([f"--in-distribution={tmp_path / 'images'}", *flags]) == 2
+    assert "has the partitions train, and beside them dev. Move the other folders away" in capsys.readouterr().err
+    assert folder_benchmark.main([f"--in-distribution={folders / 'known'}", *flags, "--dry-run"]) == 0
+    assert "3 classes: ant, bee, cat" in capsys.readouterr().err
+
+
+def test_an_image_that_is_left_out_for_its_name_is_said_also_with_quiet(folders, tmp_path, capsys):
+    shutil.copytree(folders / "far", tmp_path / "far")
+    (tmp_path / "far" / "0.jpg").rename(tmp_path / "far" / "\x1b0.jpg")
+    flags = [f"--in-distribution={folders / 'known'}", f"--unknown=far={tmp_path / 'far'}", "--workers=1", "--quiet"]
+    assert folder_benchmark.main([*flags, f"--out={tmp_path / 'release'}"]) == 0
+    assert "1 file is not taken for images: 1 with a name that does not print" in capsys.readouterr().err
 
 
 def test_all_images_of_unknowns_that_are_divided_are_taken(folders, tmp_path):

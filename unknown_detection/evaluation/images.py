@@ -72,7 +72,7 @@ class SplitImages(Sequence[dict[str, Any]]):
                 f"The image of row {id_} of {self._split} is another one: its digest is {str(error)[:12]}, but the "
                 f"index lists {listed[:12]}. {VERIFY}"
             ) from error
-        except (*DECODE_ERRORS, Image.DecompressionBombWarning) as error:
+        except DECODE_ERRORS as error:
             raise EvaluationError(
                 f"The image of row {id_} of {self._split} cannot be decoded: {first_line(error)}. {VERIFY}"
             ) from error

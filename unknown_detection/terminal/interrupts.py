@@ -71,11 +71,13 @@ _process = _Process()
 
 def watch() -> None:
     """Let Ctrl-C end this process with one line from now on; for a process that runs a command of ours."""
-    if _process.watched or not _may_handle(signal.SIG_DFL):
+    if _process.watched:
+        return
+    sys.excepthook = _uncaught
+    if not _may_handle(signal.SIG_DFL):  # as of a job in the background, which ignores Ctrl-C
         return
     _process.watched, _process.pid = True, os.getpid()
     signal.signal(signal.SIGINT, _process.interrupted)
-    sys.excepthook = _uncaught
     # After its last exit handler, Python drops handlers in Python but keeps SIG_IGN, so that the exit code stays.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 

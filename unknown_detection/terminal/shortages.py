@@ -1,4 +1,4 @@
-"""Recognises errors that say what this machine lacks, whatever was at work: memory, threads, or a package that loads.
+"""Recognises errors that say what this machine lacks, whatever was at work: memory, threads, space, or a package.
 
 Each becomes one sentence in place of a traceback. Any other error is a defect of ours.
 
@@ -7,6 +7,7 @@ Tested by `tests/unknown_detection/terminal/test_shortages.py`.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 from unknown_detection.starting import PACKAGES
@@ -39,19 +40,23 @@ def shortage(error: BaseException) -> str:
                 f"The memory does not suffice{detail}. Free some, or allow more (ulimit -v), {_AGAIN}, with fewer "
                 "--workers if it has them."
             )
-    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] not in PACKAGES:
+        if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
+            where = "" if cause.filename is None else f" ({_short(str(cause.filename))})"
+            return f"No space is left where this command writes or prints{where}. Make room, {_AGAIN}."
+    package = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
+    if package and package not in PACKAGES and not str(error).startswith("cannot import name"):
         return f"A package that is needed does not load ({_short(str(error))}). Install it again, {_AGAIN}."
     return ""
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, and those that it was raised from or while handling."""
+    """Yield an error, and those that it was raised from."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         yield current
-        current = current.__cause__ or current.__context__
+        current = current.__cause__
 
 
 def _short(text: str) -> str:

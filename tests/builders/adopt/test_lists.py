@@ -10,7 +10,7 @@ from builders.facets_benchmark import BENCHMARK
 from builders.sources.base import open_source
 from taxonomy import tables
 from taxonomy.rules import facets
-from tests.builders.conftest import build_demo
+from tests.builders.conftest import build_demo, digests
 from tests.manifests import rows_in
 
 T1 = {"facets-t1/validation": "facets_ood_val_t1.txt", "facets-t1/test": "facets_ood_test_t1.txt"}
@@ -71,6 +71,20 @@ def test_lists_are_built_exactly(drawn, demo, tmp_path):
         assert rows_in(entry) == len(listed[key])
         for part in entry["parts"]:
             assert part["adopted"] and part["rows"] + sum(part["excluded_by_rule"].values()) == part["available"]
+
+
+def test_lists_of_two_splits_are_adopted_in_two_runs_as_in_one(drawn, demo, tmp_path):
+    """Also where the first run builds the split that draws after the other, whose list it then needs."""
+    for key, name in T1.items():
+        write(tmp_path / "copy" / name, map(binary, drawn[key][::5]))
+    together, _ = built(demo, tmp_path / "copy", tmp_path / "one", *T1)
+    for key in ("facets-t1/test", "facets-t1/validation"):
+        apart, _ = built(demo, tmp_path / "copy", tmp_path / "two", key)
+    assert digests(apart) == digests(together)
+    excluded = "excluded/facets-t1.csv"
+    assert sorted((tmp_path / "two" / excluded).read_text().splitlines()) == sorted(
+        (tmp_path / "one" / excluded).read_text().splitlines()
+    )
 
 
 def test_the_lists_decide_the_roles_and_not_our_grades(drawn, demo, tmp_path):

@@ -85,13 +85,14 @@ def test_a_disk_that_refuses_a_lock_is_named_with_the_cause_and_a_next_step(
     disk(number)
     reason = os.strerror(number)[:1].lower() + os.strerror(number)[1:]
     unlockable = number in (errno.ENOLCK, errno.EOPNOTSUPP)
+    doing = "Cannot lock" if unlockable else "Cannot write the release:"
     then = "Some network disks have no locks: choose a folder on a disk" if unlockable else "Fix this and run"
     splits = "imagenet/far_ood_caltech45"
     flags = ["--caltech256", str(demo["caltech256"]), "--splits", splits, "--workers", "1", "--quiet"]
     out = tmp_path / "out"
     assert imagenet_benchmark.main([*flags, "--allow-partial", "--out", str(out)]) == 2
     said = capsys.readouterr().err
-    assert f"Cannot lock {out / '.state/lock'}: {reason}. {then}" in said and said.count("\n") == 1
+    assert f"{doing} {out / '.state/lock'}: {reason}. {then}" in said and said.count("\n") == 1
     assert not Store().is_locked(out / ".state/lock")
     assert not (out / "manifest.json").exists() and leftover.exists()
 
@@ -105,10 +106,11 @@ def test_a_temporary_folder_without_locks_is_named(disk, tmp_path, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    """Commands say so of the folder, as of any other file that they cannot write."""
     (tmp_path / "file").touch()
-    path = tmp_path / "file/.state/lock"
-    with pytest.raises(BuildError, match=f"Cannot lock {path}: not a directory. Fix this"), file_lock(path, "busy"):
+    with pytest.raises(NotADirectoryError) as refused, file_lock(tmp_path / "file/.state/lock", "busy"):
         raise AssertionError
+    assert refused.value.filename == str(tmp_path / "file/.state")
 
 
 NO_FLOCK = """

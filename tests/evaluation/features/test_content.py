@@ -25,6 +25,7 @@ from tests.builders.conftest import files_of  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.refusals import refusal, refused  # noqa: E402
 from tests.evaluation.samples import CONFIG, fitted, picture  # noqa: E402
+from tests.evaluation.written_release import made_row, write_release  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.images import SplitImages  # noqa: E402
 from unknown_detection.evaluation.releases import load  # noqa: E402
@@ -192,3 +193,20 @@ def test_a_preprocessing_that_drifts_is_refused_as_a_noisy_model_is(release, tmp
     message = refusal(ud.extract, model, release, f"{CONFIG}/test", preprocessing=Drifting(right), **options)
     assert "another tensor of one picture now than when the model was opened. Take out what changes" in message
     assert not list((tmp_path / "out" / "features").rglob("*.arrow"))
+
+
+def test_an_id_of_two_images_is_refused(tmp_path):
+    """Else the features of the one that is read first would be taken for the other's."""
+
+    def rows(shade):
+        with io.BytesIO() as file:
+            Image.new("RGB", (8, 8), (shade, 0, 0)).save(file, "PNG")
+            image = {"bytes": file.getvalue(), "path": "a.png"}
+        return [made_row("source/a.png", "in_distribution", 0, image=image)]
+
+    labels = ("a", "b", "c", "d")
+    release = write_release(tmp_path / "release", {"one/test": rows(0), "two/test": rows(9)}, labels)
+    options = {"preprocessing": Drifting(1 << 30), "device": "cpu", "workers": 0, "cache": tmp_path / "out"}
+    ud.extract(fitted(small_models.cnn), release, "one/test", **options)
+    message = refusal(ud.extract, fitted(small_models.cnn), release, "two/test", **options)
+    assert "has 1 id of different images, for instance source/a.png. Run" in message

@@ -88,6 +88,18 @@ def test_a_command_says_what_is_short(capsys, error, sentence):
     assert capsys.readouterr().err.startswith(f"error: {sentence}")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full is a file of Linux")  # noqa: PTH110
+@pytest.mark.parametrize("words", [["verify", "--workers=1"], ["--version"], ["sources"]])
+def test_an_output_that_takes_nothing_is_a_sentence(imagenet_release, words):
+    """And not exit code 1, by which `verify` says that a release has problems."""
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        command = [sys.executable, "-m", "unknown_detection", *words]
+        command += [str(imagenet_release)] if words[0] == "verify" else []
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=200)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr and done.stderr.startswith("error: ")
+
+
 def test_numpy_says_how_much_it_wanted():
     with pytest.raises(MemoryError) as raised:
         np.empty(1 << 50)
@@ -100,6 +112,8 @@ def test_numpy_says_how_much_it_wanted():
         ValueError("a defect"),
         ImportError("cannot import name 'x' from 'builders.errors'", name="builders.errors"),
         ModuleNotFoundError("No module named 'builders.absent'", name="builders.absent"),
+        ImportError("cannot import name 'x' from 'numpy'", name="numpy"),
+        ImportError("without a name"),
     ],
 )
 def test_defects_of_ours_keep_their_traceback(error):

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.executors.base import Executor
 from unknown_detection.evaluation.errors import EvaluationError, a_kind
@@ -25,10 +27,12 @@ from unknown_detection.evaluation.features.runner import (
     worker_environment,
 )
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
+from unknown_detection.evaluation.files import VERIFY
 from unknown_detection.evaluation.models.models import Model, open_model
 from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
 from unknown_detection.terminal.interrupts import stopping_says
 from unknown_detection.terminal.progress import Log, bar
+from unknown_detection.words import quantity
 
 TEST = "test"
 """Name of the splits whose labelled rows the accuracy is taken on."""
@@ -160,6 +164,8 @@ def extract(
         compute = partial(run_tasks, executor, setup, worker_environment(executor, setup), opened, quiet)
     head = ready.head
     store = FeatureStore.begin(root, identity, head) if root else FeatureStore.temporary(identity, head)
+    extracted = {(config, split) for config, of in store.splits().items() for split in of}
+    _require_one_image_an_id(opened, extracted | {*chosen})
     store.runner = runner
     kept = "finished splits are kept. Run the same command again to continue." if root else "nothing was kept."
     with store.writing(), stopping_says(f"stopped; {kept}"):
@@ -225,6 +231,18 @@ def _describe(release: Release, model: Model, device: str, identity: Identity, k
     for key in map("/".join, keys):
         if key in identity.prepared:
             log(f"{key}: images of {identity.prepared[key]}")
+
+
+def _require_one_image_an_id(release: Release, keys: Collection[Key]) -> None:
+    """Refuse splits in which an id is of different images: features that one has would be taken for the other's."""
+    rows = pa.concat_tables(release.rows(*key).select(["id", "content_sha256"]) for key in sorted(keys))
+    contents = rows.group_by("id").aggregate([("content_sha256", "count_distinct")])
+    repeated = contents.filter(pc.greater(contents["content_sha256_count_distinct"], 1))["id"]
+    if len(repeated):
+        raise EvaluationError(
+            f"{release.name} has {quantity(len(repeated), 'id')} of different images, for instance {repeated[0]}. "
+            f"{VERIFY}"
+        )
 
 
 def _one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
