@@ -58,9 +58,9 @@ def acquire(path: Path, advice: str) -> FileLock | None:
             lock.acquire(timeout=0)
     except Timeout:
         return None
-    except (OSError, NotImplementedError) as error:  # earlier versions of filelock had no soft locks instead
-        if not isinstance(error, OSError) or error.errno in _NO_LOCKS:
-            reason = getattr(error, "strerror", None) or str(error)
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            reason = error.strerror or str(error)
             raise BuildError(
                 f"Cannot lock {path}: {reason[:1].lower()}{reason[1:]}. Some network disks have no locks: {advice}"
             ) from error

@@ -71,8 +71,8 @@ load_dataset features with an Image() for each format, or it fails, or drops the
 
 
 _PLACE = f"""\
-Which images stand here, and from where they are, says {NAME} at the root of this export. OpenOOD takes a folder with a
-file for one that it need not download.
+{NAME} at the root of this export lists the images of this folder and their sources. This note keeps OpenOOD from
+downloading the folder.
 """
 
 

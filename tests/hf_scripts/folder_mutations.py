@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from datasets.exceptions import DatasetsError
 from PIL import Image
 
 from builders.card.card import write_card_and_manifest
@@ -432,6 +433,10 @@ MUTATIONS = {
 }
 
 
+_NOTHING_LEFT = (BuildError, DatasetsError, LookupError, OSError, ValueError, msgspec.MsgspecError, pa.ArrowException)
+"""What a second change meets in a folder that the first one has damaged."""
+
+
 def mutate(root, seed, cache):
     """Change a copy of a release; returns its place then, what was done, and whether it was sealed or rendered anew.
 
@@ -444,7 +449,7 @@ def mutate(root, seed, cache):
     if folder.random.random() < 0.1:
         done.append(folder.random.choice(kinds))
         # What the first one left may have nothing that the second can change; the folder is judged all the same.
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(*_NOTHING_LEFT):
             MUTATIONS[done[1]](folder)
     # A rendered card is as the manifest says, whatever was done to it.
     after = folder.random.choice(["unsealed", "sealed"] + (["rendered"] * 4 if done != ["card's YAML"] else []))

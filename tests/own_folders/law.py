@@ -16,7 +16,7 @@ from builders import folder_benchmark
 from builders.errors import BuildError
 from builders.sources.image_folder import find_images, read_images
 from hf_scripts import verify
-from tests.own_folders.trees import files_of_images
+from tests.own_folders.trees import files_of_images, is_hidden
 
 KNOWN = "folder-in-distribution"
 PARTITIONS = {"train", "val", "valid", "validation", "test"}
@@ -82,9 +82,7 @@ def breach(known, unknown, out):
 
 def _images(root):
     """The class (empty for none) and the bytes of the images that belong into a release, by path."""
-    folders = sorted(
-        path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith((".", "__MACOSX"))
-    )
+    folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not is_hidden(path.name))
     divided = {name.lower() for name in folders} <= PARTITIONS
     images = {}
     for path, data in files_of_images(root).items():

@@ -38,12 +38,15 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2
 _MOST_BYTES = 255  # of a name on Linux
 
 
+def is_hidden(name):
+    """Whether a file or folder is hidden, or what macOS adds to archives."""
+    return name.startswith(".") or name == "__MACOSX"
+
+
 def is_taken(path):
     """Whether a file belongs into a release by its path below the folder."""
     return (
-        path.lower().endswith(ENDINGS)
-        and not any(part.startswith(".") or part == "__MACOSX" for part in path.split("/"))
-        and not _UNPRINTABLE.search(path)
+        path.lower().endswith(ENDINGS) and not any(map(is_hidden, path.split("/"))) and not _UNPRINTABLE.search(path)
     )
 
 
