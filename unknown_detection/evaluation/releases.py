@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+import pandas as pd
 import pyarrow as pa
 from msgspec import Meta, Struct
 
@@ -25,7 +26,7 @@ from builders.release.digests import rows_digest
 from builders.release.entries import FORMAT
 from builders.release.layout import INDEX_SUFFIX
 from builders.storage.files import read_regular
-from unknown_detection.evaluation.duplicates import PAIRS, VERIFY, read_pairs, require_paired_rows
+from unknown_detection.evaluation.duplicates import PAIRS, VERIFY, paired_ids, read_pairs, require_paired_rows
 from unknown_detection.evaluation.errors import (
     EvaluationError,
     a_kind,
@@ -35,6 +36,7 @@ from unknown_detection.evaluation.errors import (
     require_known,
 )
 from unknown_detection.evaluation.files import Text, require_regular
+from unknown_detection.evaluation.truth import truth_table
 
 Key = tuple[str, str]
 """Config and split."""
@@ -207,6 +209,17 @@ class Release:
             require_paired_rows(pairs, self.name, {key: partial(self.rows, *of) for key, of in splits.items()})
             self._duplicates = pairs
         return self._duplicates
+
+    def index(self, configs: Sequence[str] | None = None) -> pd.DataFrame:
+        """Load the truth: a line for each row of each split, in the release's order; None for all configs.
+
+        Returns:
+            The columns of `truth.truth_table`: id, config, split, role, class_id, source_id, label, known; and
+            overlap and duplicate, if the release states them.
+        """
+        keys = [(config, split) for config in configs or self.configs for split in self.splits(config)]
+        pairs = self.duplicates()
+        return truth_table({key: self.rows(*key) for key in keys}, None if pairs is None else paired_ids(pairs))
 
     def _config(self, config: str) -> _Config:
         require_known(f"config of {self.name}", [config], self.manifest.configs)

@@ -9,7 +9,7 @@ from unknown_detection.evaluation.demo import model
 from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.walkthrough import Demo
 from unknown_detection.evaluation.detectors import METHODS
-from unknown_detection.evaluation.protocols.results import read_figures
+from unknown_detection.evaluation.report.figures import read_figures
 
 torch = pytest.importorskip("torch", reason="needs the extra `evaluate`")
 torch.set_num_threads(1)
@@ -21,7 +21,7 @@ def quick_demo(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "out"
     lines, models = [], []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unknown_detection.evaluation.reports.report.scenes", lambda *words: [])
+        patch.setattr("unknown_detection.evaluation.report.report.scenes", lambda *words: [])
         report = Demo(out, quick=True).run(lines.append, models.append)
     assert report == out / "report"
     assert models == [1, 1]

@@ -16,8 +16,8 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 
 import unknown_detection as ud  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.display.as_text import page_of  # noqa: E402
 from tests.evaluation.refusals import refused  # noqa: E402
+from tests.evaluation.report.as_text import page_of  # noqa: E402
 from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.detectors import METHODS, ImageDetector, ImagePass  # noqa: E402

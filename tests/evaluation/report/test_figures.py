@@ -3,7 +3,6 @@
 import csv
 import math
 import statistics
-from dataclasses import asdict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,9 +11,9 @@ import pytest
 from tests.evaluation.made_rows import figure, of_run
 from tests.evaluation.refusals import refusal
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.results import (
+from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY
+from unknown_detection.evaluation.report.figures import (
     COLUMNS,
-    FIGURE_KEY,
     over_runs,
     read_figures,
     tidy,
@@ -25,8 +24,8 @@ from unknown_detection.evaluation.protocols.results import (
 def test_every_figure_is_a_line_with_its_run_and_its_release():
     (line,) = tidy([(of_run("odin"), [figure(0.75)])]).to_dict("records")
     assert list(line) == list(COLUMNS)
-    assert line == {**of_run("odin"), **asdict(figure(0.75))}
-    assert set(FIGURE_KEY) == {name for name, value in asdict(figure(0.75)).items() if isinstance(value, str)}
+    assert line == {**of_run("odin"), **figure(0.75)}
+    assert set(FIGURE_KEY) == {name for name, value in figure(0.75).items() if isinstance(value, str)}
 
 
 def test_what_is_written_is_read_back_and_the_same_bytes_come_again(tmp_path):
@@ -63,7 +62,7 @@ def test_figures_stay_in_the_order_in_which_they_first_come_however_many_they_ar
     named = [(f"d{number % 60}", figure(0.5, unknown=f"split {number * 7919 % 1000}")) for number in range(3000)]
     means = over_runs(tidy((of_run(name, seed=seed), [line]) for seed in range(2) for name, line in named))
     assert list(zip(means["detector"], means["unknown"], strict=True)) == [
-        (name, line.unknown) for name, line in named
+        (name, line["unknown"]) for name, line in named
     ]
 
 

@@ -3,12 +3,10 @@
 import html
 import re
 
-from unknown_detection.evaluation.display.tables import as_page
-
 
 def text_lines(table):
     """The heading and the rows, with cells between bars and bold ones between stars."""
-    page = as_page(table)
+    page = table.page()
     head = [f"{column.group} {column.title}".strip() for column in page.columns]
     rows = [
         [

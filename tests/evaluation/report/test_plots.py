@@ -2,7 +2,6 @@
 
 import re
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,12 +9,13 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 
-from tests.evaluation.display.as_text import svg_texts
 from tests.evaluation.made_rows import make_rows
-from unknown_detection.evaluation.display import plots
-from unknown_detection.evaluation.display.plots import Curve
-from unknown_detection.evaluation.protocols import PROTOCOLS, pictures
+from tests.evaluation.report.as_text import svg_texts
+from unknown_detection.evaluation.protocols import PROTOCOLS
+from unknown_detection.evaluation.report import pictures, plots
+from unknown_detection.evaluation.report.plots import Curve
 
+FIGURES = pd.DataFrame(columns=["metric", "statistic", "setting", "unknown", "config"], dtype=str)
 AXES = ("coverage (%)", "risk (% errors)")
 
 
@@ -24,24 +24,17 @@ def curve(label, **options):
     return Curve(rates, rates**2, label, **options)
 
 
-def changes(**changed):
-    return pd.DataFrame.from_dict(changed, orient="index", columns=["mean", "std"], dtype=float)
-
-
 def drawn(names=("a", "b"), title="Title", panels=5):
     """A picture of each kind in which these names stand, and its title."""
     numbers = np.random.default_rng(0)
     roles = [*plots.ROLES][:6]
     scores = {names[n % len(names)] + n // len(names) * "+": {role: numbers.normal(size=50) for role in roles}
               for n in range(panels)}  # fmt: skip
-    dots = np.full(15, 1 / 15)
     return {
         "curves": plots.plot_curves(
-            [*map(curve, names), curve(""), curve("dotted", dots=dots)], title=title, axes=AXES, diagonal="calibrated",
-            level=95, legend="AURC", columns=2,
+            [*map(curve, names), curve("")], title=title, axes=AXES, level=95, legend="AURC", columns=2,
         ),
         "densities": plots.plot_densities(scores, title=title),
-        "changes": plots.plot_changes(changes(**dict.fromkeys(names, (-3.0, 0.5))), title=title, axis="gain (points)"),
         "heatmap": plots.plot_heatmap(
             pd.DataFrame(0.9, index=names, columns=[*"xy"]), title=title, bar="AUROC in percent"
         ),
@@ -59,15 +52,12 @@ def test_pictures_come_in_three_formats_and_the_same_bytes_again_and_say_what_th
     # They fit the columns of a paper.
     assert {round(figure.get_size_inches()[0], 2) for figure in figures.values()} == {3.25, 6.75}
     texts = {name: {*svg_texts(tmp_path / "one" / f"{name}.svg")} for name in figures}
-    assert {"a", "b", "dotted", "calibrated", "1 others", "AURC", *AXES} <= texts["curves"]
+    assert {"a", "b", "1 others", "AURC", *AXES} <= texts["curves"]
     assert {"a", "b", "a+", "known", "far-OoD", "score", "rows (%)"} <= texts["densities"]
-    assert {"a", "b", "gain (points)"} <= texts["changes"]
     assert {"a", "x", "90.0", "AUROC in percent"} <= texts["heatmap"]
 
 
-def test_the_best_is_on_top_and_a_missing_value_is_a_dash():
-    figure = plots.plot_changes(changes(worse=(-3, 0.5), better=(2, None)), title="t", axis="x")
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["worse", "better"], "from below"
+def test_a_missing_value_is_a_dash():
     values = pd.DataFrame([[0.9, np.nan]], index=["a"], columns=["x", "y"])
     assert [text.get_text() for text in plots.plot_heatmap(values, title="t", bar="b").axes[0].texts] == ["90.0", "-"]
 
@@ -76,13 +66,14 @@ def test_risk_coverage_names_the_best_detectors_and_the_baseline():
     errors, numbers = np.arange(40) % 3 == 0, np.random.default_rng(0)
     rows = make_rows(("c", "test", "in_distribution", errors, {"wrong": errors.tolist()}))
     noise = numbers.normal(size=40)
-    by_name = {f"D{n}": replace(rows, score=rows.wrong * (n + 1.0) + noise) for n in range(8)}
-    by_name["msp"] = replace(rows, score=-1.0 * rows.wrong)
-    scene = pictures.Scene(PROTOCOLS["unknown-detection"], pd.DataFrame(), {"c": by_name}, {"c": "run"})
-    (picture,) = pictures.risk_coverage_curves(scene)
+    by_name = {f"D{n}": rows.assign(score=rows["wrong"] * (n + 1.0) + noise) for n in range(8)}
+    by_name["msp"] = rows.assign(score=-1.0 * rows["wrong"])
+    order = [f"D{n}" for n in range(7, -1, -1)]
+    scene = pictures.Scene(PROTOCOLS["unknown-detection"], FIGURES, {"c": by_name}, {"c": "run"}, order)
+    picture = next(of for of in scene.pictures() if of.name.startswith("risk-coverage"))
     (legend,) = picture.figure.legends
     names = [text.get_text().partition(" (")[0] for text in legend.get_texts()]
-    assert [{*names[:5]} < {*by_name}, names[5:]] == [True, ["MSP", "3 others"]], "named though it is the worst"
+    assert names == ["D7", "D6", "D5", "D4", "D3", "msp", "3 others"], "in the order of all tables, the worst named"
 
 
 def test_any_name_of_a_detector_is_drawn_as_it_is(tmp_path):
@@ -94,12 +85,7 @@ def test_any_name_of_a_detector_is_drawn_as_it_is(tmp_path):
             assert {"$y^{$", *names} <= {text.strip() for text in svg_texts(tmp_path / f"{kind}.svg")}, kind
 
 
-def test_bars_that_are_cut_say_so(tmp_path):
-    changed = changes(a=(1, 0.1), b=(2, 0.1), c=(-1.5, 0.1), d=(1.2, 0.1), e=(-400, 9))
-    figure = plots.plot_changes(changed, title="Changes", axis="gain (points)")
-    bars = [bar.get_width() for bar in figure.axes[0].patches]
-    assert min(bars) > -10, "the others can be seen"
-    assert [text.get_text().strip() for text in figure.axes[0].texts] == ["cut: -400"]
+def test_bars_that_are_cut_say_so():
     spread = np.r_[np.linspace(0, 1, 500), np.full(500, 50.0)]
     figure = plots.plot_densities(
         {"D": {"in_distribution": np.linspace(0, 1, 900), "far_ood": spread}}, title="Scores"
@@ -125,7 +111,7 @@ def luminance(color):
 
 
 def test_a_page_gets_pictures_in_the_colour_of_its_text_with_ids_of_their_own():
-    bars = plots.plot_changes(changes(worse=(-3, 0.5), better=(2, None)), title="Changes", axis="%")
+    bars = drawn()["heatmap"]
     first, second = (plots.inline_svg(bars, name) for name in ("one", "two"))
     assert first.startswith("<svg")
     assert "currentColor" in first
@@ -170,9 +156,9 @@ def beyond_the_axis(text):
 def test_a_persons_own_settings_change_nothing(tmp_path):
     import matplotlib
 
-    plots.save(plots.plot_changes(changes(a=(1, None)), title="t", axis="x"), tmp_path, "one")
+    plots.save(plots.plot_heatmap(pd.DataFrame({"x": [0.5]}, index=["a"]), title="t", bar="x"), tmp_path, "one")
     with matplotlib.rc_context({"font.size": 30, "savefig.dpi": 10, "svg.fonttype": "path"}):
-        plots.save(plots.plot_changes(changes(a=(1, None)), title="t", axis="x"), tmp_path, "two")
+        plots.save(plots.plot_heatmap(pd.DataFrame({"x": [0.5]}, index=["a"]), title="t", bar="x"), tmp_path, "two")
         assert matplotlib.rcParams["font.size"] == 30
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 

@@ -1,16 +1,14 @@
-"""Figures, the numbers of a protocol, and the tidy table of all of a report: one line per number.
+"""The tidy table of all figures of a report: one line per number.
 
-Tested by `tests/evaluation/protocols/test_results.py` and `tests/evaluation/protocols/test_registry.py`.
+Tested by `tests/evaluation/report/test_figures.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,16 +17,10 @@ from builders.storage.files import atomic_path, write_text
 from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import read_untrusted
-from unknown_detection.evaluation.metrics.metrics import METRICS
-from unknown_detection.evaluation.metrics.ranking import Ranking
+from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY, Figure
 
 FILE = "figures.parquet"
 """Name of the file in a report's folder."""
-
-AS_PUBLISHED = "as_published"
-
-ALL_VARIANTS = "*"
-"""The variant of figures over several training methods."""
 
 COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "release": (pa.string(), "name of the release: its folder's name, or ORG/NAME at a commit"),
@@ -59,7 +51,10 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "factor": (pa.float64(), "factor by which the protocol's paper multiplies it"),
     "n_known": (pa.int64(), "number of known rows; for a statistic, summed over its figures"),
     "n_unknown": (pa.int64(), "number of unknown rows, likewise"),
-    "left_out": (pa.int64(), "number of rows left out as duplicates or for their overlap; 0 `as_published`"),
+    "left_out": (
+        pa.int64(),
+        "number of rows left out as duplicates or for their overlap; 0 `as_published`, null if whole sets are",
+    ),
     "prepared": (
         pa.string(),
         "how images that are prepared for a model's input were read, by `config/split`, as JSON",
@@ -71,88 +66,12 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
 _SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One number; `COLUMNS` describes the fields, all but the last five identify it for a detector and run."""
-
-    protocol: str
-    config: str
-    setting: str
-    known: str
-    unknown: str
-    metric: str
-    positive: str
-    rows: str
-    statistic: str
-    fitted_on: str
-    value: float
-    factor: float
-    n_known: int
-    n_unknown: int
-    left_out: int = 0
-
-    @property
-    def name(self) -> Figure:
-        """The figure with only the fields that identify it, the others blank."""
-        return replace(self, value=0.0, n_known=0, n_unknown=0, left_out=0)
-
-
-def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figure]:
-    """Compute metrics, keys of `METRICS`, from a ranking; those that need both classes are NaN where one has no rows.
-
-    `named` has the other fields that identify the figures; those that are left out are empty, and `rows` as published.
-    """
-    known, unknown = int(ranking.known[-1]) + ranking.missed, int(ranking.unknown[-1])
-    names = {"rows": AS_PUBLISHED, "statistic": "", "fitted_on": "", **named}
-    measured = []
-    for name in metrics:
-        metric = METRICS[name]
-        value = metric.of(ranking) if metric.takes == "errors" or (known and unknown) else float("nan")
-        numbers = {"value": value, "factor": metric.factor, "n_known": known, "n_unknown": unknown}
-        measured.append(Figure(metric=name, positive=metric.positive, **names, **numbers))  # type: ignore[arg-type]
-    return measured
-
-
-def means(figures: Sequence[Figure], *, unknown: str | None = None, config: str | None = None) -> list[Figure]:
-    """Return the unweighted mean, for each metric, of figures on different rows; NaN if one of them is.
-
-    `unknown` names the sets that the means are over, `config` the configs; by default the figures' own sets, joined,
-    and the first figure's config.
-    """
-    groups: dict[str, list[Figure]] = {}
-    for figure in figures:
-        groups.setdefault(figure.metric, []).append(figure)
-    return [
-        replace(
-            summed(group),
-            config=config or group[0].config,
-            unknown=unknown or " + ".join(figure.unknown for figure in group),
-            statistic="mean",
-            value=float(np.mean([figure.value for figure in group])),
-        )
-        for group in groups.values()
-    ]
-
-
-def summed(figures: Sequence[Figure]) -> Figure:
-    """Return the first figure with the numbers of rows of all of them."""
-    known, unknown = (sum(getattr(figure, name) for figure in figures) for name in ("n_known", "n_unknown"))
-    return replace(figures[0], n_known=known, n_unknown=unknown)
-
-
-Line = Mapping[Hashable, Any]
-"""A line of the table: values by column."""
-
-FIGURE_KEY = [column.name for column in fields(Figure) if column.type == "str"]
-"""The columns that identify a figure among those of a detector and run."""
-
-
 def tidy(judged: Iterable[tuple[Mapping[str, Any], Iterable[Figure]]]) -> pd.DataFrame:
     """Build the table of figures, each with the columns that say of which release, run and detector it is.
 
     Refuses two runs of the same weights with the same figure.
     """
-    lines = [{**columns, **asdict(figure)} for columns, figures in judged for figure in figures]
+    lines = [{**columns, **figure} for columns, figures in judged for figure in figures]
     figures = _frame(pa.Table.from_pylist(lines, _SCHEMA))
     keys = ["variant", "model_digest", "seed", "detector", *FIGURE_KEY]
     repeated = figures[(figures["model_digest"] != "") & figures.duplicated(keys, keep=False)]
@@ -168,14 +87,15 @@ def over_runs(figures: pd.DataFrame) -> pd.DataFrame:
     """Compute mean and standard deviation over the runs of each variant, which differ by seed.
 
     The columns are `variant`, `detector`, those of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the
-    sample standard deviation (of n - 1), NaN for one run; and `size`, on how many rows the last one is and how many it
-    leaves out. In the order of each figure's first line.
+    sample standard deviation (of n - 1), NaN for one run; and the numbers of rows of the last one. In the order of
+    each figure's first line.
     """
-    sizes = list(zip(figures["n_known"] + figures["n_unknown"], figures["left_out"], strict=True))
-    of = figures.assign(size=sizes).groupby(["variant", "detector", *FIGURE_KEY, "factor"], sort=False, dropna=False)
+    of = figures.groupby(["variant", "detector", *FIGURE_KEY, "factor"], sort=False, dropna=False)
     value = of["value"]
     numbers = {"runs": of.size(), "mean": value.mean(skipna=False), "std": value.std(skipna=False)}
-    return pd.DataFrame({**numbers, "size": of["size"].last()}).reset_index()
+    return pd.DataFrame(
+        numbers | {name: of[name].last() for name in ("n_known", "n_unknown", "left_out")}
+    ).reset_index()
 
 
 def write_figures(path: Path, figures: pd.DataFrame) -> None:

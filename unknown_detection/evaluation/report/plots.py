@@ -3,7 +3,7 @@
 Equal data produce equal files. Independent of protocols: callers provide the numbers and the labels. Matplotlib is
 imported within functions, since tables and figures do not need it.
 
-Tested by `tests/evaluation/display/test_plots.py`.
+Tested by `tests/evaluation/report/test_plots.py`.
 """
 
 from __future__ import annotations
@@ -183,42 +183,41 @@ class Curve:
         y: shape (n,).
         label: empty for a curve among others, in grey.
         color: empty for the next one of the palette.
-        dots: fractions of the rows, shape (n,), which dots show; None for a line alone.
     """
 
     x: Floats
     y: Floats
     label: str
     color: str = ""
-    dots: Floats | None = None
 
 
 @styled
 def plot_curves(
-    curves: Sequence[Curve], *, title: str, axes: tuple[str, str], top: float = 100.0, diagonal: str | None = None,
-    level: float | None = None, legend: str | None = None, columns: int = 1,
+    curves: Sequence[Curve], *, title: str, axes: tuple[str, str], top: float = 100.0, level: float | None = None,
+    legend: str | None = None, columns: int = 1,
 ) -> Any:  # fmt: skip
-    """Plot curves in percent, with a diagonal of some label, perhaps an empty one, and a horizontal line at `level`.
+    """Plot curves in percent; with `level`, also a horizontal line there and the diagonal of guessing.
 
     The legend has its title and a number of columns, and counts the curves without a label.
     """
     others = sum(not curve.label for curve in curves)
-    entries = len(curves) - others + bool(others) + bool(diagonal)
+    entries = len(curves) - others + bool(others)
     figure, ((place,),) = new_figure(title, COLUMN, 2.6 + 0.13 * (-(-entries // columns) + (legend is not None)))
-    if diagonal is not None:
-        place.plot([0, 100], [0, 100], color=INK, linewidth=0.6, linestyle="--", label=diagonal or None)
     if level is not None:
+        place.plot([0, 100], [0, 100], color=INK, linewidth=0.6, linestyle="--")
         place.axhline(level, color=_OTHERS, linewidth=0.6, linestyle=":")
     palette = itertools.cycle(_LINES)
     for curve in curves:
         style: dict[str, Any] = {"color": _OTHERS, "linewidth": 0.5, "alpha": 0.5}
         if curve.label:
-            color = curve.color or next(palette)
-            style = {"color": color, "linewidth": 1.2, "zorder": 3, "label": legend_label(curve.label)}
+            style = {
+                "color": curve.color or next(palette),
+                "linewidth": 1.2,
+                "zorder": 3,
+                "label": legend_label(curve.label),
+            }
         at = _thinned(len(curve.x))
         place.plot(curve.x[at] * 100, curve.y[at] * 100, **style)
-        if curve.dots is not None:
-            place.scatter(curve.x * 100, curve.y * 100, s=3 + 60 * curve.dots, color=color, zorder=3, clip_on=False)
     if others:
         place.plot([], [], color=_OTHERS, linewidth=0.5, label=f"{others} others")
     place.set(xlim=(0, 100), ylim=(0, top), xlabel=axes[0], ylabel=axes[1])
@@ -260,33 +259,6 @@ def plot_densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) ->
 
     handles = [Patch(facecolor=ROLES[role][1], alpha=0.6, label=ROLES[role][0]) for role in roles]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(roles), 3 if wide < 3 else 6))
-    return figure
-
-
-@styled
-def plot_changes(changed: pd.DataFrame, *, title: str, axis: str) -> Any:
-    """Plot bars of the change against a baseline, `mean` and `std` by detector, the best on top; above 0 is better.
-
-    A bar that would dwarf the others is cut, and carries its value. The label of the axis has the unit.
-    """
-    figure, ((axes,),) = new_figure(title, COLUMN, 0.15 * len(changed) + 1.1)
-    ordered = changed.sort_index().sort_values("mean", kind="stable")
-    values = ordered["mean"].to_numpy()
-    limit = 3 * float(np.quantile(np.abs(values), 0.75)) or np.inf
-    spread = ordered["std"].where(np.abs(values) <= limit)
-    colors = [_LINES[2] if value >= 0 else _LINES[1] for value in values]
-    axes.barh(ordered.index, values.clip(-limit, limit), color=colors, height=0.7, xerr=spread,
-              error_kw={"elinewidth": 0.7, "capsize": 1.5, "ecolor": INK})  # fmt: skip
-    for place, value in enumerate(values):
-        if abs(value) > limit:
-            side = "left" if value < 0 else "right"
-            axes.text(np.sign(value) * limit, place, f" cut: {value:+.0f} ", ha=side, va="center", fontsize=6,
-                      color=readable(colors[place]))  # fmt: skip
-    axes.axvline(0, color=INK, linewidth=0.6)
-    axes.grid(axis="x")
-    axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(wrap_text(figure, axis, 1.9, 7))
-    axes.margins(y=0.01)
     return figure
 
 

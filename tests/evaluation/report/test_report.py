@@ -16,17 +16,15 @@ from sklearn.metrics import roc_auc_score
 import unknown_detection as ud
 from tests.browser import look_at
 from tests.builders.conftest import files_of
-from tests.evaluation.display.as_text import page_of
+from tests.evaluation.report.as_text import page_of
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.commands import report as command
 from unknown_detection.evaluation.demo.release import CONFIG
 from unknown_detection.evaluation.files import load_python
-from unknown_detection.evaluation.protocols.results import COLUMNS, read_figures
 from unknown_detection.evaluation.releases import load
-from unknown_detection.evaluation.reports import report as report_module
-from unknown_detection.evaluation.reports.report import methods_best_first
+from unknown_detection.evaluation.report import report as report_module
+from unknown_detection.evaluation.report.figures import COLUMNS, read_figures
 from unknown_detection.evaluation.scoring.fit_splits import in_fit_half
-from unknown_detection.evaluation.scoring.joining import release_index
 from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
 
 
@@ -41,19 +39,15 @@ def opened_once():
 @pytest.fixture(scope="module")
 def rows(digits):
     """The rows of the config `digits` with made-up scores of two detectors and predictions, a set for each seed."""
-    index_rows = release_index(load(str(digits)), [CONFIG]).rows
+    index_rows = load(str(digits)).index([CONFIG])
 
     def of_seed(seed):
         numbers = np.random.default_rng(seed)
-        level = np.select([index_rows.role == "near_ood", index_rows.role == "far_ood"], [0.8, 1.6], 0.0)
-        wrong = numbers.random(len(index_rows)) < 0.1
-        return {
-            "id": index_rows.id,
-            "role": index_rows.role,
-            "split": index_rows.split,
-            "label": index_rows.label,
-            "duplicate": index_rows.duplicate,
-            "prediction": np.where(wrong, (index_rows.label + 1) % 6, np.maximum(index_rows.label, 0)),
+        level = np.select([index_rows["role"] == "near_ood", index_rows["role"] == "far_ood"], [0.8, 1.6], 0.0)
+        wrong, label = numbers.random(len(index_rows)) < 0.1, index_rows["label"].to_numpy()
+        columns = {name: index_rows[name].to_numpy() for name in ("id", "role", "split", "label", "duplicate")}
+        return columns | {
+            "prediction": np.where(wrong, (label + 1) % 6, np.maximum(label, 0)),
             "msp": level + wrong + numbers.normal(size=len(index_rows)).round(1),
             "mine": 2 * level + numbers.normal(size=len(index_rows)).round(1),
         }
@@ -182,8 +176,11 @@ def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, digits, rows,
         "every AUROC of theirs is below 0.5, so its sign may be reversed: higher scores must mean more unknown",
     ):
         assert f"note: {note}\n" in output and f" {note}. " in page
-    assert report(tmp_path / "out", digits, "--scores", tmp_path / "theirs.csv") == 2
-    assert "Name the configs of the scores with --splits" in capsys.readouterr().err
+    # Ids decide which configs are meant: all rows of facets-digits are of this one, too.
+    assert report(tmp_path / "by-ids", digits, "--scores", tmp_path / "theirs.csv") == 0
+    by_ids = read_figures(tmp_path / "by-ids")
+    assert {*by_ids["config"]} == {CONFIG, "facets-digits"}
+    assert by_ids[by_ids["config"] == CONFIG].reset_index(drop=True).equals(figures)
 
 
 def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, digits, rows):
@@ -208,8 +205,10 @@ def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, d
     warning = "digits is a demo release: its figures only show that the tools work"
     assert f"note: {warning}" in lines
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    order = ['id="results-unknown-detection-digits"', f"{warning}.", 'id="unknown-detection"', "Release digest"]
-    assert sorted(order, key=page.index) == order, "results, warnings, the rest, and what it is of"
+    order = ["<dt>Model</dt>", "<dt>Accuracy</dt>", "demo: no results", "Unknown detection on digits"]
+    order += ["Before you use the figures", f"{warning}.", 'id="unknown-detection"', "The release has the digest"]
+    body = page[page.index("<main") :]
+    assert sorted(order, key=body.index) == order, "what it is of, results, warnings, the rest"
     assert all(f"<code>{name}</code>" in page for name in COLUMNS)
     start = lines.index("Unknown detection on digits, best first")
     assert lines[start + 1].split("  ")[0] == "detector"
@@ -217,9 +216,10 @@ def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, d
     figures = figures[(figures["rows"] == "as_published") & (figures["protocol"] == "unknown-detection")]
     table = figures.groupby(["detector", "setting", "metric", "unknown", "statistic"])["value"].agg(["mean", "std"])
     far = "far_ood_noise + far_ood_textures"
+    # AUROC is first: AURC stands for the papers that use it.
     cells = [
-        ("unknown_detection", "aurc", f"test, wrong + near_ood + {far}", "", 1000),
         *(("ood_detection", "auroc", *of, 100) for of in (("near_ood", ""), (far, "mean"))),
+        ("unknown_detection", "aurc", f"test, wrong + near_ood + {far}", "", 1000),
         *(("ood_detection", "fpr_at_95_tpr_known_positive", *of, 100) for of in (("near_ood", ""), (far, "mean"))),
     ]
     for line, name in zip(lines[start + 2 :], ("mine", "msp"), strict=False):
@@ -246,12 +246,10 @@ def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tm
     assert auroc == pytest.approx(expected, abs=1e-12)
     assert re.search(rf"All unknowns together on digits, best first\n.*\nmine +{100 * expected:.2f} ", output)
     assert "All unknowns together" in page_of(tmp_path / "out")
-    assert {f"tables/{name}digits{end}.csv" for name, end in (("pooled-", ""), ("pooled-", "-without-duplicates"))} < {
-        *files_of(tmp_path / "out")
-    }
+    assert {"tables/pooled-digits.csv", "tables/duplicates-pooled-digits.csv"} < {*files_of(tmp_path / "out")}
     pooled = load_python(f"{own}:POOLED", "protocol")[0]
     for number, protocols in enumerate(("pooled", ["od-test", pooled])):
-        figures = ud.report(path, digits, tmp_path / str(number), protocols=protocols, plots=False)
+        figures = ud.report(path, digits, tmp_path / str(number), protocols=protocols, plots=False).figures
         same = {"protocol": "pooled", "detector": "mine", "metric": "auroc", "rows": "as_published"}
         assert value(figures, **same) == auroc
     (tmp_path / "broken.py").write_text("POOLED = 3")
@@ -271,7 +269,7 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
     equal = [line for line in read_figures(tmp_path / "equal").to_dict("records") if line["statistic"] == "robustness"]
     assert {"aupr_in_average_precision", "detection_error_known_positive"} < {line["metric"] for line in equal}
     assert {line["n_known"] - line["n_unknown"] for line in equal} == {0}
-    assert "Equal numbers on digits" in page_of(tmp_path / "equal")
+    assert "OoD detection on equal numbers of rows on digits" in page_of(tmp_path / "equal")
     lines = read_figures(tmp_path / "out").to_dict("records")
     robust = [line for line in lines if line["protocol"] == "optimizer-robustness"]
     assert {line["variant"] for line in robust} == {"*", "adam", "sgd"}
@@ -288,14 +286,6 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
     assert len(runs) == 4
     assert min(runs) <= mean["value"] <= max(runs)
     assert "Robustness to the training method" in page_of(tmp_path / "out")
-    # The headline of the first protocol is the AURC of all rows, of which less is better; `mine` is better than `msp`.
-    of = {"protocol": "unknown-detection", "setting": "unknown_detection", "metric": "aurc", "rows": "as_published"}
-    aurc = {"adam": [], "sgd": []}
-    for line in lines:
-        if (of | {"detector": "mine"}).items() <= line.items():
-            aurc[line["variant"]].append(line["value"])
-    best_first = sorted(aurc, key=lambda variant: np.mean(aurc[variant]))
-    assert methods_best_first(read_figures(tmp_path / "out")) == best_first
     alone = refused(capsys, tmp_path / "no", digits, "--protocol", "optimizer-robustness", "--scores", *files)
     assert "optimizer-robustness compares the figures of another protocol" in alone
     assert report(tmp_path / "few", digits, "--dry-run", "--scores", *files[:3]) == 0
@@ -360,7 +350,8 @@ def test_a_dry_run_checks_and_writes_nothing(tmp_path, digits, path, capsys):
 def test_python_gives_the_same_report_as_the_command_with_tables_on_demand(tmp_path, digits, path):
     lines = []
     options = {"splits": CONFIG, "plots": False, "csv": True, "latex": True}
-    figures = ud.report([path], digits, tmp_path / "python", **options, log=lines.append)
+    written = ud.report([path], digits, tmp_path / "python", **options, log=lines.append)
+    figures = written.figures
     words = ("--splits", CONFIG, "--csv", "--latex")
     assert report(tmp_path / "out", digits, "--scores", path, *words) == 0
     files = files_of(tmp_path / "out")
@@ -368,13 +359,16 @@ def test_python_gives_the_same_report_as_the_command_with_tables_on_demand(tmp_p
     assert figures.equals(read_figures(tmp_path / "python"))
     assert any("demo release" in text for text in lines)
     name = "tables/unknown-detection-digits"
-    assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-without-duplicates.csv"} < set(files)
-    lines = csv.DictReader(files[f"{name}.csv"].decode().splitlines())
-    (line,) = [line for line in lines if line["Detector"] == "mine"]
+    assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-results.tex"} < set(files)
+    lines = csv.DictReader(files[f"{name}-results.csv"].decode().splitlines())
+    (line,) = [line for line in lines if line["detector"] == "mine"]
     auroc = value(figures, detector="mine", metric="auroc", unknown="near_ood", rows="as_published")
-    assert float(line["Near-OoD AUROC"]) == 100 * auroc, "in full precision"
-    latex = files[f"{name}.tex"].decode().replace(r"\textbf{", "").replace("}", "")
-    assert f"mine & {float(line['Unknown AURC']):.2f}" in latex
+    assert float(line["Near-OoD AUROC, n = 120"]) == 100 * auroc, "in full precision"
+    assert f"mine & {100 * auroc:.2f}" in files[f"{name}-results.tex"].decode().replace(r"\textbf{", "").replace(
+        "}", ""
+    )
+    assert f">{100 * auroc:.2f}<" in written._repr_html_() and str(written.page) in written._repr_html_()
+    assert f" {100 * auroc:.2f} " in repr(written)
     assert len(files["figures.csv"].splitlines()) == 1 + len(figures)
 
 
@@ -433,45 +427,48 @@ def test_a_report_is_replaced_but_nothing_else_and_not_by_half_of_one(tmp_path, 
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
-def test_reports_are_compared_on_the_command_line(tmp_path, digits, rows, capsys):
-    for name, seed in (("a", 0), ("b", 1)):
-        assert (
-            report(tmp_path / name, digits, "--scores", write(tmp_path / f"{name}.parquet", digits, rows(seed))) == 0
-        )
-    capsys.readouterr()
-    compared = ["compare", str(tmp_path / "a"), str(tmp_path / "b")]
-    assert main([*compared, "--detector", "mine", "--metric", "auroc", "--all"]) == 0
-    # Three sets of unknowns and the mean over far ones, each on all rows and without duplicates.
-    assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith("mine ")]) == 8
-    assert (
-        main([*compared, "--splits", f"{CONFIG}/near_ood", "--detector", "mine", "--metric", "auroc", "--json"]) == 0
-    )
-    pairs = json.loads(capsys.readouterr().out)
-    assert [(pair["unknown"], pair["rows"]) for pair in pairs] == [
-        ("near_ood", "as_published"),
-        ("near_ood", "without_duplicates"),
+def test_metrics_of_one_s_own_are_beside_the_protocol_s_and_results_are_json(tmp_path, digits, rows, capsys):
+    """FPR at 90 % TPR by its definition; means are over the splits of a role."""
+    columns, own = rows(0), tmp_path / "own.py"
+    own.write_text(OWN_METRIC)
+    words = [
+        "--scores",
+        write(tmp_path / "run.parquet", digits, columns),
+        "--metrics",
+        f"oscr,{own}:fpr_at_90",
+        "--json",
     ]
-    named = {"detector": "mine", "metric": "auroc", "unknown": "near_ood", "rows": "as_published"}
-    sides = [100 * value(read_figures(tmp_path / name), **named) for name in "ab"]
-    assert [pairs[0]["first"], pairs[0]["second"]] == sides
-    assert pairs[0]["difference"] == pytest.approx(sides[1] - sides[0])
-    assert main(compared) == 0
-    output = capsys.readouterr().out
-    lines = [read_figures(tmp_path / name)["value"].to_numpy() for name in "ab"]
-    better = read_figures(tmp_path / "a")["metric"].isin(["auroc", "accuracy"]).to_numpy()
-    gains = (lines[1] - lines[0]) * np.where(better, 1, -1)
-    counts = f"{(gains > 0).sum()} better, {(gains < 0).sum()} worse"
-    assert output.startswith(f"{len(gains)} figures in both: {counts}")
-    assert "The largest differences, 10 of" in output and len(output.splitlines()) < 40
-    assert main([*compared, "--metric", "auc"]) == 2
-    assert main([*compared, "--splits", "cifar"]) == 2
-    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "none")]) == 2
+    assert report(tmp_path / "out", digits, *words) == 0
+    printed = json.loads(capsys.readouterr().out)
+    known = np.sort(columns["mine"][columns["split"] == "test"])
+    cut = known[int(np.ceil(0.9 * len(known))) - 1]
+    far = [columns["mine"][columns["split"] == f"far_ood_{name}"] <= cut for name in ("noise", "textures")]
+    figures = read_figures(tmp_path / "out")
+    named = {"protocol": "metrics", "detector": "mine", "metric": "fpr_at_90", "rows": "as_published"}
+    for split, of in zip(("far_ood_noise", "far_ood_textures"), far, strict=True):
+        assert value(figures, **named, unknown=split, statistic="") == pytest.approx(of.mean())
+    mean = value(figures, **named, unknown="far_ood", statistic="mean")
+    assert mean == pytest.approx((far[0].mean() + far[1].mean()) / 2)
+    (line,) = [
+        line for line in printed["results"] if line["detector"] == "mine" and "Far-OoD mean FPR@90" in line["column"]
+    ]
+    assert line["mean"] == pytest.approx(mean)
+    assert printed["page"] == str(tmp_path / "out" / "report.html")
+    assert any("demo release" in warning for warning in printed["warnings"])
+
+
+OWN_METRIC = """
+import unknown_detection as ud
+
+@ud.metric("FPR@90%TPR", "lower")
+def fpr_at_90(ranking):
+    first = (ranking.known >= 0.9 * ranking.known[-1]).argmax()
+    return float(ranking.unknown[first] / ranking.unknown[-1])
+"""
 
 
 NAMES = {
     "auroc-unknown-detection-digits",
-    "calibration-digits",
-    "changes-unknown-detection-digits",
     "densities-digits",
     "risk-coverage-digits",
     "roc-unknown-detection-digits",
