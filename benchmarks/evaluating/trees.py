@@ -1,6 +1,6 @@
 """Compare the figures of two trees of this project: `python -m benchmarks.evaluating.trees OLD NEW`.
 
-Runs `evaluate demo` in each tree (a folder with a `.venv`), or takes a finished demo's or report's folder in place of
+Runs `evaluate demo` in each tree, or takes a finished demo's or report's folder in place of
 one, and compares `figures.parquet` by what identifies a figure. Exits with 1 if a figure that both have differs by
 more than 1e-12, or in its number of rows. Figures that only one has are counted by protocol and rows.
 """
@@ -29,7 +29,7 @@ def figures_of(place: Path, folder: Path) -> pd.DataFrame:
             return pd.read_parquet(made)
     script, words = DEMOS
     command = script if (place / script[0]).is_file() else words
-    subprocess.run([place / ".venv/bin/python", *command, "--out", folder], cwd=place, check=True)
+    subprocess.run([sys.executable, *command, "--out", folder], cwd=place, check=True)
     return pd.read_parquet(folder / "report" / "figures.parquet")
 
 

@@ -13,7 +13,6 @@ import sys
 import msgspec
 import numpy as np
 import pytest
-from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 
 import unknown_detection as ud
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
@@ -23,7 +22,7 @@ from unknown_detection.evaluation.detectors import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, block_column
 from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer
-from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits, in_fit_half
+from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, find_fit_splits, in_fit_half
 from unknown_detection.evaluation.scoring.scores import read_scores
 
 IDENTITY = Identity(
