@@ -14,10 +14,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-import pandas as pd
 import pyarrow as pa
 from msgspec import Meta, Struct
 
@@ -36,7 +35,9 @@ from unknown_detection.evaluation.errors import (
     require_known,
 )
 from unknown_detection.evaluation.files import Text, require_regular
-from unknown_detection.evaluation.truth import truth_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Key = tuple[str, str]
 """Config and split."""
@@ -217,6 +218,8 @@ class Release:
             The columns of `truth.truth_table`: id, config, split, role, class_id, source_id, label, known; and
             overlap and duplicate, if the release states them.
         """
+        from unknown_detection.evaluation.truth import truth_table  # pandas takes a third of a second
+
         keys = [(config, split) for config in configs or self.configs for split in self.splits(config)]
         pairs = self.duplicates()
         return truth_table({key: self.rows(*key) for key in keys}, None if pairs is None else paired_ids(pairs))
