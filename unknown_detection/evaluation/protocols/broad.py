@@ -196,6 +196,6 @@ PROTOCOL = Protocol(
     ),
     tables_by=("setting",),
     note="Tables 2, 4 and 8 to 15 of the paper: each split, the mean of each kind of shift, and the mean over kinds.",
-    plots=("heatmap", "densities"),
+    plots=("densities", "heatmap"),
     drawn=lambda rows: ~rows["split"].isin(("held_out", "validation")),
 )

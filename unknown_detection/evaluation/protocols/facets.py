@@ -67,6 +67,6 @@ PROTOCOL = Protocol(
     tabulated={"metric": "|".join(IN_TABLES)},
     note="Tables VI and VII of the paper. Known rows are positive; FPR is interpolated at 95 % TPR, and the detection "
     "error is the least at 95 % TPR or more, as there.",
-    plots=("heatmap", "roc", "risk_coverage", "densities"),
+    plots=("roc", "risk_coverage", "densities", "heatmap"),
     drawn=lambda rows: rows["split"] == TEST,
 )

@@ -76,7 +76,7 @@ class Protocol:
     tables_by: Sequence[str] = ("config",)
     tabulated: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
-    plots: Sequence[Plot] = ("heatmap", "roc", "densities")
+    plots: Sequence[Plot] = ("roc", "densities", "heatmap")
     drawn: Callable[[pd.DataFrame], pd.Series] = lambda rows: rows["score"].notna()
     with_predictions: tuple[str, ...] = ()
     absent: Callable[[pd.DataFrame], list[str]] = lambda rows: []

@@ -69,6 +69,6 @@ PROTOCOL = Protocol(
     ),
     note="Tables 6 and 7 of the paper. Known rows are positive for FPR@95%TPR. In unknown detection every row of an "
     "OoD set counts as an error.",
-    plots=("heatmap", "roc", "risk_coverage", "densities"),
+    plots=("roc", "risk_coverage", "densities", "heatmap"),
     drawn=lambda rows: rows["known"] & (rows["split"] == TEST) | rows["role"].isin(UNKNOWN),
 )

@@ -160,11 +160,6 @@ def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[st
         for run in runs:
             if set(configs) & set(run.about.configs):
                 sentences += protocol.absent(run.of_configs(configs))
-    if robustness.PROTOCOL in plan:
-        robust = robustness.robust_detectors(_judged_runs(runs))
-        insufficient = dict.fromkeys(name for run in runs for name in run.rows if name not in robust)
-        models = f"{robustness.NAME} needs two models for each of two training methods and has fewer of "
-        sentences += [models + ", ".join(insufficient)] * bool(insufficient)
     sentences += [
         f"{run.about.source['accepted']}; the run went on with --accept"
         for run in runs
@@ -174,12 +169,6 @@ def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[st
         ((run.about.model, way), key) for run in runs for key, way in run.about.prepared.items() if "resized" in way
     )
     sentences += [f"{model} got images of {way}: {', '.join(keys)}" for (model, way), keys in resized.items()]
-    halves = _gathered((run.about.fit_half, run.name) for run in runs if run.about.fit_half)
-    sentences += [
-        f"detectors of {', '.join(names)} were fitted on half of {key}, for want of training rows; thresholds are "
-        "chosen on the other half"
-        for key, names in halves.items()
-    ]
     fitted = _gathered(
         (used["fitted_on"], name)
         for run in runs
@@ -194,24 +183,14 @@ def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[st
     return [*dict.fromkeys(sentences)]
 
 
-def hints(table: pd.DataFrame, left_out: Iterable[str], plan: Plan) -> list[str]:
-    """List in sentences the detectors all of whose AUROCs are below 0.5, and protocols with too few rows left."""
+def reversed_signs(table: pd.DataFrame) -> list[str]:
+    """List in sentences the detectors all of whose AUROCs are below 0.5."""
     areas = table[(table["metric"] == "auroc") & (table["statistic"] == "")].groupby("detector", sort=False)
     greatest = areas["value"].max()
-    sentences = [
+    return [
         f"every AUROC of {detector} is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
         for detector in greatest.index[greatest < 0.5]
     ]
-    of_configs = table.assign(config=table["config"].str.split(" + ", regex=False)).explode("config")
-    judged = {*of_configs[["protocol", "rows", "config"]].itertuples(index=False, name=None)}
-    for protocol, configs in plan.items():
-        for kind in left_out if protocol is not robustness.PROTOCOL else ():
-            lacking = [of for of in configs if (protocol.name, "as_published", of) in judged
-                       if (protocol.name, kind, of) not in judged]  # fmt: skip
-            if lacking:
-                what = f"{protocol.name} {kind.replace('_', ' ')}"
-                sentences.append(f"too few rows of {', '.join(lacking)} are left for figures of {what}")
-    return sentences
 
 
 def release_name(release: Release) -> str:

@@ -87,7 +87,10 @@ def render_page(
     ]
     models = [*dict.fromkeys(run.about.model or run.name for run in runs)]
     facts: list[tuple[str, Value]] = [("Model", models[0] if len(models) == 1 else f"{len(models)} models")]
-    accuracy = figures[(figures["metric"] == "accuracy") & (figures["rows"] == "as_published")]["value"]
+    accuracy = figures[(figures["metric"] == "accuracy") & (figures["rows"] == "as_published")]
+    accuracy = accuracy[accuracy["statistic"] == ""].drop_duplicates("run")[
+        "value"
+    ]  # most detectors share the model's
     if len(accuracy):
         ends = f"{100 * accuracy.min():.2f}", f"{100 * accuracy.max():.2f}"
         facts.append(("Accuracy", f"{' to '.join(dict.fromkeys(ends))} %"))

@@ -222,7 +222,8 @@ def plot_curves(
         place.plot([], [], color=_OTHERS, linewidth=0.5, label=f"{others} others")
     place.set(xlim=(0, 100), ylim=(0, top), xlabel=axes[0], ylabel=axes[1])
     place.grid()
-    figure.legend(title=legend, loc="outside lower center", ncols=columns)
+    if entries:
+        figure.legend(title=legend, loc="outside lower center", ncols=columns)
     return figure
 
 

@@ -169,7 +169,7 @@ def report(
         log(f"dry run: nothing was written; the report would go to {out}")
         return None
     figures = judging.compute_figures(runs, plan, opened, quiet=quiet)
-    hints = judging.hints(figures, described, plan)
+    hints = judging.reversed_signs(figures)
     lines = over_runs(figures)
     orders = {of: best_first(of, lines[lines["protocol"] == of.name]) for of in _protocols(figures, plan)}
     short = results(lines, orders)
