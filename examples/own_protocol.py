@@ -3,30 +3,27 @@
     unknown-detection evaluate report --scores scores.parquet --release DIR \
         --protocol examples/own_protocol.py:POOLED --out build/report
 
-Its tables are laid out by config, since it does not say how; `summary` says by which figure detectors are ranked.
+`shows` says by which figure detectors are ranked.
 """
 
-from unknown_detection.evaluation.protocols import Figure, Protocol, Shown, measure
-from unknown_detection.evaluation.scoring.rows import Rows
+import pandas as pd
 
-NAME = "pooled"
+import unknown_detection as ud
 
 
-def figures(rows: Rows) -> list[Figure]:
+def figures(rows: pd.DataFrame) -> list[ud.protocols.Figure]:
     """Compare the in-distribution rows of `test` with all near and far unknown rows."""
-    unknown = rows.unknown_splits(("near_ood", "far_ood"))
-    ranking = rows.known_rows("test").against(*unknown.values())
-    named = {"protocol": NAME, "config": str(rows.config[0]), "setting": "pooled"}
-    return measure(
-        ranking, ["auroc", "fpr_at_95_tpr_known_positive"], **named, known="test", unknown=" + ".join(unknown)
-    )
+    unknown = ud.protocols.unknown_splits(rows, ("near_ood", "far_ood"))
+    ranking = ud.protocols.against(ud.protocols.known_rows(rows), *unknown.values())
+    named = {"setting": "pooled", "known": "test", "unknown": " + ".join(unknown)}
+    return ud.protocols.measure(ranking, ["auroc", "fpr_at_95_tpr_known_positive"], **named)
 
 
-POOLED = Protocol(
-    name=NAME,
+POOLED = ud.protocols.Protocol(
+    name="pooled",
     title="All unknowns together",
     paper="Ours",
-    settings={"pooled": "Pooled"},
     judge=figures,
-    summary=(Shown("", {"metric": "auroc"}), Shown("", {"metric": "fpr_.*"})),
+    settings={"pooled": "Pooled"},
+    shows=[ud.protocols.Shown("", {"metric": name}) for name in ("auroc", "fpr_.*")],
 )

@@ -38,7 +38,7 @@ from builders.executors.base import Executor, Progress, Resources
 from builders.executors.ray import RayExecutor
 from unknown_detection import auroc, load
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.results import read_figures
+from unknown_detection.evaluation.report.figures import read_figures
 from unknown_detection.evaluation.scoring.scores import read_scores
 
 HERE = Path(__file__).parent

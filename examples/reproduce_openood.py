@@ -91,7 +91,7 @@ def main(
     table = compare(figures)
     table.to_csv(out / "comparison.csv")
     click.echo(table.to_string())
-    for name in of_other_version(WEIGHTS).index:
+    for name in of_other_version(WEIGHTS)["postprocessor"]:
         click.echo(f"{name}'s row of the leaderboard is of another version of the near splits, and not compared.")
     if demo:
         click.echo("Made-up images and random weights: these figures mean nothing.")

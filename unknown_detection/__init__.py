@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from unknown_detection.evaluation import detectors, protocols
     from unknown_detection.evaluation.detectors.base import Detector
     from unknown_detection.evaluation.errors import BuildError, EvaluationError
+    from unknown_detection.evaluation.evaluate import evaluate
     from unknown_detection.evaluation.features.extract import extract
     from unknown_detection.evaluation.metrics.metrics import (
         aupr_in,
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
     )
     from unknown_detection.evaluation.models.features import Features, Head
     from unknown_detection.evaluation.releases import load
-    from unknown_detection.evaluation.reports.evaluate import evaluate
-    from unknown_detection.evaluation.reports.report import report
+    from unknown_detection.evaluation.report.report import report
     from unknown_detection.evaluation.scoring.run import score
     from unknown_detection.steps import build, materialize, verify
 
@@ -55,8 +55,8 @@ _DEFINED = {
     "evaluation.metrics.metrics": ("aupr_in", "aupr_out", "aurc", "auroc", "fpr_at_95_tpr", "metric", "oscr"),
     "evaluation.models.features": ("Features", "Head"),
     "evaluation.releases": ("load",),
-    "evaluation.reports.evaluate": ("evaluate",),
-    "evaluation.reports.report": ("report",),
+    "evaluation.evaluate": ("evaluate",),
+    "evaluation.report.report": ("report",),
     "evaluation.scoring.run": ("score",),
     "steps": ("build", "materialize", "verify"),
 }

@@ -11,7 +11,6 @@ from tests.evaluation.refusals import refusal
 from tests.hf_scripts.samples import REPO
 from unknown_detection.evaluation.duplicates import PAIR_COLUMNS, paired_ids
 from unknown_detection.evaluation.releases import load
-from unknown_detection.evaluation.scoring.joining import release_index
 
 
 @pytest.fixture
@@ -21,8 +20,8 @@ def root(tmp_path):
 
 def duplicates(root):
     """The flags of the rows of the config `imagenet`, by id."""
-    rows = release_index(load(str(root)), ["imagenet"]).rows
-    return sorted(rows.id[rows.duplicate].tolist())
+    rows = load(str(root)).index(["imagenet"])
+    return sorted(rows["id"][rows["duplicate"]])
 
 
 def of_table(root):
@@ -35,8 +34,8 @@ def test_rows_are_marked_on_either_side_inside_a_split_and_across_configs(root):
     release = load(str(root))
     assert release.duplicates() == pairs_table(PAIRS)
     assert duplicates(root) == ["n0", "t0", "t2"]
-    train = release_index(release, ["imagenet-train"]).rows
-    assert train.id[train.duplicate].tolist() == ["r0"]
+    train = release.index(["imagenet-train"])
+    assert train["id"][train["duplicate"]].tolist() == ["r0"]
 
 
 def test_the_ids_of_each_split_come_once(root):
@@ -50,8 +49,7 @@ def test_the_ids_of_each_split_come_once(root):
 
 def test_a_release_without_the_table_says_of_no_row_that_it_is_a_duplicate(tmp_path):
     assert duplicates(make_release(tmp_path / "release", pairs=[])) == []
-    index = release_index(load(str(make_release(tmp_path / "release", pairs=None))), ["imagenet"])
-    assert index.rows.duplicate is None
+    assert "duplicate" not in load(str(make_release(tmp_path / "release", pairs=None))).index(["imagenet"])
 
 
 def test_a_table_that_was_changed_is_refused(root):
@@ -131,8 +129,8 @@ def test_the_table_of_a_tag_on_the_hub_is_read_also_once_the_branch_has_moved_on
     assert load(REPO, "v1.0.0").duplicates() == pairs_table(PAIRS)
     newest = load(REPO)
     assert newest.duplicates() == pairs_table(PAIRS[:1])
-    rows = release_index(newest, ["imagenet"]).rows
-    assert rows.id[rows.duplicate].tolist() == ["t0", "t2"]
+    rows = newest.index(["imagenet"])
+    assert rows["id"][rows["duplicate"]].tolist() == ["t0", "t2"]
 
 
 def test_a_table_that_the_hub_lacks_or_changed_is_refused(published):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.builders.generate.adversarial import real
-from tests.evaluation.display.as_text import page_of
+from tests.evaluation.report.as_text import page_of
 
 pytestmark = [real.REAL, real.needed("torchvision", "sklearn", "matplotlib", "skimage")]
 
@@ -55,7 +55,7 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
 
     from unknown_detection.evaluation.__main__ import main
     from unknown_detection.evaluation.features.store import FeatureStore
-    from unknown_detection.evaluation.protocols.results import read_figures
+    from unknown_detection.evaluation.report.figures import read_figures
 
     real.one_thread()
     weights, release, wnids = world

@@ -1,7 +1,10 @@
 """The steps as a new user calls them: objects, folders and files alike, one or several; wrong calls get a sentence."""
 
 import gc
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -245,6 +248,47 @@ def test_figures_are_scikit_learn_s(release, scores):
         assert {name: line[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
+def test_metrics_means_and_intervals_are_columns(digits):
+    """Of a stranger's metric, of a mean over far splits, and of 95 % intervals, which depend on no other detector."""
+
+    @ud.metric("FPR at 90 % TPR", "lower")
+    def fpr90(ranking):
+        first = (ranking.known >= 0.9 * ranking.known[-1]).argmax()
+        return ranking.unknown[first] / ranking.unknown[-1]
+
+    index, numbers = ud.load(digits).index(["digits"]), np.random.default_rng(0)
+    level = index["role"].map({"near_ood": 0.5, "far_ood": 1.0}).astype(float).fillna(0.0)
+    plain = pd.DataFrame({"id": index["id"].astype(str), "score": level + numbers.normal(size=len(index))})
+    options = {"splits": "digits", "metrics": ["AUROC", fpr90], "intervals": 200}
+    figures = ud.evaluate(plain, digits, **options).set_index(["split", "role"])
+    assert figures.columns[2:8].tolist() == ["AUROC", "AUROC_low", "AUROC_high", "fpr90", "fpr90_low", "fpr90_high"]
+    far = figures.loc[["far_ood_noise", "far_ood_textures"]]
+    mean = figures.loc["mean", "far_ood"]
+    assert mean["AUROC"] == pytest.approx(far["AUROC"].mean())
+    assert (mean["n_known"], mean["n_unknown"]) == (180, 167)
+    assert (figures["AUROC_low"] < figures["AUROC"]).all() and (figures["AUROC"] < figures["AUROC_high"]).all()
+    assert mean["AUROC_high"] - mean["AUROC_low"] < (far["AUROC_high"] - far["AUROC_low"]).max()
+    two = pd.concat([plain.assign(detector="b"), plain.assign(detector="a", score=-plain["score"])])
+    again = ud.evaluate(two, digits, **options).query("detector == 'b'").set_index(["split", "role"])
+    assert again["AUROC_low"].equals(figures["AUROC_low"])
+
+
+def test_evaluate_imports_no_page_plot_protocol_or_detector(digits):
+    """Of four numbers; 0.7 s of imports and more before."""
+    code = (
+        "import sys, unknown_detection as ud\n"
+        "release = ud.load(sys.argv[1])\n"
+        "ids = release.index(['digits'])['id']\n"
+        "ud.evaluate(dict(zip(ids, range(len(ids)))), release, 'digits')\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(digits)], capture_output=True, text=True, check=True)
+    parts = ("report", "protocols", "detectors", "features", "models")
+    unwanted = ("matplotlib", "jinja2", "torch", "unknown_detection.pages")
+    unwanted += tuple(f"unknown_detection.evaluation.{part}" for part in parts)
+    assert [name for name in done.stdout.split() if name.startswith(unwanted)] == []
+
+
 def values_of(figures):
     return figures.drop(columns=["run", "model", "seed", "detector"])
 
@@ -274,8 +318,18 @@ def test_scores_of_some_splits_are_evaluated_on_these_unless_others_are_named(re
     assert f"rows of {CONFIG}/far_ood_noise" in refusal(ud.evaluate, some, release, CONFIG)
     damaged = some.slice(1)
     assert "lacks scores of msp for 1 id" in refusal(ud.evaluate, damaged, release)
-    # Scores that do not say so are those of all splits, as before.
-    assert f"rows of {CONFIG}/far_ood_noise" in refusal(ud.evaluate, some.to_pandas(), release)
+    # Of scores that do not say so, ids decide: missing and foreign ones are named.
+    plain = some.to_pandas()
+    numbers = ["AUROC", "FPR95", "AUPR_IN", "AUPR_OUT"]
+    assert ud.evaluate(plain, release)[numbers].equals(expected[numbers])
+    assert f"lacks scores for 1 id ({plain['id'][0]}) of the 40 rows of {CONFIG}/test" in refusal(
+        ud.evaluate, plain[plain["id"] != plain["id"][0]], release
+    )
+    assert "has 1 id (elsewhere) that" in refusal(ud.evaluate, plain.replace(plain["id"][0], "elsewhere"), release)
+    # A DataFrame as `score` will return it says what it is of.
+    stated = plain.copy()
+    stated.attrs["provenance"] = json.loads(some.schema.metadata[b"unknown_detection"])
+    pd.testing.assert_frame_equal(ud.evaluate(stated, release), expected)
 
 
 def test_several_scores_are_runs_by_their_files_names_or_numbers(release, scores, tmp_path):
@@ -378,7 +432,27 @@ def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(feature
             "The scores cannot be read .* Ids are text",
         ),
         (lambda it: ud.evaluate({"a": "high"}, it.root), EvaluationError, "The scores cannot be read as a table"),
-        (lambda it: ud.evaluate({"a": 1.0}, it.root), EvaluationError, r"has 1 id \(a\) that small of the release"),
+        (
+            lambda it: ud.evaluate({"a": 1.0}, it.root),
+            EvaluationError,
+            r"has 1 id \(a\) that small and small-train of",
+        ),
+        (lambda it: ud.evaluate(it.scores, it.root, metrics="auc"), EvaluationError, "'auc' is not a metric; the clo"),
+        (
+            lambda it: ud.evaluate(it.scores, it.root, metrics=[3]),
+            TypeError,
+            "A metric is a name or a function .* int",
+        ),
+        (
+            lambda it: ud.evaluate(it.scores, it.root, metrics=lowest_logit),
+            EvaluationError,
+            "not decorated as a metric",
+        ),
+        (
+            lambda it: ud.evaluate(it.scores.select(["id", "detector", "score"]), it.root, metrics=["auroc", "oscr"]),
+            EvaluationError,
+            "oscr needs predictions, and the scores of msp have none",
+        ),
         (lambda it: ud.evaluate(pd.DataFrame({"x": [1]}), it.root), EvaluationError, "needs the columns id and score"),
         (lambda it: ud.evaluate(it.scores, 3), TypeError, "A release is a folder, ORG/NAME .* not an int"),
         (lambda it: ud.evaluate(it.scores, it.root, "birds"), EvaluationError, "'birds'"),

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import pyarrow as pa
@@ -39,6 +39,9 @@ from unknown_detection.evaluation.errors import (
 )
 from unknown_detection.evaluation.files import VERIFY, Text, read_listed
 from unknown_detection.evaluation.images import SplitImages
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Key = tuple[str, str]
 """Config and split."""
@@ -220,6 +223,25 @@ class Release:
         keys = {f"{config}/{split}": (config, split) for config in configs for split in self.splits(config)}
         counts = {key: (len(near[key]), len(self.rows(*keys[key]))) for key in near if key in keys}
         return {key: count for key, count in counts.items() if are_too_many(*count)}
+
+    def index(self, configs: Sequence[str] | None = None) -> pd.DataFrame:
+        """Load the truth: a line for each row of each split, in the release's order; None for all configs.
+
+        Returns:
+            The columns of `truth.truth_table`: id, config, split, role, class_id, source_id, label, known; and
+            overlap and duplicate, if the release states them. Duplicates are the rows in pairs; where near pairs
+            are too many to be duplicates, those in pairs of equal pictures alone.
+        """
+        from unknown_detection.evaluation.truth import truth_table  # pandas takes a third of a second
+
+        configs = configs or self.configs
+        pairs = self.duplicates()
+        paired = None if pairs is None else paired_ids(pairs)
+        if pairs is not None and paired is not None:
+            equal = paired_ids(pairs.filter(pc.equal(pairs["distance"], 0)))
+            paired |= {key: equal.get(key, pa.array([], pa.string())) for key in self.doubtful_duplicates(configs)}
+        keys = [(config, split) for config in configs for split in self.splits(config)]
+        return truth_table({key: self.rows(*key) for key in keys}, paired)
 
     def _config(self, config: str) -> _Config:
         require_known(f"config of {self.name}", [config], self.manifest.configs)

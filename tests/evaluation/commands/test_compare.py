@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation.made_rows import figure, of_run
 from unknown_detection.evaluation.commands.compare import compare, largest, select
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.results import tidy
+from unknown_detection.evaluation.report.figures import tidy
 
 AUROC, AURC = ("auroc", 100.0), ("aurc", 1000.0)
 

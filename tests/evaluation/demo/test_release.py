@@ -14,7 +14,6 @@ from builders.release.schema import is_demo_schema
 from tests.builders.conftest import files_of
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from unknown_detection.evaluation.releases import load
-from unknown_detection.evaluation.scoring.joining import release_index
 
 
 def rows_of(digits, config, split):
@@ -30,11 +29,9 @@ def test_it_opens_as_any_release_and_its_digits_are_frozen(digits):
 
 
 def test_its_splits_are_those_of_the_unified_benchmark_in_small(digits):
-    index = release_index(load(str(digits)), [CONFIG])
-    counts = {}
-    for split in dict.fromkeys(index.rows.split.tolist()):
-        splits = index.rows.split == split
-        counts[split] = (int(splits.sum()), *sorted(set(index.rows.role[splits].tolist())))
+    release = load(str(digits))
+    of_splits = release.index([CONFIG]).groupby("split", observed=True)["role"]
+    counts = {split: (len(roles), *sorted({*roles})) for split, roles in of_splits}
     assert counts == {
         "external_validation": (40 + 65, "external"),  # 13 x 20 crops of each photograph, of which every fourth
         "far_ood_noise": (80, "far_ood"),
@@ -43,7 +40,7 @@ def test_its_splits_are_those_of_the_unified_benchmark_in_small(digits):
         "test": (6 * 30, "in_distribution"),
         "validation": (6 * 20, "in_distribution"),
     }
-    assert index.label_names == {CONFIG: KNOWN}
+    assert release.label_names(CONFIG) == KNOWN
 
 
 def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split(digits):

@@ -9,7 +9,7 @@ from unknown_detection.evaluation.demo import model
 from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.walkthrough import Demo
 from unknown_detection.evaluation.detectors import DETECTORS
-from unknown_detection.evaluation.protocols.results import read_figures
+from unknown_detection.evaluation.report.figures import read_figures
 
 torch = pytest.importorskip("torch", reason="needs the extra `evaluate`")
 torch.set_num_threads(1)
@@ -21,7 +21,7 @@ def quick_demo(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "out"
     lines, models = [], []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unknown_detection.evaluation.reports.report.scenes", lambda *words: [])
+        patch.setattr("unknown_detection.evaluation.report.report.scenes", lambda *words: [])
         report = Demo(out, quick=True).run(lines.append, models.append)
     assert report == out / "report"
     assert models == [1, 1]
@@ -85,7 +85,7 @@ def test_scoring_ends_with_the_figures_of_the_report_or_says_how_to_get_them(qui
         (aurc,) = of[(of["setting"] == "unknown_detection")]["value"]
         (near,) = of[(of["unknown"] == "near_ood") & (of["metric"] == "auroc")]["value"]
         (line,) = [line for line in lines[start + 2 : start + 4] if line.startswith(f"{shown} ")]
-        assert line.removeprefix(shown).split()[:2] == [f"{1000 * aurc:.2f}", f"{100 * near:.2f}"]
+        assert line.removeprefix(shown).split()[0:3:2] == [f"{100 * near:.2f}", f"{1000 * aurc:.2f}"]
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not():

@@ -19,8 +19,8 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 
 from tests.builders.conftest import files_of  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.display.as_text import page_of  # noqa: E402
 from tests.evaluation.refusals import refused  # noqa: E402
+from tests.evaluation.report.as_text import page_of  # noqa: E402
 from tests.evaluation.samples import CONFIG, fitted, small_release  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.unknown_detection.terminal.running import interrupted  # noqa: E402

@@ -12,7 +12,7 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from PIL import Image  # noqa: E402
 
 from tests.evaluation.broad_release import LABELS, OTHER, OWN, SPLITS, make_broad  # noqa: E402
-from tests.evaluation.display.as_text import page_of  # noqa: E402
+from tests.evaluation.report.as_text import page_of  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
@@ -20,8 +20,8 @@ from unknown_detection.evaluation.features.blocks import RowBlocks  # noqa: E402
 from unknown_detection.evaluation.features.runner import Runner  # noqa: E402
 from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
-from unknown_detection.evaluation.protocols.results import read_figures  # noqa: E402
 from unknown_detection.evaluation.releases import load  # noqa: E402
+from unknown_detection.evaluation.report.figures import read_figures  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 MODEL = "test_resnet"  # of timm's models for tests: 160 x 160 pixels, of which the usual geometry crops 95 %

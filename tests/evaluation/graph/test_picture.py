@@ -13,9 +13,9 @@ pytest.importorskip("networkx", reason="needs the extra `evaluate`")
 
 import networkx
 
-from tests.evaluation.display.as_text import svg_texts
-from unknown_detection.evaluation.display.plots import save
+from tests.evaluation.report.as_text import svg_texts
 from unknown_detection.evaluation.graph.pruning import EDGES, LONGEST, _arranged, draw_graph
+from unknown_detection.evaluation.report.plots import save
 
 
 def graph_of(edges):
@@ -134,7 +134,7 @@ def test_another_process_draws_the_same_bytes(tmp_path):
     code = (
         "import sys; from pathlib import Path; from tests.evaluation.graph.test_picture import large\n"
         "from unknown_detection.evaluation.graph.pruning import draw_graph\n"
-        "from unknown_detection.evaluation.display.plots import save\n"
+        "from unknown_detection.evaluation.report.plots import save\n"
         "save(draw_graph(large(), title='T', shown=3), Path(sys.argv[1]), 'graph')"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -64,8 +64,8 @@ def broad_figure(setting, **fields):
 @pytest.mark.parametrize("split", ["inaturalist", "imagenet_o", "pgd_vit", "autoattack_vit", "biggan", "snow"])
 def test_shifts_are_held_against_all_clean_rows(split):
     figure = broad_figure("dsd", unknown=split, statistic="")
-    assert figure.value == pytest.approx(auc(CLEAN, SCORES[split]), abs=1e-12)
-    assert (figure.metric, figure.known, figure.n_known) == ("auroc", "test", N)
+    assert figure["value"] == pytest.approx(auc(CLEAN, SCORES[split]), abs=1e-12)
+    assert (figure["metric"], figure["known"], figure["n_known"]) == ("auroc", "test", N)
 
 
 def after(wrong, originals):
@@ -110,8 +110,8 @@ def test_each_setting_by_hand(setting, unknown, value, rows):
     # The mean over a kind of one split has the split's name, too.
     statistic = "mean" if " + " in unknown else ""
     figure = only(figures("broad", make_rows(*BY_HAND)), setting=setting, unknown=unknown, statistic=statistic)
-    assert figure.value == pytest.approx(value, abs=1e-12)
-    assert (figure.n_known, figure.n_unknown) == rows
+    assert figure["value"] == pytest.approx(value, abs=1e-12)
+    assert (figure["n_known"], figure["n_unknown"]) == rows
 
 
 def test_rows_held_out_are_on_no_side():
@@ -133,7 +133,7 @@ def test_what_a_release_lacks_of_the_paper_is_said():
 
 def test_means_are_over_the_splits_of_a_kind_and_then_over_kinds():
     every = figures("broad", make_rows(*GROUPS))
-    plain = {f.unknown: f.value for f in every if f.setting == "dsd" and not f.statistic}
+    plain = {f["unknown"]: f["value"] for f in every if f["setting"] == "dsd" and not f["statistic"]}
     kinds = {
         "broad-novel-classes": (plain["inaturalist"] + plain["imagenet_o"]) / 2,
         "broad-adversarial": (plain["pgd_vit"] + plain["autoattack_vit"]) / 2,
@@ -142,22 +142,22 @@ def test_means_are_over_the_splits_of_a_kind_and_then_over_kinds():
         "broad-multi-label": plain["cocomagenet"],  # without mono, as in the paper's table 2
     }
     for config, value in kinds.items():
-        assert only(every, setting="dsd", config=config, statistic="mean").value == pytest.approx(value)
+        assert only(every, setting="dsd", config=config, statistic="mean")["value"] == pytest.approx(value)
     overall = only(every, setting="dsd", unknown="novel_class + adversarial + synthetic + corruption + multi_label")
-    assert overall.value == pytest.approx(np.mean(list(kinds.values())))
-    assert overall.config == " + ".join(sorted(kinds))
+    assert overall["value"] == pytest.approx(np.mean(list(kinds.values())))
+    assert overall["config"] == " + ".join(sorted(kinds))
 
 
 def test_a_part_of_broad_says_what_its_means_are_over():
     every = figures("broad", make_rows(REFERENCE, SHIFTED[0], SHIFTED[5]))
     overall = only(every, setting="dsd", config="broad-corruptions + broad-novel-classes")
-    assert overall.unknown == "novel_class + corruption"
-    assert only(every, setting="dsd", config="broad-novel-classes", statistic="mean").unknown == "inaturalist"
+    assert overall["unknown"] == "novel_class + corruption"
+    assert only(every, setting="dsd", config="broad-novel-classes", statistic="mean")["unknown"] == "inaturalist"
 
 
 def test_mono_alone_has_no_mean():
     every = figures("broad", make_rows(REFERENCE, SHIFTED[7], predictions=False))
-    assert [(f.unknown, f.statistic) for f in every] == [("cocomagenet_mono", "")]
+    assert [(f["unknown"], f["statistic"]) for f in every] == [("cocomagenet_mono", "")]
 
 
 @pytest.mark.parametrize(
@@ -167,15 +167,15 @@ def test_a_shift_that_breaks_nothing_leaves_a_gap(place, unknown, n_known):
     config, split, role, scores, columns = SHIFTED[place]
     harmless = (config, split, role, scores, {**columns, "wrong": [False] * 30})
     remaining = [SHIFTED[other] for other in (2, 5) if other != place]
-    every = [f for f in figures("broad", make_rows(REFERENCE, *remaining, harmless)) if f.setting == "ed"]
+    every = [f for f in figures("broad", make_rows(REFERENCE, *remaining, harmless)) if f["setting"] == "ed"]
     gap = only(every, unknown=unknown, statistic="")
-    assert (np.isnan(gap.value), gap.n_known, gap.n_unknown) == (True, n_known, 0)
-    assert np.isnan(only(every, unknown="in_distribution + adversarial + corruption").value)
+    assert (np.isnan(gap["value"]), gap["n_known"], gap["n_unknown"]) == (True, n_known, 0)
+    assert np.isnan(only(every, unknown="in_distribution + adversarial + corruption")["value"])
 
 
 def without_an_original():
     rows = make_rows(*GROUPS)
-    return rows.where(~(rows.known & (rows.source_id == IMAGES[ORDER[0]])))
+    return rows[~(rows["known"] & (rows["source_id"] == IMAGES[ORDER[0]]))]
 
 
 def of_clean(**columns):

@@ -66,9 +66,9 @@ def test_averages_are_the_papers(setting, kinds, model, detector):
     figures = of_splits(model, setting, detector)
     printed = printed_means(model, setting, detector)
     assert len(figures) == kinds == len(printed) - 1
-    *means, overall = [mean for mean in broad.averaged(figures) if mean.statistic == "mean"]
-    averages = {mean.config.removeprefix("broad-"): mean.value for mean in means} | {"": overall.value}
-    assert overall.unknown == " + ".join(figures)
+    *means, overall = [mean for mean in broad.averaged(figures) if mean["statistic"] == "mean"]
+    averages = {mean["config"].removeprefix("broad-"): mean["value"] for mean in means} | {"": overall["value"]}
+    assert overall["unknown"] == " + ".join(figures)
     assert averages.keys() == printed.keys()
     for kind, value in averages.items():
         away = NOT_REPRODUCED.get((model, setting, kind, detector), 0)

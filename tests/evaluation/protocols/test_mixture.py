@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.evaluation.made_rows import figure, of_run
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.results import tidy
 from unknown_detection.evaluation.protocols.robustness import mixture, robust_figures, robustness
+from unknown_detection.evaluation.report.figures import tidy
 
 METRICS = ("fpr", "detection error", "auroc", "aupr out", "aupr in")
 LOWER_IS_BETTER = METRICS[:2]

@@ -57,12 +57,12 @@ def test_a_threshold_needs_both_sides():
 
 
 def test_every_ordered_pair_is_fitted_on_one_set_and_judged_on_the_other():
-    measured = [f for f in figures(make_rows(*GROUPS)) if f.setting == "od_test" and not f.statistic]
-    assert {(f.fitted_on, f.unknown) for f in measured} == {*permutations(SETS, 2)}
+    measured = [f for f in figures(make_rows(*GROUPS)) if f["setting"] == "od_test" and not f["statistic"]]
+    assert {(f["fitted_on"], f["unknown"]) for f in measured} == {*permutations(SETS, 2)}
     for figure in measured:
-        cut = best_cut(VALIDATION, SETS[figure.fitted_on])
-        assert figure.value == pytest.approx(accuracy(cut, TEST, SETS[figure.unknown]), abs=1e-12)
-        assert (figure.n_known, figure.n_unknown) == (50, len(SETS[figure.unknown]))
+        cut = best_cut(VALIDATION, SETS[figure["fitted_on"]])
+        assert figure["value"] == pytest.approx(accuracy(cut, TEST, SETS[figure["unknown"]]), abs=1e-12)
+        assert (figure["n_known"], figure["n_unknown"]) == (50, len(SETS[figure["unknown"]]))
 
 
 def test_a_row_at_the_threshold_is_accepted():
@@ -73,7 +73,7 @@ def test_a_row_at_the_threshold_is_accepted():
         ("cifar", "near_ood", "near_ood", [2, 2]),
         ("cifar", "far_ood_dtd", "far_ood", [1, 2, 3, 3]),
     )
-    measured = {f.unknown: f.value for f in figures(rows) if f.setting == "od_test" and not f.statistic}
+    measured = {f["unknown"]: f["value"] for f in figures(rows) if f["setting"] == "od_test" and not f["statistic"]}
     assert measured == {"near_ood": (3 / 4 + 1) / 2, "far_ood_dtd": (3 / 4 + 3 / 4) / 2}
 
 
@@ -83,15 +83,15 @@ def test_the_two_dataset_figure_is_fitted_and_judged_on_halves_of_one_set(split)
     figure = only(figures(make_rows(*GROUPS)), setting="two_dataset", unknown=split, statistic="")
     halves = SETS[split][::2], SETS[split][1::2]
     ways = [accuracy(best_cut(VALIDATION, fit), TEST, judge) for fit, judge in (halves, halves[::-1])]
-    assert figure.value == pytest.approx(np.mean(ways), abs=1e-12)
-    assert (figure.fitted_on, figure.n_unknown) == (split, len(SETS[split]))
+    assert figure["value"] == pytest.approx(np.mean(ways), abs=1e-12)
+    assert (figure["fitted_on"], figure["n_unknown"]) == (split, len(SETS[split]))
 
 
 @pytest.mark.parametrize(("setting", "n"), [("od_test", 6), ("two_dataset", 3)])
 def test_all_figures_are_summed_up(setting, n):
-    measured = [f for f in figures(make_rows(*GROUPS)) if f.setting == setting]
-    plain = [f.value for f in measured if not f.statistic]
-    statistics = {f.statistic: f.value for f in measured if f.statistic}
+    measured = [f for f in figures(make_rows(*GROUPS)) if f["setting"] == setting]
+    plain = [f["value"] for f in measured if not f["statistic"]]
+    statistics = {f["statistic"]: f["value"] for f in measured if f["statistic"]}
     assert len(plain) == n
     assert statistics.keys() == STATISTICS.keys()
     lowest, quarter, middle, three_quarters, highest = np.percentile(plain, [0, 25, 50, 75, 100])

@@ -1,23 +1,21 @@
 """The optimizer paper's protocol on figures, against its tables and formulas written out."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.evaluation.made_rows import figure, of_run
 from tests.evaluation.protocols.test_mixture import MIXTURES
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.results import tidy
 from unknown_detection.evaluation.protocols.robustness import robust_figures
+from unknown_detection.evaluation.report.figures import tidy
 
 FPR = figure(0.1, "fpr_at_95_tpr_known_positive", config="mnist", unknown="far_ood_fashion", positive="known")
-AUROC = replace(FPR, metric="auroc", positive="")
+AUROC = FPR | {"metric": "auroc", "positive": ""}
 OPTIMIZERS = ("adam", "rmsprop", "adamax", "nadam", "sgd", "adagrad", "adadelta")
 
 
 def two_models(of, mean, variance):
     """Two values in percent with this mean and population variance, as fractions."""
-    return [replace(of, value=(mean + sign * variance**0.5) / 100) for sign in (-1, 1)]
+    return [of | {"value": (mean + sign * variance**0.5) / 100} for sign in (-1, 1)]
 
 
 def mixed(runs, **changes):
@@ -42,7 +40,7 @@ def table_3():
     for name, row in zip(OPTIMIZERS, MIXTURES["table 3"], strict=False):
         pairs = zip(two_models(FPR, *row[0]), two_models(AUROC, *row[2]), strict=True)
         # Statistics, figures with thresholds of their own and calibration are passed over.
-        others = [replace(FPR, statistic="mean"), replace(FPR, fitted_on="x"), replace(AUROC, protocol="calibration")]
+        others = [FPR | {"statistic": "mean"}, FPR | {"fitted_on": "x"}, AUROC | {"protocol": "calibration"}]
         runs[name] = [[*pair, *others] for pair in pairs]
     return mixed(runs)
 
@@ -58,9 +56,9 @@ def test_the_table_of_the_paper(table_3):
 
     # Table 3 prints 8.634 and 5.506, 97.756 and 0.219; by the paper's equations the means are a little higher (see
     # test_mixture). Table 5 prints 20.258 and 0.005.
-    assert reported(FPR.metric, "mixture_mean") == pytest.approx(8.634, abs=0.003)
-    assert reported(FPR.metric, "mixture_variance") == pytest.approx(5.506, abs=0.0005)
-    assert reported(FPR.metric, "robustness") == pytest.approx(20.258, abs=0.01)
+    assert reported(FPR["metric"], "mixture_mean") == pytest.approx(8.634, abs=0.003)
+    assert reported(FPR["metric"], "mixture_variance") == pytest.approx(5.506, abs=0.0005)
+    assert reported(FPR["metric"], "robustness") == pytest.approx(20.258, abs=0.01)
     assert reported("auroc", "mixture_mean") == pytest.approx(97.756, abs=0.006)
     assert reported("auroc", "mixture_variance") == pytest.approx(0.219, abs=0.001)
     assert reported("auroc", "robustness") == pytest.approx(0.005, abs=0.0005)
@@ -68,7 +66,7 @@ def test_the_table_of_the_paper(table_3):
 
 def test_values_keep_the_unit_of_the_figure(table_3):
     names = ("mixture_mean", "mixture_variance", "robustness")
-    mean, variance, score = (only(table_3, metric=FPR.metric, statistic=name) for name in names)
+    mean, variance, score = (only(table_3, metric=FPR["metric"], statistic=name) for name in names)
     assert (mean["factor"], variance["factor"]) == (100, 100**2)
     assert score["value"] == pytest.approx(mean["value"] * variance["value"] ** 0.5)
     mean, variance, score = (only(table_3, metric="auroc", statistic=name) for name in names)
@@ -81,7 +79,7 @@ def test_an_optimizer_is_judged_over_the_sets_of_unknowns():
     sets = ("fashion", "omniglot", "gaussian", "uniform")
     models = [[], []]
     for name, row in zip(sets, MIXTURES["table 7"], strict=False):
-        for model, added in zip(models, two_models(replace(FPR, unknown=name), *row[0]), strict=True):
+        for model, added in zip(models, two_models(FPR | {"unknown": name}, *row[0]), strict=True):
             model.append(added)
     lines = mixed({"adam": models, "sgd": models})
     mean = only(lines, variant="adam", statistic="mixture_mean")
@@ -95,7 +93,7 @@ def test_an_optimizer_is_judged_over_the_sets_of_unknowns():
 def test_without_duplicates_rows_are_mixed_apart_and_what_is_undefined_for_a_model_is_left_out():
     runs = {
         name: [
-            [of, replace(of, rows="without_duplicates", value=0.5 + 0.1 * i), replace(AUROC, value=[0.5, nan][i])]
+            [of, of | {"rows": "without_duplicates", "value": 0.5 + 0.1 * i}, AUROC | {"value": [0.5, nan][i]}]
             for i, of in enumerate(pair)
         ]
         for name, pair, nan in (("adam", two_models(FPR, 10, 4), float("nan")), ("sgd", two_models(FPR, 12, 4), 0.5))
@@ -103,7 +101,7 @@ def test_without_duplicates_rows_are_mixed_apart_and_what_is_undefined_for_a_mod
     means = [line for line in mixed(runs) if line["statistic"] == "mixture_mean"]
     values = {(line["metric"], line["rows"]): 100 * line["value"] for line in means}
     assert values == pytest.approx(
-        {(FPR.metric, "as_published"): 11, (FPR.metric, "without_duplicates"): 55}, abs=1e-6
+        {(FPR["metric"], "as_published"): 11, (FPR["metric"], "without_duplicates"): 55}, abs=1e-6
     )
 
 

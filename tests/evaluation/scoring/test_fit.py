@@ -22,8 +22,7 @@ from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, block_column
 from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer
-from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits, in_fit_half
-from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
+from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, find_fit_splits, in_fit_half
 from unknown_detection.evaluation.scoring.scores import read_scores
 
 IDENTITY = Identity(

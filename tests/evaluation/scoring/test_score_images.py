@@ -16,7 +16,6 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 
 import unknown_detection as ud  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.display.as_text import page_of  # noqa: E402
 from tests.evaluation.refusals import refused  # noqa: E402
 from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
@@ -296,23 +295,9 @@ def test_times_are_counted_in_forward_passes_and_reported(base, score, tmp_path,
     assert {(line["images"], line["device"]) for line in lines} == {("40", "cpu")}
     # As in any scores file, equal runs give equal bytes: times stand beside.
     before = (tmp_path / "scores.parquet").read_bytes()
-    command = [
-        "report",
-        "--scores",
-        str(tmp_path / "scores.parquet"),
-        "--release",
-        str(base / "release"),
-        "--no-plots",
-    ]
-    assert main([*command, "--out", str(tmp_path / "report")]) == 0
-    page = page_of(tmp_path / "report")
-    assert "Time of each detector" in page and f"{passes['cadet']:.2f}" in page
     assert score(*slow, *settings[:-1], detectors=names, features=tmp_path / "slow")[0] == 0
     assert (tmp_path / "scores.parquet").read_bytes() == before
     assert not (tmp_path / "scores.times.csv").exists()
-    (tmp_path / "scores.times.csv").write_text("detector,forward_passes\nmsp,none\n")
-    assert main([*command, "--out", str(tmp_path / "other")]) == 2
-    assert "error: Cannot read" in capsys.readouterr().err
 
 
 def test_a_detector_that_is_timed_sees_no_label(score, monkeypatch):

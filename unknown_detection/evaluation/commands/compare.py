@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 import pandas as pd
 
 from unknown_detection.evaluation.commands import options
-from unknown_detection.evaluation.display.tables import (
-    aligned_columns,
+from unknown_detection.evaluation.errors import EvaluationError, require_known
+from unknown_detection.evaluation.frame import WITHOUT_DUPLICATES, WITHOUT_OVERLAP
+from unknown_detection.evaluation.protocols.protocol import AS_PUBLISHED, FIGURE_KEY
+from unknown_detection.evaluation.releases import choose_splits
+from unknown_detection.evaluation.report.figures import over_runs, read_figures
+from unknown_detection.evaluation.report.names import (
     figure_metric,
     metric_name,
-    number_text,
     set_name,
+    setting_name,
     statistic_name,
 )
-from unknown_detection.evaluation.errors import EvaluationError, require_known
-from unknown_detection.evaluation.protocols.protocol import setting_name
-from unknown_detection.evaluation.protocols.results import AS_PUBLISHED, FIGURE_KEY, Line, over_runs, read_figures
-from unknown_detection.evaluation.releases import choose_splits
-from unknown_detection.evaluation.scoring.rows import WITHOUT_DUPLICATES, WITHOUT_OVERLAP
+from unknown_detection.evaluation.report.pivot import aligned_columns, number_text
 
 LARGEST = 10
 """Number of figures that a summary shows."""
@@ -104,7 +105,7 @@ def _lines(pairs: pd.DataFrame) -> list[str]:
     return aligned_columns(lines, left=(0, 1, 5))
 
 
-def _described(figure: Line) -> str:
+def _described(figure: Mapping[Hashable, Any]) -> str:
     """Describe a figure in a few words."""
     several = figure["unknown"].count(" + ")
     parts = [
@@ -147,7 +148,7 @@ def compare(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     merged = left.merge(right, on=keys, suffixes=("", "_second"))
     other_duplicates = {*first["duplicates_sha256"]} != {*second["duplicates_sha256"]}
     other_rows = (merged["rows"] == WITHOUT_DUPLICATES) & other_duplicates
-    other_rows |= (merged["rows"] == WITHOUT_OVERLAP) & (merged["size"] != merged["size_second"])
+    other_rows |= (merged["rows"] == WITHOUT_OVERLAP) & (merged["left_out"] != merged["left_out_second"])
     merged = merged[~other_rows].reset_index(drop=True)
     if not len(merged):
         kinds = {"detector": "detectors", "variant": "training methods"}

@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from unknown_detection.evaluation.commands import options
-from unknown_detection.evaluation.display.plots import save
-from unknown_detection.evaluation.display.tables import aligned_columns
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.graph import pruning
 from unknown_detection.evaluation.graph.pruning import STEPS
 from unknown_detection.evaluation.graph.transitions import PREFERRED_DETECTOR, read_transitions, scored_transitions
 from unknown_detection.evaluation.releases import load
+from unknown_detection.evaluation.report.pivot import aligned_columns
+from unknown_detection.evaluation.report.plots import save
 
 
 @click.command(

@@ -11,7 +11,9 @@ from typing import Any
 import click
 
 from unknown_detection.evaluation.commands import options
+from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.releases import load
+from unknown_detection.terminal.progress import Log
 
 
 @click.command(
@@ -37,6 +39,12 @@ from unknown_detection.evaluation.releases import load
     help="Protocol, or one of your own in a Python file, and the configs to apply it to; may be repeated. Default: "
     "the one that each config was made for.",
 )
+@options.listed(
+    "--metrics",
+    metavar="NAME|FILE.py:NAME,...",
+    help="More metrics of each split of unknown rows, with the means of near and far ones: names, such as oscr, or "
+    "functions of your own in a Python file.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -55,8 +63,17 @@ from unknown_detection.evaluation.releases import load
 @click.option(
     "--dry-run", is_flag=True, help="Check the files and ids and print what would be computed; write nothing."
 )
+@click.option("--json", "as_json", is_flag=True, help="Print the tables of results as JSON, rates from 0 to 1.")
 def command(
-    first: tuple[str, ...], more: tuple[str, ...], release: str, revision: str | None, out: Path, **flags: Any
+    first: tuple[str, ...],
+    more: tuple[str, ...],
+    release: str,
+    revision: str | None,
+    metrics: str | None,
+    out: Path,
+    *,
+    as_json: bool,
+    **flags: Any,
 ) -> None:
     """Compute the papers' figures from scores of any detector: a table of results, and a page with tables and plots.
 
@@ -66,9 +83,13 @@ def command(
     Each row of the release needs exactly one score; the splits validation, external_validation and train may be
     missing.
 
-    Prints the main figures of each protocol, the best detector first, and writes report.html and figures.parquet,
-    which `compare` reads.
+    Prints the main figures of each protocol, the best detector first, and writes report.html and figures.parquet.
     """
-    from unknown_detection.evaluation.reports.report import report
+    from unknown_detection.evaluation.report.report import report
 
-    report([*first, *more], load(release, revision), out, log=click.echo, **flags)
+    named = [name for name in (metrics or "").split(",") if name]
+    own = [load_python(name, "metric")[0] if ".py:" in name else name for name in named]
+    log: Log = (lambda text: None) if as_json else click.echo
+    written = report([*first, *more], load(release, revision), out, metrics=own, log=log, **flags)
+    if as_json and written is not None:
+        click.echo(written.json())

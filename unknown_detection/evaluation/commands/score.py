@@ -114,7 +114,7 @@ def command(
     from unknown_detection.evaluation.features.runner import Runner
     from unknown_detection.evaluation.features.store import FeatureStore
     from unknown_detection.evaluation.models.models import open_model
-    from unknown_detection.evaluation.reports.report import short_results
+    from unknown_detection.evaluation.report.report import short_results
     from unknown_detection.evaluation.scoring.run import score
 
     requested: list[str | Own] = [detectors or ("" if own else "all"), *map(load_own, own)]

@@ -18,13 +18,12 @@ from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.detectors.base import pieces
 from unknown_detection.evaluation.detectors.logits import average
-from unknown_detection.evaluation.display.plots import plot_heatmap, save
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
-from unknown_detection.evaluation.scoring.joining import role_names
-from unknown_detection.evaluation.scoring.rows import IN_DISTRIBUTION
+from unknown_detection.evaluation.report.plots import plot_heatmap, save
+from unknown_detection.evaluation.truth import IN_DISTRIBUTION, role_names
 
 
 @click.command(

@@ -20,12 +20,12 @@ from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.files import require_folder_of
-from unknown_detection.evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
+from unknown_detection.evaluation.protocols import broad, facets, od_test, robustness, unified
 from unknown_detection.evaluation.releases import load
 from unknown_detection.terminal.progress import Log, Progress
 
 PROTOCOLS = {
-    unknown_detection.NAME: CONFIG,
+    unified.NAME: CONFIG,
     facets.NAME: MIXED,
     broad.NAME: SHIFTS,
     od_test.NAME: CONFIG,

@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 
 from builders.storage.files import atomic_path, write_text
 from unknown_detection.csv_text import csv_text
-from unknown_detection.evaluation.display.plots import styled
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.graph.transitions import ClassifiedImage, DatasetClass, Transitions
+from unknown_detection.evaluation.report.plots import styled
 
 MIN_WEIGHT = 10
 """Minimum number of images on an edge. Ours: about a tenth of the 103 images that most ImageNet classes have in a

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
 from unknown_detection.evaluation.releases import Release
-from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, role_names
-from unknown_detection.evaluation.scoring.rows import IN_DISTRIBUTION
+from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.scores import COLUMNS, read_scores, summarize_ids
+from unknown_detection.evaluation.truth import IN_DISTRIBUTION, role_names
 from unknown_detection.names import by_name
 
 GRAPH_COLUMNS: Mapping[str, pa.DataType] = {**COLUMNS, "prediction": pa.string(), "role": pa.string()}

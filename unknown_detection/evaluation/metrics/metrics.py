@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
 
-from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.metrics.ranking import Counts, Ranking, Side, rank, rank_open_set
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_known
+from unknown_detection.evaluation.metrics.ranking import Counts, Ranking, Side, Takes, rank, rank_open_set
 
 Floats = npt.NDArray[np.float64]
 Estimator = Literal["average_precision", "trapezoid"]
@@ -38,8 +38,7 @@ class Metric:
         title: for display.
         better: whether higher or lower values are better.
         of: computes it from a ranking.
-        takes: the flags that the ranking is by: `unknown` rows, or `errors`; `open_set` means both, see
-            `rank_open_set`; `rejected` means flags of unknown rows, with decisions in place of scores.
+        takes: the flags that the ranking is by.
         positive: the positive class; empty if it makes no difference.
         factor: the factor by which papers multiply it.
     """
@@ -48,7 +47,7 @@ class Metric:
     title: str
     better: Literal["higher", "lower"]
     of: Callable[[Ranking], float]
-    takes: Literal["unknown", "errors", "open_set", "rejected"] = "unknown"
+    takes: Takes = "unknown"
     positive: Side | Literal[""] = ""
     factor: float = 100.0
 
@@ -65,7 +64,7 @@ def metric(
     better: Literal["higher", "lower"],
     *,
     name: str = "",
-    takes: Literal["unknown", "errors", "open_set", "rejected"] = "unknown",
+    takes: Takes = "unknown",
     positive: Side | Literal[""] = "",
     factor: float = 100.0,
 ) -> Callable[[Of], Of]:
@@ -90,6 +89,27 @@ def metric(
         return of
 
     return register
+
+
+def find_metric(metric: str | Callable[..., float]) -> Metric:
+    """Return a metric by its name or by the function that `metric` decorated.
+
+    Raises:
+        EvaluationError: there is no metric of the name, or the function is not decorated.
+        TypeError: it is something else.
+    """
+    if isinstance(metric, str):
+        require_known("metric", [metric], METRICS)
+        return METRICS[metric]
+    if not callable(metric):
+        raise TypeError(f"A metric is a name or a function decorated with ud.metric, not {a_kind(metric)}.")
+    name = getattr(metric, "__name__", a_kind(metric))
+    for known in METRICS.values():
+        if known.of is metric or (known.name == name and metric.__module__ == __name__):
+            return known
+    raise EvaluationError(
+        f"{name} is not decorated as a metric. Write @ud.metric(TITLE, 'higher' or 'lower') above the function."
+    )
 
 
 def is_redefined(old: object, new: object) -> bool:

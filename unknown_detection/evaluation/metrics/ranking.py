@@ -17,6 +17,10 @@ import numpy.typing as npt
 from unknown_detection.evaluation.errors import EvaluationError, first_line
 
 Side = Literal["known", "unknown"]
+Takes = Literal["unknown", "errors", "open_set", "rejected"]
+"""The flags that a metric's ranking is by: `unknown` rows, or `errors`; `open_set` means both, see `rank_open_set`;
+`rejected` means flags of unknown rows, with decisions in place of scores."""
+
 Counts = npt.NDArray[np.int64]
 
 

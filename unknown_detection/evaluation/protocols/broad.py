@@ -5,20 +5,16 @@ Guille-Escuret et al., Expecting The Unexpected: Towards Broad Out-Of-Distributi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from unknown_detection.evaluation.display.tables import ResultTable, set_name
 from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.frame import TEST, against, by, by_errors, known_rows, names
 from unknown_detection.evaluation.metrics.ranking import NOTHING, Ranking
-from unknown_detection.evaluation.protocols import pictures
-from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
-from unknown_detection.evaluation.protocols.results import Figure, Line, means, measure
-from unknown_detection.evaluation.scoring.rows import Rows
+from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure
 
 NAME = "broad"
 
@@ -59,7 +55,7 @@ MULTI_LABEL_CLASSES = (
 """ImageNet classes of CoComageNet's images (table 3): the in-distribution classes for multi-label images."""
 
 
-def figures(rows: Rows) -> list[Figure]:
+def figures(rows: pd.DataFrame) -> list[Figure]:
     """Compute AUROC in two settings: each split, the mean of each kind of shift, the mean over kinds.
 
     DSD, distribution shift detection: shifted rows against clean ones, whatever is predicted; multi-label rows against
@@ -75,40 +71,41 @@ def figures(rows: Rows) -> list[Figure]:
     Clean rows are the in-distribution rows of `test`. ED needs predictions. Means are over the available figures, and
     name them.
     """
-    clean = rows.known_rows("test")
-    shifted = {kind: rows.where(rows.role == kind) for kind in KINDS if np.any(rows.role == kind)}
+    clean, roles = known_rows(rows), names(rows, "role")
+    shifted = {kind: rows[rows["role"] == kind] for kind in KINDS if kind in roles}
     if not shifted:
         raise EvaluationError(
-            f"There are no shifted rows ({', '.join(KINDS)}), only {', '.join(np.unique(rows.role).tolist())}. Score "
+            f"There are no shifted rows ({', '.join(KINDS)}), only {', '.join(roles)}. Score "
             "a config of shifted images, too, or choose another protocol."
         )
     detected = averaged({kind: _shifts(clean, kind, of_kind) for kind, of_kind in shifted.items()})
-    if rows.prediction is None:
+    if "wrong" not in rows:
         return detected
-    right = clean.where(~clean.wrong)
+    right = clean[~clean["wrong"]]
     if not len(right):
         raise EvaluationError(
             f"None of {len(clean):,} clean rows is correctly classified. Check that the predictions are indices into "
             "the label names of the config."
         )
-    errors = {"in_distribution": _auroc("ed", clean, "test, right", "test, wrong", clean.by_errors())}
+    errors = {"in_distribution": _auroc("ed", clean, "test, right", "test, wrong", by_errors(clean))}
     if "adversarial" in shifted:
         errors["adversarial"] = _attacks(clean, shifted["adversarial"])
     if "corruption" in shifted:
         errors["corruption"] = []
-        for split, corrupted in shifted["corruption"].by("split").items():
-            ranking = right.against(corrupted.where(corrupted.wrong))
+        for split, corrupted in by(shifted["corruption"], "split").items():
+            ranking = against(right, corrupted[corrupted["wrong"]])
             errors["corruption"] += _auroc("ed", corrupted, "test, right", f"{split}, wrong", ranking)
     return detected + averaged(errors)
 
 
-def absent(rows: Rows) -> list[str]:
+def absent(rows: pd.DataFrame) -> list[str]:
     """List in sentences which of the paper's sets are not among the rows, and which others are averaged with them."""
-    absent_configs = ", ".join(config for kind, (config, _) in PAPER.items() if not np.any(rows.role == kind))
+    roles = names(rows, "role")
+    absent_configs = ", ".join(config for kind, (config, _) in PAPER.items() if kind not in roles)
     notes = [f"There are no rows of {absent_configs}: BROAD's means are over the other kinds of shift"]
     notes *= bool(absent_configs)
     for kind, (config, splits) in PAPER.items():
-        present = set(rows.split[(rows.role == kind) & (rows.config == config)].tolist())
+        present = set(names(rows[(rows["role"] == kind) & (rows["config"] == config)], "split"))
         missing = [split for split in splits if split not in present]
         additional = sorted(present - {*splits, *NOT_AVERAGED})
         if present and missing:
@@ -124,20 +121,20 @@ def averaged(kinds: Mapping[str, Sequence[Figure]]) -> list[Figure]:
     Splits in `NOT_AVERAGED` do not enter means.
     """
     means_by_kind = {
-        kind: means([figure for figure in figures if figure.unknown not in NOT_AVERAGED])
+        kind: means([figure for figure in figures if figure["unknown"] not in NOT_AVERAGED])
         for kind, figures in kinds.items()
     }
     kind_means = [mean for kind in means_by_kind.values() for mean in kind]
-    configs = " + ".join(sorted({mean.config for mean in kind_means}))
+    configs = " + ".join(sorted({mean["config"] for mean in kind_means}))
     with_means = [figure for kind, figures in kinds.items() for figure in (*figures, *means_by_kind[kind])]
     unknown = " + ".join(kind for kind in means_by_kind if means_by_kind[kind])
     return with_means + means(kind_means, unknown=unknown, config=configs)
 
 
-def _shifts(clean: Rows, kind: str, shifted: Rows) -> list[Figure]:
-    known = "test"
+def _shifts(clean: pd.DataFrame, kind: str, shifted: pd.DataFrame) -> list[Figure]:
+    known = TEST
     if kind == "multi_label":
-        clean, known = clean.where(np.isin(clean.class_id, MULTI_LABEL_CLASSES)), "test, the 17 classes"
+        clean, known = clean[clean["class_id"].isin(MULTI_LABEL_CLASSES)], "test, the 17 classes"
         if not len(clean):
             raise EvaluationError(
                 "There are no clean rows of CoComageNet's 17 classes, by their class_id. Score all of test, or leave "
@@ -145,63 +142,41 @@ def _shifts(clean: Rows, kind: str, shifted: Rows) -> list[Figure]:
             )
     return [
         figure
-        for split, rows in shifted.by("split").items()
-        for figure in _auroc("dsd", rows, known, split, clean.against(rows))
+        for split, rows in by(shifted, "split").items()
+        for figure in _auroc("dsd", rows, known, split, against(clean, rows))
     ]
 
 
-def _attacks(clean: Rows, shifted: Rows) -> list[Figure]:
+def _attacks(clean: pd.DataFrame, shifted: pd.DataFrame) -> list[Figure]:
     measured = []
-    for split, rows in shifted.by("split").items():
+    for split, rows in by(shifted, "split").items():
         originals = _originals(clean, rows, split)
-        succeeded = ~clean.wrong[originals] & rows.wrong
-        before = clean.where(np.isin(np.arange(len(clean)), originals[succeeded]))
-        ranking = before.against(rows.where(succeeded)) if succeeded.any() else NOTHING
+        succeeded = ~clean["wrong"].to_numpy()[originals] & rows["wrong"].to_numpy()
+        before = clean[np.isin(np.arange(len(clean)), originals[succeeded])]
+        ranking = against(before, rows[succeeded]) if succeeded.any() else NOTHING
         measured += _auroc("ed", rows, "test, the originals", f"{split}, wrong since the attack", ranking)
     return measured
 
 
-def _auroc(setting: str, shifted: Rows, known: str, unknown: str, ranking: Ranking) -> list[Figure]:
-    config = " + ".join(np.unique(shifted.config).tolist())
-    return measure(ranking, ["auroc"], protocol=NAME, config=config, setting=setting, known=known, unknown=unknown)
+def _auroc(setting: str, shifted: pd.DataFrame, known: str, unknown: str, ranking: Ranking) -> list[Figure]:
+    config = " + ".join(names(shifted, "config"))
+    return measure(ranking, ["auroc"], config=config, setting=setting, known=known, unknown=unknown)
 
 
-def _originals(clean: Rows, shifted: Rows, split: str) -> npt.NDArray[np.intp]:
+def _originals(clean: pd.DataFrame, shifted: pd.DataFrame, split: str) -> npt.NDArray[np.intp]:
     """Return the position among the clean rows of each shifted row's original."""
-    names = pd.Index(clean.source_id)
-    if not names.is_unique:
-        repeated = names[names.duplicated()][0]
+    sources = pd.Index(clean["source_id"].cat.codes)
+    if not sources.is_unique:
+        repeated = clean["source_id"][sources.duplicated()].iloc[0]
         raise EvaluationError(f"{repeated} appears twice among the clean rows; score one reference config only.")
-    places: npt.NDArray[np.intp] = names.get_indexer(pd.Index(shifted.source_id))
-    without_original = shifted.source_id[places < 0]
+    places: npt.NDArray[np.intp] = sources.get_indexer(pd.Index(shifted["source_id"].cat.codes))
+    without_original = shifted["source_id"][places < 0]
     if len(without_original):
         raise EvaluationError(
             f"Rows of {split} lack their clean original among the clean rows: {len(without_original):,}, such as "
-            f"{without_original[0]}. Score all of test."
+            f"{without_original.iloc[0]}. Score all of test."
         )
     return places
-
-
-def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
-    """Lay out tables 2 and 8, the means by kind of shift, and tables 9 to 15, each set of shifted rows."""
-    for setting, group in lines.groupby("setting", sort=False):
-        title, note = f"{PROTOCOL.title}: {PROTOCOL.settings[setting]}", "AUROC in percent."
-        averages = group[group["statistic"] != ""]
-        if len(averages):  # CoComageNet-mono alone has none
-            # The mean over kinds is last; it names the kinds in the order of their own means.
-            *sets, kinds = averages["unknown"].unique().tolist()
-            titles = {**dict(zip(sets, map(set_name, kinds.split(" + ")), strict=True)), kinds: "average"}
-            average_first = pd.concat([averages[averages["unknown"] == kinds], averages[averages["unknown"] != kinds]])
-            yield by_detector((NAME, setting), title, note, average_first, partial(_titled, titles))
-        yield by_detector((NAME, setting, "splits"), f"{title}, each split", note, group, _split, shown=False)
-
-
-def _titled(titles: Mapping[str, str], line: Line) -> tuple[str, str]:
-    return "", titles[line["unknown"]]
-
-
-def _split(line: Line) -> tuple[str, str] | None:
-    return None if line["statistic"] else ("", set_name(line["unknown"].partition(",")[0]))
 
 
 _MEAN_OVER_KINDS = {"statistic": "mean", "unknown": "({0})( \\+ ({0}))*".format("|".join((*KINDS, "in_distribution")))}
@@ -215,16 +190,12 @@ PROTOCOL = Protocol(
     judge=figures,
     absent=absent,
     each_config=False,
-    summary=(
+    shows=(
         Shown("Shifts, mean", {"setting": "dsd", **_MEAN_OVER_KINDS}),
         Shown("Errors, mean", {"setting": "ed", **_MEAN_OVER_KINDS}),
     ),
-    tables=tables,
-    # Figures 2 and 3 of the paper; by its figure 3 it chose the parts of Ens-V and Ens-R.
-    pictures=(
-        pictures.changes,
-        partial(pictures.heatmap, setting="dsd"),
-        lambda scene: pictures.densities(scene.where(lambda rows: ~np.isin(rows.split, pictures.HELD_OUT_SPLITS))),
-        pictures.correlations,
-    ),
+    tables_by=("setting",),
+    note="Tables 2, 4 and 8 to 15 of the paper: each split, the mean of each kind of shift, and the mean over kinds.",
+    plots=("densities", "heatmap"),
+    drawn=lambda rows: ~rows["split"].isin(("held_out", "validation")),
 )

@@ -5,17 +5,11 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-
 import pandas as pd
 
-from unknown_detection.evaluation.display.tables import ResultTable, metric_name
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols import pictures
-from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, by_detector
-from unknown_detection.evaluation.protocols.results import Figure, Line, measure
-from unknown_detection.evaluation.scoring.rows import Rows
+from unknown_detection.evaluation.frame import TEST, against, by_errors, known_rows, names
+from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, measure
 
 NAME = "facets"
 METRICS = (
@@ -31,66 +25,48 @@ error of OODL on Baseline, 1.61 at an FPR of 0.37, is below 0.5 (1 - 0.95) + 0.5
 IN_TABLES = METRICS[:3]
 
 
-def figures(rows: Rows) -> list[Figure]:
+def figures(rows: pd.DataFrame) -> list[Figure]:
     """Evaluate a config by FPR at 95 % TPR, detection error (known rows positive; both twice) and AUROC.
 
     OOD detection compares the unknown rows of `test` with its in-distribution rows. Misclassification detection
     compares misclassified in-distribution rows with correctly classified ones; rows that are in-distribution only by
     their meaning, and have no label of the model, are left out.
     """
-    known, unknown = rows.known_rows("test"), rows.where(~rows.known & (rows.split == "test"))
-    config = str(rows.config[0])
+    known, unknown = known_rows(rows), rows[~rows["known"] & (rows["split"] == TEST)]
+    (config,) = names(rows, "config")
     if not len(unknown):
         raise EvaluationError(
             f"test of {config} has in-distribution rows only, no unknown ones. Score all rows of the split, or choose "
             "another protocol."
         )
-    named = {"protocol": NAME, "config": config, "setting": "ood_detection"}
-    named |= {"known": "test, in-distribution", "unknown": "test, out-of-distribution"}
-    measured = measure(known.against(unknown), METRICS, **named)
-    if rows.prediction is None:
+    named = {"known": "test, in-distribution", "unknown": "test, out-of-distribution"}
+    measured = measure(against(known, unknown), METRICS, **named, setting="ood_detection")
+    if "wrong" not in rows:
         return measured
-    labelled = known.where(known.label >= 0)
+    labelled = known[known["label"] >= 0]
     if not len(labelled):
         raise EvaluationError(
             f"The in-distribution rows in test of {config} have no labels; leave the predictions out."
         )
-    named |= {"setting": "misclassification_detection", "known": "test, right", "unknown": "test, wrong"}
-    return measured + measure(labelled.by_errors(), METRICS, **named)
-
-
-def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
-    """Lay out tables VI and VII: three metrics on each config."""
-    note = (
-        "In percent; known rows are positive; FPR is interpolated at 95 % TPR, and the detection error is the least "
-        "at 95 % TPR or more, as in the paper's tables."
-    )
-    for setting, group in lines[lines["metric"].isin(IN_TABLES)].groupby("setting", sort=False):
-        title = f"{PROTOCOL.title}: {PROTOCOL.settings[setting]}"
-        by_metric = group.sort_values("metric", key=lambda names: -names.map(IN_TABLES.index), kind="stable")
-        yield by_detector((NAME, setting), title, note, by_metric, _titled)
-
-
-def _titled(line: Line) -> tuple[str, str]:
-    return metric_name(line["metric"]), line["config"]
+    named = {"known": "test, right", "unknown": "test, wrong"}
+    return measured + measure(by_errors(labelled), METRICS, **named, setting="misclassification_detection")
 
 
 PROTOCOL = Protocol(
     name=NAME,
     title="FACETS",
-    paper="Toward a Realistic Benchmark for Out-of-Distribution Detection",
+    paper="Recalcati et al., Toward a Realistic Benchmark for Out-of-Distribution Detection (2023)",
     settings={"ood_detection": "OOD detection", "misclassification_detection": "Misclassification detection"},
     with_predictions=("misclassification_detection",),
     judge=figures,
-    summary=(
+    shows=(
         Shown("", {"setting": "ood_detection", "metric": "auroc"}),
         Shown("", {"setting": "ood_detection", "metric": "interpolated_fpr_.*"}),
     ),
-    tables=tables,
-    pictures=(
-        pictures.changes,
-        partial(pictures.heatmap, setting="ood_detection", across="config"),
-        *(pictures.roc_curves, pictures.risk_coverage_curves, pictures.densities),
-    ),
-    drawn=lambda rows: rows.split == "test",
+    tables_by=("setting",),
+    tabulated={"metric": "|".join(IN_TABLES)},
+    note="Tables VI and VII of the paper. Known rows are positive; FPR is interpolated at 95 % TPR, and the detection "
+    "error is the least at 95 % TPR or more, as there.",
+    plots=("roc", "risk_coverage", "densities", "heatmap"),
+    drawn=lambda rows: rows["split"] == TEST,
 )

@@ -6,21 +6,17 @@ threshold on one OoD set, D_m, and evaluates on another, D_t, for every ordered 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from unknown_detection.evaluation.display.tables import ResultTable, statistic_name
 from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.frame import TEST, beside, known_rows, names, unknown_splits
 from unknown_detection.evaluation.metrics.ranking import rank
-from unknown_detection.evaluation.protocols import pictures
-from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, each_config
-from unknown_detection.evaluation.protocols.results import Figure, Line, measure, summed
-from unknown_detection.evaluation.scoring.rows import Rows
+from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, measure, summed
 
 NAME = "od-test"
 
@@ -39,7 +35,7 @@ STATISTICS: Mapping[str, Callable[[npt.NDArray[np.float64]], np.float64]] = {
 """Statistics of the figures of all pairs; the standard deviation is the population's."""
 
 
-def figures(rows: Rows) -> list[Figure]:
+def figures(rows: pd.DataFrame) -> list[Figure]:
     """Evaluate a config by balanced accuracy.
 
     For every ordered pair of different OoD splits, D_m and D_t, the threshold is fitted on the in-distribution rows of
@@ -49,19 +45,20 @@ def figures(rows: Rows) -> list[Figure]:
     evaluated on the other, both ways, and the two results are averaged. Statistics over all pairs follow for both
     settings. Hyperparameters must not have been chosen on the OoD splits.
     """
-    fitting, evaluated = rows.known_rows("validation"), rows.known_rows("test")
-    sets = rows.unknown_splits(ROLES)
-    config = str(rows.config[0])
+    fitting, evaluated = known_rows(rows, "validation"), known_rows(rows)
+    sets = unknown_splits(rows, ROLES)
     if len(sets) < 2:
         raise EvaluationError(
-            f"{config} has only one OoD split, {', '.join(sets)}, but OD-test fits on one and evaluates on another. "
-            "Score a second one."
+            f"{names(rows, 'config')[0]} has only one OoD split, {', '.join(sets)}, but OD-test fits on one and "
+            "evaluates on another. Score a second one."
         )
 
-    def judge(setting: str, fitted_on: str, fitted_rows: Rows, unknown: str, unknown_rows: Rows) -> Figure:
-        cut = threshold(*fitting.beside(fitted_rows))
-        scores, flags = evaluated.beside(unknown_rows)
-        named = {"protocol": NAME, "config": config, "setting": setting, "known": "test", "unknown": unknown}
+    def judge(
+        setting: str, fitted_on: str, fitted_rows: pd.DataFrame, unknown: str, unknown_rows: pd.DataFrame
+    ) -> Figure:
+        cut = threshold(*beside(fitting, fitted_rows))
+        scores, flags = beside(evaluated, unknown_rows)
+        named = {"setting": setting, "known": TEST, "unknown": unknown}
         ranking = rank((scores > cut).astype(np.int8), flags)[0]
         return measure(ranking, ["balanced_accuracy"], fitted_on=fitted_on, **named)[0]
 
@@ -70,7 +67,8 @@ def figures(rows: Rows) -> list[Figure]:
     for name, split in sets.items():
         first, second = _halves(split)
         ways = [judge("two_dataset", name, first, name, second), judge("two_dataset", name, second, name, first)]
-        two_dataset.append(replace(ways[0], value=(ways[0].value + ways[1].value) / 2, n_unknown=len(split)))
+        value = (ways[0]["value"] + ways[1]["value"]) / 2
+        two_dataset.append(ways[0] | {"value": value, "n_unknown": len(split)})
     return [*pairs, *_distribution(pairs), *two_dataset, *_distribution(two_dataset)]
 
 
@@ -87,31 +85,18 @@ def threshold(scores: npt.NDArray[np.float64], unknown: npt.NDArray[np.bool_]) -
     return float(np.unique(scores)[np.argmax(gain)])
 
 
-def _halves(rows: Rows) -> tuple[Rows, Rows]:
+def _halves(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Divide rows alternately in the order of ids, so that the halves do not depend on the order of rows."""
     second = np.zeros(len(rows), dtype=np.bool_)
-    second[np.argsort(rows.id)[1::2]] = True
-    return rows.where(~second), rows.where(second)
+    second[np.argsort(rows["id"].cat.codes.to_numpy())[1::2]] = True  # ids' codes are in the order of ids
+    return rows[~second], rows[second]
 
 
 def _distribution(figures: Sequence[Figure]) -> list[Figure]:
-    values = np.array([figure.value for figure in figures])
-    sets = " + ".join(dict.fromkeys(figure.unknown for figure in figures))
-    combined = replace(summed(figures), unknown=sets, fitted_on=sets)
-    return [replace(combined, statistic=name, value=float(of(values))) for name, of in STATISTICS.items()]
-
-
-def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
-    """Lay out the statistics of balanced accuracy over pairs of OoD sets, next to the two-dataset setting."""
-    note = (
-        "Balanced accuracy in percent. OD-test: the threshold is fitted on one OoD set and evaluated on another, for "
-        "all ordered pairs. Two datasets: fitted and evaluated on halves of the same set."
-    )
-    return each_config(NAME, PROTOCOL.title, note, lines[lines["statistic"] != ""], _statistic)
-
-
-def _statistic(line: Line) -> tuple[str, str]:
-    return PROTOCOL.settings[line["setting"]], statistic_name(line["statistic"])
+    values = np.array([figure["value"] for figure in figures])
+    sets = " + ".join(dict.fromkeys(figure["unknown"] for figure in figures))
+    combined = summed(figures) | {"unknown": sets, "fitted_on": sets}
+    return [combined | {"statistic": name, "value": float(of(values))} for name, of in STATISTICS.items()]
 
 
 PROTOCOL = Protocol(
@@ -120,10 +105,12 @@ PROTOCOL = Protocol(
     paper="Shafaei, Schmidt and Little, A Less Biased Evaluation of Out-of-distribution Sample Detectors (2019)",
     settings={"od_test": "OD-test (three datasets)", "two_dataset": "Two datasets"},
     judge=figures,
-    summary=tuple(
+    shows=tuple(
         Shown(title, {"setting": name, "statistic": "mean"})
         for title, name in (("Three datasets, mean", "od_test"), ("Two datasets, mean", "two_dataset"))
     ),
-    tables=tables,
-    pictures=(pictures.changes,),
+    tabulated={"statistic": ".+"},
+    note="OD-test: the threshold is fitted on one OoD set and evaluated on another, for all ordered pairs. Two "
+    "datasets: fitted and evaluated on halves of the same set.",
+    plots=(),
 )

@@ -1,51 +1,40 @@
-"""The declaration of a protocol, the registry of all, and the layout of their tables.
+"""What a protocol is: a function from one detector's joined frame to figures, with the names of what it shows.
 
-Tested by `tests/evaluation/protocols/test_registry.py` and `tests/evaluation/display/test_tables.py`.
+A figure is a plain dictionary, one number with what identifies it (`FIGURE_KEY`), made by `measure` and `means`.
+
+Tested by `tests/evaluation/protocols/test_registry.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from unknown_detection.evaluation.display.tables import (
-    Heading,
-    ResultTable,
-    TableRow,
-    detector_name,
-    figure_metric,
-    metric_name,
-    paper_name,
-    set_name,
-)
-from unknown_detection.evaluation.errors import EvaluationError, one_line
-from unknown_detection.evaluation.files import safe_file_name
-from unknown_detection.evaluation.metrics.metrics import is_redefined
-from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Figure, Line
-from unknown_detection.evaluation.scoring.rows import Rows
+from unknown_detection.evaluation import frame
+from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
+from unknown_detection.evaluation.metrics.metrics import METRICS, is_redefined
+from unknown_detection.evaluation.metrics.ranking import Ranking
 
-Mask = npt.NDArray[np.bool_]
+Figure = dict[str, Any]
 
-_SPREADS: Mapping[str, Literal["lower", ""]] = {
-    "standard_deviation": "",
-    "mixture_variance": "lower",
-    "robustness": "lower",
-}
-"""Statistics for which other values are better than for the metric that they are of."""
+FIGURE_KEY = ["protocol", "config", "setting", "known", "unknown", "metric", "positive", "rows", "statistic"]
+FIGURE_KEY += ["fitted_on"]
+"""The fields that identify a figure among those of a detector and run; the others are `value`, `factor` (by which the
+protocol's paper multiplies it), `n_known`, `n_unknown` and `left_out`."""
 
-Titled = str | tuple[str, str] | None
-"""The heading above a column's title, which is the metric's name; or both; None for no column."""
+AS_PUBLISHED = "as_published"
+
+Plot = Literal["heatmap", "roc", "densities", "risk_coverage"]
 
 
 @dataclass(frozen=True)
 class Shown:
-    """Columns of the short table of results: figures of one kind.
+    """Columns of the table of results: figures of one kind.
 
     Attributes:
         group: heading above the metric's name; `{set}` in it is the name of the unknown rows.
@@ -56,7 +45,7 @@ class Shown:
     fields: Mapping[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Protocol:
     """An evaluation protocol for one detector on one model.
 
@@ -64,52 +53,58 @@ class Protocol:
         name: its name on the command line and in figures; it is the default of configs whose names begin with it.
         title: for display.
         paper: the paper that describes it.
+        judge: computes the figures of a joined frame, without any treatment of duplicates.
         settings: its tasks by their names in figures, with titles for display.
-        judge: computes the figures of rows, without any treatment of duplicates.
-        summary: columns of the short table; detectors are ranked by the first.
-        tables: lays out figures over runs, with one value of `rows`, by `by_detector`; None for one table for each
-            config.
-        pictures: what is drawn: functions that yield each `pictures.Picture` of a `pictures.Scene`.
-        drawn: which rows the pictures are of, shape (n,); all by default.
+        shows: columns of the table of results; detectors are ranked by the first.
+        tables_by: the fields of figures that have a table of their own for each value.
+        tabulated: which figures these tables have, as fields with regular expressions; all by default.
+        note: a sentence below them.
+        plots: what is drawn.
+        drawn: which rows ROC curves, densities and risk-coverage curves are of; all by default.
         with_predictions: the settings that need predictions.
         absent: lists in sentences which of the paper's sets are not among the rows.
         each_config: whether each config is judged alone, or all of them together.
+        of_paper: what names of configs begin with whose results the paper prints; others have AUROC first.
     """
 
     name: str
     title: str
     paper: str
-    settings: Mapping[str, str]
-    judge: Callable[[Rows], list[Figure]]
-    summary: Sequence[Shown] = ()
-    tables: Callable[[pd.DataFrame], Iterator[ResultTable]] | None = None
-    pictures: Sequence[Callable[[Any], Iterable[Any]]] = ()
-    drawn: Callable[[Rows], Mask] = lambda rows: np.ones(len(rows), dtype=np.bool_)
+    judge: Callable[[pd.DataFrame], list[Figure]]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    shows: Sequence[Shown] = ()
+    tables_by: Sequence[str] = ("config",)
+    tabulated: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    plots: Sequence[Plot] = ("roc", "densities", "heatmap")
+    drawn: Callable[[pd.DataFrame], pd.Series] = lambda rows: rows["score"].notna()
     with_predictions: tuple[str, ...] = ()
-    absent: Callable[[Rows], list[str]] = lambda rows: []
+    absent: Callable[[pd.DataFrame], list[str]] = lambda rows: []
     each_config: bool = True
+    of_paper: tuple[str, ...] = ("",)
 
-    def figures(self, rows: Rows, *, lenient: bool = False) -> list[Figure]:
-        """Compute the figures of rows of one or more configs.
+    def figures(self, rows: pd.DataFrame, *, lenient: bool = False) -> list[Figure]:
+        """Compute the figures of rows of one or more configs; protocol and config are filled in where they lack.
 
         `lenient` leaves out configs that lack rows which the protocol needs, instead of an error: for a part of rows
         that can be evaluated as a whole.
         """
         measured: list[Figure] = []
-        for part in rows.by("config").values() if self.each_config else [rows]:
+        for part in frame.by(rows, "config").values() if self.each_config else [rows]:
+            named = {"protocol": self.name, "config": " + ".join(frame.names(part, "config"))}
             try:
-                measured += self.judge(part)
+                measured += [named | figure for figure in self.judge(part)]
             except EvaluationError:
                 if not lenient:
                     raise
         return measured
 
     def shown(self, lines: pd.DataFrame) -> list[pd.DataFrame]:
-        """Select the figures of each part of `summary` that has some, with their heading in the column `group`."""
-        selected = []
-        for shown in self.summary:
-            fits = [lines[name].str.fullmatch(pattern).astype(bool) for name, pattern in shown.fields.items()]
-            selected.append(lines[np.all(fits, axis=0)].assign(group=shown.group))
+        """Select the figures of each part of `shows` that has some, with their heading in the column `group`."""
+        own = not lines["config"].str.startswith(self.of_paper).any()
+        # AURC stands for papers that use it: of one's own images, AUROC is first.
+        shows = sorted(self.shows, key=lambda shown: own and shown.fields.get("metric") != "auroc")
+        selected = [matching(lines, shown.fields).assign(group=shown.group) for shown in shows]
         return [of for of in selected if len(of)]
 
     def headline(self, lines: pd.DataFrame) -> pd.DataFrame:
@@ -119,6 +114,84 @@ class Protocol:
         return lines.iloc[:0]
 
 
+def matching(lines: pd.DataFrame, fields: Mapping[str, str]) -> pd.DataFrame:
+    """Select the figures whose fields match regular expressions."""
+    fits = [lines[name].str.fullmatch(pattern).to_numpy(bool) for name, pattern in fields.items()]
+    return lines[np.all(fits, axis=0)] if fits else lines
+
+
+def figures(protocol: str | Protocol, rows: pd.DataFrame) -> list[Figure]:
+    """Evaluate a detector's joined frame, of one or more configs, by a protocol or that of a name.
+
+    Returns:
+        The protocol's figures on all rows; if the release has information on duplicates, the same on the rows without
+        these and those that share their source images; and likewise without rows whose class overlaps a known one. A
+        figure that is over fewer splits then names these only, and has no `left_out`, since there is none to compare
+        it with. A protocol that cannot do without the rows has no such figures.
+    """
+    if isinstance(protocol, str):
+        require_known("protocol", [protocol], PROTOCOLS)
+        protocol = PROTOCOLS[protocol]
+    published = protocol.figures(rows)
+    whole = {_key(figure): figure["n_known"] + figure["n_unknown"] for figure in published}
+    measured = [{**figure, "rows": AS_PUBLISHED, "left_out": 0} for figure in published]
+    for kind in frame.REDUCED:
+        out = frame.left_out(rows, kind)
+        if out is None:
+            continue
+        for figure in protocol.figures(rows[~out], lenient=True) if out.any() else published:
+            all_rows = whole.get(_key(figure))
+            lost = None if all_rows is None else all_rows - figure["n_known"] - figure["n_unknown"]
+            measured.append({**figure, "rows": kind, "left_out": lost})
+    return measured
+
+
+def _key(figure: Figure) -> tuple[Any, ...]:
+    return tuple(figure[name] for name in FIGURE_KEY if name != "rows")
+
+
+def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figure]:
+    """Compute metrics, keys of `METRICS`, from a ranking; those that need both classes are NaN where one has no rows.
+
+    `named` has the other fields that identify the figures, such as `setting`, `known` and `unknown`.
+    """
+    known, unknown = int(ranking.known[-1]) + ranking.missed, int(ranking.unknown[-1])
+    measured = []
+    for name in metrics:
+        metric = METRICS[name]
+        value = metric.of(ranking) if metric.takes == "errors" or (known and unknown) else float("nan")
+        numbers = {"value": value, "factor": metric.factor, "n_known": known, "n_unknown": unknown}
+        measured.append(
+            {"statistic": "", "fitted_on": "", **named, "metric": name, "positive": metric.positive, **numbers}
+        )
+    return measured
+
+
+def means(figures: Sequence[Figure], **named: str) -> list[Figure]:
+    """Return the unweighted mean, for each metric, of figures on different rows; NaN if one of them is.
+
+    `named` has what the means are of, such as `unknown` and `config`; by default the figures' own sets, joined.
+    """
+    groups: dict[str, list[Figure]] = {}
+    for figure in figures:
+        groups.setdefault(figure["metric"], []).append(figure)
+    return [
+        {
+            **summed(group),
+            "unknown": " + ".join(figure["unknown"] for figure in group),
+            **named,
+            "statistic": "mean",
+            "value": float(np.mean([figure["value"] for figure in group])),
+        }
+        for group in groups.values()
+    ]
+
+
+def summed(figures: Sequence[Figure]) -> Figure:
+    """Return the first figure with the numbers of rows of all of them."""
+    return figures[0] | {name: sum(figure[name] for figure in figures) for name in ("n_known", "n_unknown")}
+
+
 PROTOCOLS: dict[str, Protocol] = {}
 """All protocols by name; `register` adds them."""
 
@@ -126,8 +199,8 @@ PROTOCOLS: dict[str, Protocol] = {}
 def register(protocol: Protocol) -> Protocol:
     """Add a protocol of one's own, which commands and functions then know by its name.
 
-    A file with a function from `Rows` to `Figure`s and a `Protocol` is enough; its tables are laid out by config
-    unless it says how. `--protocol FILE.py:NAME` registers one on the command line.
+    A file with a function from a joined frame to figures and a `Protocol` is enough. `--protocol FILE.py:NAME`
+    registers one on the command line.
 
     Raises:
         EvaluationError: the name is another protocol's, or cannot be one.
@@ -145,92 +218,3 @@ def register(protocol: Protocol) -> Protocol:
         raise EvaluationError(f"There is a protocol {protocol.name} already. Give yours another name.")
     PROTOCOLS[protocol.name] = protocol
     return protocol
-
-
-def setting_name(setting: str) -> str:
-    """Return the title of a protocol's setting."""
-    titles = {name: title for protocol in PROTOCOLS.values() for name, title in protocol.settings.items()}
-    return titles.get(setting, setting.replace("_", " "))
-
-
-def tables_of(protocol: Protocol, lines: pd.DataFrame) -> Iterator[ResultTable]:
-    """Lay out a protocol's tables."""
-
-    def titled(line: Line) -> str:
-        task = f"{setting_name(line['setting'])}, " if len(protocol.settings) > 1 else ""
-        return f"{task}{set_name(line['unknown'])}"
-
-    if protocol.tables:
-        return protocol.tables(lines)
-    return each_config(protocol.name, protocol.title, "Rates and areas in percent.", lines, titled)
-
-
-def each_config(
-    name: str, title: str, note: str, lines: pd.DataFrame, titled: Callable[[Line], Titled]
-) -> Iterator[ResultTable]:
-    """Lay out one table for each config; otherwise as `by_detector`."""
-    for config, group in lines.groupby("config", sort=False):
-        yield by_detector((name, config), f"{title} on {config}", note, group, titled)
-
-
-def by_detector(
-    name: Sequence[str],
-    title: str,
-    note: str,
-    lines: pd.DataFrame,
-    titled: Callable[[Line], Titled],
-    *,
-    shown: bool = True,
-) -> ResultTable:
-    """Tabulate figures with one row per detector and training method, the best first.
-
-    They are ranked by the protocol's headline or, without one, by the first column of which some values are better.
-    `name` has the parts of the name of its files; the number of runs is added to the note. `lines` are figures over
-    runs of one protocol, in the order of the columns, whose headings `titled` returns, given a line of any detector.
-    """
-    figures = lines.drop_duplicates(FIGURE_KEY).to_dict("records")
-    columns = []
-    for line in figures:
-        heading = titled(line)
-        if heading is not None:
-            group, text = (heading, metric_name(line["metric"])) if isinstance(heading, str) else heading
-            better = _SPREADS.get(line["statistic"], figure_metric(line["metric"]).better)
-            columns.append((Heading(group, text, better), [line[key] for key in FIGURE_KEY]))
-    index = pd.MultiIndex.from_frame(lines[["detector", "variant"]].drop_duplicates())
-    keys = pd.MultiIndex.from_tuples([(*pair, *key) for pair in index for _, key in columns])
-    measured = lines.set_index([*index.names, *FIGURE_KEY])
-    cells = measured[["mean", "std"]].mul(measured["factor"], axis=0).reindex(keys)
-    values, deviations = cells.to_numpy(float).T.reshape(2, len(index), len(columns))
-    several = lines["variant"].nunique() > 1
-    rows = []
-    for detector, variant in index:
-        titles = (paper_name(detector), detector_name(detector))
-        beside, in_papers = (", ".join(filter(None, (title, variant * several))) for title in titles)
-        rows.append(TableRow(detector, beside, in_papers))
-    note = f"{note} {_runs_note(lines)}".strip()
-    headings = [head for head, _ in columns]
-    table = ResultTable(
-        safe_file_name(*name), title, note, "Detector", headings, rows, values, deviations, shown=shown
-    )
-    protocol = PROTOCOLS.get(lines["protocol"].iloc[0])
-    headline = protocol.headline(lines) if protocol else lines.iloc[:0]
-    if len(headline):
-        means = headline.groupby([*index.names], sort=False)["mean"].mean().reindex(index)
-        return table.in_order(best_first(means, figure_metric(headline["metric"].iloc[0]).better))
-    ranked = next(number for number, head in enumerate(headings) if head.better)
-    return table.in_order(best_first(values[:, ranked], headings[ranked].better))
-
-
-def _runs_note(lines: pd.DataFrame) -> str:
-    """Return a sentence on the number of runs."""
-    fewest, most = lines["runs"].min(), lines["runs"].max()
-    if most == 1:
-        return "" if lines["variant"].iloc[0] == ALL_VARIANTS else "One run."
-    runs = f"{most}" if fewest == most else f"{fewest} to {most}"
-    return f"Mean ± sample standard deviation (of n - 1) over {runs} runs; a single run has none and is never bold."
-
-
-def best_first(means: Iterable[float], better: str) -> list[int]:
-    """Return the positions of figures, the best first and undefined ones last; ties stay in their order."""
-    values = np.array([*means], dtype=float) * (-1 if better == "higher" else 1)
-    return list(np.argsort(values, kind="stable"))  # NaN is last

@@ -12,40 +12,24 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.tables import (
-    Heading,
-    ResultTable,
-    TableRow,
-    detector_name,
-    figure_metric,
-    paper_name,
-    set_name,
-    statistic_name,
-)
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.files import safe_file_name
+from unknown_detection.evaluation.frame import TEST, against, known_rows, unknown_splits
+from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.protocols import calibration
 from unknown_detection.evaluation.protocols.od_test import ROLES
-from unknown_detection.evaluation.protocols.protocol import (
-    Protocol,
-    Shown,
-    best_first,
-    by_detector,
-    each_config,
-    setting_name,
-)
-from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Figure, Line, measure
-from unknown_detection.evaluation.scoring.rows import Rows
+from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY, Figure, Protocol, Shown, measure
+from unknown_detection.evaluation.runs import ALL_VARIANTS
 
 NAME = "optimizer-robustness"
 
 EQUAL_NUMBERS = "equal-numbers"
-_METRICS = (
+PAPERS_METRICS = (
     "fpr_at_95_tpr_known_positive",
     "detection_error_known_positive",
     "auroc",
@@ -68,29 +52,28 @@ percent, added to each standard deviation and to the sum of the weights, whose m
 of its equations, which hold here."""
 
 
-def equal_numbers(rows: Rows) -> list[Figure]:
+def equal_numbers(rows: pd.DataFrame) -> list[Figure]:
     """Compare the in-distribution rows of `test` with as many rows of each split of unknowns.
 
     AUPR depends on how many rows there are of each kind, so it can be compared between sets of unknowns, and with the
     paper, on equal numbers only. Of the larger side, as many rows count as the smaller one has: those whose ids come
     first by a keyed hash, so that every model and detector is judged on the same ones.
     """
-    known = rows.known_rows("test")
-    named = {"protocol": EQUAL_NUMBERS, "config": str(rows.config[0]), "setting": EQUAL_NUMBERS, "known": "test"}
+    known = known_rows(rows)
     measured: list[Figure] = []
-    for split, unknown in rows.unknown_splits(ROLES).items():
+    for split, unknown in unknown_splits(rows, ROLES).items():
         count = min(len(known), len(unknown))
-        ranking = _first(known, count).against(_first(unknown, count))
-        measured += measure(ranking, _METRICS, unknown=split, **named)
+        ranking = against(_first(known, count), _first(unknown, count))
+        measured += measure(ranking, PAPERS_METRICS, setting=EQUAL_NUMBERS, known=TEST, unknown=split)
     return measured
 
 
-def _first(rows: Rows, count: int) -> Rows:
+def _first(rows: pd.DataFrame, count: int) -> pd.DataFrame:
     """Return the rows whose ids have the least SHA-256 with our key."""
-    ranks = [hashlib.sha256(f"{EQUAL_NUMBERS}\t{id_}".encode()).digest() for id_ in rows.id.tolist()]
+    ranks = [hashlib.sha256(f"{EQUAL_NUMBERS}\t{id_}".encode()).digest() for id_ in rows["id"].tolist()]
     chosen = np.zeros(len(rows), dtype=np.bool_)
     chosen[sorted(range(len(rows)), key=ranks.__getitem__)[:count]] = True
-    return rows.where(chosen)
+    return rows[chosen]
 
 
 def mixture(means: Sequence[float], variances: Sequence[float]) -> tuple[float, float]:
@@ -148,7 +131,7 @@ def robust_figures(figures: pd.DataFrame) -> pd.DataFrame:
     """
     single = figures[(figures["statistic"] == "") & (figures["fitted_on"] == "")]
     single = _with_models(single[single["protocol"] != calibration.NAME])
-    mixed: list[Line] = []
+    mixed: list[Mapping[Hashable, Any]] = []
     for detector, variants in robust_detectors(single).items():
         chosen = single[(single["detector"] == detector) & single["variant"].isin(variants)]
         for name, unknown, components in _components(chosen):
@@ -158,7 +141,7 @@ def robust_figures(figures: pd.DataFrame) -> pd.DataFrame:
             line |= {"hyperparameters": "{}", "prepared": "{}", "n_known": 0, "n_unknown": 0, "left_out": 0}
             of = components.iloc[0]
             line |= {key: of[key] for key in FIGURE_KEY} | {"protocol": NAME, "unknown": unknown}
-            better, factor = figure_metric(of["metric"]).better, of["factor"]
+            better, factor = METRICS[of["metric"]].better, of["factor"]
             mean, variance = mixture(components["mean"], components["variance"])
             for statistic, value, unit in (
                 ("mixture_mean", mean, factor),
@@ -198,46 +181,16 @@ def _components(lines: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
             yield variant, " + ".join(group["unknown"]), group
 
 
-def tables(lines: pd.DataFrame) -> Iterator[ResultTable]:
-    """Lay out tables 4 and 5 of the paper for each OoD set, and the input of its table 10."""
-    note = (
-        "Mean and variance of the mixture over training methods, in percent and its square (AURC: in thousandths), "
-        "and the robustness score: standard deviation times mean if lower values are better, else divided by it."
-    )
-    mixed = lines["variant"] == ALL_VARIANTS
-    sets = lines[mixed].groupby(["config", "setting"])["unknown"].nunique()
-    for (config, setting, unknown), group in lines[mixed].groupby(["config", "setting", "unknown"], sort=False):
-        names = [] if setting == "ood_detection" else [setting_name(setting)]
-        names += [set_name(unknown)] if not names or sets[config, setting] > 1 else []
-        where, shown = ", ".join(names), setting in ("unknown_detection", EQUAL_NUMBERS)
-        title = f"Robustness of detectors to the training method on {config}, {where}"
-        yield by_detector((NAME, config, where), title, note, group, _statistic, shown=shown)
-    of_variants = lines[~mixed & (lines["statistic"] == "robustness")]
-    note = "Robustness score of the mixture over all OoD sets; lower is more robust."
-    for (config, setting, name), group in of_variants.groupby(["config", "setting", "metric"], sort=False):
-        scores = (group["mean"] * group["factor"]).groupby([group["detector"], group["variant"]], sort=False).first()
-        cells = scores.unstack(sort=False)
-        title = f"Robustness of training methods on {config}, {setting_name(setting)}, {figure_metric(name).title}"
-        cells = cells.iloc[best_first(cells.min(axis=1), "lower")]
-        yield ResultTable(
-            safe_file_name(NAME, config, "variants", setting, name), title, note, "Detector",
-            [Heading("", variant, "lower") for variant in cells.columns],
-            [TableRow(detector, paper_name(detector), detector_name(detector)) for detector in cells.index],
-            cells.to_numpy(float), np.full(cells.shape, np.nan), digits=3, ranked="rows", shown=False,
-        )  # fmt: skip
-
-
-def _statistic(line: Line) -> tuple[str, str]:
-    return figure_metric(line["metric"]).title, statistic_name(line["statistic"])
-
-
 PROTOCOL = Protocol(
     name=NAME,
     title="Robustness to the training method",
     paper=_PAPER,
-    settings={},
     judge=lambda rows: [],
-    tables=tables,
+    tables_by=("config", "setting", "unknown"),
+    note="Tables 3 to 5 and 7 to 10 of the paper: mean and variance of the mixture over training methods, and of each "
+    "over OoD sets, in percent and its square, and the robustness score: standard deviation times mean if lower "
+    "values are better, else divided by it.",
+    plots=(),
 )
 """Compares the figures of several runs by another protocol (`robust_figures`); of the rows of one there are none."""
 
@@ -247,13 +200,8 @@ EQUAL_NUMBERS_PROTOCOL = Protocol(
     paper=f"{_PAPER}, section 4.1",
     settings={EQUAL_NUMBERS: "Equal numbers"},
     judge=equal_numbers,
-    summary=(Shown("{set}", {"metric": "auroc"}), Shown("{set}", {"metric": _METRICS[0]})),
-    # The rows of tables 2 and 3 of the paper.
-    tables=lambda lines: each_config(
-        EQUAL_NUMBERS,
-        "Equal numbers",
-        "In percent; known rows are positive for FPR and detection error. Of the larger side a part is drawn.",
-        lines,
-        lambda line: set_name(line["unknown"]),
-    ),
+    shows=(Shown("{set}", {"metric": "auroc"}), Shown("{set}", {"metric": PAPERS_METRICS[0]})),
+    note="The rows of tables 2 and 3 of the paper. Known rows are positive for FPR and detection error. Of the larger "
+    "side a part is drawn.",
+    plots=(),
 )

@@ -32,6 +32,9 @@ HELD_OUT = "held_out"
 """BROAD's validation split: "a held-out validation set of 45,000 samples", on which it fits mixtures of scores
 (section 3)."""
 
+FIT_AND_TUNE_SPLITS = (*EXTERNALS, HELD_OUT, TRAIN, VALIDATION)
+"""Splits for fitting and tuning; scores may omit one of them, but only as a whole."""
+
 FIT_HALF, TUNE_HALF = "fit half", "tune half"
 
 Mask = npt.NDArray[np.bool_]

@@ -30,8 +30,7 @@ from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.releases import Key, choose_splits
 from unknown_detection.evaluation.scoring import times as times_of
 from unknown_detection.evaluation.scoring.fit import FeatureCache, Fitted, Scorer
-from unknown_detection.evaluation.scoring.fit_splits import FitSplits, find_fit_splits
-from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
+from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, FitSplits, find_fit_splits
 from unknown_detection.evaluation.scoring.scores import Provenance, with_provenance, write_scores
 from unknown_detection.terminal.progress import Log, Progress, bar
 

@@ -157,7 +157,9 @@ def _from_memory(values: Any) -> pa.Table:
         if isinstance(values, pa.Table):
             return values
         if hasattr(values, "columns"):  # a DataFrame, without an import of pandas
-            return pa.Table.from_pandas(values, preserve_index=False)
+            table = pa.Table.from_pandas(values, preserve_index=False).replace_schema_metadata(None)
+            stated = getattr(values, "attrs", {}).get("provenance")
+            return table.replace_schema_metadata({METADATA: json.dumps(stated)}) if stated else table
         if hasattr(values, "items"):  # a dictionary or a Series
             ids, scores = [id_ for id_, _ in values.items()], [score for _, score in values.items()]
             return pa.table({"id": pa.array(ids, pa.string()), "score": pa.array(scores, pa.float64())})

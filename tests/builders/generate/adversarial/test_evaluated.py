@@ -17,7 +17,7 @@ def test_pgd_deceives_the_model_also_as_the_rows_are_stored_and_evaluated(world,
     from hf_scripts import verify
     from unknown_detection.evaluation.__main__ import main
     from unknown_detection.evaluation.features.store import FeatureStore
-    from unknown_detection.evaluation.protocols.results import read_figures
+    from unknown_detection.evaluation.report.figures import read_figures
 
     real.one_thread()
     assert verify.main([str(release), "--workers", "1"]) == 0

@@ -1,0 +1,53 @@
+"""Figure 3 of BROAD: correlations of detectors' scores on in-distribution rows, by which it chose parts of ensembles.
+
+    python examples/papers/broad_correlations.py scores.parquet build/unknown-detection build/correlations.png
+
+The paper calls them covariances; detectors have units of their own, so they are of standardized scores (ours).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pandas as pd
+from matplotlib.figure import Figure
+
+import unknown_detection as ud
+
+
+def correlations(scores: pd.DataFrame, release: str | Path, split: str) -> pd.DataFrame:
+    """Return Pearson's correlations of scores, detectors x detectors, on the known rows of `config/split`."""
+    config, _, name = split.partition("/")
+    index = ud.load(release).index([config])
+    known = index["id"][index["known"] & (index["split"] == name)]
+    values = scores[scores["id"].isin(known)].pivot(index="id", columns="detector", values="score")
+    return values.loc[:, values.std() > 0].corr()
+
+
+def draw(values: pd.DataFrame, title: str) -> Figure:
+    """Plot the matrix."""
+    figure = Figure(figsize=(0.3 * len(values) + 2, 0.3 * len(values) + 1.5), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r")
+    axes.set_xticks(range(len(values)), values.columns, rotation=90)
+    axes.set_yticks(range(len(values)), values.index)
+    axes.set_title(title)
+    figure.colorbar(image)
+    return figure
+
+
+@click.command()
+@click.argument("scores", type=click.Path(exists=True, path_type=Path))
+@click.argument("release")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--split", default="broad-reference/held_out", show_default=True, help="CONFIG/SPLIT of known rows.")
+def main(scores: Path, release: str, out: Path, split: str) -> None:
+    """Draw the correlations of the scores of a file."""
+    values = correlations(pd.read_parquet(scores), release, split)
+    draw(values, f"Correlation of scores on {split}").savefig(out)
+    click.echo(values.round(2).to_string())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Figure 5 of the unified benchmark: each detector's change of a figure against MSP, run by run.
+
+    python examples/papers/unified_changes.py build/report build/changes.png --metric aurc
+
+Draws from `figures.parquet` of a report: gains in points where higher values are better, else reductions in percent.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pandas as pd
+from matplotlib.figure import Figure
+
+BASELINE = "msp"
+LOWER_IS_BETTER = ("aurc", "eaurc", "ece", "fpr", "detection_error", "interpolated_fpr", "least_detection_error")
+
+
+def changes(figures: pd.DataFrame, metric: str, unknown: str = "") -> pd.DataFrame:
+    """Return mean and deviation over runs of each detector's change, the best first.
+
+    A run without the baseline combines several models, as an ensemble; it is compared with their mean.
+    """
+    chosen = figures[
+        (figures["metric"] == metric) & (figures["rows"] == "as_published") & (figures["statistic"] == "")
+    ]
+    chosen = chosen[chosen["unknown"] == (unknown or chosen["unknown"].iloc[0])]
+    values = chosen.drop_duplicates(["run", "detector"]).pivot(index="run", columns="detector", values="value")
+    baseline = values.pop(BASELINE)
+    baseline = baseline.fillna(baseline.mean())
+    change = 100 * values.sub(baseline, axis=0)
+    if metric.startswith(LOWER_IS_BETTER):
+        change = (-change).div(baseline.where(baseline > 0), axis=0)
+    return pd.DataFrame({"mean": change.mean(), "std": change.std()}).dropna(subset="mean").sort_values("mean")[::-1]
+
+
+def draw(changed: pd.DataFrame, title: str) -> Figure:
+    """Plot a bar for each detector, the best on top; right of 0 is better than the baseline."""
+    figure = Figure(figsize=(5, 0.2 * len(changed) + 1), layout="constrained")
+    changed[::-1]["mean"].plot.barh(ax=figure.subplots(), xerr=changed[::-1]["std"], title=title)
+    return figure
+
+
+@click.command()
+@click.argument("report", type=click.Path(exists=True, path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--metric", default="aurc", show_default=True)
+@click.option("--unknown", default="", help="Name of the unknown rows in figures.parquet. Default: the first.")
+def main(report: Path, out: Path, metric: str, unknown: str) -> None:
+    """Draw the changes of a report's figures against MSP."""
+    changed = changes(pd.read_parquet(report / "figures.parquet"), metric, unknown)
+    draw(changed, f"{metric} against {BASELINE}").savefig(out)
+    click.echo(changed.round(2).to_string())
+
+
+if __name__ == "__main__":
+    main()

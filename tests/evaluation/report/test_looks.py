@@ -1,0 +1,41 @@
+"""The rows that a detector takes for what they are not: which they are, and their pixels."""
+
+import base64
+import io
+
+import numpy as np
+from PIL import Image
+
+import unknown_detection as ud
+from tests.evaluation.report.as_text import page_of
+from tests.evaluation.samples import CONFIG, picture
+from unknown_detection.evaluation.frame import join
+from unknown_detection.evaluation.report.looks import SHOWN, confused_rows, look_at
+
+
+def scored(release):
+    """Made-up scores, by which the last unknown rows look most known."""
+    index = ud.load(release).index([CONFIG])
+    scores = np.where(index["known"], np.arange(len(index)), -np.arange(len(index)))
+    return dict(zip(index["id"], scores.tolist(), strict=True))
+
+
+def test_the_rows_are_the_extremes_and_their_pictures_are_those_of_the_release(release):
+    opened = ud.load(release)
+    frame = join(opened.index([CONFIG]), scored(release))["scores"]
+    unknown, known = confused_rows(frame).values()
+    assert len(unknown) == len(known) == SHOWN
+    judged = frame[~frame["known"] & frame["split"].isin(["near_ood", "far_ood_noise"])]
+    assert unknown["score"].tolist() == sorted(judged["score"])[:SHOWN]
+    assert {*known["split"]} == {"test"}
+    for look, (_, row) in zip(look_at(opened, unknown), unknown.iterrows(), strict=True):
+        shown = Image.open(io.BytesIO(base64.b64decode(look.source.partition(",")[2])))
+        stored = Image.open(io.BytesIO(picture(f"{row['split']}/{row['id'].rpartition('/')[2]}")))
+        assert np.array_equal(np.asarray(shown.resize((8, 8), Image.Resampling.NEAREST)), np.asarray(stored))
+        assert look.caption.startswith(f"{CONFIG}/{row['split']}: ")
+
+
+def test_the_page_shows_them_and_says_nothing_without_pixels(release, tmp_path):
+    ud.report(scored(release), release, tmp_path / "report", plots=False)
+    assert "Unknown rows that look most known" in page_of(tmp_path / "report")
+    assert (tmp_path / "report" / "report.html").read_text().count("data:image/png;base64") == 2 * SHOWN

@@ -1,1 +1,0 @@
-"""How results are shown: names, tables and plots; independent of protocols."""

@@ -1,0 +1,249 @@
+"""Scores joined with the truth by id, the input of every protocol: one pandas frame for each detector.
+
+A joined frame has the columns of `Release.index` and `score` (higher = more unknown); where there are predictions,
+`prediction` and `wrong` (true for rows without a label); and `confidence`, if it is given.
+
+Tested by `tests/evaluation/test_frame.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.ranking import Ranking, Takes, rank, rank_open_set
+from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, in_fit_half
+from unknown_detection.evaluation.scoring.scores import IN_MEMORY, read_scores, summarize_ids
+from unknown_detection.names import by_name
+
+TEST = "test"
+
+WITHOUT_DUPLICATES, WITHOUT_OVERLAP = REDUCED = ("without_duplicates", "without_overlap")
+"""The kinds of figures that leave out rows."""
+
+
+def names(frame: pd.DataFrame, column: str) -> list[str]:
+    """Return the values of a category that rows have, sorted."""
+    categories = frame[column].cat
+    present = np.bincount(categories.codes.to_numpy() + 1, minlength=1)[1:]
+    return categories.categories[np.flatnonzero(present)].tolist()  # type: ignore[no-any-return]
+
+
+def by(frame: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
+    """Divide rows by a category, sorted by name."""
+    return {name: frame[frame[column] == name] for name in names(frame, column)}
+
+
+def known_rows(frame: pd.DataFrame, split: str = TEST) -> pd.DataFrame:
+    """Select the in-distribution rows of a split; `EvaluationError` if there are none."""
+    selected = frame[frame["known"] & (frame["split"] == split)]
+    if not len(selected):
+        raise EvaluationError(
+            f"{split} of {' and '.join(names(frame, 'config'))} has no in-distribution rows among {len(frame):,} "
+            "rows. Score that split, and name it among those to evaluate."
+        )
+    return selected
+
+
+def unknown_splits(frame: pd.DataFrame, roles: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Return the rows of some roles by split, in the order of the roles and then by name; refuses none at all."""
+    splits: dict[str, pd.DataFrame] = {}
+    for role in roles:
+        splits |= by(frame[frame["role"] == role], "split")
+    if not splits:
+        raise EvaluationError(
+            f"{' and '.join(names(frame, 'config'))} has no rows of the role {' or '.join(roles)} (found: "
+            f"{', '.join(names(frame, 'role'))}). Score a split of unknowns, too, or choose another protocol."
+        )
+    return splits
+
+
+def beside(known: pd.DataFrame, *unknown: pd.DataFrame) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return the scores of known rows, then of unknown ones, and which are unknown; shape (n,)."""
+    scores = np.concatenate([rows["score"].to_numpy() for rows in (known, *unknown)])
+    return scores, np.arange(len(scores)) >= len(known)
+
+
+def against(known: pd.DataFrame, *unknown: pd.DataFrame) -> Ranking:
+    """Rank known rows against unknown ones."""
+    return rank(*beside(known, *unknown))[0]
+
+
+def rankings(known: pd.DataFrame, *unknown: pd.DataFrame) -> dict[Takes, Ranking]:
+    """Rank known rows against unknown ones in one sort, for each kind of metrics by what these take.
+
+    For those of `errors`, every unknown row is one; these and `open_set` are there with predictions only.
+    """
+    if "wrong" not in known:
+        return {"unknown": against(known, *unknown)}
+    scores, flags = beside(known, *unknown)
+    errors = flags.copy()
+    errors[: len(known)] = known["wrong"]
+    of_unknown, of_errors, of_open_set = rank_open_set(scores, flags, errors)
+    return {"unknown": of_unknown, "errors": of_errors, "open_set": of_open_set}
+
+
+def by_errors(rows: pd.DataFrame) -> Ranking:
+    """Rank correctly classified rows against misclassified ones."""
+    if "wrong" not in rows:
+        raise EvaluationError("The scores have no predictions; add a column prediction (or class) to them.")
+    return rank(rows["score"].to_numpy(), rows["wrong"].to_numpy())[0]
+
+
+def left_out(frame: pd.DataFrame, kind: str) -> npt.NDArray[np.bool_] | None:
+    """Find the rows that figures of a kind leave out, shape (n,); None if the release does not say.
+
+    With a duplicate go the rows that share its source image, such as its shifted or clean versions: an evaluation of a
+    shift needs both. The same image in another config (the same id) is decided by that config's own pairs.
+    """
+    if kind == WITHOUT_OVERLAP:
+        # Configs that do not state overlaps have missing values; without any others, nothing is known.
+        stated = "overlap" in frame and frame["overlap"].cat.codes.ge(0).any()
+        return np.asarray(frame["overlap"].notna() & (frame["overlap"] != "")) if stated else None
+    if "duplicate" not in frame:
+        return None
+    duplicates: npt.NDArray[np.bool_] = frame["duplicate"].to_numpy()
+    flagged: dict[str, npt.NDArray[np.bool_]] = {}
+    for name in ("id", "source_id"):
+        codes = frame[name].cat.codes.to_numpy()
+        of_category = np.zeros(len(frame[name].cat.categories), dtype=np.bool_)
+        of_category[codes[duplicates]] = True
+        flagged[name] = of_category[codes]
+    return duplicates | (flagged["source_id"] & ~flagged["id"])
+
+
+def join(
+    index: pd.DataFrame,
+    scores: Any,
+    label_names: Mapping[str, Sequence[str]] | None = None,
+    *,
+    where: str = "The table of scores",
+    fitted_on: pa.Array | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Return the rows that have a score, with it, by detector; in the order of the index, whose columns are shared.
+
+    Every row must have exactly one score per detector, and every score must belong to a row. Splits in
+    `FIT_AND_TUNE_SPLITS` may be missing, each as a whole, and so may their rows that detectors were `fitted_on` in
+    place of training rows; where that is None, as of a DataFrame or a CSV file, all rows of a split's fit half may. An
+    id in several splits has the same score in all of them. A row without a prediction has -1, and NaN without a
+    confidence. Predictions are checked against the `label_names` of each config.
+    """
+    table = scores if isinstance(scores, pa.Table) and "detector" in scores.column_names else read_scores(scores)[0]
+    ids = pa.array(index["id"].cat.categories)
+    codes = pc.index_in(table["id"], value_set=ids.cast(table["id"].type)).combine_chunks()
+    if codes.null_count:
+        unknown = pc.unique(table["id"].filter(codes.is_null()))
+        configs = ", ".join(names(index, "config"))
+        raise EvaluationError(
+            f"{where} has {summarize_ids(unknown)} that {configs} of the release does not have. Remove them, or name "
+            "the config that they belong to."
+        )
+    of_ids, of_rows = codes.to_numpy(), index["id"].cat.codes.to_numpy()
+    detectors = table["detector"].combine_chunks().dictionary_encode()
+    detector_codes, shared = detectors.indices.to_numpy(), (np.zeros(0, dtype=np.bool_), index)
+    columns = {name: table[name] for name in ("prediction", "class", "confidence") if name in table.column_names}
+    score, joined = table["score"].to_numpy(), {}
+    for number, name in enumerate(detectors.dictionary.to_pylist()):
+        whose = "" if name == IN_MEMORY else f" of {name}"
+        lines = np.flatnonzero(detector_codes == number)
+        counts = np.bincount(of_ids[lines], minlength=len(ids))
+        if counts.max() > 1:
+            repeated = summarize_ids(ids.filter(pa.array(counts > 1)))
+            raise EvaluationError(f"{where} has several scores{whose} for {repeated}; keep one per id.")
+        places = np.full(len(ids), -1)
+        places[of_ids[lines]] = lines
+        places = places[of_rows]
+        scored = places >= 0
+        if not scored.all():
+            _require_whole(index, scored, f"{where} lacks scores{whose}", fitted_on)
+        if not np.array_equal(shared[0], scored):  # detectors mostly have scores of the same rows
+            shared = scored, index if scored.all() else index[scored]
+        chosen, places = shared[1].copy(deep=False), places[scored]
+        chosen["score"] = score[places]
+        of_detector = pa.table(columns).take(places) if columns else None
+        if of_detector is not None:
+            _add_outputs(chosen, of_detector, label_names or {}, f"{whose} in {where}".strip())
+        joined[name] = chosen
+    return joined
+
+
+def _require_whole(index: pd.DataFrame, scored: npt.NDArray[np.bool_], lacks: str, fitted_on: pa.Array | None) -> None:
+    """Refuse splits that have some scores but not all, and splits to evaluate that have none."""
+    ids = index["id"]
+    fits = ids.isin([] if fitted_on is None else fitted_on.to_pylist()).to_numpy()
+    for config, split in dict.fromkeys(zip(index["config"][~scored], index["split"][~scored], strict=True)):
+        in_split = ((index["config"] == config) & (index["split"] == split)).to_numpy()
+        missing = in_split & ~scored
+        if split in FIT_AND_TUNE_SPLITS:
+            missing &= ~fits & (in_split & scored).any()
+            if fitted_on is None and missing.any():
+                halves = in_fit_half(ids[in_split].tolist(), index["label"].to_numpy()[in_split])
+                missing[in_split] &= (missing[in_split] != halves).any()
+        if missing.any():
+            raise EvaluationError(
+                f"{lacks} for {summarize_ids(ids[missing].tolist())} of the {int(in_split.sum()):,} rows of "
+                f"{config}/{split}. Score them, too, or name the splits to evaluate (`--splits`, in Python `splits=`)."
+            )
+
+
+def _add_outputs(frame: pd.DataFrame, outputs: pa.Table, label_names: Mapping[str, Sequence[str]], whose: str) -> None:
+    """Add the columns `prediction`, `wrong` and `confidence` to a frame, if its rows have any."""
+    given = [name for name in outputs.column_names if outputs[name].null_count < len(outputs)]
+    if "confidence" in given:
+        frame["confidence"] = outputs["confidence"].to_numpy().astype(np.float64)  # null becomes NaN
+    columns = [name for name in ("prediction", "class") if name in given]
+    if not columns:
+        return
+    predictions, labels = np.full(len(frame), -1, dtype=np.int64), frame["label"].to_numpy()
+    for config in names(frame, "config"):
+        of_config = (frame["config"] == config).to_numpy()
+        values, ids = outputs.filter(pa.array(of_config)), frame["id"][of_config]
+        known = label_names.get(config)
+        found = [_class_indices(values[name], known, f"{name} {whose}", config, ids) for name in columns]
+        differ = pc.fill_null(pc.not_equal(found[0], found[-1]), False).to_numpy()
+        if differ.any():
+            first = int(np.argmax(differ))
+            says = " and ".join(f"{name} {values[name][first]}" for name in columns)
+            raise EvaluationError(
+                f"The prediction and the class {whose} contradict each other: {says} and the like at "
+                f"{summarize_ids(ids[differ].tolist())}. Keep the column that says what the model predicts."
+            )
+        classes = pc.coalesce(*found)
+        missing = classes.is_null().to_numpy() & (labels[of_config] >= 0)
+        if missing.any():
+            raise EvaluationError(
+                f"The {columns[0]} {whose} is missing for labelled rows: {summarize_ids(ids[missing].tolist())}. Give "
+                "the class that the model predicts."
+            )
+        predictions[of_config] = pc.fill_null(classes, -1).to_numpy()
+    frame["prediction"] = predictions
+    frame["wrong"] = (labels < 0) | (predictions != labels)
+
+
+def _class_indices(
+    values: pa.ChunkedArray, known: Sequence[str] | None, what: str, config: str, ids: pd.Series
+) -> pa.ChunkedArray:
+    """Return the class that each value names or numbers, null for no value; refuse others than the config's."""
+    if values.type == pa.string():
+        spelled, find = values.unique(), by_name(known or ())
+        found = pa.array([find(name or "") for name in spelled.to_pylist()], pa.string())
+        found = found.take(pc.index_in(values, value_set=spelled))
+        classes = pc.index_in(found, value_set=pa.array(known or (), pa.string())).cast(pa.int64())
+    else:
+        inside = pc.greater_equal(values, -1)  # -1: none of the classes
+        inside = inside if known is None else pc.and_(inside, pc.less(values, len(known)))
+        classes = pc.if_else(inside, values, pa.scalar(None, pa.int64()))
+    wrong = pc.and_(classes.is_null(), values.is_valid()).to_numpy()
+    if wrong.any():
+        raise EvaluationError(
+            f"The {what} is not one of the {len(known or ())} classes of {config}: {values[int(np.argmax(wrong))]} "
+            f"and the like at {summarize_ids(ids[wrong].tolist())}. Give the class that the model predicts."
+        )
+    return classes

@@ -1,0 +1,86 @@
+"""Bootstrap samples of metrics: rows are drawn with replacement, by counts at each rank, so scores are sorted once.
+
+A sample gives each row a count. Cumulated in the order of scores, the counts are the `Ranking` of the drawn rows, from
+which any metric is computed as from one of scores.
+
+Tested by `tests/evaluation/metrics/test_bootstrap.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from unknown_detection.evaluation.metrics.metrics import Metric
+from unknown_detection.evaluation.metrics.ranking import Ranking, Takes
+
+Floats = npt.NDArray[np.float64]
+RowCounts = npt.NDArray[np.uint8]
+"""How often each row is drawn, shape (samples, rows); more than 255 times never happens."""
+
+
+def row_counts(rows: int, samples: int, name: str, seed: int = 0) -> RowCounts:
+    """Draw as many rows as there are, for each sample; `name` says of what, and the same name gives the same draws."""
+    key = hashlib.sha256(f"{seed}\t{name}\t{rows}".encode()).digest()
+    numbers = np.random.default_rng(int.from_bytes(key[:16], "little"))
+    counts = np.empty((samples, rows), dtype=np.uint8)
+    for sample in counts:
+        sample[:] = np.bincount(numbers.integers(rows, size=rows), minlength=rows)
+    return counts
+
+
+def resampled(
+    known: Floats,
+    unknown: Floats,
+    errors: npt.NDArray[np.bool_] | None,
+    counts: tuple[RowCounts, RowCounts],
+    metrics: Mapping[str, Metric],
+) -> dict[str, Floats]:
+    """Compute metrics of each sample, by name, shape (samples,).
+
+    Args:
+        known: scores of known rows, shape (k,).
+        unknown: scores of unknown rows, shape (u,).
+        errors: which known rows are misclassified, shape (k,); None where no metric needs it.
+        counts: how often each known and each unknown row is drawn.
+        metrics: those to compute.
+    """
+    wrong = np.zeros(len(known), dtype=np.bool_) if errors is None else errors
+    places = np.unique(np.concatenate([known, unknown]))
+    sides = [_Side(known, np.flatnonzero(~wrong), places), _Side(known, np.flatnonzero(wrong), places)]
+    sides.append(_Side(unknown, np.arange(len(unknown)), places))
+    values = {name: np.empty(len(counts[0])) for name in metrics}
+    for sample, (of_known, of_unknown) in enumerate(zip(*counts, strict=True)):
+        right, mistaken, outside = (
+            side.below(of) for side, of in zip(sides, (of_known, of_known, of_unknown), strict=True)
+        )
+        # Thresholds between which no row was drawn are one.
+        total = right + mistaken + outside
+        kept = np.flatnonzero(np.diff(total, prepend=-1))
+        right, mistaken, outside = right[kept], mistaken[kept], outside[kept]
+        by_takes: dict[Takes, Ranking] = {
+            "unknown": Ranking(right + mistaken, outside),
+            "errors": Ranking(right, mistaken + outside),
+            "open_set": Ranking(right, outside, int(mistaken[-1])),
+        }
+        for name, metric in metrics.items():
+            values[name][sample] = metric.of(by_takes[metric.takes])
+    return values
+
+
+class _Side:
+    """Some rows in the order of their scores, and how many of them are below each threshold."""
+
+    def __init__(self, scores: Floats, rows: npt.NDArray[np.intp], thresholds: Floats) -> None:
+        self.rows = rows[np.argsort(scores[rows], kind="stable")]
+        self.places = np.append(0, np.searchsorted(scores[self.rows], thresholds, side="right"))
+
+    def below(self, counts: RowCounts) -> npt.NDArray[np.int64]:
+        """Count drawn rows below each threshold, ascending from 0 to all."""
+        cumulated = np.zeros(len(self.rows) + 1, dtype=np.int64)
+        if len(self.rows):
+            np.cumsum(counts[self.rows], out=cumulated[1:])
+        return np.take(cumulated, self.places)

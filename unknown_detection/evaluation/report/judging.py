@@ -1,0 +1,208 @@
+"""Chooses protocols, computes the figures of scored runs, and says what changes a conclusion from them.
+
+Tested by `tests/evaluation/report/test_report.py`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from builders.release.duplicates import doubt
+from unknown_detection.evaluation import frame
+from unknown_detection.evaluation.errors import EvaluationError, require_known
+from unknown_detection.evaluation.files import load_python
+from unknown_detection.evaluation.protocols import (
+    PROTOCOLS,
+    Protocol,
+    calibration,
+    default_protocol,
+    figures,
+    od_test,
+    register,
+    robustness,
+)
+from unknown_detection.evaluation.releases import Release
+from unknown_detection.evaluation.report.figures import tidy
+from unknown_detection.evaluation.runs import ScoredRun
+from unknown_detection.terminal.progress import bar
+from unknown_detection.words import quantity
+
+Plan = Mapping[Protocol, Sequence[str]]
+"""Configs by protocol."""
+
+
+def choose_protocols(
+    requested: str | Protocol | Sequence[str | Protocol], runs: Sequence[ScoredRun], configs: Sequence[str]
+) -> dict[Protocol, tuple[str, ...]]:
+    """Choose the configs that each protocol evaluates, of those to evaluate; empty for all with scores.
+
+    `requested` are protocols or their names, or `FILE.py:NAME` for one of the user's own, a name perhaps with
+    `=CONFIG,...`; empty for the default protocol of each config, and the optimizer paper's if there are several
+    training methods.
+    """
+    scored_configs = tuple(dict.fromkeys(config for run in runs for config in run.about.configs))
+    chosen = tuple(configs) or scored_configs
+    require_known("config with scores", configs, scored_configs)
+    robust = bool(robustness.robust_detectors(_judged_runs(runs)))
+    usual = [f"{default_protocol(config)}={config}" for config in chosen] + [robustness.NAME] * robust
+    plan: dict[str, tuple[str, ...]] = {}
+    for asked in ([requested] if isinstance(requested, str | Protocol) else requested) or usual:
+        text = asked if isinstance(asked, str) else register(asked).name
+        name, equals, of = text.partition("=")
+        name = register(load_python(name, "protocol")[0]).name if ".py:" in name else name
+        named = tuple(of.split(",")) if equals else chosen
+        require_known("config with scores", named, chosen)
+        require_known("protocol", [name], PROTOCOLS)
+        plan[name] = (*plan.get(name, ()), *named)
+    if robustness.NAME in plan and not robust:
+        raise EvaluationError(
+            f"{robustness.NAME} needs two or more models for each of two or more training methods, but there are "
+            "fewer. Name each file's method as --scores NAME=FILE, or leave the protocol out."
+        )
+    if list(plan) == [robustness.NAME]:
+        raise EvaluationError(
+            f"{robustness.NAME} compares the figures of another protocol, but none was chosen. Add --protocol "
+            f"{default_protocol(chosen[0])}."
+        )
+    return {PROTOCOLS[name]: of for name, of in plan.items()}
+
+
+def compute_figures(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: bool = True) -> pd.DataFrame:
+    """Compute the table of all figures, with the calibration of each run's confidences."""
+    named = {"release": release_name(release), "release_digest": release.digest}
+    named["duplicates_sha256"] = release.duplicates_digest
+    judged = []
+    configs = sorted({config for of in plan.values() for config in of})
+    with bar(sum(len(run.rows) for run in runs), "judging", quiet=quiet, unit=" detectors") as progress:
+        for run in runs:
+            confident = confidences(run)
+            for detector in run.rows:
+                measured = [
+                    figure
+                    for protocol, of in plan.items()
+                    if set(of) & set(run.about.configs)
+                    for figure in figures(protocol, run.of_configs(of, detector))
+                ]
+                if detector in confident:
+                    published = calibration.PROTOCOL.figures(run.of_configs(configs, detector))
+                    measured += [{**figure, "rows": "as_published", "left_out": 0} for figure in published]
+                judged.append((run.columns(detector, **named), measured))
+                progress.update(1)
+    table = tidy(judged)
+    return pd.concat([table, robustness.robust_figures(table)]) if robustness.PROTOCOL in plan else table
+
+
+def confidences(run: ScoredRun) -> list[str]:
+    """Return the detectors of a run that have confidences of their own; of several with the model's, the first."""
+    confident: dict[tuple[bytes, ...], str] = {}
+    for name, rows in run.rows.items():
+        if "confidence" in rows:
+            values = tuple(rows[of].to_numpy().tobytes() for of in ("confidence", "prediction") if of in rows)
+            confident.setdefault(values, name)
+    return [*confident.values()]
+
+
+def left_out_counts(runs: Sequence[ScoredRun], plan: Plan) -> pd.DataFrame:
+    """Count the rows of each split that is judged, and those left out by kind, missing where it is unknown."""
+    counts: dict[tuple[str, str], dict[str, Any]] = {}
+    for protocol, configs in plan.items():
+        for run in runs if protocol is not robustness.PROTOCOL else ():
+            rows = run.of_configs(configs)
+            out = {kind: frame.left_out(rows, kind) for kind in frame.REDUCED}
+            for kind, of in out.items():
+                flags = rows[["config", "split"]].assign(left_out=False if of is None else of)
+                for key, group in flags.groupby(["config", "split"], observed=True)["left_out"]:
+                    line = counts.setdefault(key, {"rows": len(group)})
+                    line[kind] = None if of is None else int(group.sum())
+    table = pd.DataFrame.from_dict(counts, orient="index")
+    table.index = pd.MultiIndex.from_tuples(counts, names=["config", "split"])
+    return table.astype("Int64").sort_index()
+
+
+def describe_left_out(counts: pd.DataFrame) -> dict[str, str]:
+    """Say by kind how many rows figures leave out, of how many, and of which splits all; none where it is unknown."""
+    sentences = {}
+    for kind in frame.REDUCED:
+        known = counts[counts[kind].notna()]
+        if known.empty:
+            continue
+        what = kind.removeprefix("without_")
+        lost, of = int(known[kind].sum()), int(known["rows"].sum())
+        if not lost:
+            sentences[kind] = f"None of {quantity(of, 'row')} is left out without {what}: these figures equal all."
+            continue
+        reasons = {frame.WITHOUT_DUPLICATES: "are in a pair of the release's table of duplicates, or made from such"}
+        reason = reasons.get(kind, "are of a class that is, holds or shows a known one, by the column id_overlap")
+        emptied = ["/".join(key) for key in known.index[known[kind] == known["rows"]]]
+        sentences[kind] = f"Figures without {what} leave out {lost:,} of {quantity(of, 'row')}, which {reason}."
+        sentences[kind] += f" Nothing is left of {', '.join(emptied)}." * bool(emptied)
+    return sentences
+
+
+def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[str]:
+    """List in sentences what changes a conclusion from the figures: what they are of, and what is missing."""
+    demo = f"{release_name(release)} is a demo release: its figures only show that the tools work"
+    sentences = [demo] * release.is_demo
+    sentences += filter(None, [doubt(release.doubtful_duplicates({config for of in plan.values() for config in of}))])
+    without = dict.fromkeys(name for run in runs for name, rows in run.rows.items() if "prediction" not in rows)
+    settings = [protocol.settings[name] for protocol in plan for name in protocol.with_predictions]
+    if without and settings:
+        sentences.append(f"no predictions of {', '.join(without)}, so no figures of {', '.join(settings)}")
+    for protocol, configs in plan.items():
+        for run in runs:
+            if set(configs) & set(run.about.configs):
+                sentences += protocol.absent(run.of_configs(configs))
+    sentences += [
+        f"{run.about.source['accepted']}; the run went on with --accept"
+        for run in runs
+        if run.about.source.get("accepted")
+    ]
+    resized = _gathered(
+        ((run.about.model, way), key) for run in runs for key, way in run.about.prepared.items() if "resized" in way
+    )
+    sentences += [f"{model} got images of {way}: {', '.join(keys)}" for (model, way), keys in resized.items()]
+    fitted = _gathered(
+        (used["fitted_on"], name)
+        for run in runs
+        for name, used in run.about.rows.items()
+        if used.get("fitted_on") and used["fitted_on"] == used.get("threshold_on")
+        if set(plan.get(od_test.PROTOCOL, ())) & set(run.about.configs)
+    )
+    sentences += [
+        f"od-test chooses the thresholds of {', '.join(names)} on rows of {rows} that they were fitted on"
+        for rows, names in fitted.items()
+    ]
+    return [*dict.fromkeys(sentences)]
+
+
+def reversed_signs(table: pd.DataFrame) -> list[str]:
+    """List in sentences the detectors all of whose AUROCs are below 0.5."""
+    areas = table[(table["metric"] == "auroc") & (table["statistic"] == "")].groupby("detector", sort=False)
+    greatest = areas["value"].max()
+    return [
+        f"every AUROC of {detector} is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
+        for detector in greatest.index[greatest < 0.5]
+    ]
+
+
+def release_name(release: Release) -> str:
+    """Return the release's name in results: ORG/NAME at a commit, or a folder's name without its path."""
+    return release.name if release.revision else Path(release.source).resolve().name
+
+
+def _judged_runs(runs: Sequence[ScoredRun]) -> pd.DataFrame:
+    """Return a line for each run and detector, as `robustness.robust_detectors` takes them."""
+    return pd.DataFrame([run.columns(detector) for run in runs for detector in run.rows])
+
+
+def _gathered(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
+    """Return the distinct values of each key."""
+    gathered: dict[Any, dict[Any, None]] = defaultdict(dict)
+    for key, value in pairs:
+        gathered[key][value] = None
+    return {key: [*values] for key, values in gathered.items()}

@@ -1,0 +1,174 @@
+"""Renders the page of a report: results, warnings, each protocol's plots and tables, and the runs they are of.
+
+Tested by `tests/evaluation/report/test_report.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup, escape
+
+from unknown_detection.evaluation.protocols import Protocol, openood
+from unknown_detection.evaluation.report.figures import COLUMNS
+from unknown_detection.evaluation.report.looks import Look
+from unknown_detection.evaluation.report.names import shown_name
+from unknown_detection.evaluation.report.pivot import Pivot
+from unknown_detection.evaluation.runs import ScoredRun
+from unknown_detection.pages.content import Cell, Entry, PageTable, Value, anchor, code
+from unknown_detection.pages.content import table as page_table
+from unknown_detection.pages.render import render_template
+
+PAGE = "report.html"
+
+_STYLE = """
+.plots, .looks { display: flex; flex-wrap: wrap; gap: 0 2rem; align-items: flex-start; }
+.looks { gap: 0 0.5rem; } .looks figure { width: 7rem; font-size: 0.7rem; overflow-wrap: anywhere; }
+.page figure { max-width: 100%; }
+.page figure svg { max-width: 100%; height: auto; }
+.page figure svg.wide { max-width: max(100%, 40rem); }
+tbody th { overflow-wrap: normal; }
+tbody th small { font-weight: normal; opacity: 0.75; }
+.columns div { margin-bottom: 0.4rem; }
+@media (max-width: 30rem) {
+  table { font-size: 0.85rem; }
+  tbody th small { display: block; }
+  td.number { white-space: nowrap; }
+}
+"""
+
+CAUTION = (
+    "The best detector is chosen on the very rows that it is evaluated on, so its figure is too good for new data: to "
+    "choose a detector, use validation rows. Bold cells are chosen likewise, among detectors with several runs where "
+    "there are such."
+)
+
+
+def render_page(
+    figures: pd.DataFrame,
+    short: Sequence[Pivot],
+    tables: Mapping[Protocol, Sequence[Pivot]],
+    drawn: Sequence[tuple[str, str, str]],
+    looks: Mapping[str, Sequence[Look]],
+    runs: Sequence[ScoredRun],
+    *,
+    demo: bool,
+    warnings: Sequence[str],
+    notes: Sequence[str],
+    left_out: pd.DataFrame,
+) -> str:
+    """Render the page as HTML, in one file that fetches nothing.
+
+    `drawn` has the protocol of each picture, its title, and its SVG element, the first of which stands beside the
+    first table of results. Warnings come after that table, notes at the end.
+    """
+    sections: list[dict[str, Any]] = [
+        {
+            "anchor": anchor(protocol.name),
+            "title": protocol.title,
+            "paper": protocol.paper,
+            "pictures": [(title, Markup(svg)) for name, title, svg in drawn[1:] if name == protocol.name],
+            "tables": [table.page() for table in of],
+        }
+        for protocol, of in tables.items()
+    ]
+    results = [table.page() for table in short] + _published(figures, runs)
+    origin = [table for table in (_left_out(left_out), _fitting(runs), _runs(runs)) if table.rows]
+    parts: list[tuple[str, str, Sequence[PageTable]]] = [
+        ("results", "Results", results),
+        *((section["anchor"], section["title"], section["tables"]) for section in sections),
+        ("origin", "What the figures are of", origin),
+        ("columns", "Columns of figures.parquet", []),
+    ]
+    models = [*dict.fromkeys(run.about.model or run.name for run in runs)]
+    facts: list[tuple[str, Value]] = [("Model", models[0] if len(models) == 1 else f"{len(models)} models")]
+    accuracy = figures[(figures["metric"] == "accuracy") & (figures["rows"] == "as_published")]
+    accuracy = accuracy[accuracy["statistic"] == ""].drop_duplicates("run")[
+        "value"
+    ]  # most detectors share the model's
+    if len(accuracy):
+        ends = f"{100 * accuracy.min():.2f}", f"{100 * accuracy.max():.2f}"
+        facts.append(("Accuracy", f"{' to '.join(dict.fromkeys(ends))} %"))
+    facts += [("Detectors", figures["detector"].nunique()), ("Runs", len(runs))]
+    facts += [("Release", "demo: no results")] * demo
+    return render_template(
+        "report.html.j2",
+        folders=[Path(__file__).parent],
+        style=_STYLE,
+        title=f"Results on {figures['release'].iloc[0]}",
+        contents=[Entry(at, title, [Entry(of.anchor, of.caption) for of in below]) for at, title, below in parts],
+        facts=facts,
+        digest=figures["release_digest"].iloc[0][:12],
+        warnings=warnings,
+        notes=notes,
+        results=results,
+        first=(drawn[0][1], Markup(drawn[0][2])) if drawn else None,
+        looks=looks,
+        caution=CAUTION,
+        origin=origin,
+        sections=sections,
+        columns=[(name, _with_code(description)) for name, (_, description) in COLUMNS.items()],
+    )
+
+
+def _with_code(text: str) -> Markup:
+    """Return a text with what stands between backticks as code."""
+    return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(text))))
+
+
+def _published(figures: pd.DataFrame, runs: Sequence[ScoredRun]) -> list[PageTable]:
+    """Tabulate published means beside the report's; no table without comparable rows."""
+    lines = openood.beside_published(figures, {run.name: run.weights for run in runs})
+    rows: list[Sequence[Value | Cell]] = [
+        [shown_name(line["detector"]), line["run"], line["unknown"],
+         *(Cell(f"{line[name]:.2f}", order=line[name]) for name in ("here", "published")),
+         Cell(f"{line['here'] - line['published']:+.2f}", order=line["here"] - line["published"])]
+        for line in lines.to_dict("records")
+    ]  # fmt: skip
+    titles = ["Detector", "Run", "Unknown", "AUROC here", "Published", "Difference"]
+    note = "In percent; published by OpenOOD's leaderboard of July 2025, for the same images and weights. "
+    note += openood.TURNED
+    detectors = {name for run in runs for name in openood.of_other_version(run.weights)["postprocessor"]}
+    note += "".join(f" {name}'s row is not comparable: {openood.OTHER_VERSION[name]}." for name in sorted(detectors))
+    return [page_table("published", "Beside published figures", titles, rows, note=note)] if rows else []
+
+
+def _runs(runs: Sequence[ScoredRun]) -> PageTable:
+    titles = ("Run", "Training", "Seed", "Model", "Weights", "Scores file", "SHA-256")
+    rows: list[list[Value | Cell]] = [
+        [run.name, run.variant, run.about.seed, run.about.model, code(run.about.model_digest[:12]), run.path.name,
+         code(run.sha256[:12])]
+        for run in runs
+    ]  # fmt: skip
+    return replace(page_table("runs", "Runs", titles, rows), searchable=False)
+
+
+def _fitting(runs: Sequence[ScoredRun]) -> PageTable:
+    """Tabulate the rows that the first run of each detector used, and the hyperparameters that it found."""
+    titles = ("Detector", "Fitted on", "Tuned on", "Threshold from", "Hyperparameters of its first run")
+    rows: dict[str, list[str | None]] = {}
+    for run in runs:
+        for name in run.rows:
+            used, found = run.about.rows.get(name, {}), run.about.hyperparameters.get(name)
+            if name not in rows and (used or found is not None):
+                of = [used.get(key) or None for key in ("fitted_on", "tuned_on", "threshold_on")]
+                values = ", ".join(f"{key} {value:g}" for key, value in (found or {}).items()) or None
+                rows[name] = [shown_name(name), *of, values]
+    note = "A dash: the detector uses no such rows. extract computes in exact float32, without TF32."
+    return page_table("fitting", "What each detector was fitted and tuned on", titles, [*rows.values()], note=note)
+
+
+def _left_out(counts: pd.DataFrame) -> PageTable:
+    """Tabulate the rows of each split that figures without duplicates and without overlap leave out."""
+    counts = counts.dropna(axis=1, how="all")
+    lost = counts.drop(columns="rows")
+    shown = counts[lost.fillna(0).gt(0).any(axis=1)] if len(lost.columns) else counts.iloc[:0]
+    titles = ["Split", "Rows", *(name.removeprefix("without_").capitalize() for name in lost)]
+    rows = [["/".join(key), *(None if of is pd.NA else int(of) for of in line)]
+            for key, line in zip(shown.index, shown.itertuples(index=False), strict=True)]  # fmt: skip
+    return page_table("left-out", "Rows left out as duplicates or for their overlap", titles, rows)

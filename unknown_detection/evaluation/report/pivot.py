@@ -1,0 +1,286 @@
+"""The pivot of figures over runs: detectors x columns, as text for a terminal, a page, CSV and LaTeX.
+
+A number has three forms: a value in a figure, a line of the tidy table, and a cell here. Pages and terminals show
+percent, frames rates from 0 to 1.
+
+Tested by `tests/evaluation/report/test_pivot.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from markupsafe import Markup
+
+from unknown_detection.csv_text import csv_text
+from unknown_detection.evaluation.files import safe_file_name
+from unknown_detection.evaluation.frame import REDUCED
+from unknown_detection.evaluation.protocols.protocol import AS_PUBLISHED, FIGURE_KEY, Protocol, matching
+from unknown_detection.evaluation.report.names import (
+    detector_name,
+    figure_metric,
+    metric_name,
+    set_name,
+    setting_name,
+    shown_name,
+    statistic_name,
+)
+from unknown_detection.evaluation.runs import ALL_VARIANTS
+from unknown_detection.pages import content
+
+FEW = 200
+"""Rows below which a column says on how many it is (ours): an AUROC of 0.9 is then uncertain by some 4 points."""
+
+_FIRST = 12
+"""Rows of a table that a page shows before the reader asks for all."""
+
+_ARROWS = {"higher": " ↑", "lower": " ↓", "": ""}
+_SPREADS = {"standard_deviation": "", "mixture_variance": "lower", "robustness": "lower"}
+"""Statistics for which other values are better than for the metric that they are of."""
+
+_LATEX = str.maketrans(
+    {"±": r"$\pm$", "×": r"$\times$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "\\": r"\textbackslash{}"}
+    | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+)
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """Figures over runs with one row per detector and training method, and one column per figure.
+
+    Attributes:
+        name: name of its files, without an ending.
+        title: one line.
+        note: text below it.
+        mean: means over runs as papers print them, by (detector, variant) and (group, metric).
+        std: sample standard deviations, NaN for single runs.
+        better: which values are better in each column: higher, lower or neither.
+        factor: by what each column's rates are multiplied.
+    """
+
+    name: str
+    title: str
+    note: str
+    mean: pd.DataFrame
+    std: pd.DataFrame
+    better: Sequence[str]
+    factor: Sequence[float]
+
+    def cells(self) -> list[list[str]]:
+        """Return the cells as text, such as `90.00 ± 1.25`, row by row; `-` for undefined ones."""
+        pairs = zip(self.mean.to_numpy().tolist(), self.std.to_numpy().tolist(), strict=True)
+        return [[number_text(*pair) for pair in zip(*lines, strict=True)] for lines in pairs]
+
+    def best(self) -> npt.NDArray[np.bool_]:
+        """Return which cells are bold: the best of each column; ties as printed all are, unless most cells tie.
+
+        Where some numbers are means over runs, single runs are not compared with them.
+        """
+        signs = np.array([{"higher": 1.0, "lower": -1.0, "": np.nan}[better] for better in self.better])
+        compared, means = np.round(self.mean.to_numpy(float), 2) * signs, np.isfinite(self.std.to_numpy(float))
+        compared[means.any(axis=0, keepdims=True) & ~means] = np.nan
+        is_best = compared == np.fmax.reduce(compared, axis=0, keepdims=True, initial=-np.inf)
+        several = np.isfinite(compared).sum(axis=0)
+        bold: npt.NDArray[np.bool_] = is_best & (several > 1) & (is_best.sum(axis=0) <= np.maximum(2, several // 2))
+        return bold
+
+    def names(self) -> list[str]:
+        """Return the names of the rows, as commands spell them with the papers' in brackets."""
+        several = self.mean.index.get_level_values("variant").nunique() > 1
+        return [shown_name(detector, variant * several) for detector, variant in self.mean.index]
+
+    def lines(self, most: int) -> list[str]:
+        """Return the table for a terminal, with its title and its first rows."""
+        heads = [f"{' '.join(filter(None, of))}{_ARROWS[to]}" for of, to in zip(self.mean, self.better, strict=True)]
+        body = [[name, *cells] for name, cells in zip(self.names(), self.cells(), strict=True)][:most]
+        hidden = [f"and {len(self.mean) - most} more"] * (len(self.mean) > most)
+        return [f"{self.title}, best first", *aligned_columns([["detector", *heads], *body]), *hidden, self.note]
+
+    def page(self) -> content.PageTable:
+        """Return the table for a page, which shows twelve rows until a reader asks for all."""
+        columns = [content.PageColumn("Detector")] + [
+            content.PageColumn(metric + _ARROWS[to], True, group)
+            for (group, metric), to in zip(self.mean, self.better, strict=True)
+        ]
+        rows: list[Sequence[content.Value | content.Cell]] = []
+        for name, values, texts, bold in zip(
+            self.names(), self.mean.to_numpy(), self.cells(), self.best(), strict=True
+        ):
+            word, bracket, rest = name.partition(" (")
+            head = Markup("{} <small>({}</small>").format(word, rest) if bracket else name
+            rows.append([head] + [
+                content.Cell(text, order=float(value) if np.isfinite(value) else None, style="strong" if best else "")
+                for value, text, best in zip(values, texts, bold, strict=True)
+            ])  # fmt: skip
+        anchor = content.anchor("table", self.name)
+        return content.PageTable(anchor, self.title, columns, rows, self.note, first=_FIRST)
+
+    def csv(self) -> str:
+        """Format the table as CSV with a mean and a deviation for each number, in full precision."""
+        heads = [" ".join(filter(None, of)) for of in self.mean]
+        pairs = np.stack([self.mean.to_numpy(float), self.std.to_numpy(float)], axis=-1).reshape(len(self.mean), -1)
+        lines = [["detector", "training", *(text for head in heads for text in (head, f"{head} std"))]]
+        for names, numbers in zip(self.mean.index, pairs.tolist(), strict=True):
+            lines.append([*names, *("" if value != value else repr(value) for value in numbers)])
+        return csv_text(lines)
+
+    def latex(self) -> str:
+        """Format the table as LaTeX, for the package booktabs; detectors have their names in papers."""
+
+        def escaped(text: str) -> str:
+            return text.translate(_LATEX)
+
+        cells = np.array([[escaped(text) for text in line] for line in self.cells()], dtype=object)
+        bold = np.where(self.best(), "\\textbf{" + cells + "}", cells)
+        several = self.mean.index.get_level_values("variant").nunique() > 1
+        names = [", ".join(filter(None, (detector_name(name), of * several))) for name, of in self.mean.index]
+        heads = [
+            (escaped(group), escaped(metric + _ARROWS[to]))
+            for (group, metric), to in zip(self.mean, self.better, strict=True)
+        ]
+        index = pd.Index([*map(escaped, names)], name="Detector")
+        frame = pd.DataFrame(bold, index=index, columns=pd.MultiIndex.from_tuples(heads), dtype=object)
+        how: dict[str, Any] = {"hrules": True, "multicol_align": "c", "position_float": "centering"}
+        caption = escaped(f"{self.title}. {self.note}".strip())
+        return str(frame.style.to_latex(**how, column_format="l" + "r" * len(heads), caption=caption))
+
+
+def pivot(
+    lines: pd.DataFrame, groups: Sequence[str], name: Sequence[str], title: str, note: str, order: Sequence[Any]
+) -> Pivot:
+    """Arrange figures over runs, in the order of the columns; `groups` has the heading of each line's column.
+
+    `order` has (detector, variant), the best first; others follow.
+    """
+    lines = lines.assign(group=groups)
+    columns = lines.drop_duplicates(FIGURE_KEY)
+    metrics = [
+        metric_name(of["metric"]) + _rows_note(of) + (f", {statistic_name(of['statistic'])}" if of["mixed"] else "")
+        for of in columns.assign(mixed=~columns["statistic"].isin(["", "mean"])).to_dict("records")
+    ]
+    better = [
+        _SPREADS.get(statistic, figure_metric(metric).better)
+        for statistic, metric in zip(columns["statistic"], columns["metric"], strict=True)
+    ]
+    rows = [*lines[["detector", "variant"]].drop_duplicates().itertuples(index=False, name=None)]
+    place = {key: number for number, key in enumerate(order)}
+    index = pd.MultiIndex.from_tuples(sorted(rows, key=lambda row: place.get(row, len(place))))
+    index.names = ["detector", "variant"]
+    keys = pd.MultiIndex.from_frame(columns[FIGURE_KEY])
+    measured = lines.set_index([*index.names, *FIGURE_KEY])
+    cells = measured[["mean", "std"]].mul(measured["factor"], axis=0).unstack([*range(2, 2 + len(FIGURE_KEY))])
+    heads = pd.MultiIndex.from_arrays([columns["group"], metrics], names=["group", "metric"])
+    mean, std = (cells[of].reindex(index=index, columns=keys).set_axis(heads, axis=1) for of in ("mean", "std"))
+    note = " ".join(filter(None, (note, _runs_note(lines))))
+    return Pivot(safe_file_name(*name), title, note, mean, std, better, columns["factor"].tolist())
+
+
+def headline_table(protocol: Protocol, config: str, lines: pd.DataFrame, order: Sequence[Any]) -> Pivot | None:
+    """Tabulate what a protocol shows of a config."""
+    parts = protocol.shown(lines)
+    if not parts:
+        return None
+    shown = pd.concat(parts)
+    title = f"{protocol.title} on {config}" if config.count(" + ") < 2 else protocol.title
+    return pivot(shown, _shown_groups(shown), (protocol.name, config, "results"), title, "In percent.", order)
+
+
+def full_tables(protocol: Protocol, lines: pd.DataFrame, order: Sequence[Any]) -> Iterator[Pivot]:
+    """Tabulate all figures of a protocol on all rows, one table for each value of `tables_by`.
+
+    What tells columns apart is their heading: configs, settings, sets of rows and statistics, as far as they differ.
+    """
+    chosen = matching(lines[lines["rows"] == AS_PUBLISHED], protocol.tabulated)
+    if not len(chosen):
+        return
+    for values, of_table in chosen.groupby([*protocol.tables_by], sort=False):
+        differ = [name for name in ("config", "setting", "unknown") if of_table[name].nunique() > 1]
+        named = dict(zip(protocol.tables_by, values, strict=True))
+        groups = []
+        for line in of_table.to_dict("records"):
+            parts = {"config": line["config"], "setting": setting_name(line["setting"])}
+            parts["unknown"] = "all" if line["unknown"].count(" + ") > 1 else set_name(line["unknown"])
+            mean = " mean" if line["statistic"] == "mean" else ""
+            groups.append(", ".join(parts[name] for name in differ) + mean)
+        titled = {"setting": setting_name(named.get("setting", "")), "unknown": set_name(named.get("unknown", ""))}
+        words = [titled.get(name, value) for name, value in named.items()]
+        title = f"{protocol.title}: {', '.join(filter(None, words))}"
+        yield pivot(of_table, groups, (protocol.name, *words), title, protocol.note, order)
+
+
+def effects(
+    protocol: Protocol, lines: pd.DataFrame, order: Sequence[Any], notes: Mapping[str, str]
+) -> Iterator[Pivot]:
+    """Tabulate what a protocol shows, on all rows beside those without duplicates, and without overlap."""
+    but_rows = [key for key in FIGURE_KEY if key != "rows"]
+    for kind in REDUCED:
+        what = kind.removeprefix("without_")
+        compared = lines[lines["rows"].isin([AS_PUBLISHED, kind])]
+        for config, of_config in compared.groupby("config", sort=False):
+            if (of_config["rows"] == kind).any() and (parts := protocol.shown(of_config)):
+                pairs = pd.concat([pair for part in parts for _, pair in part.groupby(but_rows, sort=False)])
+                sides = np.where(pairs["rows"] == AS_PUBLISHED, "all", "without")
+                groups = [", ".join(filter(None, of)) for of in zip(_shown_groups(pairs), sides, strict=True)]
+                title, note = f"Effect of {what} on {config}", notes.get(kind, "")
+                yield pivot(pairs, groups, (what, protocol.name, config), title, note, order)
+
+
+def best_first(protocol: Protocol, lines: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return (detector, variant) by the protocol's headline on all rows, the best first, undefined ones last.
+
+    It is the one order of all tables and plots of a protocol.
+    """
+    pairs = [*lines[["detector", "variant"]].drop_duplicates().itertuples(index=False, name=None)]
+    headline = protocol.headline(lines[lines["rows"] == AS_PUBLISHED])
+    if headline.empty:
+        return pairs
+    means = headline.groupby(["detector", "variant"], sort=False)["mean"].mean()
+    sign = -1 if figure_metric(headline["metric"].iloc[0]).better == "higher" else 1
+    order = (means * sign).sort_values(kind="stable", na_position="last").index.tolist()
+    return [*dict.fromkeys([*order, *pairs])]
+
+
+def _shown_groups(lines: pd.DataFrame) -> list[str]:
+    return [group.format(set=set_name(of)) for group, of in zip(lines["group"], lines["unknown"], strict=True)]
+
+
+def _rows_note(line: Mapping[Any, Any]) -> str:
+    """Say on how many rows a figure is if they are few: of the smaller side, or of both for metrics of errors."""
+    sides = line["n_known"], line["n_unknown"]
+    rows = sum(sides) if figure_metric(line["metric"]).takes == "errors" else min(sides)
+    return f", n = {rows}" if 0 < rows < FEW else ""
+
+
+def _runs_note(lines: pd.DataFrame) -> str:
+    fewest, most = lines["runs"].min(), lines["runs"].max()
+    if most == 1:
+        return "" if lines["variant"].iloc[0] == ALL_VARIANTS else "One run."
+    runs = f"{most}" if fewest == most else f"{fewest} to {most}"
+    return f"Mean ± sample standard deviation (of n - 1) over {runs} runs; a single run has none and is never bold."
+
+
+def number_text(value: float, deviation: float = float("nan")) -> str:
+    """Format a number for tables, such as `90.00 ± 1.25`, or `-` for NaN."""
+    if value != value:
+        return "-"
+    return f"{value:.2f}" + (f" ± {deviation:.2f}" if deviation == deviation else "")
+
+
+def aligned_columns(lines: Sequence[Sequence[str]], *, left: Iterable[int] = (0,)) -> list[str]:
+    """Align lines of cells in columns, for a terminal."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    places = {*left}
+    return [
+        "  ".join(
+            cell.ljust(width) if column in places else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

@@ -1,1 +1,0 @@
-"""Reports: figures, tables, plots and one page."""

@@ -1,0 +1,243 @@
+"""Scores of one or several models, read and joined with the rows of a release: the input of `evaluate` and `report`.
+
+Tested by `tests/evaluation/test_steps.py` and `tests/evaluation/report/test_report.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unknown_detection.evaluation import frame
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.files import safe_file_name
+from unknown_detection.evaluation.releases import Key, Release, choose_splits
+from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, in_fit_half
+from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, file_seed, read_scores, summarize_ids
+from unknown_detection.terminal.progress import bar
+
+ALL_VARIANTS = "*"
+"""The variant of figures over several training methods."""
+
+_VERSIONS = {"python": platform.python_version()} | {name: version(name) for name in ("numpy", "pyarrow", "scipy")}
+"""The versions of what may affect figures."""
+
+_CONFIDENT = ("msp", "temperature", "deep_ensemble")
+"""Detectors of `score` whose score is one minus the probability of the predicted class."""
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """Scores of a model's detectors, in a file or in memory, joined with the rows of a release.
+
+    Attributes:
+        path: their file; for scores in memory a name alone.
+        variant: the training method, by default the model; empty if neither is known.
+        about: what the scores say of themselves; the seed of a file that says nothing is in its name.
+        rows: the joined frame of each detector.
+        sha256: that of the file; empty in memory.
+    """
+
+    path: Path
+    variant: str
+    about: Provenance
+    rows: Mapping[str, pd.DataFrame]
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The file's stem."""
+        return self.path.stem
+
+    @property
+    def weights(self) -> str:
+        """The published weights, by the name of torchvision's file or of timm's model; empty for others."""
+        source, (kind, _, name) = self.about.source, self.about.model.partition(":")
+        return (source.get("file", "") if kind == "torchvision" else name) if "address" in source else ""
+
+    def columns(self, detector: str, **release: str) -> dict[str, Any]:
+        """Return what the table of figures says of a detector's."""
+        about = self.about
+        versions = {"judged": _VERSIONS, **({"scored": about.versions} if about.versions else {})}
+        return {
+            **release,
+            **{"model": about.model, "model_digest": about.model_digest, "seed": about.seed},
+            **{"variant": self.variant, "run": self.name, "detector": detector},
+            "hyperparameters": json.dumps(about.hyperparameters.get(detector, {}), sort_keys=True),
+            "prepared": json.dumps(about.prepared, sort_keys=True),
+            "versions": json.dumps(versions, sort_keys=True),
+        }
+
+    def of_configs(self, configs: Iterable[str], detector: str | None = None) -> pd.DataFrame:
+        """Select the rows of some configs, of a detector or of the first; all have scores of the same splits."""
+        rows = self.rows[detector] if detector is not None else next(iter(self.rows.values()))
+        wanted = {*configs}
+        return rows if {*frame.names(rows, "config")} <= wanted else rows[rows["config"].isin(wanted)]
+
+
+def join_runs(
+    scores: Any, release: Release, splits: str | Iterable[str | Key] | None, *, quiet: bool = True
+) -> tuple[list[ScoredRun], tuple[str, ...]]:
+    """Read one or several scores and join them with the rows of a release.
+
+    Scores are `FILE`, `VARIANT=FILE` if no file has this name, or those in memory. Rows of other splits than those to
+    evaluate (`choose_splits`) are not read; without any, those are evaluated that the scores state, or, where these
+    say nothing, those that their ids are of. The configs of the splits to evaluate are returned, too.
+    """
+    available = {config: release.splits(config) for config in release.configs}
+    keys = [] if splits is None else choose_splits(available, splits, release.name)
+    named = tuple(dict.fromkeys(config for config, _ in keys))
+    sources = list(scores) if isinstance(scores, list | tuple) else [scores]
+    if not sources:
+        raise EvaluationError(
+            "There are no scores to evaluate: the list is empty. Give what score returned, or files."
+        )
+    indexes: dict[tuple[str, ...], pd.DataFrame] = {}
+    runs: list[ScoredRun] = []
+    with bar(len(sources), "joining", quiet=quiet, unit=" files") as progress:
+        for number, source in enumerate(sources, start=1):
+            variant, path = None, Path(IN_MEMORY if len(sources) == 1 else f"{IN_MEMORY}-{number}")
+            if in_file := isinstance(source, str | Path):
+                method, equals, file = str(source).partition("=")
+                has_variant = equals and not Path(source).exists()
+                variant, path = (method, Path(file)) if has_variant else (None, Path(source))
+            if path.stem in [run.name for run in runs]:
+                raise EvaluationError(
+                    f"Several scores files have the name {path.stem}; rename them, since runs are named after their "
+                    "files."
+                )
+            where = str(path) if in_file else f"The table {path}"
+            table, stated = read_scores(path if in_file else source, release=release)
+            scored = choose_splits(available, stated.splits, release.name) if stated and stated.splits else []
+            scored = keys or scored or ([] if stated else _splits_of_ids(release, table["id"], where))
+            configs = stated.configs if stated else tuple(dict.fromkeys(config for config, _ in scored))
+            if configs not in indexes:
+                indexes[configs] = release.index(configs)
+            index, table = _chosen(indexes[configs], table, scored)
+            labels = {config: release.label_names(config) for config in configs}
+            fitted_on = ids_fitted_on(release, stated.fit_half) if stated else None
+            rows = frame.join(index, table, labels, where=where, fitted_on=fitted_on)
+            if stated:
+                rows = {name: _with_confidence(name, of_detector) for name, of_detector in rows.items()}
+                # A model file is recorded without its folder, which may differ between machines.
+                model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", stated.model)
+                about, variant = msgspec.structs.replace(stated, model=model), model if variant is None else variant
+            else:
+                about = Provenance(release.digest, configs, "", "", file_seed(path)[1], {}, {})  # type: ignore[arg-type]
+            digest = hashlib.sha256(path.read_bytes()).hexdigest() if in_file else ""
+            runs.append(ScoredRun(path, variant or "", about, rows, digest))
+            progress.update(1)
+    variants: dict[str, str] = {}
+    for run in runs:
+        other = variants.setdefault(safe_file_name(run.variant), run.variant)
+        if other != run.variant or run.variant == ALL_VARIANTS:
+            raise EvaluationError(
+                f"The training methods {other!r} and {run.variant!r} give the same file name. Choose names that "
+                "differ in letters or digits, as --scores NAME=FILE."
+            )
+    return runs, named
+
+
+def ids_fitted_on(release: Release, key: str) -> pa.Array:
+    """Return the ids in the fit half of a split `config/split`, which detectors were fitted on; none without a key."""
+    if not key:
+        return pa.array([], pa.string())
+    rows = release.rows(*key.split("/", 1))
+    fits = in_fit_half(rows["id"].to_pylist(), rows["label"].to_numpy())
+    return rows["id"].filter(pa.array(fits)).combine_chunks()
+
+
+def _chosen(index: pd.DataFrame, scores: pa.Table, keys: Sequence[Key]) -> tuple[pd.DataFrame, pa.Table]:
+    """Drop rows of splits that are not to be evaluated, and their scores; splits for fitting and tuning stay.
+
+    Of configs without any of `keys`, all rows stay.
+    """
+    keep = ~index["config"].isin([config for config, _ in keys]) | index["split"].isin(FIT_AND_TUNE_SPLITS)
+    for config, split in keys:
+        keep |= (index["config"] == config) & (index["split"] == split)
+    if keep.all():
+        return index, scores
+    dropped, kept = (
+        pc.is_in(scores["id"], value_set=pa.array(index["id"][mask].astype(str), pa.string()))
+        for mask in (~keep, keep)
+    )
+    return index[keep], scores.filter(pc.or_(kept, pc.invert(dropped)))
+
+
+def _splits_of_ids(release: Release, ids: pa.ChunkedArray, where: str) -> list[Key]:
+    """Find the splits that scores without provenance are of, by their ids.
+
+    Configs all of whose splits to evaluate have scores are meant; what is scored beyond them belongs to the config
+    with most of it. A split counts if all its rows have a score, and one for fitting or tuning if some have.
+    """
+    given = pc.unique(ids)
+    of_configs: dict[str, dict[str, pa.Array]] = {}
+    counts: dict[Key, int] = {}
+    for config in release.configs:
+        if {*release.splits(config)} <= {*FIT_AND_TUNE_SPLITS}:
+            continue
+        for split in release.splits(config):
+            of_split = release.rows(config, split)["id"]
+            found = of_split.filter(pc.is_in(of_split, value_set=given)).combine_chunks()
+            counts[config, split] = len(of_split) - len(found)
+            if len(found) and (split in FIT_AND_TUNE_SPLITS or len(found) == len(of_split)):
+                of_configs.setdefault(config, {})[split] = found
+    judged = {config: [split for split in of if split not in FIT_AND_TUNE_SPLITS] for config, of in of_configs.items()}
+    chosen = [config for config in judged if {*release.splits(config)} - {*FIT_AND_TUNE_SPLITS} == {*judged[config]}]
+    others = [config for config in judged if judged[config] and config not in chosen]
+    covered = pa.chunked_array([ids for config in chosen for ids in of_configs[config].values()], pa.string())
+    rest = given.filter(pc.invert(pc.is_in(given, value_set=covered)))
+    while len(rest) and others:
+        explained = {
+            config: pc.is_in(rest, value_set=pa.chunked_array([*of_configs[config].values()], pa.string()))
+            for config in others
+        }
+        best = max(others, key=lambda config: pc.sum(explained[config]).as_py())
+        if not pc.any(explained[best]).as_py():
+            break
+        chosen.append(best)
+        others.remove(best)
+        rest = rest.filter(pc.invert(explained[best]))
+    if len(rest):
+        _refuse_rest(release, rest, counts, where)
+    return [(config, split) for config in chosen for split in of_configs[config]]
+
+
+def _refuse_rest(release: Release, rest: pa.Array, missing: Mapping[Key, int], where: str) -> None:
+    """Name ids that are of no row or, if there are none, the rows that a split with scores lacks."""
+    foreign = rest
+    for config, split in missing:
+        foreign = foreign.filter(pc.invert(pc.is_in(foreign, value_set=release.rows(config, split)["id"])))
+    if len(foreign):
+        raise EvaluationError(
+            f"{where} has {summarize_ids(foreign)} that {' and '.join(release.configs)} of the release does not have. "
+            "Remove them, or name the release that they belong to."
+        )
+    for config, split in sorted(missing, key=lambda key: (missing[key], key)):
+        of_split = release.rows(config, split)["id"]
+        if missing[config, split] and pc.any(pc.is_in(rest, value_set=of_split)).as_py():
+            lacking = of_split.filter(pc.invert(pc.is_in(of_split, value_set=rest)))
+            raise EvaluationError(
+                f"{where} lacks scores for {summarize_ids(lacking)} of the {len(of_split):,} rows of "
+                f"{config}/{split}. Score them, too, or name the splits to evaluate (`--splits`, in Python `splits=`)."
+            )
+
+
+def _with_confidence(detector: str, rows: pd.DataFrame) -> pd.DataFrame:
+    if detector not in _CONFIDENT or "confidence" in rows or "prediction" not in rows:
+        return rows
+    confidence = 1 - rows["score"]
+    return rows.assign(confidence=confidence) if np.all((confidence >= 0) & (confidence <= 1)) else rows

@@ -1,0 +1,103 @@
+"""The truth table of a release: a row for each image of each split, with its role, class and what it duplicates.
+
+Texts are pandas categories in sorted order, so a million rows are a few bytes each, however long their ids are.
+
+Tested by `tests/evaluation/test_frame.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.release.schema import ROLES
+from unknown_detection.evaluation.errors import EvaluationError, one_line
+
+IN_DISTRIBUTION = "in_distribution"
+"""Role of the rows that a detector should accept."""
+
+ID_OVERLAP, OBJECT_SEEN = "id_overlap", "known_object_seen"
+"""Columns of a release: the known class that a row's class is, holds or shows, null for none, said of classes; and
+whether people saw an object of some known class on an image of BROAD."""
+
+SEEN = "an object of a known class"
+"""Stands for the known class of an image on which people saw one without saying which."""
+
+
+def truth_table(rows: Mapping[tuple[str, str], pa.Table], paired: Mapping[str, pa.Array] | None) -> pd.DataFrame:
+    """Join the rows of splits to one table, in the order given.
+
+    Args:
+        rows: all columns of each split but the image, by config and split.
+        paired: ids in pairs of duplicates, by `config/split`; None for a release that does not say.
+
+    Returns:
+        The categories `id`, `config`, `split`, `role`, `class_id` and `source_id` (as source/source_id, the same for
+        a made image and its original); `label` (-1 for none); `known`, whether the role is in-distribution; `overlap`,
+        if the release states overlaps: the known class, empty for none, missing in configs that do not state it; and
+        `duplicate`, if the release has a table of duplicates.
+    """
+    parts, stated = [], False
+    for (config, split), of_split in rows.items():
+        overlap = find_overlaps(of_split)
+        stated |= overlap is not None
+        columns = {name: of_split[name] for name in ("id", "class_id", "label")} | {
+            "config": pa.repeat(config, len(of_split)),
+            "split": pa.repeat(split, len(of_split)),
+            "role": role_names(of_split),
+            "source_id": pc.binary_join_element_wise(of_split["source"], of_split["source_id"], "/"),
+            "overlap": pa.nulls(len(of_split), pa.string()) if overlap is None else overlap,
+        }
+        if paired is not None:
+            ids = paired.get(f"{config}/{split}", pa.array([], pa.string()))
+            columns["duplicate"] = pc.is_in(of_split["id"], value_set=ids)
+        parts.append(pa.table(columns))
+    table = pa.concat_tables(parts)
+    texts = ("id", "config", "split", "role", "class_id", "source_id", *["overlap"] * stated)
+    frame: dict[str, Any] = {name: as_category(table[name]) for name in texts}
+    frame |= {"label": table["label"].to_numpy(), "known": pc.equal(table["role"], IN_DISTRIBUTION).to_numpy()}
+    if paired is not None:
+        frame["duplicate"] = table["duplicate"].to_numpy()
+    return pd.DataFrame(frame)
+
+
+def as_category(texts: pa.ChunkedArray | pa.Array) -> pd.Categorical:
+    """Return texts as a pandas category whose values are sorted; null is a missing value."""
+    encoded = pa.chunked_array([texts] if isinstance(texts, pa.Array) else texts.chunks, pa.string())
+    encoded = encoded.combine_chunks().dictionary_encode()
+    order = pc.array_sort_indices(encoded.dictionary)
+    rank = np.empty(len(order) + 1, dtype=np.int32)
+    rank[order.to_numpy()], rank[-1] = np.arange(len(order)), -1
+    codes = rank[pc.fill_null(encoded.indices, -1).to_numpy()]
+    return pd.Categorical.from_codes(codes, pd.Index(encoded.dictionary.take(order).to_pandas()))
+
+
+def role_names(rows: pa.Table) -> pa.ChunkedArray:
+    """Return each row's role by name."""
+    return pa.array(ROLES, pa.string()).take(rows["role"])
+
+
+def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
+    """Return the known class that each row of a split overlaps, empty where none; None without such a column."""
+    overlaps = None
+    for name in (OBJECT_SEEN, ID_OVERLAP):
+        if name not in rows.column_names:
+            continue
+        values = rows[name]
+        if pa.types.is_boolean(values.type):
+            values = pc.if_else(pc.fill_null(values, False), SEEN, "")
+        elif pa.types.is_null(values.type):
+            values = values.cast(pa.string())
+        elif not pa.types.is_string(values.type):
+            raise EvaluationError(
+                f"The column {name} of the release has the type {one_line(values.type, 40)}, instead of a known "
+                "class's name or null. Run `python -m hf_scripts.verify` to find out what is wrong."
+            )
+        named = pc.fill_null(values, "")
+        overlaps = named if overlaps is None else pc.if_else(pc.equal(named, ""), overlaps, named)
+    return overlaps
