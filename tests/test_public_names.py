@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import unknown_detection as ud
+from examples.digits_release import write_release
 from tests.conftest import made_once
 from unknown_detection import steps
 from unknown_detection.evaluation import releases
-from unknown_detection.evaluation.demo.release import make_release
 from unknown_detection.evaluation.metrics import metrics
 
 ROOT = Path(__file__).parents[1]
@@ -80,19 +80,16 @@ def test_a_public_name_is_defined_where_it_is_said_and_documented(name):
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory):
-    """A folder with the digits of the demo at build/digits; a model trained on them, its features and scores."""
-    torch = pytest.importorskip("torch", reason="runs a torch model")
+    """A folder with the release of digits at build/digits; a model trained on them, its features and scores."""
+    pytest.importorskip("torch", reason="runs a torch model")
+    pytest.importorskip("torchvision", reason="prepares images")
     pytest.importorskip("sklearn", reason="has the digits")
-    from unknown_detection.evaluation.demo import model
+    from examples.digits_cnn import train
 
     root = tmp_path_factory.mktemp("examples")
     (root / "build").mkdir()
-    (root / "build" / "digits").symlink_to(made_once(tmp_path_factory, "digits", make_release))
-    release = ud.load(root / "build" / "digits")
-    labels = torch.tensor(release.rows("digits-train", "train")["label"].to_pylist())
-    images = model.batch_of(row["image"] for row in release.images("digits-train", "train"))
-    trained = model.train(images, labels, 6, model.Training("adam", 0))
-    trained.preprocessing = model.digits_cnn.preprocessing
+    (root / "build" / "digits").symlink_to(made_once(tmp_path_factory, "digits", write_release))
+    trained = train(ud.load(root / "build" / "digits"))
     features = ud.extract(trained, root / "build" / "digits", "digits,digits-train", workers=0)
     scores = ud.score(features, ["msp", "knn"])
     return root, {"model": trained, "features": features, "scores": scores}

@@ -97,7 +97,7 @@ COMMANDS = (
     Command(
         "evaluate",
         "unknown_detection.evaluation.__main__",
-        "Extract features, score, report, compare, graph, softmax, demo.",
+        "Extract features, score detectors, report the papers' figures.",
         _EVALUATE,
     ),
 )

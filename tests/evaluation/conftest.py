@@ -3,11 +3,11 @@
 import datasets
 import pytest
 
+from examples.digits_release import write_release
 from tests.conftest import made_once
 from tests.evaluation.samples import small_release
 from tests.hub.fixtures import api, hub, waits
 from tests.hub.guard import only_loopback
-from unknown_detection.evaluation.demo.release import make_release
 
 __all__ = ["api", "hub", "only_loopback", "waits"]
 
@@ -34,5 +34,5 @@ def release(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
-    """The folder of the demo's release. Read only."""
-    return made_once(tmp_path_factory, "digits", make_release)
+    """The folder of the release of digits. Read only."""
+    return made_once(tmp_path_factory, "digits", write_release)

@@ -48,7 +48,7 @@ WITHOUT = """
 import sys
 class Without:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "networkx":
+        if name.split(".")[0] == "torch":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Without())
 from unknown_detection.evaluation.__main__ import main
@@ -57,9 +57,17 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_a_missing_extra_is_one_sentence(tmp_path):
-    lines = [f"{number},0.5,a:cat,b:dog" for number in range(20)]
-    (tmp_path / "scores.csv").write_text("\n".join(["id,score,class,prediction", *lines, ""]))
-    arguments = ["graph", str(tmp_path / "scores.csv"), "--out", str(tmp_path / "graph")]
+    arguments = [
+        "extract",
+        "--release",
+        "x",
+        "--model",
+        "timm:x",
+        "--splits",
+        "x",
+        "--out",
+        str(tmp_path / "features"),
+    ]
     process = subprocess.run([sys.executable, "-c", WITHOUT, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert process.returncode == 2, process.stderr
-    assert "error: networkx is not installed, but needed to run this command. Install it with pip" in process.stderr
+    assert "error: torch is not installed, but needed to run this command. Install it with pip" in process.stderr

@@ -1,4 +1,4 @@
-"""The release of scikit-learn's digits that `python -m unknown_detection evaluate demo` has, for the examples."""
+"""The release of scikit-learn's digits for the examples."""
 
 import pytest
 

@@ -14,7 +14,7 @@ from unknown_detection.help import ESSENTIALS, HelpCommand, as_helpful
 COLUMNS, LINES = 80, 24
 
 GROUPED = {"audit": ("overlap", "duplicates", "artifacts", "sheet", "pairs", "smoothness")} | {
-    "evaluate": ("extract", "score", "report", "compare", "graph", "demo"),
+    "evaluate": ("extract", "score", "report"),
     "sources": ("show", "get"),
 }
 

@@ -18,10 +18,6 @@ COMMANDS = {
     "extract": "Extract features of a release with a model.",
     "score": "Fit detectors and score every row of a release.",
     "report": "Compute a paper's figures from scores: tables, plots, a summary.",
-    "compare": "Compare the figures of two reports on the same release.",
-    "graph": "Draw the graph of predicted classes, as in the FACETS paper.",
-    "softmax": "Map the mean softmax outputs of each class of unknowns.",
-    "demo": "Run every step on a small release of real digits.",
 }
 
 
@@ -57,7 +53,7 @@ class _Commands(HelpGroup):
 @click.command(
     "python -m unknown_detection evaluate",
     cls=_Commands,
-    examples=("python -m unknown_detection evaluate demo --out build/evaluation-demo",),
+    examples=("python -m unknown_detection evaluate score --features build/features --out build/scores.parquet",),
 )
 def command() -> None:
     """Evaluate detectors of unknowns on releases of unknown-detection benchmarks."""

@@ -62,7 +62,7 @@ def first_line(error: Exception) -> str:
     return line if line.endswith("...") else line.removesuffix(".")  # dots of a shortened one stay
 
 
-EXTRA = ("matplotlib", "networkx", "safetensors", "sklearn", "timm", "torch", "torchvision")
+EXTRA = ("matplotlib", "safetensors", "sklearn", "timm", "torch", "torchvision")
 """Modules that the extra installs."""
 
 

@@ -14,12 +14,12 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import unknown_detection as ud
+from examples.digits_release import CONFIG
 from tests.browser import look_at
 from tests.builders.conftest import files_of
 from tests.evaluation.report.as_text import page_of
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.commands import report as command
-from unknown_detection.evaluation.demo.release import CONFIG
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.report import report as report_module

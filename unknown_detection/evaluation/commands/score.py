@@ -72,11 +72,6 @@ class _Score(HelpCommand):
     multiple=True,
     help="Set a hyperparameter, or the values to search among, the default first; may be repeated. See below.",
 )
-@click.option(
-    "--times",
-    is_flag=True,
-    help="Also time each detector relative to a forward pass, on one batch; needs the model. Written beside --out.",
-)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option("--out", type=options.FILE, required=True, help="Scores file to write, .parquet.")
 @options.release(required=False)

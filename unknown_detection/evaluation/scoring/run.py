@@ -28,7 +28,6 @@ from unknown_detection.evaluation.features.extract import Receipt, identify, rec
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.releases import Key, choose_splits
-from unknown_detection.evaluation.scoring import times as times_of
 from unknown_detection.evaluation.scoring.fit import FeatureCache, Fitted, Scorer
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, FitSplits, find_fit_splits
 from unknown_detection.evaluation.scoring.scores import Provenance, with_provenance, write_scores
@@ -50,7 +49,6 @@ def score(
     seed: int = 0,
     device: str = "cpu",
     accept: bool = False,
-    times: bool = False,
     out: str | Path | None = None,
     quiet: bool = True,
     log: Log = lambda text: None,
@@ -81,7 +79,6 @@ def score(
         device: where distances to neighbours are computed, as for `extract`.
         accept: go on where the model's accuracy differs from the published one (`receipt`), as after an `extract` that
             accepted it.
-        times: also time each detector on a batch of images, with the runner's model; written beside `out`.
         out: scores file to write, .parquet; the trials of the search are written beside it.
         quiet: no progress bars.
         log: receives a line about each detector that is left out or cannot be searched.
@@ -93,7 +90,7 @@ def score(
 
     Raises:
         EvaluationError: there are no such features, configs or detectors, a detector named here cannot be fitted, the
-            runner's model is another, `times` has no runner or no file, or the accuracy differs from the published.
+            runner's model is another, or the accuracy differs from the published.
         TypeError: the features are something else.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
@@ -103,11 +100,6 @@ def score(
     runner = runner or store.runner
     if file is not None and file.suffix != ".parquet":
         raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
-    if times and (runner is None or file is None):
-        raise EvaluationError(
-            "Times are measured with the model. Give --release, --model and --weights (in Python, the features that "
-            "extract returned, or runner=, and out=), or leave out --times."
-        )
     listed = fit_configs.split(",") if isinstance(fit_configs, str) else fit_configs
     fit_configs = [name.strip() for name in listed if name.strip()]
     keys = _choose_keys(store, splits, fit_configs)
@@ -153,11 +145,9 @@ def score(
         say(_described(fit))
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
-        measured = times_of.measure_times(scorer, fitted, keys[0]) if times else []
     provenance = _provenance(scorer, keys, fitted, model_receipt)
     if file is not None:
         _write_beside(file, ".search.csv", _trials(fitted))
-        _write_beside(file, times_of.ENDING, [times_of.COLUMNS, *measured] if measured else [])
         write_scores(file, scores, provenance)
         say(f"{len(scores):,} scores of {len(fitted)} detectors are in {file}")
     return with_provenance(scores, provenance)

@@ -1,8 +1,7 @@
-"""The demo's release: real images, whole as anybody's, the same every time."""
+"""The release of digits: real images, whole as anybody's, the same every time."""
 
 import hashlib
 import io
-import json
 
 import datasets
 import numpy as np
@@ -10,9 +9,9 @@ import pyarrow.parquet as pq
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from builders.release.schema import is_demo_schema
+import unknown_detection as ud
+from examples.digits_release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, write_release
 from tests.builders.conftest import files_of
-from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from unknown_detection.evaluation.releases import load
 
 
@@ -82,42 +81,22 @@ def test_a_corrupted_row_has_the_label_and_the_source_of_its_clean_one(digits):
         assert not {row["content_sha256"] for row in rows} & {row["content_sha256"] for row in clean}
 
 
-def test_duplicates_are_pairs_with_the_nearest_training_image_within_a_level_and_a_half(digits):
-    levels = load_digits().data
-    pairs = datasets.load_dataset(str(digits), "duplicates", split="pairs").to_list()
-    nearest_of = {pair["other_id"]: pair["id"] for pair in pairs if pair["other_split"] == f"{CONFIG}/test"}
-    train = pq.read_table(digits / "index" / TRAIN / "train.parquet")["source_id"].to_pylist()
-    rows = rows_of(digits, CONFIG, "test")
-    flagged = 0
-    for row in rows:
-        distances = {
-            name: np.sqrt(np.mean((levels[int(row["source_id"])] - levels[int(name)]) ** 2)) for name in train
-        }
-        nearest = min(distances, key=distances.get)
-        # Eight bits hold a sixteenth to within 0.03, so what lies on the border may fall to either side.
-        if abs(distances[nearest] - 1.5) > 0.02:
-            expected = f"sklearn-digits/{nearest}" if distances[nearest] < 1.5 else None
-            assert nearest_of.get(row["id"]) == expected
-        flagged += row["id"] in nearest_of
-    assert flagged == len(nearest_of) >= 5
+def test_it_is_whole_and_a_demo(digits):
+    """Every row, image, digest and file, and the near-duplicates, which `verify` searches for again."""
+    assert ud.verify(digits) == []
+    assert load(str(digits)).is_demo
+
+
+def test_some_test_images_have_near_duplicates_among_the_training_images_and_no_unknown_has(digits):
+    pairs = datasets.load_dataset(str(digits), "duplicates", split="pairs").to_pandas()
+    sides = pairs[["split", "other_split"]].to_numpy().tolist()
+    assert all(f"{TRAIN}/train" in both for both in sides)
+    in_pairs = {split for both in sides for split in both} - {f"{TRAIN}/train"}
+    assert in_pairs == {f"{CONFIG}/test", f"{CONFIG}/validation", f"{MIXED}/test", f"{SHIFTS}/test"}
+    assert pairs["distance"].between(0, 0.03, inclusive="right").all()
+    assert (pairs["class_id"] == pairs["other_class_id"]).all()
 
 
 def test_the_same_files_come_again(digits, tmp_path):
-    make_release(tmp_path)
+    write_release(tmp_path)
     assert files_of(tmp_path) == files_of(digits)
-
-
-def test_the_manifest_lists_every_file_with_its_digest(digits):
-    manifest = json.loads((digits / "manifest.json").read_text(encoding="utf-8"))
-    pairs = manifest["duplicates"]
-    assert hashlib.sha256((digits / pairs["path"]).read_bytes()).hexdigest() == pairs["sha256"]
-    assert pq.read_metadata(digits / pairs["path"]).num_rows == pairs["rows"] > 0
-    listed = {"README.md", "manifest.json", pairs["path"]}
-    for config in manifest["configs"].values():
-        for split in config["splits"].values():
-            for entry in (*split["data"], split["index"]):
-                assert hashlib.sha256((digits / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]
-                listed.add(entry["path"])
-    assert listed == files_of(digits).keys()
-    tables = [path for part in ("data", "index") for path in (digits / part).rglob("*.parquet")]
-    assert all(is_demo_schema(pq.read_schema(path)) for path in tables)
