@@ -1,6 +1,7 @@
 """Draw the pictures of `docs/gallery.md` from demo releases: `python -m benchmarks.gallery DIR`.
 
-DIR has a folder with the demo release of each benchmark, named as the benchmark, and `report.html` of `evaluate demo`.
+DIR has a folder with the demo release of each benchmark, named as the benchmark, and `report.html` of
+`examples/digits.py`.
 Images of demo sources are made up by us, so no licence is in the way of showing them.
 """
 

@@ -1,8 +1,9 @@
 """Compare the figures of two trees of this project: `python -m benchmarks.evaluating.trees OLD NEW`.
 
-Runs `evaluate demo` in each tree, or takes a finished demo's or report's folder in place of
-one, and compares `figures.parquet` by what identifies a figure. Exits with 1 if a figure that both have differs by
-more than 1e-12, or in its number of rows. Figures that only one has are counted by protocol and rows.
+Runs `examples/digits.py`, or in older trees `evaluate demo`, in each tree, or takes a finished demo's or report's
+folder in place of one, and compares `figures.parquet` by what identifies a figure. Exits with 1 if a figure that both
+have differs by more than 1e-12, or in its number of rows. Figures that only one has are counted by protocol and rows;
+those without duplicates are the same only with the same table of duplicates.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 KEY = ["run", "variant", "seed", "detector", "protocol", "config", "setting", "known", "unknown", "metric", "positive"]
-KEY += ["rows", "statistic", "fitted_on"]
+KEY += ["rows", "statistic", "fitted_on", "duplicates"]
 NUMBERS = ("n_known", "n_unknown", "factor")
 CLOSE = 1e-12
 DEMOS = (("examples/digits.py",), ("-m", "unknown_detection", "evaluate", "demo"))
@@ -24,13 +25,14 @@ DEMOS = (("examples/digits.py",), ("-m", "unknown_detection", "evaluate", "demo"
 
 def figures_of(place: Path, folder: Path) -> pd.DataFrame:
     """Return the figures of a demo, made in a folder if `place` is a tree."""
-    for made in (place / "figures.parquet", place / "report" / "figures.parquet"):
-        if made.is_file():
-            return pd.read_parquet(made)
-    script, words = DEMOS
-    command = script if (place / script[0]).is_file() else words
-    subprocess.run([sys.executable, *command, "--out", folder], cwd=place, check=True)
-    return pd.read_parquet(folder / "report" / "figures.parquet")
+    made = [file for file in (place / "figures.parquet", place / "report" / "figures.parquet") if file.is_file()]
+    if not made:
+        script, words = DEMOS
+        command = script if (place / script[0]).is_file() else words
+        subprocess.run([sys.executable, *command, "--out", folder], cwd=place, check=True)
+        made = [folder / "report" / "figures.parquet"]
+    figures = pd.read_parquet(made[0])
+    return figures.assign(duplicates=figures["duplicates_sha256"].where(figures["rows"] == "without_duplicates", ""))
 
 
 def compare(old: pd.DataFrame, new: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -72,7 +72,8 @@ def prune(images: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     }
     stages = [("all", images)]
     for step, mask in kept.items():
-        stages.append((step, stages[-1][1][mask]))
+        last = stages[-1][1]
+        stages.append((step, last[mask[last.index]]))
     last = stages[-1][1]
     weights = last.groupby(["true", "predicted"])["id"].transform("size")
     stages.append((f"edges of at least {MIN_WEIGHT} images", last[weights >= MIN_WEIGHT]))

@@ -56,18 +56,9 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_a_missing_extra_is_one_sentence(tmp_path):
-    arguments = [
-        "extract",
-        "--release",
-        "x",
-        "--model",
-        "timm:x",
-        "--splits",
-        "x",
-        "--out",
-        str(tmp_path / "features"),
-    ]
+def test_a_missing_extra_is_one_sentence(digits, tmp_path):
+    arguments = ["extract", "--release", str(digits), "--model", "timm:resnet18", "--splits", "digits/test"]
+    arguments += ["--out", str(tmp_path / "features")]
     process = subprocess.run([sys.executable, "-c", WITHOUT, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert process.returncode == 2, process.stderr
     assert "error: torch is not installed, but needed to run this command. Install it with pip" in process.stderr

@@ -1,32 +1,16 @@
 """Scripts that draw what one paper shows once, from a report's table and the public API, on the demo's digits."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
 pytest.importorskip("matplotlib", reason="draws pictures")
 
-from click.testing import CliRunner
-
 import unknown_detection as ud
 from tests.evaluation.conftest import digits  # noqa: F401
 from tests.evaluation.made_rows import figure, of_run
+from tests.examples.papers.scripts import run, script
 from unknown_detection.evaluation.report.figures import tidy, write_figures
-
-PAPERS = Path(__file__).parents[3] / "examples" / "papers"
-
-
-def script(name):
-    return runpy.run_path(str(PAPERS / f"{name}.py"))
-
-
-def run(name, *words):
-    done = CliRunner().invoke(script(name)["main"], [*map(str, words)])
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 @pytest.fixture(scope="module")
