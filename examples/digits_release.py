@@ -32,7 +32,7 @@ from builders.duplicates.search import find_pairs
 from builders.duplicates.table import PairTable, complete, write_duplicates
 from builders.release import entries
 from builders.release.digests import rows_digest
-from builders.release.duplicates import comparison
+from builders.release.duplicates import Pair, comparison
 from builders.release.images import pixel_sha256
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
@@ -280,7 +280,7 @@ def _near_pairs(layout: Layout) -> PairTable:
     for key in (reference, *keys):
         images = pq.read_table(layout.shard("data", key, 0, 1))["image"].to_pylist()
         pixels[key] = np.stack([scaled(Image.open(io.BytesIO(image["bytes"]))) for image in images])
-    pairs = []
+    pairs: list[Pair] = []
     for key in keys:
         found = find_pairs(pixels[key], pixels[reference], threshold=_NEARLY, advance=lambda _: None)
         pairs += searched_pairs(found, (key, layout.index(key)), (reference, layout.index(reference)))

@@ -29,7 +29,9 @@ def quick(tmp_path_factory):
 
 def test_models_are_trained_for_real(quick):
     figures = pd.read_parquet(quick[0] / "report" / "figures.parquet").query("rows == 'as_published'")
-    accuracy = figures[figures["metric"] == "accuracy"].groupby("run")["value"].min()
+    accuracy = (
+        figures.query("metric == 'accuracy' and detector in ['msp', 'deep_ensemble']").groupby("run")["value"].min()
+    )
     assert {*accuracy.index} == {"adam-0", "adam-1", "adam-ensemble"}
     # Six classes: guessing is right in one of six, and seeds must differ in more than their name.
     assert accuracy.min() > 0.9
