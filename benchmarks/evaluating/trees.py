@@ -42,7 +42,7 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
     differ = ~((both["value"] - both["value_new"]).abs() <= CLOSE) & ~(both["value"].isna() & both["value_new"].isna())
     for name in NUMBERS:
         differ |= both[name] != both[f"{name}_new"]
-    alone = merged[merged["side"] != "both"]
+    alone = merged[merged["side"] != "both"].astype({"side": str})
     counts = alone.groupby(["side", "protocol", "rows"], observed=True).size().rename("figures").reset_index()
     return both[differ], counts.replace({"left_only": "only old", "right_only": "only new"})
 
