@@ -14,11 +14,11 @@ import pandas as pd
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.frame import WITHOUT_DUPLICATES, WITHOUT_OVERLAP
+from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.protocols.protocol import AS_PUBLISHED, FIGURE_KEY
 from unknown_detection.evaluation.releases import choose_splits
 from unknown_detection.evaluation.report.figures import over_runs, read_figures
 from unknown_detection.evaluation.report.names import (
-    figure_metric,
     metric_name,
     set_name,
     setting_name,
@@ -92,7 +92,7 @@ def _by_metric(pairs: pd.DataFrame) -> list[str]:
         counts = [f"{(group['verdict'] == verdict).sum():,}" for verdict in ("better", "worse", "same")]
         middle = group["difference"].median()
         middle_text = f"{middle:+.2f}" if middle == middle else "-"
-        lines.append([protocol, figure_metric(name).title, f"{len(group):,}", *counts, middle_text])
+        lines.append([protocol, METRICS[name].title, f"{len(group):,}", *counts, middle_text])
     return aligned_columns(lines, left=(0, 1))
 
 
@@ -163,7 +163,7 @@ def compare(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     numbers = merged[["mean", "std", "mean_second", "std_second"]].mul(merged["factor"], axis=0)
     pairs = pd.concat([merged[keys], numbers.set_axis(["first", "first_std", "second", "second_std"], axis=1)], axis=1)
     difference = pairs["second"] - pairs["first"]
-    gain = difference * merged["metric"].map(lambda name: 1 if figure_metric(name).better == "higher" else -1)
+    gain = difference * merged["metric"].map(lambda name: 1 if METRICS[name].better == "higher" else -1)
     verdicts = np.select([gain.isna(), gain == 0, gain > 0], ["undefined", "same", "better"], "worse")
     pairs = pairs.assign(difference=difference, factor=merged["factor"], verdict=verdicts)
     pairs.attrs = {"only_first": len(left) - len(pairs), "only_second": len(right) - len(pairs)}

@@ -79,9 +79,8 @@ def command(
 
     A scores file needs the columns id and score (higher = more unknown). Predictions, as a column prediction (class
     index) or class (name), are needed for misclassification, unknown and error detection only; a column detector tells
-    several detectors in one file apart; a column confidence, the probability of the prediction, gives its calibration.
-    Each row of the release needs exactly one score; the splits validation, external_validation and train may be
-    missing.
+    several detectors in one file apart. Each row of the release needs exactly one score; the splits validation,
+    external_validation and train may be missing.
 
     Prints the main figures of each protocol, the best detector first, and writes report.html and figures.parquet.
     """

@@ -14,14 +14,14 @@ Tested by `tests/evaluation/protocols/test_registry.py` and `tests/evaluation/pr
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 
 import pandas as pd
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.frame import TEST, by, by_errors, known_rows, names, rankings, unknown_splits
-from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure
+from unknown_detection.evaluation.frame import TEST, by, by_errors, known_rows, names, unknown_splits
+from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure, measure_each
 
 NAME = "openood"
 METRICS = ("fpr_at_95_tpr_unknown_positive", "auroc", "aupr_in_trapezoid", "aupr_out_trapezoid")
@@ -53,31 +53,26 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
             f"config. Give it with the configs that belong to it: --protocol {NAME}={configs[0]}."
         )
     unknown_splits(rows, UNKNOWN)  # refuses rows without any
-    measured, open_set = _against_each(rows, "standard", TEST, known)
-    measured += open_set + _accuracy(TEST, known)
+    measured = _of_roles(rows, TEST, known, "standard", METRICS)
+    measured += _of_roles(rows, TEST, known, "open_set", ("oscr",)) + _accuracy(TEST, known)
     shifted = rows["role"].isin(SHIFTED) & (rows["label"] >= 0)
     if shifted.any():
         spectrum = rows[rows["known"] & (rows["split"] == TEST) | shifted]
         of_spectrum = " + ".join([TEST, *names(rows[shifted], "split")])
-        measured += _against_each(rows, "full_spectrum", of_spectrum, spectrum)[0] + _accuracy(of_spectrum, spectrum)
+        measured += _of_roles(rows, of_spectrum, spectrum, "full_spectrum", METRICS)
+        measured += _accuracy(of_spectrum, spectrum)
     return measured
 
 
-def _against_each(
-    rows: pd.DataFrame, setting: str, of_known: str, known: pd.DataFrame
-) -> tuple[list[Figure], list[Figure]]:
-    """Measure each split of unknown rows, and average by role; then the same of open-set recognition."""
-    named = {"known": of_known}
-    measured: tuple[list[Figure], list[Figure]] = ([], [])
+def _of_roles(
+    rows: pd.DataFrame, of_known: str, known: pd.DataFrame, setting: str, metrics: Sequence[str]
+) -> list[Figure]:
+    """Measure each split of unknown rows, and average by role."""
+    measured: list[Figure] = []
     for role in UNKNOWN:
-        of_role: tuple[list[Figure], list[Figure]] = ([], [])
-        for split, unknown in by(rows[rows["role"] == role], "split").items():
-            ranked = rankings(known, unknown)
-            of_role[0].extend(measure(ranked["unknown"], METRICS, **named, setting=setting, unknown=split))
-            if "open_set" in ranked:
-                of_role[1].extend(measure(ranked["open_set"], ["oscr"], **named, setting="open_set", unknown=split))
-        for all_figures, figures in zip(measured, of_role, strict=True):
-            all_figures.extend(figures + means(figures, unknown=role))
+        splits = by(rows[rows["role"] == role], "split")
+        of_role = measure_each(known, splits, metrics, setting=setting, known=of_known)
+        measured += of_role + means(of_role, unknown=role)
     return measured
 
 
@@ -98,7 +93,6 @@ PROTOCOL = Protocol(
         "full_spectrum": "Full spectrum",
         "classification": "Classification",
     },
-    with_predictions=("open_set", "classification"),
     judge=figures,
     each_config=False,
     shows=tuple(

@@ -21,7 +21,6 @@ import pandas as pd
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.frame import TEST, against, known_rows, unknown_splits
 from unknown_detection.evaluation.metrics.metrics import METRICS
-from unknown_detection.evaluation.protocols import calibration
 from unknown_detection.evaluation.protocols.od_test import ROLES
 from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY, Figure, Protocol, Shown, measure
 from unknown_detection.evaluation.runs import ALL_VARIANTS
@@ -130,7 +129,7 @@ def robust_figures(figures: pd.DataFrame) -> pd.DataFrame:
         figure's unit, the second in its square.
     """
     single = figures[(figures["statistic"] == "") & (figures["fitted_on"] == "")]
-    single = _with_models(single[single["protocol"] != calibration.NAME])
+    single = _with_models(single)
     mixed: list[Mapping[Hashable, Any]] = []
     for detector, variants in robust_detectors(single).items():
         chosen = single[(single["detector"] == detector) & single["variant"].isin(variants)]

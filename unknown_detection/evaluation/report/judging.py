@@ -19,7 +19,6 @@ from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.protocols import (
     PROTOCOLS,
     Protocol,
-    calibration,
     default_protocol,
     figures,
     od_test,
@@ -73,14 +72,12 @@ def choose_protocols(
 
 
 def compute_figures(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: bool = True) -> pd.DataFrame:
-    """Compute the table of all figures, with the calibration of each run's confidences."""
+    """Compute the table of all figures."""
     named = {"release": release_name(release), "release_digest": release.digest}
     named["duplicates_sha256"] = release.duplicates_digest
     judged = []
-    configs = sorted({config for of in plan.values() for config in of})
     with bar(sum(len(run.rows) for run in runs), "judging", quiet=quiet, unit=" detectors") as progress:
         for run in runs:
-            confident = confidences(run)
             for detector in run.rows:
                 measured = [
                     figure
@@ -88,23 +85,10 @@ def compute_figures(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, 
                     if set(of) & set(run.about.configs)
                     for figure in figures(protocol, run.of_configs(of, detector))
                 ]
-                if detector in confident:
-                    published = calibration.PROTOCOL.figures(run.of_configs(configs, detector))
-                    measured += [{**figure, "rows": "as_published", "left_out": 0} for figure in published]
                 judged.append((run.columns(detector, **named), measured))
                 progress.update(1)
     table = tidy(judged)
     return pd.concat([table, robustness.robust_figures(table)]) if robustness.PROTOCOL in plan else table
-
-
-def confidences(run: ScoredRun) -> list[str]:
-    """Return the detectors of a run that have confidences of their own; of several with the model's, the first."""
-    confident: dict[tuple[bytes, ...], str] = {}
-    for name, rows in run.rows.items():
-        if "confidence" in rows:
-            values = tuple(rows[of].to_numpy().tobytes() for of in ("confidence", "prediction") if of in rows)
-            confident.setdefault(values, name)
-    return [*confident.values()]
 
 
 def left_out_counts(runs: Sequence[ScoredRun], plan: Plan) -> pd.DataFrame:
@@ -150,9 +134,8 @@ def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[st
     sentences = [demo] * release.is_demo
     sentences += filter(None, [doubt(release.doubtful_duplicates({config for of in plan.values() for config in of}))])
     without = dict.fromkeys(name for run in runs for name, rows in run.rows.items() if "prediction" not in rows)
-    settings = [protocol.settings[name] for protocol in plan for name in protocol.with_predictions]
-    if without and settings:
-        sentences.append(f"no predictions of {', '.join(without)}, so no figures of {', '.join(settings)}")
+    if without:
+        sentences.append(f"no predictions of {', '.join(without)}, so no figures of errors and of accuracy")
     for protocol, configs in plan.items():
         for run in runs:
             if set(configs) & set(run.about.configs):
