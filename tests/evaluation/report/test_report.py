@@ -203,7 +203,7 @@ def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, d
     warning = "digits is a demo release: its figures only show that the tools work"
     assert f"note: {warning}" in lines
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    order = ["<dt>Model</dt>", "<dt>Accuracy</dt>", "demo: no results", "Unknown detection on digits"]
+    order = ["<dt>Model</dt>", "<dt>Accuracy</dt>", "<dd>demo", "Unknown detection on digits"]
     order += ["Before you use the figures", f"{warning}.", 'id="unknown-detection"', "The release has the digest"]
     body = page[page.index("<main") :]
     accuracies = [

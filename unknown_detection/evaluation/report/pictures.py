@@ -95,7 +95,8 @@ def _roc(scene: Scene, place: str, rows: Mapping[str, pd.DataFrame]) -> _Drawn:
         return
     of = rows[name]
     known, curves = of[of["known"] & (of["split"] == TEST)], {}
-    for split, unknown in by(of[~of["known"]], "split").items():
+    splits, roles = by(of[~of["known"]], "split"), [*plots.ROLES]
+    for split, unknown in sorted(splits.items(), key=lambda of: roles.index(of[1]["role"].iloc[0])):
         ranking = against(known, unknown)
         label = "unknown rows" if split == TEST else set_name(split)
         label = f"{label} (AUROC {100 * METRICS['auroc'].of(ranking):.2f})"

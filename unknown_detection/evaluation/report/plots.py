@@ -235,7 +235,8 @@ def plot_heatmap(values: pd.DataFrame, *, title: str, bar: str) -> Any:
     shades, scale = matplotlib.colormaps["viridis"], matplotlib.colors.Normalize(50, 100)
     image = axes.imshow(percent, cmap=shades, norm=scale, aspect="auto")
     for (row, column), value in np.ndenumerate(percent):
-        cell, ink = (f"{value:.1f}", readable(shades(scale(value)))) if np.isfinite(value) else ("-", INK)
+        text = f"{value:.1f}" if value < 99.95 else "100"  # which is as wide as the others
+        cell, ink = (text, readable(shades(scale(value)))) if np.isfinite(value) else ("-", INK)
         axes.text(column, row, cell, ha="center", va="center", fontsize=6, color=ink)
     slope = 30 if count <= _SLANTED else 90
     axes.set_xticks(range(count), values.columns, rotation=slope, ha="right", va="center", rotation_mode="anchor")

@@ -29,6 +29,7 @@ from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.report import judging
 from unknown_detection.evaluation.report.figures import FILE, over_runs, write_figures
 from unknown_detection.evaluation.report.looks import confused_rows, look_at
+from unknown_detection.evaluation.report.names import shown_name
 from unknown_detection.evaluation.report.page import PAGE, render_page
 from unknown_detection.evaluation.report.pictures import Scene
 from unknown_detection.evaluation.report.pivot import Pivot, aligned_columns, best_first, full_tables, shown_tables
@@ -182,7 +183,8 @@ def report(
     judged = _judge(runs, plan, opened, quiet=quiet)
     hints = judging.reversed_signs(judged.figures)
     try:
-        looks = {title: look_at(opened, rows) for title, rows in confused_rows(_best_rows(judged)).items()}
+        best, rows = _best_rows(judged)
+        looks = {f"{title} to {best}": look_at(opened, of) for title, of in confused_rows(rows).items()}
     except BuildError as error:
         looks, hints = {}, [*hints, f"no pictures of rows are shown: {error}"]
     for hint in hints:
@@ -259,17 +261,16 @@ def scenes(judged: _Judged, roc: str | None) -> list[Scene]:
     return drawn_of
 
 
-def _best_rows(judged: _Judged) -> pd.DataFrame:
-    """Return the rows of the best detector of the first protocol, of its first run."""
+def _best_rows(judged: _Judged) -> tuple[str, pd.DataFrame]:
+    """Return the name of the best detector of the first protocol, and the rows of its first run."""
     protocol, order = next(iter(judged.orders.items()))
     configs = judged.plan[protocol]
-    rows = (
-        run.of_configs(configs, detector)
+    return next(
+        (shown_name(detector), run.of_configs(configs, detector))
         for detector, variant in order
         for run in judged.runs
         if run.variant == variant and detector in run.rows and {*configs} & {*run.about.configs}
     )
-    return next(rows)
 
 
 def _terminal_lines(short: Sequence[Pivot]) -> list[str]:
