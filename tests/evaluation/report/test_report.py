@@ -27,6 +27,8 @@ from unknown_detection.evaluation.report.figures import COLUMNS, read_figures
 from unknown_detection.evaluation.scoring.fit_splits import in_fit_half
 from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
 
 @pytest.fixture(scope="module", autouse=True)
 def opened_once():
@@ -238,7 +240,7 @@ def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, d
 
 def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tmp_path, digits, rows, capsys):
     """Of `examples/own_protocol.py`, whose AUROC is scikit-learn's over all unknown rows."""
-    columns, own = rows(0), Path(__file__).parents[3] / "examples" / "own_protocol.py"
+    columns, own = rows(0), EXAMPLES / "own_protocol.py"
     path = write(tmp_path / "run.parquet", digits, columns)
     words = ["--protocol", f"{own}:POOLED={CONFIG}", "--scores", path]
     assert report(tmp_path / "out", digits, *words, "--csv") == 0
@@ -414,15 +416,9 @@ def test_a_report_is_replaced_but_nothing_else_and_not_by_half_of_one(tmp_path, 
 
 def test_metrics_of_one_s_own_are_beside_the_protocol_s_and_results_are_json(tmp_path, digits, rows, capsys):
     """FPR at 90 % TPR by its definition; means are over the splits of a role."""
-    columns, own = rows(0), tmp_path / "own.py"
-    own.write_text(OWN_METRIC)
-    words = [
-        "--scores",
-        write(tmp_path / "run.parquet", digits, columns),
-        "--metrics",
-        f"oscr,{own}:fpr_at_90",
-        "--json",
-    ]
+    columns, own = rows(0), f"{EXAMPLES / 'own_metric.py'}:fpr_at_90"
+    path = write(tmp_path / "run.parquet", digits, columns)
+    words = ["--scores", path, "--metrics", f"oscr,{own}", "--json"]
     assert report(tmp_path / "out", digits, *words) == 0
     printed = json.loads(capsys.readouterr().out)
     known = np.sort(columns["mine"][columns["split"] == "test"])
@@ -439,16 +435,15 @@ def test_metrics_of_one_s_own_are_beside_the_protocol_s_and_results_are_json(tmp
     assert line["mean"] == pytest.approx(mean)
     assert printed["page"] == str(tmp_path / "out" / "report.html")
     assert any("demo release" in warning for warning in printed["warnings"])
+    evaluated = ud.evaluate(path, digits, CONFIG, metrics=["auroc", load_python(own, "metric")[0]])
+    of_far = evaluated[(evaluated["detector"] == "mine") & (evaluated["split"] == "mean")]
+    assert of_far["fpr_at_90"].item() == pytest.approx(mean)
 
 
-OWN_METRIC = """
-import unknown_detection as ud
-
-@ud.metric("FPR@90%TPR", "lower")
-def fpr_at_90(ranking):
-    first = (ranking.known >= 0.9 * ranking.known[-1]).argmax()
-    return float(ranking.unknown[first] / ranking.unknown[-1])
-"""
+@pytest.mark.parametrize("name", ["own_metric", "own_protocol"])
+def test_the_docs_show_the_file_that_is_run(name):
+    code = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
+    assert code in (EXAMPLES.parent / "docs" / "extending.md").read_text(encoding="utf-8")
 
 
 NAMES = {
