@@ -458,7 +458,6 @@ def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(feature
         (lambda it: ud.evaluate(it.scores, it.root, "birds"), EvaluationError, "'birds'"),
         (lambda it: ud.evaluate(it.scores, it.root, f"{CONFIG}/near_ood"), EvaluationError, "test of small has no"),
         (lambda it: ud.report(it.scores, it.root, "no", protocols="msp"), EvaluationError, "'msp' is not a protocol"),
-        (lambda it: ud.report(it.scores, it.root, "no", roc="mps"), EvaluationError, "'mps' is not a detector with"),
         (lambda it: ud.evaluate(it.scores.slice(1), it.root), EvaluationError, r"lacks scores of msp for 1 id"),
     ],
 )

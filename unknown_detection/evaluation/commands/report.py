@@ -58,7 +58,6 @@ from unknown_detection.terminal.progress import Log
     default=None,
     help="Also write the plots as PDF, PNG and SVG; or draw none at all: matplotlib is not needed then.",
 )
-@click.option("--roc", metavar="DETECTOR", help="Detector to draw ROC curves of. Default: the best of each config.")
 @options.quiet
 @click.option(
     "--dry-run", is_flag=True, help="Check the files and ids and print what would be computed; write nothing."

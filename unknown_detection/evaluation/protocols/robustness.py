@@ -185,13 +185,13 @@ PROTOCOL = Protocol(
     title="Robustness to the training method",
     paper=_PAPER,
     judge=lambda rows: [],
+    compare=robust_figures,
     tables_by=("config", "setting", "unknown"),
     note="Tables 3 to 5 and 7 to 10 of the paper: mean and variance of the mixture over training methods, and of each "
     "over OoD sets, in percent and its square, and the robustness score: standard deviation times mean if lower "
     "values are better, else divided by it.",
     plots=(),
 )
-"""Compares the figures of several runs by another protocol (`robust_figures`); of the rows of one there are none."""
 
 EQUAL_NUMBERS_PROTOCOL = Protocol(
     name=EQUAL_NUMBERS,

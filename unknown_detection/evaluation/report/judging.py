@@ -5,7 +5,7 @@ Tested by `tests/evaluation/report/test_report.py`.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,8 @@ def choose_protocols(
     scored_configs = tuple(dict.fromkeys(config for run in runs for config in run.about.configs))
     chosen = tuple(configs) or scored_configs
     require_known("config with scores", configs, scored_configs)
-    robust = bool(robustness.robust_detectors(_judged_runs(runs)))
+    models = {(run.variant, run.about.model_digest or run.name, run.about.seed) for run in runs}
+    robust = [count > 1 for count in Counter(variant for variant, *_ in models).values()].count(True) > 1
     usual = [f"{default_protocol(config)}={config}" for config in chosen] + [robustness.NAME] * robust
     plan: dict[str, tuple[str, ...]] = {}
     for asked in ([requested] if isinstance(requested, str | Protocol) else requested) or usual:
@@ -88,14 +89,14 @@ def compute_figures(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, 
                 judged.append((run.columns(detector, **named), measured))
                 progress.update(1)
     table = tidy(judged)
-    return pd.concat([table, robustness.robust_figures(table)]) if robustness.PROTOCOL in plan else table
+    return pd.concat([table, *(protocol.compare(table) for protocol in plan if protocol.compare)])
 
 
 def left_out_counts(runs: Sequence[ScoredRun], plan: Plan) -> pd.DataFrame:
     """Count the rows of each split that is judged, and those left out by kind, missing where it is unknown."""
     counts: dict[tuple[str, str], dict[str, Any]] = {}
     for protocol, configs in plan.items():
-        for run in runs if protocol is not robustness.PROTOCOL else ():
+        for run in runs if protocol.compare is None else ():
             rows = run.of_configs(configs)
             out = {kind: frame.left_out(rows, kind) for kind in frame.REDUCED}
             for kind, of in out.items():
@@ -176,11 +177,6 @@ def reversed_signs(table: pd.DataFrame) -> list[str]:
 def release_name(release: Release) -> str:
     """Return the release's name in results: ORG/NAME at a commit, or a folder's name without its path."""
     return release.name if release.revision else Path(release.source).resolve().name
-
-
-def _judged_runs(runs: Sequence[ScoredRun]) -> pd.DataFrame:
-    """Return a line for each run and detector, as `robustness.robust_detectors` takes them."""
-    return pd.DataFrame([run.columns(detector) for run in runs for detector in run.rows])
 
 
 def _gathered(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:

@@ -39,8 +39,7 @@ class Scene:
 
     `figures` are of all runs, on all rows; `rows` those to draw by detector, the best first, for each config, or for
     all configs together where these are judged so, and `runs` the name of the run that they are of. `order` has all
-    detectors. Names and titles of pictures end in `labels`, such as the training method. ROC curves are of the
-    detector `chosen`; None for the best.
+    detectors. Names and titles of pictures end in `labels`, such as the training method.
     """
 
     protocol: Protocol
@@ -49,7 +48,6 @@ class Scene:
     runs: Mapping[str, str]
     order: Sequence[str]
     labels: Sequence[str] = ()
-    chosen: str | None = None
 
     def pictures(self) -> Iterator[Picture]:
         """Draw the protocol's plots."""
@@ -89,11 +87,8 @@ def _heatmap(scene: Scene) -> Iterator[Picture]:
 
 
 def _roc(scene: Scene, place: str, rows: Mapping[str, pd.DataFrame]) -> _Drawn:
-    """Plot the ROC curves of the chosen detector, known rows of `test` against each set of unknown ones."""
-    name = scene.chosen or next(iter(rows))
-    if name not in rows:
-        return
-    of = rows[name]
+    """Plot the ROC curves of the best detector, known rows of `test` against each set of unknown ones."""
+    name, of = next(iter(rows.items()))
     known, curves = of[of["known"] & (of["split"] == TEST)], {}
     splits, roles = by(of[~of["known"]], "split"), [*plots.ROLES]
     for split, unknown in sorted(splits.items(), key=lambda of: roles.index(of[1]["role"].iloc[0])):
@@ -101,8 +96,7 @@ def _roc(scene: Scene, place: str, rows: Mapping[str, pd.DataFrame]) -> _Drawn:
         label = "unknown rows" if split == TEST else set_name(split)
         label = f"{label} (AUROC {100 * METRICS['auroc'].of(ranking):.2f})"
         curves[label] = ranking.unknown / len(unknown), ranking.known / len(known)
-    remark = "" if scene.chosen else ", the best detector"
-    title = f"ROC curves of {shown_name(name)}{remark} on {place}, {scene.runs[place]}"
+    title = f"ROC curves of {shown_name(name)}, the best detector, on {place}, {scene.runs[place]}"
     axes = "FPR: unknown rows accepted (%)", "TPR: known rows accepted (%)"
     yield ("roc", scene.protocol.name, place), title, plots.plot_curves(curves, title=title, axes=axes, level=95)
 

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from builders.errors import BuildError
 from builders.storage.files import write_text
 from unknown_detection.durable import finish, make_folder
-from unknown_detection.evaluation.errors import require_known, require_packages
+from unknown_detection.evaluation.errors import require_packages
 from unknown_detection.evaluation.files import require_folder_of
 from unknown_detection.evaluation.frame import REDUCED
 from unknown_detection.evaluation.metrics.metrics import find_metric
@@ -121,7 +121,6 @@ def report(
     csv: bool = False,
     latex: bool = False,
     plots: bool | None = None,
-    roc: str | None = None,
     dry_run: bool = False,
     quiet: bool = True,
     log: Log = lambda text: None,
@@ -145,7 +144,6 @@ def report(
         csv: also write the figures and each table as CSV.
         latex: also write each table as LaTeX.
         plots: True also writes the plots as PDF, PNG and SVG; False leaves them out of the page, too.
-        roc: the detector whose ROC curves are drawn; None for the best of each protocol.
         dry_run: check the files and ids, log what would be computed, and write nothing.
         quiet: no progress bars.
         log: receives lines on what is evaluated, and notes.
@@ -168,7 +166,6 @@ def report(
     plan = judging.choose_protocols(protocols, runs, configs)
     if found:
         plan[chosen.protocol_of(found)] = tuple(dict.fromkeys(config for of in plan.values() for config in of))
-    require_known("detector with scores", [] if roc is None else [roc], {name for run in runs for name in run.rows})
     log(_described(opened, runs, plan))
     left_out = judging.left_out_counts(runs, plan)
     described = judging.describe_left_out(left_out)
@@ -198,7 +195,7 @@ def report(
     try:
         temporary.mkdir()
         drawn = []
-        drawn_of = [] if plots is False else scenes(judged, roc)
+        drawn_of = [] if plots is False else scenes(judged)
         with bar(len(drawn_of), "drawing", quiet=quiet, unit=" protocols") as progress:
             for scene in drawn_of:
                 for picture in scene.pictures():
@@ -237,7 +234,7 @@ def short_results(scores: Any, release: Release) -> list[str]:
     return _terminal_lines(_judge(runs, judging.choose_protocols((), runs, ()), release).results)
 
 
-def scenes(judged: _Judged, roc: str | None) -> list[Scene]:
+def scenes(judged: _Judged) -> list[Scene]:
     """Return what the pictures of each protocol and training method are of, the best method first."""
     drawn_of = []
     variants = [*dict.fromkeys(variant for order in judged.orders.values() for _, variant in order)]
@@ -257,7 +254,7 @@ def scenes(judged: _Judged, roc: str | None) -> list[Scene]:
                     rows[place] = {name: one[protocol.drawn(one)] for name, one in whole.items()}
                     names[place] = run.name
             lines, labels = figures[figures["protocol"] == protocol.name], [variant] * (len(variants) > 1)
-            drawn_of.append(Scene(protocol, lines, rows, names, order, labels, roc))
+            drawn_of.append(Scene(protocol, lines, rows, names, order, labels))
     return drawn_of
 
 
