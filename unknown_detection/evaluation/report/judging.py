@@ -5,11 +5,11 @@ Tested by `tests/evaluation/report/test_report.py`.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from builders.release.duplicates import doubt
@@ -94,19 +94,14 @@ def compute_figures(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, 
 
 def left_out_counts(runs: Sequence[ScoredRun], plan: Plan) -> pd.DataFrame:
     """Count the rows of each split that is judged, and those left out by kind, missing where it is unknown."""
-    counts: dict[tuple[str, str], dict[str, Any]] = {}
+    keys, parts = ["config", "split"], []
     for protocol, configs in plan.items():
         for run in runs if protocol.compare is None else ():
             rows = run.of_configs(configs)
             out = {kind: frame.left_out(rows, kind) for kind in frame.REDUCED}
-            for kind, of in out.items():
-                flags = rows[["config", "split"]].assign(left_out=False if of is None else of)
-                for key, group in flags.groupby(["config", "split"], observed=True)["left_out"]:
-                    line = counts.setdefault(key, {"rows": len(group)})
-                    line[kind] = None if of is None else int(group.sum())
-    table = pd.DataFrame.from_dict(counts, orient="index")
-    table.index = pd.MultiIndex.from_tuples(counts, names=["config", "split"])
-    return table.astype("Int64").sort_index()
+            flags = {kind: np.nan if of is None else of.astype(float) for kind, of in out.items()}
+            parts.append(rows[keys].assign(rows=1.0, **flags).groupby(keys, observed=True).sum(min_count=1))
+    return pd.concat(parts).groupby(level=keys, observed=True).first().astype("Int64")
 
 
 def describe_left_out(counts: pd.DataFrame) -> dict[str, str]:
@@ -137,30 +132,21 @@ def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[st
     without = dict.fromkeys(name for run in runs for name, rows in run.rows.items() if "prediction" not in rows)
     if without:
         sentences.append(f"no predictions of {', '.join(without)}, so no figures of errors and of accuracy")
-    for protocol, configs in plan.items():
-        for run in runs:
-            if set(configs) & set(run.about.configs):
-                sentences += protocol.absent(run.of_configs(configs))
-    sentences += [
-        f"{run.about.source['accepted']}; the run went on with --accept"
-        for run in runs
-        if run.about.source.get("accepted")
-    ]
-    resized = _gathered(
-        ((run.about.model, way), key) for run in runs for key, way in run.about.prepared.items() if "resized" in way
-    )
-    sentences += [f"{model} got images of {way}: {', '.join(keys)}" for (model, way), keys in resized.items()]
-    fitted = _gathered(
-        (used["fitted_on"], name)
-        for run in runs
-        for name, used in run.about.rows.items()
-        if used.get("fitted_on") and used["fitted_on"] == used.get("threshold_on")
-        if set(plan.get(od_test.PROTOCOL, ())) & set(run.about.configs)
-    )
-    sentences += [
-        f"od-test chooses the thresholds of {', '.join(names)} on rows of {rows} that they were fitted on"
-        for rows, names in fitted.items()
-    ]
+    for run in runs:
+        about = run.about
+        judged = {protocol: of for protocol, of in plan.items() if set(of) & set(about.configs)}
+        for protocol, configs in judged.items():
+            sentences += protocol.absent(run.of_configs(configs))
+        if about.source.get("accepted"):
+            sentences.append(f"{about.source['accepted']}; the run went on with --accept")
+        for way in dict.fromkeys(way for way in about.prepared.values() if "resized" in way):
+            keys = [key for key, of in about.prepared.items() if of == way]
+            sentences.append(f"{about.model} got images of {way}: {', '.join(keys)}")
+        fitted = {name: used["fitted_on"] for name, used in about.rows.items() if used.get("fitted_on")}
+        seen = {name: of for name, of in fitted.items() if of == about.rows[name].get("threshold_on")}
+        for of in dict.fromkeys(seen.values() if od_test.PROTOCOL in judged else ()):
+            names = ", ".join(name for name, rows in seen.items() if rows == of)
+            sentences.append(f"od-test chooses the thresholds of {names} on rows of {of} that they were fitted on")
     return [*dict.fromkeys(sentences)]
 
 
@@ -177,11 +163,3 @@ def reversed_signs(table: pd.DataFrame) -> list[str]:
 def release_name(release: Release) -> str:
     """Return the release's name in results: ORG/NAME at a commit, or a folder's name without its path."""
     return release.name if release.revision else Path(release.source).resolve().name
-
-
-def _gathered(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
-    """Return the distinct values of each key."""
-    gathered: dict[Any, dict[Any, None]] = defaultdict(dict)
-    for key, value in pairs:
-        gathered[key][value] = None
-    return {key: [*values] for key, values in gathered.items()}

@@ -72,10 +72,24 @@ class Pivot:
     better: Sequence[str]
     lines: pd.DataFrame
 
-    def cells(self) -> list[list[str]]:
-        """Return the cells as text, such as `90.00 ± 1.25`, row by row; `-` for undefined ones."""
+    def cells(self) -> pd.DataFrame:
+        """Return the cells as text, such as `90.00 ± 1.25`, `-` for undefined ones, by the names of rows.
+
+        Names are as commands spell them, with the papers' in brackets.
+        """
         pairs = zip(self.mean.to_numpy().tolist(), self.std.to_numpy().tolist(), strict=True)
-        return [[number_text(*pair) for pair in zip(*lines, strict=True)] for lines in pairs]
+        texts = [[number_text(*pair) for pair in zip(*lines, strict=True)] for lines in pairs]
+        names = [shown_name(detector, variant) for detector, variant in self._rows()]
+        return pd.DataFrame(texts, index=names, columns=self.mean.columns, dtype=object)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return the detector of each row, with the training method if there are several."""
+        several = self.mean.index.get_level_values("variant").nunique() > 1
+        return [(detector, variant * several) for detector, variant in self.mean.index]
+
+    def _heads(self) -> list[tuple[str, str]]:
+        """Return the two headings of each column, the second with an arrow to better values."""
+        return [(group, metric + _ARROWS[to]) for (group, metric), to in zip(self.mean, self.better, strict=True)]
 
     def best(self) -> npt.NDArray[np.bool_]:
         """Return which cells are bold: the best of each column; ties as printed all are, unless most cells tie.
@@ -90,33 +104,25 @@ class Pivot:
         bold: npt.NDArray[np.bool_] = is_best & (several > 1) & (is_best.sum(axis=0) <= np.maximum(2, several // 2))
         return bold
 
-    def names(self) -> list[str]:
-        """Return the names of the rows, as commands spell them with the papers' in brackets."""
-        several = self.mean.index.get_level_values("variant").nunique() > 1
-        return [shown_name(detector, variant * several) for detector, variant in self.mean.index]
-
     def text(self, most: int) -> list[str]:
         """Return the table for a terminal, with its title and its first rows."""
-        heads = [f"{' '.join(filter(None, of))}{_ARROWS[to]}" for of, to in zip(self.mean, self.better, strict=True)]
-        body = [[name, *cells] for name, cells in zip(self.names(), self.cells(), strict=True)][:most]
+        heads = [" ".join(filter(None, of)) for of in self._heads()]
         hidden = [f"and {len(self.mean) - most} more"] * (len(self.mean) > most)
+        body = self.cells().iloc[:most].reset_index().to_numpy().tolist()
         return [f"{self.title}, best first", *aligned_columns([["detector", *heads], *body]), *hidden, self.note]
 
     def page(self) -> content.PageTable:
         """Return the table for a page, which shows twelve rows until a reader asks for all."""
-        columns = [content.PageColumn("Detector")] + [
-            content.PageColumn(metric + _ARROWS[to], True, group)
-            for (group, metric), to in zip(self.mean, self.better, strict=True)
-        ]
-        rows: list[Sequence[content.Value | content.Cell]] = []
-        for name, values, texts, bold in zip(
-            self.names(), self.mean.to_numpy(), self.cells(), self.best(), strict=True
+        columns = [content.PageColumn("Detector")]
+        columns += [content.PageColumn(metric, True, group) for group, metric in self._heads()]
+        cells, rows = self.cells(), []
+        for name, texts, values, bold in zip(
+            cells.index, cells.to_numpy(), self.mean.to_numpy(), self.best(), strict=True
         ):
             word, bracket, rest = name.partition(" (")
-            head = Markup("{} <small>({}</small>").format(word, rest) if bracket else name
-            rows.append([head] + [
+            rows.append([Markup("{} <small>({}</small>").format(word, rest) if bracket else name] + [
                 content.Cell(text, order=float(value) if np.isfinite(value) else None, style="strong" if best else "")
-                for value, text, best in zip(values, texts, bold, strict=True)
+                for text, value, best in zip(texts, values, bold, strict=True)
             ])  # fmt: skip
         anchor = content.anchor("table", self.name)
         return content.PageTable(anchor, self.title, columns, rows, self.note, first=_FIRST)
@@ -136,19 +142,14 @@ class Pivot:
         def escaped(text: str) -> str:
             return text.translate(_LATEX)
 
-        cells = np.array([[escaped(text) for text in line] for line in self.cells()], dtype=object)
-        bold = np.where(self.best(), "\\textbf{" + cells + "}", cells)
-        several = self.mean.index.get_level_values("variant").nunique() > 1
-        names = [", ".join(filter(None, (detector_name(name), of * several))) for name, of in self.mean.index]
-        heads = [
-            (escaped(group), escaped(metric + _ARROWS[to]))
-            for (group, metric), to in zip(self.mean, self.better, strict=True)
-        ]
-        index = pd.Index([*map(escaped, names)], name="Detector")
-        frame = pd.DataFrame(bold, index=index, columns=pd.MultiIndex.from_tuples(heads), dtype=object)
+        cells = self.cells().map(escaped)
+        frame = cells.mask(self.best(), "\\textbf{" + cells + "}")
+        names = [", ".join(filter(None, (detector_name(name), variant))) for name, variant in self._rows()]
+        frame.index = pd.Index([*map(escaped, names)], name="Detector")
+        frame.columns = pd.MultiIndex.from_tuples([tuple(map(escaped, heads)) for heads in self._heads()])
         how: dict[str, Any] = {"hrules": True, "multicol_align": "c", "position_float": "centering"}
         caption = escaped(f"{self.title}. {self.note}".strip())
-        return str(frame.style.to_latex(**how, column_format="l" + "r" * len(heads), caption=caption))
+        return str(frame.style.to_latex(**how, column_format="l" + "r" * len(frame.columns), caption=caption))
 
 
 def pivot(

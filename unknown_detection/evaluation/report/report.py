@@ -67,11 +67,11 @@ class Report:
         return "\n".join([*_terminal_lines(self.results), f"<report: {self.page}>"])
 
     def _repr_html_(self) -> str:
-        parts = []
-        for table in self.results:
-            cells = pd.DataFrame(table.cells(), index=table.names(), columns=table.mean.columns)
-            parts.append(f"<p>{Markup.escape(table.title)}. {Markup.escape(table.note)}</p>{cells.to_html()}")
-        return "".join(parts) + f"<p>The page: {Markup.escape(self.page)}</p>"
+        tables = [
+            f"<p>{Markup.escape(table.title)}. {Markup.escape(table.note)}</p>{table.cells().to_html()}"
+            for table in self.results
+        ]
+        return "".join(tables) + f"<p>The page: {Markup.escape(self.page)}</p>"
 
     def json(self) -> str:
         """Return the figures of the tables of results, one a record, with warnings and the page; rates from 0 to 1."""
