@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from unknown_detection.evaluation.detectors import table
-from unknown_detection.evaluation.metrics.metrics import ECE, METRICS
+from unknown_detection.evaluation.metrics.metrics import METRICS
 
 _RANKED = {
     "unknown": "unknown against known rows",
@@ -35,11 +35,11 @@ def metrics() -> list[dict[str, str]]:
             "name": f"`{metric.name}`",
             "in tables": metric.title,
             "better": metric.better,
-            "compares": _RANKED.get(getattr(metric, "takes", ""), "confidences with right predictions"),
-            "positive": getattr(metric, "positive", ""),
+            "compares": _RANKED[metric.takes],
+            "positive": metric.positive,
             "printed times": f"{metric.factor:,.0f}",
         }
-        for metric in (*METRICS.values(), ECE)
+        for metric in METRICS.values()
     ]
 
 

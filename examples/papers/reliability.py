@@ -2,7 +2,8 @@
 
     python examples/papers/reliability.py scores.parquet build/unknown-detection imagenet build/reliability.png
 
-Of MSP, whose score is one minus the confidence.
+Of MSP, whose score is one minus the confidence. ECE, the expected calibration error, is the mean gap of the bins
+(Naeini, Cooper and Hauskrecht, Obtaining Well Calibrated Probabilities Using Bayesian Binning, 2015).
 """
 
 from __future__ import annotations

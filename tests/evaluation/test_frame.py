@@ -191,11 +191,11 @@ def test_rows_are_chosen_divided_and_ranked():
     assert (ranking.known.tolist(), ranking.unknown.tolist()) == ([0, 1, 2, 3, 3], [0, 0, 0, 0, 1])
     ranking = by_errors(known)
     assert (ranking.known.tolist(), ranking.unknown.tolist()) == ([0, 1, 1, 2], [0, 0, 1, 1])
-    ranked = rankings(known, near)
+    ranked = rankings(known, near, takes=["errors"])
     assert ranked["errors"].unknown.tolist() == [0, 0, 1, 1, 2], "0.2 is wrong, and 0.4 is unknown"
     assert (ranked["open_set"].known.tolist(), ranked["open_set"].missed) == ([0, 1, 1, 2, 2], 1)
     unpredicted = FRAME.drop(columns=["prediction", "wrong"])
-    assert [*rankings(known_rows(unpredicted), near)] == ["unknown"]
+    assert [*rankings(known_rows(unpredicted), near, takes=["errors"])] == ["unknown"]
 
 
 @pytest.mark.parametrize(

@@ -322,7 +322,7 @@ def test_scores_of_some_splits_are_evaluated_on_these_unless_others_are_named(re
     plain = some.to_pandas()
     numbers = ["AUROC", "FPR95", "AUPR_IN", "AUPR_OUT"]
     assert ud.evaluate(plain, release)[numbers].equals(expected[numbers])
-    assert f"lacks scores for 1 id ({plain['id'][0]}) of the 40 rows of {CONFIG}/test" in refusal(
+    assert f"lacks scores of msp for 1 id ({plain['id'][0]}) of the 40 rows of {CONFIG}/test" in refusal(
         ud.evaluate, plain[plain["id"] != plain["id"][0]], release
     )
     assert "has 1 id (elsewhere) that" in refusal(ud.evaluate, plain.replace(plain["id"][0], "elsewhere"), release)
@@ -458,7 +458,6 @@ def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(feature
         (lambda it: ud.evaluate(it.scores, it.root, "birds"), EvaluationError, "'birds'"),
         (lambda it: ud.evaluate(it.scores, it.root, f"{CONFIG}/near_ood"), EvaluationError, "test of small has no"),
         (lambda it: ud.report(it.scores, it.root, "no", protocols="msp"), EvaluationError, "'msp' is not a protocol"),
-        (lambda it: ud.report(it.scores, it.root, "no", roc="mps"), EvaluationError, "'mps' is not a detector with"),
         (lambda it: ud.evaluate(it.scores.slice(1), it.root), EvaluationError, r"lacks scores of msp for 1 id"),
     ],
 )

@@ -131,7 +131,7 @@ def _lines(run: ScoredRun, metrics: Mapping[str, Metric], intervals: int) -> lis
     def judge(side: tuple[str, _Side]) -> tuple[dict[str, float], dict[str, npt.NDArray[np.float64]]]:
         """Return the metrics of a detector on a split, and those of each bootstrap sample."""
         detector, (config, split, role, known, unknown) = side
-        rankings = frame.rankings(known, unknown)
+        rankings = frame.rankings(known, unknown, takes={metric.takes for metric in metrics.values()})
         lacking = [name for name, metric in metrics.items() if metric.takes not in rankings]
         if lacking:
             raise EvaluationError(

@@ -8,7 +8,7 @@ Tested by `tests/evaluation/test_frame.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,12 +76,12 @@ def against(known: pd.DataFrame, *unknown: pd.DataFrame) -> Ranking:
     return rank(*beside(known, *unknown))[0]
 
 
-def rankings(known: pd.DataFrame, *unknown: pd.DataFrame) -> dict[Takes, Ranking]:
-    """Rank known rows against unknown ones in one sort, for each kind of metrics by what these take.
+def rankings(known: pd.DataFrame, *unknown: pd.DataFrame, takes: Collection[Takes]) -> dict[Takes, Ranking]:
+    """Rank known rows against unknown ones in one sort, for metrics that take some kinds of rankings.
 
     For those of `errors`, every unknown row is one; these and `open_set` are there with predictions only.
     """
-    if "wrong" not in known:
+    if "wrong" not in known or {*takes} <= {"unknown"}:
         return {"unknown": against(known, *unknown)}
     scores, flags = beside(known, *unknown)
     errors = flags.copy()
@@ -140,7 +140,7 @@ def join(
     codes = pc.index_in(table["id"], value_set=ids.cast(table["id"].type)).combine_chunks()
     if codes.null_count:
         unknown = pc.unique(table["id"].filter(codes.is_null()))
-        configs = ", ".join(names(index, "config"))
+        configs = " and ".join(names(index, "config"))
         raise EvaluationError(
             f"{where} has {summarize_ids(unknown)} that {configs} of the release does not have. Remove them, or name "
             "the config that they belong to."

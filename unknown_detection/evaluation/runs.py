@@ -26,7 +26,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.releases import Key, Release, choose_splits
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, in_fit_half
-from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, file_seed, read_scores, summarize_ids
+from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, file_seed, read_scores
 from unknown_detection.terminal.progress import bar
 
 ALL_VARIANTS = "*"
@@ -34,9 +34,6 @@ ALL_VARIANTS = "*"
 
 _VERSIONS = {"python": platform.python_version()} | {name: version(name) for name in ("numpy", "pyarrow", "scipy")}
 """The versions of what may affect figures."""
-
-_CONFIDENT = ("msp", "temperature", "deep_ensemble")
-"""Detectors of `score` whose score is one minus the probability of the predicted class."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ def join_runs(
             where = str(path) if in_file else f"The table {path}"
             table, stated = read_scores(path if in_file else source, release=release)
             scored = choose_splits(available, stated.splits, release.name) if stated and stated.splits else []
-            scored = keys or scored or ([] if stated else _splits_of_ids(release, table["id"], where))
+            scored = keys or scored or ([] if stated else _splits_of_ids(release, table["id"]))
             configs = stated.configs if stated else tuple(dict.fromkeys(config for config, _ in scored))
             if configs not in indexes:
                 indexes[configs] = release.index(configs)
@@ -131,7 +128,6 @@ def join_runs(
             fitted_on = ids_fitted_on(release, stated.fit_half) if stated else None
             rows = frame.join(index, table, labels, where=where, fitted_on=fitted_on)
             if stated:
-                rows = {name: _with_confidence(name, of_detector) for name, of_detector in rows.items()}
                 # A model file is recorded without its folder, which may differ between machines.
                 model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", stated.model)
                 about, variant = msgspec.structs.replace(stated, model=model), model if variant is None else variant
@@ -177,67 +173,35 @@ def _chosen(index: pd.DataFrame, scores: pa.Table, keys: Sequence[Key]) -> tuple
     return index[keep], scores.filter(pc.or_(kept, pc.invert(dropped)))
 
 
-def _splits_of_ids(release: Release, ids: pa.ChunkedArray, where: str) -> list[Key]:
+def _splits_of_ids(release: Release, ids: pa.ChunkedArray) -> list[Key]:
     """Find the splits that scores without provenance are of, by their ids.
 
     Configs all of whose splits to evaluate have scores are meant; what is scored beyond them belongs to the config
-    with most of it. A split counts if all its rows have a score, and one for fitting or tuning if some have.
+    with most of it. A split counts if all its rows have a score, and one for fitting or tuning if some have. Scores of
+    a part of a split alone are of the split that lacks fewest, which `frame.join` then says.
     """
-    given = pc.unique(ids)
-    of_configs: dict[str, dict[str, pa.Array]] = {}
-    counts: dict[Key, int] = {}
-    for config in release.configs:
-        if {*release.splits(config)} <= {*FIT_AND_TUNE_SPLITS}:
-            continue
-        for split in release.splits(config):
-            of_split = release.rows(config, split)["id"]
-            found = of_split.filter(pc.is_in(of_split, value_set=given)).combine_chunks()
-            counts[config, split] = len(of_split) - len(found)
-            if len(found) and (split in FIT_AND_TUNE_SPLITS or len(found) == len(of_split)):
-                of_configs.setdefault(config, {})[split] = found
-    judged = {config: [split for split in of if split not in FIT_AND_TUNE_SPLITS] for config, of in of_configs.items()}
-    chosen = [config for config in judged if {*release.splits(config)} - {*FIT_AND_TUNE_SPLITS} == {*judged[config]}]
-    others = [config for config in judged if judged[config] and config not in chosen]
-    covered = pa.chunked_array([ids for config in chosen for ids in of_configs[config].values()], pa.string())
-    rest = given.filter(pc.invert(pc.is_in(given, value_set=covered)))
-    while len(rest) and others:
-        explained = {
-            config: pc.is_in(rest, value_set=pa.chunked_array([*of_configs[config].values()], pa.string()))
-            for config in others
-        }
-        best = max(others, key=lambda config: pc.sum(explained[config]).as_py())
-        if not pc.any(explained[best]).as_py():
+    judged = [config for config in release.configs if {*release.splits(config)} - {*FIT_AND_TUNE_SPLITS}]
+    index = release.index(judged)
+    categories = pa.array(index["id"].cat.categories)
+    scored = pc.is_in(categories, value_set=pc.unique(ids).cast(categories.type)).to_numpy(zero_copy_only=False)
+    of_rows = index["id"].cat.codes.to_numpy()
+    index = index[["config", "split"]].assign(scored=scored[of_rows], fits=index["split"].isin(FIT_AND_TUNE_SPLITS))
+    keys = ["config", "split"]
+    lacking = (~index["scored"]).groupby([index[key] for key in keys], observed=True).transform("sum")
+    counts = index["scored"] & (index["fits"] | (lacking == 0))
+    to_judge = index[~index["fits"]]
+    whole = counts[to_judge.index].groupby(to_judge["config"], observed=True).all()
+    chosen = [config for config in judged if whole[config]]
+    while True:
+        covered = np.zeros(len(categories), dtype=np.bool_)
+        covered[of_rows[counts & index["config"].isin(chosen)]] = True
+        rest = index["scored"] & ~covered[of_rows]
+        of_configs = index["config"][rest & counts & ~index["fits"]].value_counts(sort=False)
+        if not of_configs.any():
             break
-        chosen.append(best)
-        others.remove(best)
-        rest = rest.filter(pc.invert(explained[best]))
-    if len(rest):
-        _refuse_rest(release, rest, counts, where)
-    return [(config, split) for config in chosen for split in of_configs[config]]
-
-
-def _refuse_rest(release: Release, rest: pa.Array, missing: Mapping[Key, int], where: str) -> None:
-    """Name ids that are of no row or, if there are none, the rows that a split with scores lacks."""
-    foreign = rest
-    for config, split in missing:
-        foreign = foreign.filter(pc.invert(pc.is_in(foreign, value_set=release.rows(config, split)["id"])))
-    if len(foreign):
-        raise EvaluationError(
-            f"{where} has {summarize_ids(foreign)} that {' and '.join(release.configs)} of the release does not have. "
-            "Remove them, or name the release that they belong to."
-        )
-    for config, split in sorted(missing, key=lambda key: (missing[key], key)):
-        of_split = release.rows(config, split)["id"]
-        if missing[config, split] and pc.any(pc.is_in(rest, value_set=of_split)).as_py():
-            lacking = of_split.filter(pc.invert(pc.is_in(of_split, value_set=rest)))
-            raise EvaluationError(
-                f"{where} lacks scores for {summarize_ids(lacking)} of the {len(of_split):,} rows of "
-                f"{config}/{split}. Score them, too, or name the splits to evaluate (`--splits`, in Python `splits=`)."
-            )
-
-
-def _with_confidence(detector: str, rows: pd.DataFrame) -> pd.DataFrame:
-    if detector not in _CONFIDENT or "confidence" in rows or "prediction" not in rows:
-        return rows
-    confidence = 1 - rows["score"]
-    return rows.assign(confidence=confidence) if np.all((confidence >= 0) & (confidence <= 1)) else rows
+        chosen.append(of_configs.idxmax())
+    found = index[counts & index["config"].isin(chosen)]
+    if (rest & ~index["fits"]).any():
+        place = lacking[rest & ~index["fits"]].idxmin()
+        found = pd.concat([found, index.loc[[place]]])
+    return [*found[keys].drop_duplicates().itertuples(index=False, name=None)]

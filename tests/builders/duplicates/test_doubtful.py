@@ -13,8 +13,6 @@ from PIL import Image
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.datasets import load_sample_images
-from tests.evaluation.display.as_text import page_of
-from unknown_detection.evaluation.protocols.results import read_figures
 
 from benchmarks.duplicates.near import patches
 from builders import folder_benchmark
@@ -27,9 +25,11 @@ from builders.release.manifest import read_manifest
 from hf_scripts.verify import main as verify
 from tests.builders.duplicates import drawn
 from tests.builders.trees import linked
+from tests.evaluation.report.as_text import page_of
 from tests.hf_scripts.pair_tables import replace_pairs
 from tests.manifests import manifest_of
 from unknown_detection.evaluation.__main__ import main as evaluate
+from unknown_detection.evaluation.report.figures import read_figures
 
 EQUAL = 30
 """Equal pictures, of as many rows of each of the three classes."""

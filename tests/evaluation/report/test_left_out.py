@@ -96,8 +96,7 @@ def test_the_results_say_how_many_rows_each_figure_lacks_and_of_which_table(judg
 def test_the_report_counts_them_by_split_and_says_why(judged):
     sentence = (
         "Figures without duplicates leave out 3 of 9 rows, which are in a pair of the release's table of duplicates, "
-        "or "
-        "made from such. So many near-duplicates mean that the search for them does not suit these images."
+        "or made from such."
     )
     page = page_of(judged)
     assert sentence in page.rpartition("The release has the digest")[2], "where it says what the figures are of"

@@ -10,10 +10,11 @@ import pytest
 from tests.evaluation import made_rows
 from tests.evaluation.made_rows import make_rows, of_run
 from tests.evaluation.report.as_text import text_lines
+from unknown_detection.evaluation.frame import REDUCED
 from unknown_detection.evaluation.protocols import PROTOCOLS, broad, facets, figures, means
 from unknown_detection.evaluation.report.figures import over_runs, tidy
 from unknown_detection.evaluation.report.names import detector_name, metric_name, set_name, shown_name
-from unknown_detection.evaluation.report.pivot import Pivot, best_first, effects, full_tables, headline_table
+from unknown_detection.evaluation.report.pivot import Pivot, best_first, full_tables, shown_tables
 
 figure = partial(made_rows.figure, protocol="broad", setting="dsd", unknown="u", n_known=400, n_unknown=600)
 NAN = float("nan")
@@ -24,9 +25,9 @@ def tables(*judged, name):
     lines = over_runs(tidy(judged))
     protocol = PROTOCOLS[name]
     order = best_first(protocol, lines)
-    published = lines[lines["rows"] == "as_published"]
-    short = [headline_table(protocol, config, of, order) for config, of in published.groupby("config", sort=False)]
-    full = [*full_tables(protocol, lines, order), *effects(protocol, lines, order, {})]
+    short = [*shown_tables(protocol, lines, order)]
+    full = [*full_tables(protocol, lines, order)]
+    full += [table for kind in REDUCED for table in shown_tables(protocol, lines, order, kind)]
     return short, {table.name: table for table in full}
 
 
@@ -171,7 +172,7 @@ def made(*lines, deviations=None, names=("mahalanobis", "A_b & |c|", "energy"), 
     columns = pd.MultiIndex.from_tuples([("Near", "AUROC"), ("Near", "FPR"), ("", "Rows")])
     mean = pd.DataFrame(lines, index=index, columns=columns, dtype=float)
     std = pd.DataFrame(NAN if deviations is None else deviations, index=index, columns=columns, dtype=float)
-    named = {"name": "near", "title": "Near", "note": "Mean.", "better": ["higher", "lower", ""], "factor": [100] * 3}
+    named = {"name": "near", "title": "Near", "note": "Mean.", "better": ["higher", "lower", ""], "lines": mean}
     return Pivot(mean=mean, std=std, **named | changed)
 
 
@@ -189,7 +190,7 @@ def test_page_terminal_csv_and_latex_have_the_same_cells():
     page = TABLE.page()
     assert (page.caption, page.note, page.groups()) == ("Near", "Mean.", [("", 1), ("Near", 2), ("", 1)])
     assert [row[1].order for row in page.rows] == [90.0, 90.004, 80.0], "sorted in full precision"
-    assert TABLE.lines(2) == [
+    assert TABLE.text(2) == [
         "Near, best first",
         "detector           Near AUROC ↑    Near FPR ↓  Rows",
         "mahalanobis (MDS)  90.00 ± 1.25  20.00 ± 1.00  7.00",

@@ -13,15 +13,12 @@ from tests.evaluation.made_rows import make_rows
 from tests.evaluation.report.as_text import svg_texts
 from unknown_detection.evaluation.protocols import PROTOCOLS
 from unknown_detection.evaluation.report import pictures, plots
-from unknown_detection.evaluation.report.plots import Curve
 
 FIGURES = pd.DataFrame(columns=["metric", "statistic", "setting", "unknown", "config"], dtype=str)
 AXES = ("coverage (%)", "risk (% errors)")
 
 
-def curve(label, **options):
-    rates = np.linspace(0, 1, 15)
-    return Curve(rates, rates**2, label, **options)
+RATES = np.linspace(0, 1, 15)
 
 
 def drawn(names=("a", "b"), title="Title", panels=5):
@@ -32,7 +29,7 @@ def drawn(names=("a", "b"), title="Title", panels=5):
               for n in range(panels)}  # fmt: skip
     return {
         "curves": plots.plot_curves(
-            [*map(curve, names), curve("")], title=title, axes=AXES, level=95, legend="AURC", columns=2,
+            dict.fromkeys(names, (RATES, RATES**2)), [(RATES, RATES)], title=title, axes=AXES, level=95, legend="AURC",
         ),
         "densities": plots.plot_densities(scores, title=title),
         "heatmap": plots.plot_heatmap(
@@ -69,7 +66,13 @@ def test_risk_coverage_names_the_best_detectors_and_the_baseline():
     by_name = {f"D{n}": rows.assign(score=rows["wrong"] * (n + 1.0) + noise) for n in range(8)}
     by_name["msp"] = rows.assign(score=-1.0 * rows["wrong"])
     order = [f"D{n}" for n in range(7, -1, -1)]
-    scene = pictures.Scene(PROTOCOLS["unknown-detection"], FIGURES, {"c": by_name}, {"c": "run"}, order)
+    scene = pictures.Scene(
+        PROTOCOLS["unknown-detection"],
+        FIGURES,
+        {"c": {name: by_name[name] for name in [*order, "msp"]}},
+        {"c": "run"},
+        order,
+    )
     picture = next(of for of in scene.pictures() if of.name.startswith("risk-coverage"))
     (legend,) = picture.figure.legends
     names = [text.get_text().partition(" (")[0] for text in legend.get_texts()]
@@ -167,11 +170,3 @@ def test_scores_that_are_all_equal_are_drawn_too(tmp_path):
     flat = {"flat": {"in_distribution": np.zeros(5), "near_ood": np.zeros(4)}}
     plots.save(plots.plot_densities(flat, title="Flat"), tmp_path, "flat")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["flat.png", "flat.svg"]
-
-
-def test_a_long_curve_is_thinned_but_keeps_its_start_and_its_end():
-    at = plots._thinned(1_000_000)
-    assert at[:500].tolist() == list(range(500))
-    assert at[-1] == 999_999
-    assert len(at) <= 1000
-    assert plots._thinned(3).tolist() == [0, 1, 2]

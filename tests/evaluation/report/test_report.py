@@ -27,6 +27,8 @@ from unknown_detection.evaluation.report.figures import COLUMNS, read_figures
 from unknown_detection.evaluation.scoring.fit_splits import in_fit_half
 from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
 
 @pytest.fixture(scope="module", autouse=True)
 def opened_once():
@@ -170,7 +172,7 @@ def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, digits, rows,
     assert set(figures["setting"]) == {"ood_detection"}, "what needs predictions is left out"
     output, page = capsys.readouterr().out, page_of(tmp_path / "out")
     for note in (
-        "no predictions of theirs, so no figures of Unknown detection, Misclassification detection",
+        "no predictions of theirs, so no figures of errors and of accuracy",
         "every AUROC of theirs is below 0.5, so its sign may be reversed: higher scores must mean more unknown",
     ):
         assert f"note: {note}\n" in output and f" {note}. " in page
@@ -203,7 +205,7 @@ def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, d
     warning = "digits is a demo release: its figures only show that the tools work"
     assert f"note: {warning}" in lines
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    order = ["<dt>Model</dt>", "<dt>Accuracy</dt>", "demo: no results", "Unknown detection on digits"]
+    order = ["<dt>Model</dt>", "<dt>Accuracy</dt>", "<dd>demo", "Unknown detection on digits"]
     order += ["Before you use the figures", f"{warning}.", 'id="unknown-detection"', "The release has the digest"]
     body = page[page.index("<main") :]
     accuracies = [
@@ -238,7 +240,7 @@ def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, d
 
 def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tmp_path, digits, rows, capsys):
     """Of `examples/own_protocol.py`, whose AUROC is scikit-learn's over all unknown rows."""
-    columns, own = rows(0), Path(__file__).parents[3] / "examples" / "own_protocol.py"
+    columns, own = rows(0), EXAMPLES / "own_protocol.py"
     path = write(tmp_path / "run.parquet", digits, columns)
     words = ["--protocol", f"{own}:POOLED={CONFIG}", "--scores", path]
     assert report(tmp_path / "out", digits, *words, "--csv") == 0
@@ -393,26 +395,6 @@ def test_splits_that_are_not_chosen_need_no_scores(tmp_path, digits, rows, capsy
     assert "'far_ood' is not a split of digits" in capsys.readouterr().err
 
 
-def test_calibration_is_that_of_the_confidences_in_the_file(tmp_path, digits, rows):
-    """Accuracy, and the gap to the confidence over 15 bins, with a loop over the bins."""
-    columns = rows(0)
-    confidence = np.random.default_rng(3).uniform(0.1, 1, len(columns["id"]))
-    table = pa.table({name: columns[name] for name in ("id", "prediction")})
-    table = table.append_column("score", pa.array(columns["mine"])).append_column("confidence", pa.array(confidence))
-    pa.csv.write_csv(table, tmp_path / "mine.csv")
-    assert report(tmp_path / "out", digits, "--splits", CONFIG, "--scores", tmp_path / "mine.csv") == 0
-    test = columns["split"] == "test"
-    right = (columns["prediction"] == columns["label"])[test]
-    error = 0.0
-    for low in range(15):
-        of_bin = (confidence[test] > low / 15) & (confidence[test] <= (low + 1) / 15)
-        error += abs(right[of_bin].sum() - confidence[test][of_bin].sum()) / test.sum()
-    figures = read_figures(tmp_path / "out")
-    assert value(figures, protocol="calibration", metric="ece") == pytest.approx(error, abs=1e-12)
-    assert value(figures, protocol="calibration", metric="accuracy") == pytest.approx(right.mean())
-    assert f" {100 * error:.2f} " in page_of(tmp_path / "out").partition("ECE: mean gap")[0]
-
-
 def test_a_report_is_replaced_but_nothing_else_and_not_by_half_of_one(tmp_path, digits, path, capsys, monkeypatch):
     out = tmp_path / "out"
     assert report(out, digits, "--scores", path, "--csv") == 0
@@ -434,15 +416,9 @@ def test_a_report_is_replaced_but_nothing_else_and_not_by_half_of_one(tmp_path, 
 
 def test_metrics_of_one_s_own_are_beside_the_protocol_s_and_results_are_json(tmp_path, digits, rows, capsys):
     """FPR at 90 % TPR by its definition; means are over the splits of a role."""
-    columns, own = rows(0), tmp_path / "own.py"
-    own.write_text(OWN_METRIC)
-    words = [
-        "--scores",
-        write(tmp_path / "run.parquet", digits, columns),
-        "--metrics",
-        f"oscr,{own}:fpr_at_90",
-        "--json",
-    ]
+    columns, own = rows(0), f"{EXAMPLES / 'own_metric.py'}:fpr_at_90"
+    path = write(tmp_path / "run.parquet", digits, columns)
+    words = ["--scores", path, "--metrics", f"oscr,{own}", "--json"]
     assert report(tmp_path / "out", digits, *words) == 0
     printed = json.loads(capsys.readouterr().out)
     known = np.sort(columns["mine"][columns["split"] == "test"])
@@ -454,22 +430,20 @@ def test_metrics_of_one_s_own_are_beside_the_protocol_s_and_results_are_json(tmp
         assert value(figures, **named, unknown=split, statistic="") == pytest.approx(of.mean())
     mean = value(figures, **named, unknown="far_ood", statistic="mean")
     assert mean == pytest.approx((far[0].mean() + far[1].mean()) / 2)
-    (line,) = [
-        line for line in printed["results"] if line["detector"] == "mine" and "Far-OoD mean FPR@90" in line["column"]
-    ]
+    of_mean = {"detector": "mine", "metric": "fpr_at_90", "unknown": "far_ood"}
+    (line,) = [line for line in printed["results"] if of_mean.items() <= line.items()]
     assert line["mean"] == pytest.approx(mean)
     assert printed["page"] == str(tmp_path / "out" / "report.html")
     assert any("demo release" in warning for warning in printed["warnings"])
+    evaluated = ud.evaluate(path, digits, CONFIG, metrics=["auroc", load_python(own, "metric")[0]])
+    of_far = evaluated[(evaluated["detector"] == "mine") & (evaluated["split"] == "mean")]
+    assert of_far["fpr_at_90"].item() == pytest.approx(mean)
 
 
-OWN_METRIC = """
-import unknown_detection as ud
-
-@ud.metric("FPR@90%TPR", "lower")
-def fpr_at_90(ranking):
-    first = (ranking.known >= 0.9 * ranking.known[-1]).argmax()
-    return float(ranking.unknown[first] / ranking.unknown[-1])
-"""
+@pytest.mark.parametrize("name", ["own_metric", "own_protocol"])
+def test_the_docs_show_the_file_that_is_run(name):
+    code = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
+    assert code in (EXAMPLES.parent / "docs" / "extending.md").read_text(encoding="utf-8")
 
 
 NAMES = {
@@ -482,12 +456,10 @@ NAMES = {
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory, digits, rows):
-    """A report with plots, of confident predictions."""
+    """A report with plots."""
     pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
     folder = tmp_path_factory.mktemp("drawn")
-    columns = rows(0)
-    columns["msp"] = 1 / (1 + np.exp(-columns["msp"]))  # our `score` writes one minus a probability
-    path = write(folder / "run.parquet", digits, columns)
+    path = write(folder / "run.parquet", digits, rows(0))
     assert main(["report", "--release", str(digits), "--out", str(folder / "out"), "--scores", path, "--plots"]) == 0
     return folder / "out"
 
@@ -500,11 +472,11 @@ def test_pictures_are_drawn_on_the_page_and_as_files(drawn):
     assert page.count("<svg") == len(NAMES)
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids)), "pictures on one page have ids of their own"
-    assert all(f"#{anchor}" in page for anchor in ("results", "unknown-detection", "calibration", "origin", "columns"))
+    assert all(f"#{anchor}" in page for anchor in ("results", "unknown-detection", "origin", "columns"))
 
 
 def test_the_page_reads_well_in_a_browser(drawn, open_page):
     page = look_at(open_page, drawn / "report.html")
     assert page.title() == "Results on digits"
-    page.get_by_role("link", name="Calibration", exact=True).first.click()
-    assert page.url.endswith("#calibration")
+    page.get_by_role("link", name="Unknown detection", exact=True).first.click()
+    assert page.url.endswith("#unknown-detection")

@@ -47,9 +47,13 @@ def test_correlations_are_pearson_s_on_known_rows(digits, scores, tmp_path):  # 
     assert values.loc["msp", "mine"] == pytest.approx(np.corrcoef(a, b)[0, 1])
 
 
-def test_reliability_has_the_calibration_error_of_a_report(digits, scores, tmp_path):  # noqa: F811
+def test_reliability_has_the_calibration_error_by_a_loop_over_bins(digits, scores, tmp_path):  # noqa: F811
     scores.to_parquet(tmp_path / "s.parquet")
     output = run("reliability", tmp_path / "s.parquet", digits, "digits", tmp_path / "out.png")
-    confident = scores[scores["detector"] == "msp"].assign(confidence=lambda of: 1 - of["score"])
-    figures = ud.report(confident, digits, tmp_path / "report", splits="digits", plots=False).figures
-    assert float(output.split()[-1]) == pytest.approx(figures[figures["metric"] == "ece"]["value"].item(), abs=5e-5)
+    test = pd.DataFrame(ud.load(digits).rows("digits", "test").select(["id", "label"]).to_pydict())
+    known = test.merge(scores[scores["detector"] == "msp"], on="id")
+    confidence, right, error = 1 - known["score"], known["prediction"] == known["label"], 0.0
+    for low in range(15):
+        of_bin = (confidence > low / 15) & (confidence <= (low + 1) / 15)
+        error += abs(right[of_bin].sum() - confidence[of_bin].sum()) / len(known)
+    assert float(output.split()[-1]) == pytest.approx(error, abs=5e-5)

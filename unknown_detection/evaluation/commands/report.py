@@ -58,7 +58,6 @@ from unknown_detection.terminal.progress import Log
     default=None,
     help="Also write the plots as PDF, PNG and SVG; or draw none at all: matplotlib is not needed then.",
 )
-@click.option("--roc", metavar="DETECTOR", help="Detector to draw ROC curves of. Default: the best of each config.")
 @options.quiet
 @click.option(
     "--dry-run", is_flag=True, help="Check the files and ids and print what would be computed; write nothing."
@@ -79,9 +78,8 @@ def command(
 
     A scores file needs the columns id and score (higher = more unknown). Predictions, as a column prediction (class
     index) or class (name), are needed for misclassification, unknown and error detection only; a column detector tells
-    several detectors in one file apart; a column confidence, the probability of the prediction, gives its calibration.
-    Each row of the release needs exactly one score; the splits validation, external_validation and train may be
-    missing.
+    several detectors in one file apart. Each row of the release needs exactly one score; the splits validation,
+    external_validation and train may be missing.
 
     Prints the main figures of each protocol, the best detector first, and writes report.html and figures.parquet.
     """

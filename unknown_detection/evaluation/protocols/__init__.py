@@ -6,7 +6,8 @@
 
 A protocol of one's own is a `Protocol` with a function from a joined frame to figures, and `register` makes it known
 by its name: `examples/own_protocol.py` is one. `known_rows` and `unknown_splits` choose rows, `against` and
-`by_errors` rank them, `measure` computes metrics of a ranking, and `means` averages figures. `join` makes the frames.
+`by_errors` rank them, `measure` computes metrics of a ranking, `measure_each` those of each unknown split, and `means`
+averages figures. `join` makes the frames.
 
 Tested by `tests/evaluation/protocols/test_registry.py`.
 """
@@ -23,6 +24,7 @@ from unknown_detection.evaluation.protocols.protocol import (
     figures,
     means,
     measure,
+    measure_each,
     register,
 )
 
@@ -39,6 +41,7 @@ __all__ = [
     "known_rows",
     "means",
     "measure",
+    "measure_each",
     "rankings",
     "register",
     "unknown_splits",

@@ -186,7 +186,6 @@ PROTOCOL = Protocol(
     title="BROAD",
     paper="Guille-Escuret et al., Expecting The Unexpected: Towards Broad Out-Of-Distribution Detection (2023)",
     settings={"dsd": "Distribution shift detection", "ed": "Error detection"},
-    with_predictions=("ed",),
     judge=figures,
     absent=absent,
     each_config=False,
@@ -197,5 +196,4 @@ PROTOCOL = Protocol(
     tables_by=("setting",),
     note="Tables 2, 4 and 8 to 15 of the paper: each split, the mean of each kind of shift, and the mean over kinds.",
     plots=("densities", "heatmap"),
-    drawn=lambda rows: ~rows["split"].isin(("held_out", "validation")),
 )

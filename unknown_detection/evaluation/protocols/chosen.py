@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.frame import TEST, by, known_rows, names, rankings
+from unknown_detection.evaluation.frame import TEST, known_rows, names, unknown_splits
 from unknown_detection.evaluation.metrics.metrics import Metric
-from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure
+from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure_each
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 
 NAME = "metrics"
@@ -22,18 +21,11 @@ def protocol_of(metrics: Sequence[Metric]) -> Protocol:
     """Return the protocol that measures some metrics; its means are over the splits of a role."""
 
     def judge(rows: pd.DataFrame) -> list[Figure]:
-        known, measured = known_rows(rows), []
-        unknown = rows[~rows["known"] & ~rows["split"].isin(FIT_AND_TUNE_SPLITS)]
-        if not len(unknown):
-            raise EvaluationError(f"{' and '.join(names(rows, 'config'))} has no unknown rows. Score a split of them.")
-        for role, of_role in by(unknown, "role").items():
-            figures: list[Figure] = []
-            for split, of_split in by(of_role, "split").items():
-                ranked = rankings(known, of_split)
-                for metric in metrics:
-                    if metric.takes in ranked:
-                        named = {"setting": NAME, "known": TEST, "unknown": split}
-                        figures += measure(ranked[metric.takes], [metric.name], **named)
+        unknown, measured = rows[~rows["known"] & ~rows["split"].isin(FIT_AND_TUNE_SPLITS)], []
+        for role in names(unknown, "role"):
+            splits = unknown_splits(unknown, (role,))
+            named = {"setting": NAME, "known": TEST}
+            figures = measure_each(known_rows(rows), splits, [metric.name for metric in metrics], **named)
             measured += figures + means(figures, unknown=role)
         return measured
 

@@ -57,7 +57,6 @@ PROTOCOL = Protocol(
     title="FACETS",
     paper="Recalcati et al., Toward a Realistic Benchmark for Out-of-Distribution Detection (2023)",
     settings={"ood_detection": "OOD detection", "misclassification_detection": "Misclassification detection"},
-    with_predictions=("misclassification_detection",),
     judge=figures,
     shows=(
         Shown("", {"setting": "ood_detection", "metric": "auroc"}),
@@ -68,5 +67,4 @@ PROTOCOL = Protocol(
     note="Tables VI and VII of the paper. Known rows are positive; FPR is interpolated at 95 % TPR, and the detection "
     "error is the least at 95 % TPR or more, as there.",
     plots=("roc", "risk_coverage", "densities", "heatmap"),
-    drawn=lambda rows: rows["split"] == TEST,
 )

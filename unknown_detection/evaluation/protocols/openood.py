@@ -6,7 +6,8 @@ classification: Dhamija, Günther and Boult, Reducing Network Agnostophobia (201
 `openood_published.csv` has the rows of its leaderboard of July 2025 whose models are torchvision's, trained with
 cross-entropy alone, named by the file of their weights, with our detector where the method is the same: the mean AUROC
 over the near and over the far splits, in percent, and the accuracy on the test images. A row says what was computed
-there and then. Between versions of OpenOOD the near splits changed, so a row of another version is of other images.
+there and then. Between versions of OpenOOD the near splits changed: CombOOD's row is of those of 1.0, as its
+maintainers found (issue 235); one who computed it again on those of 1.5 was 13 to 22 points below (issue 307).
 
 Tested by `tests/evaluation/protocols/test_registry.py` and `tests/evaluation/protocols/test_published.py`.
 """
@@ -14,14 +15,14 @@ Tested by `tests/evaluation/protocols/test_registry.py` and `tests/evaluation/pr
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 
 import pandas as pd
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.frame import TEST, by, by_errors, known_rows, names, rankings, unknown_splits
-from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure
+from unknown_detection.evaluation.frame import TEST, by, by_errors, known_rows, names, unknown_splits
+from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure, measure_each
 
 NAME = "openood"
 METRICS = ("fpr_at_95_tpr_unknown_positive", "auroc", "aupr_in_trapezoid", "aupr_out_trapezoid")
@@ -53,31 +54,28 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
             f"config. Give it with the configs that belong to it: --protocol {NAME}={configs[0]}."
         )
     unknown_splits(rows, UNKNOWN)  # refuses rows without any
-    measured, open_set = _against_each(rows, "standard", TEST, known)
-    measured += open_set + _accuracy(TEST, known)
+    each = _of_roles(rows, TEST, known, "standard", (*METRICS, "oscr"))
+    measured = [figure for figure in each if figure["metric"] != "oscr"]
+    measured += [figure | {"setting": "open_set"} for figure in each if figure["metric"] == "oscr"]
+    measured += _accuracy(TEST, known)
     shifted = rows["role"].isin(SHIFTED) & (rows["label"] >= 0)
     if shifted.any():
         spectrum = rows[rows["known"] & (rows["split"] == TEST) | shifted]
         of_spectrum = " + ".join([TEST, *names(rows[shifted], "split")])
-        measured += _against_each(rows, "full_spectrum", of_spectrum, spectrum)[0] + _accuracy(of_spectrum, spectrum)
+        measured += _of_roles(rows, of_spectrum, spectrum, "full_spectrum", METRICS)
+        measured += _accuracy(of_spectrum, spectrum)
     return measured
 
 
-def _against_each(
-    rows: pd.DataFrame, setting: str, of_known: str, known: pd.DataFrame
-) -> tuple[list[Figure], list[Figure]]:
-    """Measure each split of unknown rows, and average by role; then the same of open-set recognition."""
-    named = {"known": of_known}
-    measured: tuple[list[Figure], list[Figure]] = ([], [])
+def _of_roles(
+    rows: pd.DataFrame, of_known: str, known: pd.DataFrame, setting: str, metrics: Sequence[str]
+) -> list[Figure]:
+    """Measure each split of unknown rows, and average by role."""
+    measured: list[Figure] = []
     for role in UNKNOWN:
-        of_role: tuple[list[Figure], list[Figure]] = ([], [])
-        for split, unknown in by(rows[rows["role"] == role], "split").items():
-            ranked = rankings(known, unknown)
-            of_role[0].extend(measure(ranked["unknown"], METRICS, **named, setting=setting, unknown=split))
-            if "open_set" in ranked:
-                of_role[1].extend(measure(ranked["open_set"], ["oscr"], **named, setting="open_set", unknown=split))
-        for all_figures, figures in zip(measured, of_role, strict=True):
-            all_figures.extend(figures + means(figures, unknown=role))
+        splits = by(rows[rows["role"] == role], "split")
+        of_role = measure_each(known, splits, metrics, setting=setting, known=of_known)
+        measured += of_role + means(of_role, unknown=role)
     return measured
 
 
@@ -98,7 +96,6 @@ PROTOCOL = Protocol(
         "full_spectrum": "Full spectrum",
         "classification": "Classification",
     },
-    with_predictions=("open_set", "classification"),
     judge=figures,
     each_config=False,
     shows=tuple(
@@ -118,12 +115,6 @@ CONFIG = "openood-imagenet1k"
 _IMAGES = {"near_ood": 49_000 + 5_879, "far_ood": 10_000 + 5_160 + 15_869}
 """Unknown rows that the leaderboard's means are over (OpenOOD v1.5's lists)."""
 
-OTHER_VERSION: Mapping[str, str] = {
-    "CombOOD": "computed on the near splits of OpenOOD 1.0, as its maintainers found (issue 235); one who computed it "
-    "again on those of 1.5 was 13 to 22 points below (issue 307)"
-}
-"""Rows that are of other images than the leaderboard says, with what is known of them."""
-
 TURNED = "Photographs that their EXIF says lie on their side are turned here and not by OpenOOD."
 """What differs between the images as `datasets` decodes them and as OpenOOD does (`imglist_dataset.py`)."""
 
@@ -131,20 +122,16 @@ _SAME = {"resnet50.tv_in1k": "resnet50-0676ba61.pth"}
 """Files of torchvision that timm publishes under a name of its own (its `default_cfgs` name the address)."""
 
 
+@functools.cache
 def published(weights: str) -> pd.DataFrame:
     """Return the published rows of a model, by our names of detectors.
 
     Weights have the file name of torchvision's, or the name of timm's model. A row has `near_auroc`, `far_auroc` and
     `accuracy` in percent, and the leaderboard's name, `postprocessor`.
     """
-    rows = _rows(weights)
-    return rows[rows["detector"] != ""].set_index("detector")
-
-
-def of_other_version(weights: str) -> pd.DataFrame:
-    """Return the published rows of a model that `OTHER_VERSION` names."""
-    rows = _rows(weights)
-    return rows[rows["postprocessor"].isin(OTHER_VERSION.keys())]
+    with resources.files(__package__).joinpath("openood_published.csv").open(encoding="utf-8") as file:
+        rows = pd.read_csv(file, keep_default_na=False)
+    return rows[(rows["weights"] == _SAME.get(weights, weights)) & (rows["detector"] != "")].set_index("detector")
 
 
 def beside_published(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.DataFrame:
@@ -161,10 +148,3 @@ def beside_published(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.Da
     facts = facts.stack().rename("published").rename_axis(["run", "detector", "unknown"]).reset_index()
     merged = chosen.assign(here=100 * chosen["value"]).merge(facts, on=["run", "detector", "unknown"])
     return merged[["run", "detector", "unknown", "here", "published"]]
-
-
-@functools.cache
-def _rows(weights: str) -> pd.DataFrame:
-    with resources.files(__package__).joinpath("openood_published.csv").open(encoding="utf-8") as file:
-        rows = pd.read_csv(file, keep_default_na=False)
-    return rows[rows["weights"] == _SAME.get(weights, weights)]

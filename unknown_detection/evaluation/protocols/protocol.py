@@ -19,6 +19,7 @@ from unknown_detection.evaluation import frame
 from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
 from unknown_detection.evaluation.metrics.metrics import METRICS, is_redefined
 from unknown_detection.evaluation.metrics.ranking import Ranking
+from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 
 Figure = dict[str, Any]
 
@@ -54,14 +55,15 @@ class Protocol:
         title: for display.
         paper: the paper that describes it.
         judge: computes the figures of a joined frame, without any treatment of duplicates.
+        compare: computes more of them from those of all runs by other protocols.
         settings: its tasks by their names in figures, with titles for display.
         shows: columns of the table of results; detectors are ranked by the first.
         tables_by: the fields of figures that have a table of their own for each value.
         tabulated: which figures these tables have, as fields with regular expressions; all by default.
         note: a sentence below them.
         plots: what is drawn.
-        drawn: which rows ROC curves, densities and risk-coverage curves are of; all by default.
-        with_predictions: the settings that need predictions.
+        drawn: which rows ROC curves, densities and risk-coverage curves are of; by default all but those of splits
+            for fitting and tuning.
         absent: lists in sentences which of the paper's sets are not among the rows.
         each_config: whether each config is judged alone, or all of them together.
         of_paper: what names of configs begin with whose results the paper prints; others have AUROC first.
@@ -77,8 +79,8 @@ class Protocol:
     tabulated: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
     plots: Sequence[Plot] = ("roc", "densities", "heatmap")
-    drawn: Callable[[pd.DataFrame], pd.Series] = lambda rows: rows["score"].notna()
-    with_predictions: tuple[str, ...] = ()
+    compare: Callable[[pd.DataFrame], pd.DataFrame] | None = None
+    drawn: Callable[[pd.DataFrame], pd.Series] = lambda rows: ~rows["split"].isin(FIT_AND_TUNE_SPLITS)
     absent: Callable[[pd.DataFrame], list[str]] = lambda rows: []
     each_config: bool = True
     of_paper: tuple[str, ...] = ("",)
@@ -106,12 +108,6 @@ class Protocol:
         shows = sorted(self.shows, key=lambda shown: own and shown.fields.get("metric") != "auroc")
         selected = [matching(lines, shown.fields).assign(group=shown.group) for shown in shows]
         return [of for of in selected if len(of)]
-
-    def headline(self, lines: pd.DataFrame) -> pd.DataFrame:
-        """Select the figures by which detectors are ranked, one for each config, of figures on equal rows."""
-        for first in self.shown(lines):
-            return first.merge(first.drop_duplicates("config")[FIGURE_KEY])
-        return lines.iloc[:0]
 
 
 def matching(lines: pd.DataFrame, fields: Mapping[str, str]) -> pd.DataFrame:
@@ -164,6 +160,22 @@ def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figu
         measured.append(
             {"statistic": "", "fitted_on": "", **named, "metric": name, "positive": metric.positive, **numbers}
         )
+    return measured
+
+
+def measure_each(
+    known: pd.DataFrame, unknown: Mapping[str, pd.DataFrame], metrics: Sequence[str], /, **named: str
+) -> list[Figure]:
+    """Compute metrics of known rows against each of several unknown splits, by name, as `measure` does of a ranking.
+
+    Metrics that need predictions are passed over where the rows have none.
+    """
+    measured = []
+    for split, rows in unknown.items():
+        ranked = frame.rankings(known, rows, takes={METRICS[name].takes for name in metrics})
+        for name in metrics:
+            if METRICS[name].takes in ranked:
+                measured += measure(ranked[METRICS[name].takes], [name], unknown=split, **named)
     return measured
 
 

@@ -21,7 +21,6 @@ import pandas as pd
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.frame import TEST, against, known_rows, unknown_splits
 from unknown_detection.evaluation.metrics.metrics import METRICS
-from unknown_detection.evaluation.protocols import calibration
 from unknown_detection.evaluation.protocols.od_test import ROLES
 from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY, Figure, Protocol, Shown, measure
 from unknown_detection.evaluation.runs import ALL_VARIANTS
@@ -130,7 +129,7 @@ def robust_figures(figures: pd.DataFrame) -> pd.DataFrame:
         figure's unit, the second in its square.
     """
     single = figures[(figures["statistic"] == "") & (figures["fitted_on"] == "")]
-    single = _with_models(single[single["protocol"] != calibration.NAME])
+    single = _with_models(single)
     mixed: list[Mapping[Hashable, Any]] = []
     for detector, variants in robust_detectors(single).items():
         chosen = single[(single["detector"] == detector) & single["variant"].isin(variants)]
@@ -186,13 +185,13 @@ PROTOCOL = Protocol(
     title="Robustness to the training method",
     paper=_PAPER,
     judge=lambda rows: [],
+    compare=robust_figures,
     tables_by=("config", "setting", "unknown"),
     note="Tables 3 to 5 and 7 to 10 of the paper: mean and variance of the mixture over training methods, and of each "
     "over OoD sets, in percent and its square, and the robustness score: standard deviation times mean if lower "
     "values are better, else divided by it.",
     plots=(),
 )
-"""Compares the figures of several runs by another protocol (`robust_figures`); of the rows of one there are none."""
 
 EQUAL_NUMBERS_PROTOCOL = Protocol(
     name=EQUAL_NUMBERS,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from unknown_detection.evaluation.frame import TEST, against, by_errors, known_rows, rankings, unknown_splits
-from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure
+from unknown_detection.evaluation.frame import TEST, by_errors, known_rows, rankings, unknown_splits
+from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure, measure_each
 
 NAME = "unknown-detection"
 UNKNOWN = ("near_ood", "far_ood")
+METRICS = ("fpr_at_95_tpr_known_positive", "auroc")
 
 
 def figures(rows: pd.DataFrame) -> list[Figure]:
@@ -24,23 +25,17 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
     accuracy. OoD detection: FPR at 95 % TPR, known rows positive, and AUROC for each OoD split, and the means over
     far-OoD splits.
     """
-    known = known_rows(rows)
-    unknown = unknown_splits(rows, UNKNOWN)
+    known, unknown = known_rows(rows), unknown_splits(rows, UNKNOWN)
     measured: list[Figure] = []
     if "wrong" in rows:
         named = {"known": "test, right", "unknown": " + ".join(["test, wrong", *unknown])}
-        measured += measure(
-            rankings(known, *unknown.values())["errors"], ["aurc"], **named, setting="unknown_detection"
-        )
+        ranking = rankings(known, *unknown.values(), takes=["errors"])["errors"]
+        measured += measure(ranking, ["aurc"], **named, setting="unknown_detection")
         named |= {"unknown": "test, wrong", "setting": "misclassification_detection"}
         measured += measure(by_errors(known), ["accuracy", "aurc", "eaurc"], **named)
-    far: list[Figure] = []
-    for split, of_split in unknown.items():
-        named = {"known": TEST, "unknown": split, "setting": "ood_detection"}
-        ood = measure(against(known, of_split), ["fpr_at_95_tpr_known_positive", "auroc"], **named)
-        measured += ood
-        far += ood if of_split["role"].iloc[0] == "far_ood" else []
-    return measured + means(far)
+    of_splits = measure_each(known, unknown, METRICS, known=TEST, setting="ood_detection")
+    far = {split for split, of_split in unknown.items() if of_split["role"].iloc[0] == "far_ood"}
+    return measured + of_splits + means([figure for figure in of_splits if figure["unknown"] in far])
 
 
 PROTOCOL = Protocol(
@@ -53,7 +48,6 @@ PROTOCOL = Protocol(
         "misclassification_detection": "Misclassification detection",
         "ood_detection": "OoD detection",
     },
-    with_predictions=("unknown_detection", "misclassification_detection"),
     judge=figures,
     of_paper=("cifar", "imagenet"),
     shows=(
@@ -70,5 +64,4 @@ PROTOCOL = Protocol(
     note="Tables 6 and 7 of the paper. Known rows are positive for FPR@95%TPR. In unknown detection every row of an "
     "OoD set counts as an error.",
     plots=("roc", "risk_coverage", "densities", "heatmap"),
-    drawn=lambda rows: rows["known"] & (rows["split"] == TEST) | rows["role"].isin(UNKNOWN),
 )

@@ -5,11 +5,11 @@ Tested by `tests/evaluation/report/test_report.py`.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from builders.release.duplicates import doubt
@@ -19,7 +19,6 @@ from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.protocols import (
     PROTOCOLS,
     Protocol,
-    calibration,
     default_protocol,
     figures,
     od_test,
@@ -48,7 +47,8 @@ def choose_protocols(
     scored_configs = tuple(dict.fromkeys(config for run in runs for config in run.about.configs))
     chosen = tuple(configs) or scored_configs
     require_known("config with scores", configs, scored_configs)
-    robust = bool(robustness.robust_detectors(_judged_runs(runs)))
+    models = {(run.variant, run.about.model_digest or run.name, run.about.seed) for run in runs}
+    robust = [count > 1 for count in Counter(variant for variant, *_ in models).values()].count(True) > 1
     usual = [f"{default_protocol(config)}={config}" for config in chosen] + [robustness.NAME] * robust
     plan: dict[str, tuple[str, ...]] = {}
     for asked in ([requested] if isinstance(requested, str | Protocol) else requested) or usual:
@@ -73,14 +73,12 @@ def choose_protocols(
 
 
 def compute_figures(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: bool = True) -> pd.DataFrame:
-    """Compute the table of all figures, with the calibration of each run's confidences."""
+    """Compute the table of all figures."""
     named = {"release": release_name(release), "release_digest": release.digest}
     named["duplicates_sha256"] = release.duplicates_digest
     judged = []
-    configs = sorted({config for of in plan.values() for config in of})
     with bar(sum(len(run.rows) for run in runs), "judging", quiet=quiet, unit=" detectors") as progress:
         for run in runs:
-            confident = confidences(run)
             for detector in run.rows:
                 measured = [
                     figure
@@ -88,40 +86,22 @@ def compute_figures(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, 
                     if set(of) & set(run.about.configs)
                     for figure in figures(protocol, run.of_configs(of, detector))
                 ]
-                if detector in confident:
-                    published = calibration.PROTOCOL.figures(run.of_configs(configs, detector))
-                    measured += [{**figure, "rows": "as_published", "left_out": 0} for figure in published]
                 judged.append((run.columns(detector, **named), measured))
                 progress.update(1)
     table = tidy(judged)
-    return pd.concat([table, robustness.robust_figures(table)]) if robustness.PROTOCOL in plan else table
-
-
-def confidences(run: ScoredRun) -> list[str]:
-    """Return the detectors of a run that have confidences of their own; of several with the model's, the first."""
-    confident: dict[tuple[bytes, ...], str] = {}
-    for name, rows in run.rows.items():
-        if "confidence" in rows:
-            values = tuple(rows[of].to_numpy().tobytes() for of in ("confidence", "prediction") if of in rows)
-            confident.setdefault(values, name)
-    return [*confident.values()]
+    return pd.concat([table, *(protocol.compare(table) for protocol in plan if protocol.compare)])
 
 
 def left_out_counts(runs: Sequence[ScoredRun], plan: Plan) -> pd.DataFrame:
     """Count the rows of each split that is judged, and those left out by kind, missing where it is unknown."""
-    counts: dict[tuple[str, str], dict[str, Any]] = {}
+    keys, parts = ["config", "split"], []
     for protocol, configs in plan.items():
-        for run in runs if protocol is not robustness.PROTOCOL else ():
+        for run in runs if protocol.compare is None else ():
             rows = run.of_configs(configs)
             out = {kind: frame.left_out(rows, kind) for kind in frame.REDUCED}
-            for kind, of in out.items():
-                flags = rows[["config", "split"]].assign(left_out=False if of is None else of)
-                for key, group in flags.groupby(["config", "split"], observed=True)["left_out"]:
-                    line = counts.setdefault(key, {"rows": len(group)})
-                    line[kind] = None if of is None else int(group.sum())
-    table = pd.DataFrame.from_dict(counts, orient="index")
-    table.index = pd.MultiIndex.from_tuples(counts, names=["config", "split"])
-    return table.astype("Int64").sort_index()
+            flags = {kind: np.nan if of is None else of.astype(float) for kind, of in out.items()}
+            parts.append(rows[keys].assign(rows=1.0, **flags).groupby(keys, observed=True).sum(min_count=1))
+    return pd.concat(parts).groupby(level=keys, observed=True).first().astype("Int64")
 
 
 def describe_left_out(counts: pd.DataFrame) -> dict[str, str]:
@@ -150,33 +130,23 @@ def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[st
     sentences = [demo] * release.is_demo
     sentences += filter(None, [doubt(release.doubtful_duplicates({config for of in plan.values() for config in of}))])
     without = dict.fromkeys(name for run in runs for name, rows in run.rows.items() if "prediction" not in rows)
-    settings = [protocol.settings[name] for protocol in plan for name in protocol.with_predictions]
-    if without and settings:
-        sentences.append(f"no predictions of {', '.join(without)}, so no figures of {', '.join(settings)}")
-    for protocol, configs in plan.items():
-        for run in runs:
-            if set(configs) & set(run.about.configs):
-                sentences += protocol.absent(run.of_configs(configs))
-    sentences += [
-        f"{run.about.source['accepted']}; the run went on with --accept"
-        for run in runs
-        if run.about.source.get("accepted")
-    ]
-    resized = _gathered(
-        ((run.about.model, way), key) for run in runs for key, way in run.about.prepared.items() if "resized" in way
-    )
-    sentences += [f"{model} got images of {way}: {', '.join(keys)}" for (model, way), keys in resized.items()]
-    fitted = _gathered(
-        (used["fitted_on"], name)
-        for run in runs
-        for name, used in run.about.rows.items()
-        if used.get("fitted_on") and used["fitted_on"] == used.get("threshold_on")
-        if set(plan.get(od_test.PROTOCOL, ())) & set(run.about.configs)
-    )
-    sentences += [
-        f"od-test chooses the thresholds of {', '.join(names)} on rows of {rows} that they were fitted on"
-        for rows, names in fitted.items()
-    ]
+    if without:
+        sentences.append(f"no predictions of {', '.join(without)}, so no figures of errors and of accuracy")
+    for run in runs:
+        about = run.about
+        judged = {protocol: of for protocol, of in plan.items() if set(of) & set(about.configs)}
+        for protocol, configs in judged.items():
+            sentences += protocol.absent(run.of_configs(configs))
+        if about.source.get("accepted"):
+            sentences.append(f"{about.source['accepted']}; the run went on with --accept")
+        for way in dict.fromkeys(way for way in about.prepared.values() if "resized" in way):
+            keys = [key for key, of in about.prepared.items() if of == way]
+            sentences.append(f"{about.model} got images of {way}: {', '.join(keys)}")
+        fitted = {name: used["fitted_on"] for name, used in about.rows.items() if used.get("fitted_on")}
+        seen = {name: of for name, of in fitted.items() if of == about.rows[name].get("threshold_on")}
+        for of in dict.fromkeys(seen.values() if od_test.PROTOCOL in judged else ()):
+            names = ", ".join(name for name, rows in seen.items() if rows == of)
+            sentences.append(f"od-test chooses the thresholds of {names} on rows of {of} that they were fitted on")
     return [*dict.fromkeys(sentences)]
 
 
@@ -193,16 +163,3 @@ def reversed_signs(table: pd.DataFrame) -> list[str]:
 def release_name(release: Release) -> str:
     """Return the release's name in results: ORG/NAME at a commit, or a folder's name without its path."""
     return release.name if release.revision else Path(release.source).resolve().name
-
-
-def _judged_runs(runs: Sequence[ScoredRun]) -> pd.DataFrame:
-    """Return a line for each run and detector, as `robustness.robust_detectors` takes them."""
-    return pd.DataFrame([run.columns(detector) for run in runs for detector in run.rows])
-
-
-def _gathered(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
-    """Return the distinct values of each key."""
-    gathered: dict[Any, dict[Any, None]] = defaultdict(dict)
-    for key, value in pairs:
-        gathered[key][value] = None
-    return {key: [*values] for key, values in gathered.items()}

@@ -62,7 +62,7 @@ def look_at(release: Release, rows: pd.DataFrame) -> list[Look]:
         files = [] if release.revision else sorted(folder.glob(f"{split}-[0-9]*-of-[0-9]*.parquet"))
         pictures = _pictures(files, numbers["row"].tolist())
         for (place, row), picture in zip(numbers.iterrows(), pictures, strict=bool(files)):
-            found[place] = Look(picture, f"{config}/{split}: {row['class_id']}, score {row['score']:.4g}")
+            found[place] = Look(picture, f"{row['class_id']}, {split}, score {row['score']:.4g}")
     return [found[place] for place in rows.index if place in found]
 
 

@@ -6,7 +6,7 @@ Tested by `tests/evaluation/report/test_pivot.py`.
 from __future__ import annotations
 
 from unknown_detection.evaluation.detectors import DETECTORS
-from unknown_detection.evaluation.metrics.metrics import ECE, METRICS, Metric
+from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.protocols import PROTOCOLS
 
 BASELINE = "msp"
@@ -34,7 +34,7 @@ _SPLITS = {
     "svhn": "SVHN",
 }
 
-_STATISTICS = {
+STATISTICS = {
     "standard_deviation": "std",
     "lower_quartile": "25 %",
     "upper_quartile": "75 %",
@@ -42,6 +42,7 @@ _STATISTICS = {
     "mixture_variance": "variance",
     "robustness": "score",
 }
+"""Statistics that columns call by a shorter name."""
 
 
 def detector_name(name: str) -> str:
@@ -63,17 +64,12 @@ def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, name)).lower()
 
 
-def figure_metric(name: str) -> Metric:
-    """Return a metric of figures: one of `METRICS`, or the ECE."""
-    return ECE if name == ECE.name else METRICS[name]
-
-
 def metric_name(name: str) -> str:
     """Return the name of a metric without its positive class, which a table's note states once.
 
     All are in percent; one that papers multiply by another factor says so.
     """
-    metric = figure_metric(name)
+    metric = METRICS[name]
     return metric.title.partition(" (")[0] + (f" × {metric.factor:,.0f}" if metric.factor != 100 else "")
 
 
@@ -90,8 +86,3 @@ def setting_name(setting: str) -> str:
     """Return the title of a protocol's setting."""
     titles = {name: title for protocol in PROTOCOLS.values() for name, title in protocol.settings.items()}
     return titles.get(setting, setting.replace("_", " "))
-
-
-def statistic_name(name: str) -> str:
-    """Return a statistic's name as a column's heading."""
-    return _STATISTICS.get(name, name)

@@ -28,7 +28,9 @@ PAGE = "report.html"
 
 _STYLE = """
 .plots, .looks { display: flex; flex-wrap: wrap; gap: 0 2rem; align-items: flex-start; }
-.looks { gap: 0 0.5rem; } .looks figure { width: 7rem; font-size: 0.7rem; overflow-wrap: anywhere; }
+.looks { gap: 0 0.5rem; } .looks figure { width: 6.5rem; font-size: 0.7rem; overflow-wrap: anywhere; }
+.facts { margin-top: 1.5rem; }
+details caption { display: none; }
 .page figure { max-width: 100%; }
 .page figure svg { max-width: 100%; height: auto; }
 .page figure svg.wide { max-width: max(100%, 40rem); }
@@ -86,22 +88,26 @@ def render_page(
         ("columns", "Columns of figures.parquet", []),
     ]
     models = [*dict.fromkeys(run.about.model or run.name for run in runs)]
-    facts: list[tuple[str, Value]] = [("Model", models[0] if len(models) == 1 else f"{len(models)} models")]
+    facts: list[tuple[str, Value] | tuple[str, Value, str]] = [
+        ("Model", models[0] if len(models) == 1 else f"{len(models)} models")
+    ]
     accuracy = figures[(figures["metric"] == "accuracy") & (figures["rows"] == "as_published")]
-    accuracy = accuracy[accuracy["statistic"] == ""].drop_duplicates("run")[
-        "value"
-    ]  # most detectors share the model's
+    # Most detectors share the model's.
+    accuracy = accuracy[accuracy["statistic"] == ""].drop_duplicates("run")["value"]
     if len(accuracy):
         ends = f"{100 * accuracy.min():.2f}", f"{100 * accuracy.max():.2f}"
         facts.append(("Accuracy", f"{' to '.join(dict.fromkeys(ends))} %"))
     facts += [("Detectors", figures["detector"].nunique()), ("Runs", len(runs))]
-    facts += [("Release", "demo: no results")] * demo
+    facts += [("Release", "demo", "made to try the tools, never for a result")] * demo
     return render_template(
         "report.html.j2",
         folders=[Path(__file__).parent],
         style=_STYLE,
         title=f"Results on {figures['release'].iloc[0]}",
-        contents=[Entry(at, title, [Entry(of.anchor, of.caption) for of in below]) for at, title, below in parts],
+        contents=[
+            Entry(at, title, [Entry(of.anchor, of.caption.removeprefix(f"{title}: ")) for of in below])
+            for at, title, below in parts
+        ],
         facts=facts,
         digest=figures["release_digest"].iloc[0][:12],
         warnings=warnings,
@@ -133,8 +139,6 @@ def _published(figures: pd.DataFrame, runs: Sequence[ScoredRun]) -> list[PageTab
     titles = ["Detector", "Run", "Unknown", "AUROC here", "Published", "Difference"]
     note = "In percent; published by OpenOOD's leaderboard of July 2025, for the same images and weights. "
     note += openood.TURNED
-    detectors = {name for run in runs for name in openood.of_other_version(run.weights)["postprocessor"]}
-    note += "".join(f" {name}'s row is not comparable: {openood.OTHER_VERSION[name]}." for name in sorted(detectors))
     return [page_table("published", "Beside published figures", titles, rows, note=note)] if rows else []
 
 

@@ -19,16 +19,15 @@ from markupsafe import Markup
 
 from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.files import safe_file_name
-from unknown_detection.evaluation.frame import REDUCED
+from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.protocols.protocol import AS_PUBLISHED, FIGURE_KEY, Protocol, matching
 from unknown_detection.evaluation.report.names import (
+    STATISTICS,
     detector_name,
-    figure_metric,
     metric_name,
     set_name,
     setting_name,
     shown_name,
-    statistic_name,
 )
 from unknown_detection.evaluation.runs import ALL_VARIANTS
 from unknown_detection.pages import content
@@ -62,7 +61,7 @@ class Pivot:
         mean: means over runs as papers print them, by (detector, variant) and (group, metric).
         std: sample standard deviations, NaN for single runs.
         better: which values are better in each column: higher, lower or neither.
-        factor: by what each column's rates are multiplied.
+        lines: the same figures, one a line, as rates.
     """
 
     name: str
@@ -71,12 +70,26 @@ class Pivot:
     mean: pd.DataFrame
     std: pd.DataFrame
     better: Sequence[str]
-    factor: Sequence[float]
+    lines: pd.DataFrame
 
-    def cells(self) -> list[list[str]]:
-        """Return the cells as text, such as `90.00 ± 1.25`, row by row; `-` for undefined ones."""
+    def cells(self) -> pd.DataFrame:
+        """Return the cells as text, such as `90.00 ± 1.25`, `-` for undefined ones, by the names of rows.
+
+        Names are as commands spell them, with the papers' in brackets.
+        """
         pairs = zip(self.mean.to_numpy().tolist(), self.std.to_numpy().tolist(), strict=True)
-        return [[number_text(*pair) for pair in zip(*lines, strict=True)] for lines in pairs]
+        texts = [[number_text(*pair) for pair in zip(*lines, strict=True)] for lines in pairs]
+        names = [shown_name(detector, variant) for detector, variant in self._rows()]
+        return pd.DataFrame(texts, index=names, columns=self.mean.columns, dtype=object)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return the detector of each row, with the training method if there are several."""
+        several = self.mean.index.get_level_values("variant").nunique() > 1
+        return [(detector, variant * several) for detector, variant in self.mean.index]
+
+    def _heads(self) -> list[tuple[str, str]]:
+        """Return the two headings of each column, the second with an arrow to better values."""
+        return [(group, metric + _ARROWS[to]) for (group, metric), to in zip(self.mean, self.better, strict=True)]
 
     def best(self) -> npt.NDArray[np.bool_]:
         """Return which cells are bold: the best of each column; ties as printed all are, unless most cells tie.
@@ -91,33 +104,25 @@ class Pivot:
         bold: npt.NDArray[np.bool_] = is_best & (several > 1) & (is_best.sum(axis=0) <= np.maximum(2, several // 2))
         return bold
 
-    def names(self) -> list[str]:
-        """Return the names of the rows, as commands spell them with the papers' in brackets."""
-        several = self.mean.index.get_level_values("variant").nunique() > 1
-        return [shown_name(detector, variant * several) for detector, variant in self.mean.index]
-
-    def lines(self, most: int) -> list[str]:
+    def text(self, most: int) -> list[str]:
         """Return the table for a terminal, with its title and its first rows."""
-        heads = [f"{' '.join(filter(None, of))}{_ARROWS[to]}" for of, to in zip(self.mean, self.better, strict=True)]
-        body = [[name, *cells] for name, cells in zip(self.names(), self.cells(), strict=True)][:most]
+        heads = [" ".join(filter(None, of)) for of in self._heads()]
         hidden = [f"and {len(self.mean) - most} more"] * (len(self.mean) > most)
+        body = self.cells().iloc[:most].reset_index().to_numpy().tolist()
         return [f"{self.title}, best first", *aligned_columns([["detector", *heads], *body]), *hidden, self.note]
 
     def page(self) -> content.PageTable:
         """Return the table for a page, which shows twelve rows until a reader asks for all."""
-        columns = [content.PageColumn("Detector")] + [
-            content.PageColumn(metric + _ARROWS[to], True, group)
-            for (group, metric), to in zip(self.mean, self.better, strict=True)
-        ]
-        rows: list[Sequence[content.Value | content.Cell]] = []
-        for name, values, texts, bold in zip(
-            self.names(), self.mean.to_numpy(), self.cells(), self.best(), strict=True
+        columns = [content.PageColumn("Detector")]
+        columns += [content.PageColumn(metric, True, group) for group, metric in self._heads()]
+        cells, rows = self.cells(), []
+        for name, texts, values, bold in zip(
+            cells.index, cells.to_numpy(), self.mean.to_numpy(), self.best(), strict=True
         ):
             word, bracket, rest = name.partition(" (")
-            head = Markup("{} <small>({}</small>").format(word, rest) if bracket else name
-            rows.append([head] + [
+            rows.append([Markup("{} <small>({}</small>").format(word, rest) if bracket else name] + [
                 content.Cell(text, order=float(value) if np.isfinite(value) else None, style="strong" if best else "")
-                for value, text, best in zip(values, texts, bold, strict=True)
+                for text, value, best in zip(texts, values, bold, strict=True)
             ])  # fmt: skip
         anchor = content.anchor("table", self.name)
         return content.PageTable(anchor, self.title, columns, rows, self.note, first=_FIRST)
@@ -137,19 +142,14 @@ class Pivot:
         def escaped(text: str) -> str:
             return text.translate(_LATEX)
 
-        cells = np.array([[escaped(text) for text in line] for line in self.cells()], dtype=object)
-        bold = np.where(self.best(), "\\textbf{" + cells + "}", cells)
-        several = self.mean.index.get_level_values("variant").nunique() > 1
-        names = [", ".join(filter(None, (detector_name(name), of * several))) for name, of in self.mean.index]
-        heads = [
-            (escaped(group), escaped(metric + _ARROWS[to]))
-            for (group, metric), to in zip(self.mean, self.better, strict=True)
-        ]
-        index = pd.Index([*map(escaped, names)], name="Detector")
-        frame = pd.DataFrame(bold, index=index, columns=pd.MultiIndex.from_tuples(heads), dtype=object)
+        cells = self.cells().map(escaped)
+        frame = cells.mask(self.best(), "\\textbf{" + cells + "}")
+        names = [", ".join(filter(None, (detector_name(name), variant))) for name, variant in self._rows()]
+        frame.index = pd.Index([*map(escaped, names)], name="Detector")
+        frame.columns = pd.MultiIndex.from_tuples([tuple(map(escaped, heads)) for heads in self._heads()])
         how: dict[str, Any] = {"hrules": True, "multicol_align": "c", "position_float": "centering"}
         caption = escaped(f"{self.title}. {self.note}".strip())
-        return str(frame.style.to_latex(**how, column_format="l" + "r" * len(heads), caption=caption))
+        return str(frame.style.to_latex(**how, column_format="l" + "r" * len(frame.columns), caption=caption))
 
 
 def pivot(
@@ -161,12 +161,9 @@ def pivot(
     """
     lines = lines.assign(group=groups)
     columns = lines.drop_duplicates(FIGURE_KEY)
-    metrics = [
-        metric_name(of["metric"]) + _rows_note(of) + (f", {statistic_name(of['statistic'])}" if of["mixed"] else "")
-        for of in columns.assign(mixed=~columns["statistic"].isin(["", "mean"])).to_dict("records")
-    ]
+    metrics = [_heading(of) for of in columns.to_dict("records")]
     better = [
-        _SPREADS.get(statistic, figure_metric(metric).better)
+        _SPREADS.get(statistic, METRICS[metric].better)
         for statistic, metric in zip(columns["statistic"], columns["metric"], strict=True)
     ]
     rows = [*lines[["detector", "variant"]].drop_duplicates().itertuples(index=False, name=None)]
@@ -179,17 +176,28 @@ def pivot(
     heads = pd.MultiIndex.from_arrays([columns["group"], metrics], names=["group", "metric"])
     mean, std = (cells[of].reindex(index=index, columns=keys).set_axis(heads, axis=1) for of in ("mean", "std"))
     note = " ".join(filter(None, (note, _runs_note(lines))))
-    return Pivot(safe_file_name(*name), title, note, mean, std, better, columns["factor"].tolist())
+    return Pivot(safe_file_name(*name), title, note, mean, std, better, lines)
 
 
-def headline_table(protocol: Protocol, config: str, lines: pd.DataFrame, order: Sequence[Any]) -> Pivot | None:
-    """Tabulate what a protocol shows of a config."""
-    parts = protocol.shown(lines)
-    if not parts:
-        return None
-    shown = pd.concat(parts)
-    title = f"{protocol.title} on {config}" if config.count(" + ") < 2 else protocol.title
-    return pivot(shown, _shown_groups(shown), (protocol.name, config, "results"), title, "In percent.", order)
+def shown_tables(
+    protocol: Protocol, lines: pd.DataFrame, order: Sequence[Any], kind: str = AS_PUBLISHED, note: str = "In percent."
+) -> Iterator[Pivot]:
+    """Tabulate what a protocol shows of each config, on all rows; of another kind beside those on all rows."""
+    but_rows = [key for key in FIGURE_KEY if key != "rows"]
+    for config, of_config in lines[lines["rows"].isin([AS_PUBLISHED, kind])].groupby("config", sort=False):
+        parts = protocol.shown(of_config)
+        if not parts or not (of_config["rows"] == kind).any():
+            continue
+        shown = pd.concat([of for part in parts for _, of in part.groupby(but_rows, sort=False)])
+        groups = [group.format(set=set_name(of)) for group, of in zip(shown["group"], shown["unknown"], strict=True)]
+        name, title = [protocol.name, config, "results"], f"{protocol.title} on {config}"
+        if kind != AS_PUBLISHED:
+            what, sides = kind.removeprefix("without_"), np.where(shown["rows"] == kind, "without", "all")
+            groups = [", ".join(filter(None, of)) for of in zip(groups, sides, strict=True)]
+            name, title = [what, protocol.name, config], f"Effect of {what} on {config}"
+        elif config.count(" + ") > 1:
+            title = protocol.title
+        yield pivot(shown, groups, name, title, note, order)
 
 
 def full_tables(protocol: Protocol, lines: pd.DataFrame, order: Sequence[Any]) -> Iterator[Pivot]:
@@ -215,47 +223,29 @@ def full_tables(protocol: Protocol, lines: pd.DataFrame, order: Sequence[Any]) -
         yield pivot(of_table, groups, (protocol.name, *words), title, protocol.note, order)
 
 
-def effects(
-    protocol: Protocol, lines: pd.DataFrame, order: Sequence[Any], notes: Mapping[str, str]
-) -> Iterator[Pivot]:
-    """Tabulate what a protocol shows, on all rows beside those without duplicates, and without overlap."""
-    but_rows = [key for key in FIGURE_KEY if key != "rows"]
-    for kind in REDUCED:
-        what = kind.removeprefix("without_")
-        compared = lines[lines["rows"].isin([AS_PUBLISHED, kind])]
-        for config, of_config in compared.groupby("config", sort=False):
-            if (of_config["rows"] == kind).any() and (parts := protocol.shown(of_config)):
-                pairs = pd.concat([pair for part in parts for _, pair in part.groupby(but_rows, sort=False)])
-                sides = np.where(pairs["rows"] == AS_PUBLISHED, "all", "without")
-                groups = [", ".join(filter(None, of)) for of in zip(_shown_groups(pairs), sides, strict=True)]
-                title, note = f"Effect of {what} on {config}", notes.get(kind, "")
-                yield pivot(pairs, groups, (what, protocol.name, config), title, note, order)
-
-
 def best_first(protocol: Protocol, lines: pd.DataFrame) -> list[tuple[str, str]]:
     """Return (detector, variant) by the protocol's headline on all rows, the best first, undefined ones last.
 
-    It is the one order of all tables and plots of a protocol.
+    It is the one order of all tables and plots of a protocol: the mean over configs of the first figure of each.
     """
     pairs = [*lines[["detector", "variant"]].drop_duplicates().itertuples(index=False, name=None)]
-    headline = protocol.headline(lines[lines["rows"] == AS_PUBLISHED])
-    if headline.empty:
+    parts = protocol.shown(lines[lines["rows"] == AS_PUBLISHED])
+    if not parts:
         return pairs
+    headline = parts[0].merge(parts[0].drop_duplicates("config")[FIGURE_KEY])
     means = headline.groupby(["detector", "variant"], sort=False)["mean"].mean()
-    sign = -1 if figure_metric(headline["metric"].iloc[0]).better == "higher" else 1
+    sign = -1 if METRICS[headline["metric"].iloc[0]].better == "higher" else 1
     order = (means * sign).sort_values(kind="stable", na_position="last").index.tolist()
     return [*dict.fromkeys([*order, *pairs])]
 
 
-def _shown_groups(lines: pd.DataFrame) -> list[str]:
-    return [group.format(set=set_name(of)) for group, of in zip(lines["group"], lines["unknown"], strict=True)]
-
-
-def _rows_note(line: Mapping[Any, Any]) -> str:
-    """Say on how many rows a figure is if they are few: of the smaller side, or of both for metrics of errors."""
-    sides = line["n_known"], line["n_unknown"]
-    rows = sum(sides) if figure_metric(line["metric"]).takes == "errors" else min(sides)
-    return f", n = {rows}" if 0 < rows < FEW else ""
+def _heading(line: Mapping[Any, Any]) -> str:
+    """Return a column's metric, with the number of rows if it is small: of the smaller side, or of both for errors."""
+    metric, statistic, sides = METRICS[line["metric"]], line["statistic"], (line["n_known"], line["n_unknown"])
+    rows = sum(sides) if metric.takes == "errors" else min(sides)
+    few = f", n = {rows}" if 0 < rows < FEW else ""
+    of = "" if statistic in ("", "mean") else f", {STATISTICS.get(statistic, statistic)}"
+    return metric_name(metric.name) + few + of
 
 
 def _runs_note(lines: pd.DataFrame) -> str:

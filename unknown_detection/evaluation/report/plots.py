@@ -12,9 +12,7 @@ import contextlib
 import io
 import itertools
 import re
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +125,7 @@ def new_figure(title: str, width: float, height: float, rows: int = 1, columns: 
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    heading = wrap_text(figure, title, width - 0.2, 8)
-    figure.set_size_inches(width, height + 0.13 * heading.count("\n"))
-    figure.suptitle(heading)
+    figure.suptitle(title, wrap=True)
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
@@ -137,18 +133,6 @@ def _settle(figure: Any) -> None:
     """Compute the layout once, not for each file."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-
-
-def wrap_text(figure: Any, text: str, width: float, size: float) -> str:
-    """Break text into lines that are at most `width` inches long at a font size."""
-    from matplotlib.font_manager import FontProperties
-
-    font, renderer = FontProperties(size=size), figure.canvas.get_renderer()
-    for letters in range(int(width * 30), 1, -1):
-        lines = textwrap.wrap(text, letters)
-        if all(renderer.get_text_width_height_descent(line, font, False)[0] <= width * figure.dpi for line in lines):
-            return "\n".join(lines)
-    return text
 
 
 Floats = npt.NDArray[np.float64]
@@ -174,52 +158,27 @@ _SLANTED = 15
 """Number of columns up to which their names are slanted; those of more stand upright."""
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A curve of rates from 0 to 1.
-
-    Attributes:
-        x: shape (n,).
-        y: shape (n,).
-        label: empty for a curve among others, in grey.
-        color: empty for the next one of the palette.
-    """
-
-    x: Floats
-    y: Floats
-    label: str
-    color: str = ""
-
-
 @styled
 def plot_curves(
-    curves: Sequence[Curve], *, title: str, axes: tuple[str, str], top: float = 100.0, level: float | None = None,
-    legend: str | None = None, columns: int = 1,
+    curves: Mapping[str, tuple[Floats, Floats]], others: Sequence[tuple[Floats, Floats]] = (), *, title: str,
+    axes: tuple[str, str], top: float = 100.0, level: float | None = None, legend: str | None = None,
 ) -> Any:  # fmt: skip
-    """Plot curves in percent; with `level`, also a horizontal line there and the diagonal of guessing.
+    """Plot curves of rates from 0 to 1 by label, in percent, and others in grey, which the legend counts.
 
-    The legend has its title and a number of columns, and counts the curves without a label.
+    With `level` there are also a horizontal line at it and the diagonal of guessing.
     """
-    others = sum(not curve.label for curve in curves)
-    entries = len(curves) - others + bool(others)
+    columns = 2 if others else 1
+    entries = len(curves) + bool(others)
     figure, ((place,),) = new_figure(title, COLUMN, 2.6 + 0.13 * (-(-entries // columns) + (legend is not None)))
     if level is not None:
         place.plot([0, 100], [0, 100], color=INK, linewidth=0.6, linestyle="--")
         place.axhline(level, color=_OTHERS, linewidth=0.6, linestyle=":")
-    palette = itertools.cycle(_LINES)
-    for curve in curves:
-        style: dict[str, Any] = {"color": _OTHERS, "linewidth": 0.5, "alpha": 0.5}
-        if curve.label:
-            style = {
-                "color": curve.color or next(palette),
-                "linewidth": 1.2,
-                "zorder": 3,
-                "label": legend_label(curve.label),
-            }
-        at = _thinned(len(curve.x))
-        place.plot(curve.x[at] * 100, curve.y[at] * 100, **style)
+    for x, y in others:
+        place.plot(x * 100, y * 100, color=_OTHERS, linewidth=0.5, alpha=0.5)
+    for (label, (x, y)), color in zip(curves.items(), itertools.cycle(_LINES), strict=False):
+        place.plot(x * 100, y * 100, color=color, linewidth=1.2, zorder=3, label=legend_label(label))
     if others:
-        place.plot([], [], color=_OTHERS, linewidth=0.5, label=f"{others} others")
+        place.plot([], [], color=_OTHERS, linewidth=0.5, label=f"{len(others)} others")
     place.set(xlim=(0, 100), ylim=(0, top), xlabel=axes[0], ylabel=axes[1])
     place.grid()
     if entries:
@@ -264,31 +223,27 @@ def plot_densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) ->
 
 
 @styled
-def plot_heatmap(
-    values: pd.DataFrame, *, title: str, bar: str, limits: tuple[float, float] = (50, 100), colors: str = "viridis",
-    text: str = "{:.1f}",
-) -> Any:  # fmt: skip
-    """Plot a matrix of rates with the names of rows and columns, NaN for missing ones.
+def plot_heatmap(values: pd.DataFrame, *, title: str, bar: str) -> Any:
+    """Plot a matrix of rates in percent with the names of rows and columns, NaN for missing ones.
 
-    `limits` are the ends of the colour bar in percent; all values below the lower one, such as AUROCs below chance,
-    share its colour. `text` formats the percentages in the cells; empty for cells without them.
+    Colours are of 50 to 100; all values below, such as AUROCs below chance, share the lowest.
     """
     import matplotlib
 
     count, percent = values.shape[1], values.to_numpy(float) * 100
     figure, ((axes,),) = new_figure(title, COLUMN if count <= 4 else max(PAGE, 0.17 * count), 0.14 * len(values) + 1.5)
-    shades, scale = matplotlib.colormaps[colors], matplotlib.colors.Normalize(*limits)
+    shades, scale = matplotlib.colormaps["viridis"], matplotlib.colors.Normalize(50, 100)
     image = axes.imshow(percent, cmap=shades, norm=scale, aspect="auto")
-    for (row, column), value in np.ndenumerate(percent) if text else ():
-        cell, ink = (text.format(value), readable(shades(scale(value)))) if np.isfinite(value) else ("-", INK)
+    for (row, column), value in np.ndenumerate(percent):
+        text = f"{value:.1f}" if value < 99.95 else "100"  # which is as wide as the others
+        cell, ink = (text, readable(shades(scale(value)))) if np.isfinite(value) else ("-", INK)
         axes.text(column, row, cell, ha="center", va="center", fontsize=6, color=ink)
     slope = 30 if count <= _SLANTED else 90
     axes.set_xticks(range(count), values.columns, rotation=slope, ha="right", va="center", rotation_mode="anchor")
     axes.set_yticks(range(len(values)), values.index)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    extend = "min" if limits[0] > 0 else "neither"
-    figure.colorbar(image, ax=axes, label=bar, extend=extend, aspect=40, pad=0.02)
+    figure.colorbar(image, ax=axes, label=bar, extend="min", aspect=40, pad=0.02)
     return figure
 
 
@@ -300,11 +255,3 @@ def _range(by_role: Mapping[str, Floats]) -> tuple[float, float]:
         around = 1.5 * (top - bottom) if top > bottom else np.inf
         low, high = max(low, bottom - around), min(high, top + around)
     return float(low), float(high if high > low else low + 1.0)
-
-
-def _thinned(rows: int, points: int = 1000) -> npt.NDArray[np.int64]:
-    """Return the points of a long curve to draw: all near its start, where it changes, then a sample."""
-    if rows <= points:
-        return np.arange(rows)
-    sample = np.linspace(0, rows - 1, points // 2).round().astype(int)
-    return np.unique(np.concatenate([np.arange(points // 2), sample]))

@@ -19,25 +19,20 @@ from markupsafe import Markup
 from builders.errors import BuildError
 from builders.storage.files import write_text
 from unknown_detection.durable import finish, make_folder
-from unknown_detection.evaluation.errors import require_known, require_packages
+from unknown_detection.evaluation.errors import require_packages
 from unknown_detection.evaluation.files import require_folder_of
+from unknown_detection.evaluation.frame import REDUCED
 from unknown_detection.evaluation.metrics.metrics import find_metric
-from unknown_detection.evaluation.protocols import Protocol, calibration, chosen, robustness
+from unknown_detection.evaluation.protocols import Protocol, chosen
 from unknown_detection.evaluation.protocols.protocol import AS_PUBLISHED
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.report import judging
 from unknown_detection.evaluation.report.figures import FILE, over_runs, write_figures
 from unknown_detection.evaluation.report.looks import confused_rows, look_at
+from unknown_detection.evaluation.report.names import shown_name
 from unknown_detection.evaluation.report.page import PAGE, render_page
 from unknown_detection.evaluation.report.pictures import Scene
-from unknown_detection.evaluation.report.pivot import (
-    Pivot,
-    aligned_columns,
-    best_first,
-    effects,
-    full_tables,
-    headline_table,
-)
+from unknown_detection.evaluation.report.pivot import Pivot, aligned_columns, best_first, full_tables, shown_tables
 from unknown_detection.evaluation.report.plots import inline_svg, save
 from unknown_detection.evaluation.runs import ALL_VARIANTS, ScoredRun, join_runs
 from unknown_detection.terminal.progress import Log, bar
@@ -50,9 +45,6 @@ PLOT_SUFFIXES = (".pdf", ".png", ".svg")
 _PARTS = (FILE, PAGE, "figures.csv", "plots", "tables", *(f"plots/*{suffix}" for suffix in PLOT_SUFFIXES))
 _PARTS += ("tables/*.csv", "tables/*.tex")
 """Patterns of a report's files and folders, which a report replaces."""
-
-Orders = Mapping[Protocol, Sequence[tuple[str, str]]]
-"""(detector, variant) by protocol, the best first."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,26 +67,47 @@ class Report:
         return "\n".join([*_terminal_lines(self.results), f"<report: {self.page}>"])
 
     def _repr_html_(self) -> str:
-        parts = []
-        for table in self.results:
-            cells = pd.DataFrame(table.cells(), index=table.names(), columns=table.mean.columns)
-            parts.append(f"<p>{Markup.escape(table.title)}. {Markup.escape(table.note)}</p>{cells.to_html()}")
-        return "".join(parts) + f"<p>The page: {Markup.escape(self.page)}</p>"
+        tables = [
+            f"<p>{Markup.escape(table.title)}. {Markup.escape(table.note)}</p>{table.cells().to_html()}"
+            for table in self.results
+        ]
+        return "".join(tables) + f"<p>The page: {Markup.escape(self.page)}</p>"
 
     def json(self) -> str:
-        """Return the tables of results, warnings and the page as JSON, rates from 0 to 1."""
-        results = [
-            {"table": table.name, "detector": detector, "training": variant}
-            | {"column": " ".join(filter(None, column))}
-            | {name: None if of != of else of for name, of in (("mean", mean / factor), ("std", std / factor))}
-            for table in self.results
-            for (detector, variant), *numbers in zip(
-                table.mean.index, table.mean.to_numpy().tolist(), table.std.to_numpy().tolist(), strict=True
-            )
-            for column, factor, mean, std in zip(table.mean.columns, table.factor, *numbers, strict=True)
-        ]
-        found = {"page": str(self.page), "warnings": [*self.warnings], "results": results}
-        return json.dumps(found, indent=1, allow_nan=False)
+        """Return the figures of the tables of results, one a record, with warnings and the page; rates from 0 to 1."""
+        of_tables = [table.lines.assign(table=table.name) for table in self.results]
+        results = json.loads(pd.concat(of_tables).to_json(orient="records", double_precision=15)) if of_tables else []
+        return json.dumps({"page": str(self.page), "warnings": [*self.warnings], "results": results}, indent=1)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """The figures of runs, and what tables and plots are made of.
+
+    Attributes:
+        runs: the runs.
+        plan: the configs of each protocol.
+        figures: one line per figure.
+        lines: the same over runs.
+        orders: (detector, variant) by protocol, the best first.
+        results: the tables of results.
+    """
+
+    runs: Sequence[ScoredRun]
+    plan: judging.Plan
+    figures: pd.DataFrame
+    lines: Mapping[Protocol, pd.DataFrame]
+    orders: Mapping[Protocol, Sequence[tuple[str, str]]]
+    results: Sequence[Pivot]
+
+
+def _judge(runs: Sequence[ScoredRun], plan: judging.Plan, release: Release, *, quiet: bool = True) -> _Judged:
+    figures = judging.compute_figures(runs, plan, release, quiet=quiet)
+    over, known = over_runs(figures), {protocol.name: protocol for protocol in plan}
+    lines = {known[name]: over[over["protocol"] == name] for name in figures["protocol"].unique()}
+    orders = {protocol: best_first(protocol, of) for protocol, of in lines.items()}
+    results = [table for protocol, of in lines.items() for table in shown_tables(protocol, of, orders[protocol])]
+    return _Judged(runs, plan, figures, lines, orders, results)
 
 
 def report(
@@ -108,7 +121,6 @@ def report(
     csv: bool = False,
     latex: bool = False,
     plots: bool | None = None,
-    roc: str | None = None,
     dry_run: bool = False,
     quiet: bool = True,
     log: Log = lambda text: None,
@@ -132,7 +144,6 @@ def report(
         csv: also write the figures and each table as CSV.
         latex: also write each table as LaTeX.
         plots: True also writes the plots as PDF, PNG and SVG; False leaves them out of the page, too.
-        roc: the detector whose ROC curves are drawn; None for the best of each protocol.
         dry_run: check the files and ids, log what would be computed, and write nothing.
         quiet: no progress bars.
         log: receives lines on what is evaluated, and notes.
@@ -154,9 +165,7 @@ def report(
     runs, configs = join_runs(scores, opened, splits, quiet=quiet)
     plan = judging.choose_protocols(protocols, runs, configs)
     if found:
-        judged = dict.fromkeys(config for of in plan.values() for config in of)
-        plan[chosen.protocol_of(found)] = tuple(judged)
-    require_known("detector with scores", [] if roc is None else [roc], {name for run in runs for name in run.rows})
+        plan[chosen.protocol_of(found)] = tuple(dict.fromkeys(config for of in plan.values() for config in of))
     log(_described(opened, runs, plan))
     left_out = judging.left_out_counts(runs, plan)
     described = judging.describe_left_out(left_out)
@@ -168,28 +177,25 @@ def report(
     if dry_run:
         log(f"dry run: nothing was written; the report would go to {out}")
         return None
-    figures = judging.compute_figures(runs, plan, opened, quiet=quiet)
-    hints = judging.reversed_signs(figures)
-    lines = over_runs(figures)
-    orders = {of: best_first(of, lines[lines["protocol"] == of.name]) for of in _protocols(figures, plan)}
-    short = results(lines, orders)
+    judged = _judge(runs, plan, opened, quiet=quiet)
+    hints = judging.reversed_signs(judged.figures)
     try:
-        looks = {title: look_at(opened, rows) for title, rows in confused_rows(_best_rows(runs, orders, plan)).items()}
+        best, rows = _best_rows(judged)
+        looks = {f"{title} to {best}": look_at(opened, of) for title, of in confused_rows(rows).items()}
     except BuildError as error:
         looks, hints = {}, [*hints, f"no pictures of rows are shown: {error}"]
     for hint in hints:
         log(f"note: {hint}")
-    tables = {
-        protocol: [*full_tables(protocol, of, order), *effects(protocol, of, order, described)]
-        for protocol, order in orders.items()
-        for of in [lines[lines["protocol"] == protocol.name]]
-    }
+    tables = {protocol: [*full_tables(protocol, of, judged.orders[protocol])] for protocol, of in judged.lines.items()}
+    for protocol, of in judged.lines.items():
+        for kind in REDUCED:
+            tables[protocol] += shown_tables(protocol, of, judged.orders[protocol], kind, described.get(kind, ""))
     temporary = target.resolve().with_name(f".{os.getpid()}.{target.resolve().name}")
     make_folder(temporary.parent)
     try:
         temporary.mkdir()
         drawn = []
-        drawn_of = [] if plots is False else scenes(runs, figures, plan, orders, roc)
+        drawn_of = [] if plots is False else scenes(judged)
         with bar(len(drawn_of), "drawing", quiet=quiet, unit=" protocols") as progress:
             for scene in drawn_of:
                 for picture in scene.pictures():
@@ -199,12 +205,13 @@ def report(
                 progress.update(1)
         said: dict[str, Any] = {"warnings": [*warnings, *hints], "notes": notes, "demo": opened.is_demo}
         write_text(
-            temporary / PAGE, render_page(figures, short, tables, drawn, looks, runs, **said, left_out=left_out)
+            temporary / PAGE,
+            render_page(judged.figures, judged.results, tables, drawn, looks, runs, **said, left_out=left_out),
         )
-        write_figures(temporary / FILE, figures)
+        write_figures(temporary / FILE, judged.figures)
         if csv:
-            write_figures(temporary / "figures.csv", figures)
-        for table in [*short, *(table for of in tables.values() for table in of)]:
+            write_figures(temporary / "figures.csv", judged.figures)
+        for table in [*judged.results, *(table for of in tables.values() for table in of)]:
             for suffix, text in ((".csv", table.csv),) * csv + ((".tex", table.latex),) * latex:
                 write_text(temporary / "tables" / f"{table.name}{suffix}", text())
         # Two renames, because none replaces a folder that has files.
@@ -215,81 +222,59 @@ def report(
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    for line in _terminal_lines(short):
+    for line in _terminal_lines(judged.results):
         log(line)
     log(f"{'the page' if drawn else 'the page, without plots'}: {target / PAGE}")
-    return Report(figures, short, target / PAGE, said["warnings"])
-
-
-def results(lines: pd.DataFrame, orders: Orders) -> list[Pivot]:
-    """Tabulate the main figures on all rows, by protocol and config; the best detector first."""
-    published = lines[lines["rows"] == AS_PUBLISHED]
-    tables = [
-        headline_table(protocol, config, of_config, order)
-        for protocol, order in orders.items()
-        for config, of_config in published[published["protocol"] == protocol.name].groupby("config", sort=False)
-    ]
-    return [table for table in tables if table is not None]
+    return Report(judged.figures, judged.results, target / PAGE, said["warnings"])
 
 
 def short_results(scores: Any, release: Release) -> list[str]:
     """Return the main figures of scores for a terminal, on all rows, by the protocol of each config."""
     runs, _ = join_runs(scores, release, None)
-    plan = judging.choose_protocols((), runs, ())
-    figures = judging.compute_figures(runs, plan, release)
-    lines = over_runs(figures)
-    orders = {of: best_first(of, lines[lines["protocol"] == of.name]) for of in _protocols(figures, plan)}
-    return _terminal_lines(results(lines, orders))
+    return _terminal_lines(_judge(runs, judging.choose_protocols((), runs, ()), release).results)
 
 
-def scenes(
-    runs: Sequence[ScoredRun], figures: pd.DataFrame, plan: judging.Plan, orders: Orders, roc: str | None
-) -> list[Scene]:
+def scenes(judged: _Judged) -> list[Scene]:
     """Return what the pictures of each protocol and training method are of, the best method first."""
     drawn_of = []
-    variants = [*dict.fromkeys(variant for order in orders.values() for _, variant in order)]
+    variants = [*dict.fromkeys(variant for order in judged.orders.values() for _, variant in order)]
     variants = [variant for variant in variants if variant != ALL_VARIANTS]
     for variant in variants:
-        of_variant = [run for run in runs if run.variant == variant]
+        of_variant = [run for run in judged.runs if run.variant == variant]
         of_variant.sort(key=lambda run: (run.about.seed is None, run.about.seed or 0, run.name))
-        chosen = figures[(figures["variant"] == variant) & (figures["rows"] == AS_PUBLISHED)]
-        for protocol, order in orders.items():
-            lines = chosen[chosen["protocol"] == protocol.name]
-            rows, names = {}, {}
-            configs = plan.get(protocol, ())
+        figures = judged.figures[(judged.figures["variant"] == variant) & (judged.figures["rows"] == AS_PUBLISHED)]
+        for protocol, pairs in judged.orders.items():
+            order, rows, names = [name for name, of in pairs if of == variant], {}, {}
+            configs = judged.plan[protocol]
             for of in [[config] for config in configs] if protocol.each_config else [configs]:
-                first = next((run for run in of_variant if {*of} & {*run.about.configs}), None)
-                if first is not None:
+                run = next((run for run in of_variant if {*of} & {*run.about.configs}), None)
+                if run is not None:
                     place = of[0] if protocol.each_config else protocol.name
-                    rows[place] = {name: first.of_configs(of, name) for name in first.rows}
-                    names[place] = first.name
-            names_in_order = [name for name, of in order if of == variant]
-            labels = [variant] * (len(variants) > 1)
-            drawn_of.append(Scene(protocol, lines, rows, names, names_in_order, labels, roc))
+                    whole = {name: run.of_configs(of, name) for name in order if name in run.rows}
+                    rows[place] = {name: one[protocol.drawn(one)] for name, one in whole.items()}
+                    names[place] = run.name
+            lines, labels = figures[figures["protocol"] == protocol.name], [variant] * (len(variants) > 1)
+            drawn_of.append(Scene(protocol, lines, rows, names, order, labels))
     return drawn_of
 
 
-def _protocols(figures: pd.DataFrame, plan: judging.Plan) -> list[Protocol]:
-    """Return the protocols that have figures, in the order of these; calibration is judged unasked."""
-    known = {protocol.name: protocol for protocol in (*plan, calibration.PROTOCOL, robustness.PROTOCOL)}
-    return [known[name] for name in figures["protocol"].unique()]
-
-
-def _best_rows(runs: Sequence[ScoredRun], orders: Orders, plan: judging.Plan) -> pd.DataFrame:
-    """Return the rows of the best detector of the first protocol, of its first run."""
-    protocol, order = next(iter(orders.items()))
-    for detector, variant in order:
-        for run in runs:
-            if run.variant == variant and detector in run.rows and {*plan[protocol]} & {*run.about.configs}:
-                return run.of_configs(plan[protocol], detector)
-    return runs[0].of_configs(plan[protocol])
+def _best_rows(judged: _Judged) -> tuple[str, pd.DataFrame]:
+    """Return the name of the best detector of the first protocol, and the rows of its first run."""
+    protocol, order = next(iter(judged.orders.items()))
+    configs = judged.plan[protocol]
+    return next(
+        (shown_name(detector), run.of_configs(configs, detector))
+        for detector, variant in order
+        for run in judged.runs
+        if run.variant == variant and detector in run.rows and {*configs} & {*run.about.configs}
+    )
 
 
 def _terminal_lines(short: Sequence[Pivot]) -> list[str]:
     """Return the tables of results for a terminal: the best few detectors of each protocol and config."""
     lines = []
     for number, table in enumerate(short):
-        lines += ["", *table.lines(_SHOWN if not number else _SHOWN // 3)]
+        lines += ["", *table.text(_SHOWN if not number else _SHOWN // 3)]
     return [*lines, ""] if lines else []
 
 

@@ -7,7 +7,7 @@ Parquet or CSV with the columns `id` and `score` (higher = more unknown), and op
 | `detector` | name of the detector; without it the file holds one detector, named after the file (`file_seed`) |
 | `prediction` | predicted class, as an index into the config's label names; -1 for none of them |
 | `class` | predicted class by name, in place of `prediction`; where a row has both, they say the same |
-| `confidence` | probability of the predicted class, from 0 to 1: needed only for calibration |
+| `confidence` | probability of the predicted class, from 0 to 1, for protocols of one's own |
 
 Names may be in capitals, and other columns are not read. Scores in memory have the same columns.
 Predictions are needed only by protocols that evaluate misclassified in-distribution rows, and only for labelled rows.
