@@ -15,9 +15,12 @@ nn = torch.nn
 timm = pytest.importorskip("timm", reason="opens timm's models")
 torchvision = pytest.importorskip("torchvision", reason="opens torchvision's models")
 
+import unknown_detection as ud  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.refusals import refusal  # noqa: E402
+from tests.evaluation.samples import CONFIG, LABELS  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
+from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model, pick_device  # noqa: E402
 from unknown_detection.evaluation.models.preprocessing import of_declaration, of_torchvision  # noqa: E402
@@ -320,6 +323,30 @@ def test_a_module_of_other_numbers_is_run_in_float32_and_this_is_said(dtype):
     assert torch.equal(model.forward(images).logits, copy.deepcopy(module).float()(images))
     assert module.training and module[0].weight.requires_grad and module[0].weight.dtype == dtype
     assert not model.module.training
+
+
+def test_a_model_of_one_layer_is_evaluated_without_blocks(release):
+    """msp against torch's softmax; a detector of blocks says what it lacks."""
+    module = nn.Sequential(nn.Flatten(), nn.Linear(192, len(LABELS)))
+    options = {"preprocessing": plain_pixels, "device": "cpu", "workers": 0}
+    features = ud.extract(module, release, f"{CONFIG}/test,{CONFIG}-train", **options)
+    scores = ud.score(features, "msp")
+    logits = torch.from_numpy(features.features(CONFIG, "test").logits)
+    np.testing.assert_allclose(scores["score"].to_numpy()[: len(logits)], 1 - logits.softmax(1).amax(1), rtol=1e-5)
+    for name in ("mahalanobis_first", "oodl", "rankfeat"):
+        with pytest.raises(EvaluationError, match=f"{name} needs features of the model's blocks, and there are none"):
+            ud.score(features, name, search=False)
+
+
+def test_the_command_shows_a_warning_as_a_line(release, tmp_path, capsys):
+    source = "from torch import nn\nfrom torchvision import transforms\n\ndef make():\n    "
+    source += "module = nn.Sequential(nn.Flatten(), nn.Linear(192, 4), nn.Softmax(1))\n    "
+    source += "nn.init.ones_(module[1].weight), nn.init.zeros_(module[1].bias)\n    "
+    source += "module.preprocessing = transforms.Compose([transforms.Resize((8, 8)), transforms.ToTensor()])\n    "
+    (tmp_path / "it.py").write_text(f"{source}return module\n")
+    arguments = ["extract", "--release", str(release), "--splits", f"{CONFIG}/test", "--out", str(tmp_path / "out")]
+    assert main([*arguments, "--model", f"{tmp_path}/it.py:make", "--device", "cpu", "--workers", "0"]) == 0, capsys.readouterr()
+    assert "\nwarning: The outputs of it.py:make are probabilities: " in "\n" + capsys.readouterr().err
 
 
 def test_probabilities_in_place_of_logits_are_warned_of():

@@ -63,8 +63,8 @@ class Model:
         module: a `torch.nn.Module` in eval mode on `device`, without gradients of parameters.
         digest: identifies the model, see `model_digest`.
         classes: the module's logits that are the release's classes, in their order; None for all.
-        origin: where its weights are from: where they were published with their accuracy, or the digest of those that
-            came with a module; empty for those from a file of the user's.
+        source: where its weights are from: where they were published with their accuracy, or the digest of those that
+            came with a module, and nothing for those from a file of the user's; and which of its logits were chosen.
         probed: logits of fixed inputs on the CPU, which tell of code that the digest does not cover.
     """
 
@@ -75,15 +75,15 @@ class Model:
     digest: str
     device: str
     classes: Sequence[int] | None = None
-    origin: Mapping[str, str] = field(default_factory=dict)
+    source: Mapping[str, str] = field(default_factory=dict)
     probed: tuple[float, ...] = ()
 
     @cached_property
     def _linear(self) -> tuple[Any, Any]:
-        """Weight and bias of the last linear layer, of all logits."""
+        """Weight and bias of the last linear layer for the classes."""
         head = self.module.get_submodule(self.layers.head)
-        weight = head.weight.detach().flatten(1)
-        return weight, weight.new_zeros(self.layers.classes) if head.bias is None else head.bias.detach()
+        weight = head.weight.detach().flatten(1)[self._rows]
+        return weight, weight.new_zeros(len(weight)) if head.bias is None else head.bias.detach()[self._rows]
 
     @property
     def _rows(self) -> slice | list[int]:
@@ -94,7 +94,7 @@ class Model:
         """The last linear layer, in float32; None if the logits are not its output."""
         if not self.layers.linear:
             return None
-        return Head(*(np.asarray(tensor[self._rows].float().cpu().numpy()) for tensor in self._linear))
+        return Head(*(np.asarray(tensor.cpu().numpy()) for tensor in self._linear))
 
     @property
     def probe(self) -> Any:
@@ -102,13 +102,6 @@ class Model:
         import torch
 
         return torch.stack([self.preprocessing(_GREY)] * 2)
-
-    @property
-    def source(self) -> Mapping[str, str]:
-        """Where the weights are from, and which logits were chosen; for records."""
-        if self.classes is None:
-            return self.origin
-        return {**self.origin, "logits": ",".join(map(str, self.classes)), "width": str(self.layers.classes)}
 
     def forward(self, images: Any) -> BatchOutputs:
         """Run the model on preprocessed images of shape (B, 3, H, W), without dropout, and capture its features.
@@ -123,11 +116,10 @@ class Model:
             torch.inference_mode(),
             capture_outputs(self.module, self.layers) as captured,
         ):
-            captured.logits = self.module(images.to(self.device, non_blocking=True))
+            captured.logits = self.module(images.to(self.device, non_blocking=True))[:, self._rows]
             require_float32(self.name, captured.logits, captured.penultimate)
             if self.layers.linear:
                 check_head(captured, *self._linear, self.name)
-            captured.logits = captured.logits[:, self._rows]
         return captured
 
     def logits(self, images: Any, generators: Sequence[Any] | None = None) -> Any:
@@ -202,10 +194,12 @@ def open_model(
     probed = _probe_logits(module, probe, name)
     description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
     digest = model_digest(module, description | ({} if chosen is None else {"classes": chosen}))
-    origin = blueprint.source or {}
+    source = dict(blueprint.source or {})
     if path is None and not published:
-        origin = {"state_dict": model_digest(module, {}), "held": "by the module"}
-    return Model(name, module.to(target), blueprint.preprocessing, layers, digest, target, chosen, origin, probed)
+        source |= {"state_dict": model_digest(module, {}), "held": "by the module"}
+    if chosen is not None:
+        source |= {"logits": ",".join(map(str, chosen)), "width": str(layers.classes)}
+    return Model(name, module.to(target), blueprint.preprocessing, layers, digest, target, chosen, source, probed)
 
 
 def _with_weights(spec: Any, path: Path | None, classes: int, *, pretrained: bool, override: Any) -> Blueprint:
