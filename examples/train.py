@@ -38,7 +38,6 @@ from tqdm import tqdm
 
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.blueprints import load_weights, make_blueprint, read_state_dict
-from unknown_detection.evaluation.models.preprocessing import convert_to_rgb
 from unknown_detection.evaluation.releases import Release, load
 
 try:
@@ -196,7 +195,7 @@ def load_images(release: Release, split: str, size: int, resize: int | None, dev
     side, shorter = resize or size, resize or default_resize(size)
 
     def decoded(number: int) -> np.ndarray:
-        image = convert_to_rgb(images.image(number))
+        image = images.image(number).convert("RGB")
         if resize or image.size != (side, side):
             lengths = [max(shorter, round(shorter * length / min(image.size))) for length in image.size]
             left, top = ((length - side) // 2 for length in lengths)

@@ -92,6 +92,13 @@ def without_preprocessing(num_classes):
     return nn.Sequential(nn.Flatten(), nn.Linear(192, num_classes))
 
 
+def probabilities(num_classes):
+    """A softmax in place of logits, with weights that are the same at every call."""
+    model = nn.Sequential(of_seed(cnn, num_classes=num_classes), nn.Softmax(1))
+    model.preprocessing = PREPROCESSING
+    return model
+
+
 def of_mapping(num_classes):
     """What a preprocessing is not."""
     model = without_preprocessing(num_classes)

@@ -339,14 +339,9 @@ def test_a_model_of_one_layer_is_evaluated_without_blocks(release):
 
 
 def test_the_command_shows_a_warning_as_a_line(release, tmp_path, capsys):
-    source = "from torch import nn\nfrom torchvision import transforms\n\ndef make():\n    "
-    source += "module = nn.Sequential(nn.Flatten(), nn.Linear(192, 4), nn.Softmax(1))\n    "
-    source += "nn.init.ones_(module[1].weight), nn.init.zeros_(module[1].bias)\n    "
-    source += "module.preprocessing = transforms.Compose([transforms.Resize((8, 8)), transforms.ToTensor()])\n    "
-    (tmp_path / "it.py").write_text(f"{source}return module\n")
     arguments = ["extract", "--release", str(release), "--splits", f"{CONFIG}/test", "--out", str(tmp_path / "out")]
-    assert main([*arguments, "--model", f"{tmp_path}/it.py:make", "--device", "cpu", "--workers", "0"]) == 0, capsys.readouterr()
-    assert "\nwarning: The outputs of it.py:make are probabilities: " in "\n" + capsys.readouterr().err
+    assert main([*arguments, "--model", f"{FILE}:probabilities", "--device", "cpu", "--workers", "0"]) == 0
+    assert "\nwarning: The outputs of small_models.py:probabilities are" in "\n" + capsys.readouterr().err
 
 
 def test_probabilities_in_place_of_logits_are_warned_of():

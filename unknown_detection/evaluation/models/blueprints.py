@@ -13,7 +13,6 @@ import hashlib
 import inspect
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,9 +61,10 @@ def model_digest(module: Any, description: Mapping[str, Any]) -> str:
     """Compute the SHA-256 that identifies a model: its weights, code and preprocessing.
 
     It covers the canonical JSON of `description` and a zero byte; then for each tensor of the state dict, sorted by
-    name: the name, the dtype and the shape (one line each) and the values in row-major order, as little-endian bytes.
-    So it is independent of the file's format, the device and library versions. Of what is no tensor in the state dict,
-    a module's extra state, it covers the name and the canonical JSON.
+    name: the name, the dtype and the shape (one line each) and the values in row-major order, as little-endian bytes
+    (all machines that torch has wheels for are so). So it is independent of the file's format, the device and library
+    versions. Of what is no tensor in the state dict, a module's extra state, it covers the name and the canonical
+    JSON.
     """
     import torch
 
@@ -75,10 +75,7 @@ def model_digest(module: Any, description: Mapping[str, Any]) -> str:
             continue
         dtype = str(tensor.dtype).removeprefix("torch.")
         digest.update(f"{name}\n{dtype}\n{','.join(map(str, tensor.shape))}\n".encode())
-        octets = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        if sys.byteorder != "little":
-            octets = octets.reshape(-1, tensor.element_size())[:, ::-1]
-        digest.update(octets.tobytes())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -151,21 +151,11 @@ def open_model(
     classes: Path | None = None,
     device: str = "auto",
 ) -> Model:
-    """Open a model.
+    """Open a model as `extract` describes it, whose arguments these are; `path` is its `weights`.
 
-    Args:
-        spec: a `torch.nn.Module` with its weights, which is copied; `timm:NAME`; `torchvision:NAME`, or
-            `torchvision:NAME.WEIGHTS` for other than the default weights; or `FILE.py:FUNCTION`. The function returns
-            a module; it is called with `num_classes` if it has this parameter. The module or the function has an
-            attribute `preprocessing` (see `preprocessing.of_declaration`), and optionally `feature_blocks`: names of
-            submodules, first to last.
-        path: file of the weights; None with `pretrained`, and for a module or function that has them loaded.
-        names: the classes of the config.
-        pretrained: take the weights that timm or torchvision publish under this name.
-        preprocessing: in place of the model's own, as for `preprocessing.of_declaration`; None for that.
-        classes: a label map (`read_classes`) for a model of more classes than the config; not needed for
-            ImageNet's where the config's classes are wnids.
-        device: as for `pick_device`; with `auto`, a module on another device than the CPU is run there.
+    `names` are the classes of the config. The function of a `FILE.py:FUNCTION` is called with `num_classes` if it has
+    this parameter. It, or the module that it returns, has an attribute `preprocessing` (see
+    `preprocessing.of_declaration`), and optionally `feature_blocks`: names of submodules, first to last.
 
     A model that is refused does not exist, has logits of other classes, no weights or such as do not fit, cannot be
     run on what its preprocessing makes, or gives an image other logits at every run or beside other images.

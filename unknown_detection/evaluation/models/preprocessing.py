@@ -16,7 +16,7 @@ from typing import Any
 
 from PIL import Image
 
-from builders.release.images import DECODE_ERRORS, is_deep
+from builders.release.images import DECODE_ERRORS
 from builders.release.remarks import collect_remarks
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line
 from unknown_detection.evaluation.images import SplitImages
@@ -63,13 +63,13 @@ class Preprocessing:
         return tuple(map(float, self.description[name]))
 
     def __call__(self, image: Any) -> Any:
-        """Convert an image to RGB, as `convert_to_rgb` does, and transform it."""
+        """Convert an image to RGB and transform it."""
         if self.side and image.size != (self.side, self.side):
             raise EvaluationError(
                 f"it has {image.width} x {image.height} pixels, but the manifest says that its split is prepared for "
                 f"{self.side} x {self.side}"
             )
-        return self.transform(convert_to_rgb(image))
+        return self.transform(image.convert("RGB"))
 
     def prepared(self, side: int) -> Preprocessing:
         """Return the preprocessing of images that are prepared for an input of side x side pixels.
@@ -94,15 +94,6 @@ class Preprocessing:
     @property
     def _interpolation(self) -> str:
         return str(self.description.get("interpolation", "bilinear"))
-
-
-def convert_to_rgb(image: Any) -> Any:
-    """Convert a Pillow image to RGB; of values of 16 or 32 bits Pillow (11 to 13) makes all above 255 white."""
-    if is_deep(image):
-        raise EvaluationError(
-            f"it has values of more than 8 bits (mode {image.mode}), and which is white is not known"
-        )
-    return image.convert("RGB")
 
 
 def of_timm(module: Any) -> Preprocessing:
