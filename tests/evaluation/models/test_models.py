@@ -1,7 +1,6 @@
 """Opening models: by name from timm and torchvision, from a file, with the preprocessing that belongs to each."""
 
 import copy
-import pickle
 import re
 import warnings
 from pathlib import Path
@@ -23,7 +22,6 @@ from tests.evaluation.small_models import of_seed  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model, pick_device  # noqa: E402
-from unknown_detection.evaluation.models.preprocessing import of_declaration, of_torchvision  # noqa: E402
 
 FILE = Path(small_models.__file__)
 MEAN, STD = small_models.MEAN, small_models.STD
@@ -73,87 +71,6 @@ def test_a_model_that_is_another_at_every_call_is_refused(weights):
         open_model(f"{FILE}:noisy", path, "abcd", device="cpu")
 
 
-def test_preprocessing_of_a_file_is_its_function_s_or_its_module_s(weights):
-    """By hand with Pillow, less the mean, by the std; what is seen of a callable has both."""
-    model = open_model(f"{FILE}:of_three", weights(small_models.of_three()), "abc", device="cpu")
-    expected = np.asarray(picture(mode="L").convert("RGB").resize((8, 6), Image.Resampling.BILINEAR)) / 255
-    assert np.allclose(model.preprocessing(picture(mode="L")).numpy(), expected.transpose(2, 0, 1), atol=1e-6)
-    assert model.layers.blocks == ("0", "1")
-    preprocessing = open_model(f"{FILE}:cnn", weights(of_seed(small_models.cnn, num_classes=4)), "abcd").preprocessing
-    assert np.allclose(preprocessing(picture(8, 8)).numpy(), normalized(picture(8, 8), preprocessing), atol=1e-5)
-    assert [preprocessing.description[name] for name in ("mean", "std")] == [MEAN, STD]
-
-
-def standardized(image):
-    """Each image less its own mean, by its own standard deviation."""
-    values = torchvision.transforms.functional.to_tensor(image.resize((8, 6)))
-    return (values - values.mean()) / (values.std() + 1)
-
-
-def test_a_preset_of_torchvision_says_what_it_does():
-    """As one of weights, as what it returns, and within a callable, whose size, mean and deviation are seen."""
-    entry = torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1
-    transform = entry.transforms()
-    for declared in (entry, transform, lambda image: transform(image)):
-        preprocessing = of_declaration(declared, "it")
-        assert torch.equal(preprocessing(picture(300, 200, "L")), transform(picture(300, 200, "L").convert("RGB")))
-        assert preprocessing.size == (384, 384)
-        np.testing.assert_allclose(preprocessing.description["mean"], transform.mean, atol=1e-6)
-        np.testing.assert_allclose(preprocessing.description["std"], transform.std, atol=1e-6)
-        assert ("crop_size" in preprocessing.description) == (declared in (entry, transform))
-    described = of_declaration(torchvision.transforms.Compose([transform]), "it").description["from"]
-    assert "0x" not in described and "\n" not in described
-
-
-def test_a_callable_that_normalizes_in_another_way():
-    preprocessing = of_declaration(standardized, "it")
-    assert {name: preprocessing.description[name] for name in ("from", "size")} == {
-        "from": "standardized",
-        "size": [6, 8],
-    }
-    assert not {"mean", "std"} & preprocessing.description.keys()
-    assert torch.equal(preprocessing(picture()), standardized(picture()))
-    for ask in (lambda: preprocessing.of_channels("std"), lambda: preprocessing.prepared(8)):
-        with pytest.raises(EvaluationError, match="preprocessing standardized does not normalize channels by a mean"):
-            ask()
-
-
-@pytest.mark.parametrize("order", [[2, 1, 0], [1, 0, 2], [0, 2, 1]])
-def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture(order):
-    """Else kept features of one would be taken for those of the other: RGB for BGR, for instance, of OpenCV."""
-
-    def described(by=2, of=(0, 1, 2)):
-        to_tensor = torchvision.transforms.ToTensor()
-        return of_declaration(lambda image: to_tensor(image.resize((8, 8), by))[list(of)], "it").description
-
-    assert described(0)["from"] == described(2)["from"]
-    assert described(0) == described(0) != described(2) != described(of=order)
-
-
-def test_a_preprocessing_for_training_is_refused():
-    steps = [torchvision.transforms.Resize((8, 8)), torchvision.transforms.RandomHorizontalFlip(0.7)]
-    torch.manual_seed(0)  # without, one run in 17 would draw eight equal flips
-    with pytest.raises(EvaluationError, match=r"another tensor of an image at every call\. Give the one"):
-        of_declaration(torchvision.transforms.Compose([*steps, torchvision.transforms.ToTensor()]), "it")
-
-
-@pytest.mark.parametrize(
-    ("steps", "found"),
-    [
-        (["ToTensor"], r"a torch.float32 tensor of shape \(3, 30, 40\) and a torch.float32 tensor of shape"),
-        (["Resize", "Grayscale", "ToTensor"], r"a torch.float32 tensor of shape \(1, 8, 8\)"),
-        (["Resize", "PILToTensor"], r"a torch.uint8 tensor of shape \(3, 8, 8\)"),
-        (["Resize"], "an Image"),
-    ],
-    ids=["of two sizes", "grey", "of bytes", "images"],
-)
-def test_callables_that_give_no_input_of_a_model(steps, found):
-    made = [getattr(torchvision.transforms, name)(*[(8, 8)] * (name == "Resize")) for name in steps]
-    sentence = rf"must turn every RGB image into a float32 tensor of one shape \(3, height, width\), but makes {found}"
-    with pytest.raises(EvaluationError, match=sentence):
-        of_declaration(torchvision.transforms.Compose(made), "it")
-
-
 def test_a_model_of_timm(weights):
     """The transform is timm's own for evaluating, made here from its config of the model."""
     made = of_seed(timm.create_model, model_name="resnet10t", num_classes=4)
@@ -178,58 +95,6 @@ def test_models_of_torchvision(weights):
         assert model.preprocessing.description["resize_size"] == entry.transforms().resize_size
         digests.add(model.digest)
     assert len(digests) == 2
-
-
-def normalized(image, preprocessing):
-    """Pixels / 255, less the mean, by the std: in float32, operation by operation."""
-    values = np.asarray(image).transpose(2, 0, 1).astype(np.float32) / np.float32(255)
-    mean, std = (np.array(preprocessing.description[name], np.float32)[:, None, None] for name in ("mean", "std"))
-    return (values - mean) / std
-
-
-def test_prepared_images_are_what_is_stored(weights):
-    """Bit for bit, where the usual geometry (timm: 168 and 160 pixels; torchvision: 256 and 224) changes them."""
-    tiny = of_seed(timm.create_model, model_name="test_resnet", num_classes=4)
-    usual = [
-        (160, open_model("timm:test_resnet", weights(tiny), "abcd", device="cpu").preprocessing),
-        (224, of_torchvision(torchvision.models.ResNet50_Weights.IMAGENET1K_V1)),
-        (384, of_torchvision(torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1)),
-        (8, of_declaration(small_models.PREPROCESSING, "cnn")),
-        (224, of_declaration(torchvision.models.ResNet50_Weights.IMAGENET1K_V2.transforms(), "it")),
-    ]
-    for side, preprocessing in usual:
-        stored = picture(side, side)
-        prepared = preprocessing.prepared(side)(stored).numpy()
-        assert np.array_equal(prepared, normalized(stored, preprocessing))
-        assert preprocessing.describe_prepared(side) == f"{side} x {side} pixels as stored"
-    for side, preprocessing in usual[:2]:
-        assert not np.array_equal(
-            preprocessing(picture(side, side)).numpy(), normalized(picture(side, side), preprocessing)
-        )
-
-
-@pytest.mark.parametrize(("side", "other"), [(224, 384), (384, 224)])
-def test_images_prepared_for_another_model_are_resized_whole(side, other):
-    """Against Pillow's own resize of the whole image, and no crop; the two models of BROAD."""
-    resnet = of_torchvision(torchvision.models.ResNet50_Weights.IMAGENET1K_V1)
-    vit = of_torchvision(torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1)
-    preprocessing, filter_ = {224: (resnet, Image.Resampling.BILINEAR), 384: (vit, Image.Resampling.BICUBIC)}[other]
-    prepared = preprocessing.prepared(side)(picture(side, side)).numpy()
-    assert np.array_equal(prepared, normalized(picture(side, side).resize((other, other), filter_), preprocessing))
-    way = f"{side} x {side} pixels resized to {other} x {other} ({filter_.name.lower()})"
-    assert preprocessing.describe_prepared(side) == way
-
-
-def test_prepared_images_for_a_model_that_is_not_square():
-    preprocessing = of_declaration(small_models.of_three.preprocessing, "of_three")
-    assert tuple(preprocessing.prepared(8)(picture(8, 8)).shape) == (3, 6, 8)
-    assert preprocessing.describe_prepared(8) == "8 x 8 pixels resized to 8 x 6 (bilinear)"
-
-
-def test_prepared_images_of_another_size_are_refused():
-    prepared = pickle.loads(pickle.dumps(of_declaration(small_models.PREPROCESSING, "cnn").prepared(8)))
-    with pytest.raises(EvaluationError, match=r"it has 9 x 8 pixels, .* prepared for 8 x 8"):
-        prepared(picture(9, 8))
 
 
 def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
