@@ -1,6 +1,16 @@
 """The network of Abdelzad, Czarnecki and Salay (2020) for `examples/train.py --optimizer`; see docs/training.md."""
 
-from torch import nn
+from typing import Any
+
+from torch import Tensor, nn
+from torchvision.transforms import functional
+
+
+def preprocessing(image: Any) -> Tensor:
+    """Take an image of 28 x 28 as it is, of another size the middle of it."""
+    if image.size != (28, 28):
+        image = functional.center_crop(functional.resize(image, 32), 28)
+    return functional.to_tensor(image)
 
 
 def mnist_cnn(num_classes: int) -> nn.Module:
@@ -18,6 +28,6 @@ def mnist_cnn(num_classes: int) -> nn.Module:
         nn.Dropout(0.5),
         nn.Linear(128, num_classes),
     )
-    model.preprocessing = {"size": 28, "mean": [0, 0, 0], "std": [1, 1, 1]}
+    model.preprocessing = preprocessing
     model.feature_blocks = ["0", "1"]
     return model

@@ -5,10 +5,18 @@
 Kim, Koo and Hwang write ResNet-18 (section 4.1); their code makes this ResNet-20, which has a fortieth of its weights.
 """
 
-from torch import nn
-from torchvision.models.resnet import BasicBlock
+from typing import Any
 
-PREPROCESSING = {"size": 32, "mean": (0.507, 0.487, 0.441), "std": (0.267, 0.256, 0.276)}
+from torch import Tensor, nn
+from torchvision.models.resnet import BasicBlock
+from torchvision.transforms import functional
+
+
+def preprocessing(image: Any) -> Tensor:
+    """Normalize an image of 32 x 32 as it is, of another size the middle of it, as `train.py` does."""
+    if image.size != (32, 32):
+        image = functional.center_crop(functional.resize(image, 36), 32)
+    return functional.normalize(functional.to_tensor(image), (0.507, 0.487, 0.441), (0.267, 0.256, 0.276))
 
 
 def resnet20(num_classes: int, rate: float = 0.0) -> nn.Module:
@@ -28,7 +36,7 @@ def resnet20(num_classes: int, rate: float = 0.0) -> nn.Module:
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         if rate and isinstance(module, BasicBlock):
             module.bn1, module.bn2 = (nn.Sequential(norm, nn.Dropout(rate)) for norm in (module.bn1, module.bn2))
-    model.preprocessing, model.feature_blocks = PREPROCESSING, ["1", "2", "3"]
+    model.preprocessing, model.feature_blocks = preprocessing, ["1", "2", "3"]
     return model
 
 

@@ -38,7 +38,6 @@ from tqdm import tqdm
 
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.blueprints import load_weights, make_blueprint, read_state_dict
-from unknown_detection.evaluation.models.preprocessing import convert_to_rgb, default_resize
 from unknown_detection.evaluation.releases import Release, load
 
 try:
@@ -49,6 +48,7 @@ try:
     from torch import Tensor, nn
     from torch.nn import functional as F  # noqa: N812 - as torch's own documentation names it
     from torchvision.models.resnet import BasicBlock, Bottleneck
+    from torchvision.transforms import functional
 except ModuleNotFoundError as error:
     if __name__ != "__main__":
         raise
@@ -72,23 +72,32 @@ OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
 PATIENCE = 10
 """Epochs without a lower validation loss after which it stops with --optimizer (section 4.2)."""
 
-# The channels of CIFAR-100's and of ImageNet's training images, as in the benchmark's code.
-CIFAR = {"size": 32, "mean": (0.507, 0.487, 0.441), "std": (0.267, 0.256, 0.276)}
-IMAGENET = {"size": 224, "resize": 256, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+
+def default_resize(size: int) -> int:
+    """Return the pixels of the shorter side before the middle is cropped: 36 for 32, and 256 for 224."""
+    return math.floor(size / 0.875)
+
+
+def cifar(image: Image.Image) -> Tensor:
+    """Normalize an image of 32 x 32 as it is, of another size the middle of it."""
+    if image.size != (32, 32):
+        image = functional.center_crop(functional.resize(image, default_resize(32)), 32)
+    # The channels of CIFAR-100's training images, as in the benchmark's code.
+    return functional.normalize(functional.to_tensor(image), (0.507, 0.487, 0.441), (0.267, 0.256, 0.276))
 
 
 def resnet18_32(num_classes: int) -> nn.Module:
     """A ResNet-18 for images of 32 x 32: the stem of He et al., section 4.2, 3 x 3 without stride or pooling."""
     model = torchvision.models.resnet18(num_classes=num_classes)
     model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
-    model.preprocessing = CIFAR
+    model.preprocessing = cifar
     return model
 
 
 def resnet152(num_classes: int) -> nn.Module:
     """A ResNet-152 for images of 224 x 224."""
     model = torchvision.models.resnet152(num_classes=num_classes)
-    model.preprocessing = IMAGENET
+    model.preprocessing = torchvision.models.ResNet152_Weights.IMAGENET1K_V1
     return model
 
 
@@ -183,10 +192,10 @@ def load_images(release: Release, split: str, size: int, resize: int | None, dev
     resized and cropped to `size` x `size`, as when the model is evaluated.
     """
     images = release.images(*split.split("/"))
-    side, shorter = resize or size, resize or default_resize([size])
+    side, shorter = resize or size, resize or default_resize(size)
 
     def decoded(number: int) -> np.ndarray:
-        image = convert_to_rgb(images.image(number))
+        image = images.image(number).convert("RGB")
         if resize or image.size != (side, side):
             lengths = [max(shorter, round(shorter * length / min(image.size))) for length in image.size]
             left, top = ((length - side) // 2 for length in lengths)
@@ -243,13 +252,13 @@ class Training:
         blueprint = make_blueprint(spec, len(classes), pretrained=False)
         if settings.init:
             path = Path(settings.init)
-            load_weights(blueprint.module, read_state_dict(path), head="", name=settings.model, path=path)
+            load_weights(blueprint.module, read_state_dict(path), name=settings.model, path=path)
         self.run = self.model = blueprint.module.to(device, memory_format=torch.channels_last)
         preprocessing = blueprint.preprocessing
         constants = [preprocessing.of_channels(name) for name in ("mean", "std")]
         self.mean, self.std = torch.tensor(constants, device=device)[..., None, None]
         self.size = preprocessing.size[0]
-        resize, names = preprocessing.description.get("resize"), ["known", "validation"]
+        resize, names = preprocessing.description.get("resize_size", [None])[0], ["known", "validation"]
         names += ["external"] if settings.method in ("oe", "energy") else []
         splits = {name: getattr(settings, name) for name in names}
         self.images = {name: load_images(release, at, self.size, resize, images_on) for name, at in splits.items()}

@@ -48,12 +48,12 @@ def fitted(make, **kwargs):
     """A model of `small_models` whose last layer is fitted to the training images, by least squares."""
     import torch
 
-    from tests.evaluation.small_models import PREPROCESSING, of_seed
+    from tests.evaluation.small_models import MEAN, STD, of_seed
 
     model = of_seed(make, num_classes=len(LABELS), **kwargs)
     numbers = SPLITS[f"{CONFIG}-train/train"]
     pictures = [np.asarray(Image.open(io.BytesIO(picture(f"train/{number}.png")))) for number in numbers]
-    values = (np.stack(pictures) / 255 - PREPROCESSING["mean"]) / PREPROCESSING["std"]
+    values = (np.stack(pictures) / 255 - MEAN) / STD
     images = torch.from_numpy(values.transpose(0, 3, 1, 2)).float()
     with torch.no_grad():
         features = model.layer2(model.layer1(images)).mean(dim=(2, 3)).double()

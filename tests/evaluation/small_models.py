@@ -4,8 +4,10 @@ import time
 
 import torch
 from torch import nn
+from torchvision import transforms
 
-PREPROCESSING = {"size": 8, "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.25, 0.5]}
+MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.5]
+PREPROCESSING = transforms.Compose([transforms.Resize((8, 8)), transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
 
 
 class Small(nn.Module):
@@ -82,12 +84,26 @@ def of_three():
     return model
 
 
-of_three.preprocessing = {"size": [6, 8], "mean": [0, 0, 0], "std": [1, 1, 1], "interpolation": "nearest"}
+of_three.preprocessing = transforms.Compose([transforms.Resize((6, 8)), transforms.ToTensor()])
 
 
 def without_preprocessing(num_classes):
     """What everybody forgets at first."""
     return nn.Sequential(nn.Flatten(), nn.Linear(192, num_classes))
+
+
+def probabilities(num_classes):
+    """A softmax in place of logits, with weights that are the same at every call."""
+    model = nn.Sequential(of_seed(cnn, num_classes=num_classes), nn.Softmax(1))
+    model.preprocessing = PREPROCESSING
+    return model
+
+
+def of_mapping(num_classes):
+    """What a preprocessing is not."""
+    model = without_preprocessing(num_classes)
+    model.preprocessing = {"size": 8}
+    return model
 
 
 def no_model():

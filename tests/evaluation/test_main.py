@@ -1,5 +1,6 @@
 """The command line as a whole: help with the core alone, and what is said where the extra is missing."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -7,7 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from unknown_detection.evaluation.__main__ import COMMANDS
+from unknown_detection.evaluation.__main__ import COMMANDS, with_flags
 from unknown_detection.evaluation.errors import EXTRA
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +43,14 @@ def test_help_needs_nothing_of_the_extra_and_ends_with_an_example():
     for arguments, code, said in found:
         assert code == 0, arguments
         assert "Example: python -m unknown_detection evaluate " in " ".join(said.split()), arguments
+
+
+def test_messages_name_parameters_in_python_and_flags_on_the_command_line():
+    """Values that were given stay as they are, and so do parameters that a command has not."""
+    options = importlib.import_module("unknown_detection.evaluation.commands.extract").command.params
+    message = "No fit_configs= and batch_size=0: give weights=, pretrained=True (or batch_size=)."
+    shown = "No fit_configs= and batch_size=0: give --weights, --pretrained (or --batch-size)."
+    assert with_flags(message, options) == shown
 
 
 WITHOUT = """

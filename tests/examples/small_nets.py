@@ -1,6 +1,10 @@
 """Networks for pictures of 8 x 8 that learn digits in seconds, written for `--model FILE.py:NAME`."""
 
 from torch import nn
+from torchvision import transforms
+from torchvision.transforms._presets import ImageClassification
+
+MEAN, STD = (0.3, 0.3, 0.3), (0.4, 0.4, 0.4)
 
 
 def small(num_classes, rate=0.0):
@@ -12,7 +16,8 @@ def small(num_classes, rate=0.0):
         nn.Dropout(rate),
         nn.Linear(24 * 4 * 4, num_classes),
     )
-    model.preprocessing = {"size": 8, "mean": [0.3, 0.3, 0.3], "std": [0.4, 0.4, 0.4]}
+    steps = [transforms.Resize((8, 8)), transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
+    model.preprocessing = transforms.Compose(steps)
     model.feature_blocks = ["0", "1"]
     return model
 
@@ -25,5 +30,5 @@ def small_dropout(num_classes):
 def large(num_classes):
     """For images above 64 pixels, which have the other recipe; it averages the whole image."""
     model = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, num_classes))
-    model.preprocessing = {"size": 72, "resize": 80, "mean": [0.3, 0.3, 0.3], "std": [0.4, 0.4, 0.4]}
+    model.preprocessing = ImageClassification(crop_size=72, resize_size=80, mean=MEAN, std=STD)
     return model

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from builders.errors import BuildError
-from unknown_detection.evaluation.errors import EXTRA, EvaluationError, not_installed_message
+from unknown_detection.evaluation.errors import EXTRA, EvaluationError, EvaluationWarning, not_installed_message
 from unknown_detection.help import HelpGroup, as_helpful
 from unknown_detection.terminal.command_line import run_command_line
+from unknown_detection.terminal.progress import log
 
 # Commands are imported on use: `--help` works without torch and matplotlib.
 COMMANDS = {
@@ -19,6 +23,26 @@ COMMANDS = {
     "score": "Fit detectors and score every row of a release.",
     "report": "Compute a paper's figures from scores: tables, plots, a summary.",
 }
+
+
+def with_flags(message: str, parameters: Sequence[click.Parameter]) -> str:
+    """Name a command's options in a message that names Python's parameters, as in `give weights= or pretrained=True`.
+
+    Parameters that the command has not stay as they are.
+    """
+    flags = {each.name: each.opts[0] for each in parameters if isinstance(each, click.Option)}
+    return re.sub(r"\b([a-z_]+)=(True\b)?(?![\w'\"])", lambda match: flags.get(match[1], match[0]), message)
+
+
+_show_others = warnings.showwarning
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **others: Any) -> None:
+    """Show a warning of ours as a line; it has no place in a program of the user's."""
+    if issubclass(category, EvaluationWarning):
+        log(f"warning: {message}")
+    else:
+        _show_others(message, category, *place, **others)
 
 
 class _Commands(HelpGroup):
@@ -36,7 +60,13 @@ class _Commands(HelpGroup):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
+        except EvaluationError as error:
+            name = ctx.invoked_subcommand
+            command = self.get_command(ctx, name) if name else None
+            raise EvaluationError(with_flags(str(error), command.params if command else ())) from error
         except ModuleNotFoundError as error:
             if error.name not in EXTRA:
                 raise

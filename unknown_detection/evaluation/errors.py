@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from builders import errors
 from builders.errors import BuildError as BuildError
 from builders.errors import one_line as one_line
+from unknown_detection.words import NAMED, first_few
 
 
 class EvaluationError(Exception):
@@ -21,6 +22,10 @@ class EvaluationError(Exception):
     The message says what is wrong, where, and the next step. The command line prints it without a traceback and exits
     with code 2.
     """
+
+
+class EvaluationWarning(UserWarning):
+    """A warning of what makes figures mean less than they say; the command line prints it as a line."""
 
 
 @contextlib.contextmanager
@@ -32,11 +37,19 @@ def evaluation_errors() -> Iterator[None]:
         raise EvaluationError(str(error)) from error
 
 
+_LISTED = 60
+"""The longest list that an error shows as a whole, ours: libraries have thousands of models."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
     """Return the error for an unknown name, with the closest known names."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"the closest names are {', '.join(near)}" if near else f"choose one of {', '.join(names)}"
+    hint = (
+        f"the closest names are {', '.join(near)}"
+        if near
+        else f"choose one of {first_few(names, _LISTED if len(names) <= _LISTED else NAMED)}"
+    )
     return EvaluationError(f"{name!r} is not {_with_article(kind)}; {hint}.")
 
 

@@ -80,7 +80,7 @@ def score(name, model, images=None, ids=IDS, seed=0, **hyperparameters):
 def test_odin_is_that_of_pytorch_ood(cnn, epsilon, temperature):
     """Its scores are negated maximum probabilities: one less than ours."""
     detector = pytest.importorskip("pytorch_ood.detector")
-    std = small_models.PREPROCESSING["std"]
+    std = small_models.STD
     moved = perturbed(cnn, images_of(), temperature, epsilon)
     theirs = detector.odin_preprocessing(cnn.module, images_of(), eps=epsilon, temperature=temperature, norm_std=std)
     assert torch.equal(moved, theirs)
@@ -95,7 +95,7 @@ def test_odin_is_that_of_pytorch_ood(cnn, epsilon, temperature):
 
 def test_a_step_is_epsilon_in_pixel_values(cnn):
     """Against the gradient of the definition, taken in pixels of [0, 1] instead of preprocessed values."""
-    mean, std = (torch.tensor(small_models.PREPROCESSING[key]).view(1, 3, 1, 1) for key in ("mean", "std"))
+    mean, std = (torch.tensor(of).view(1, 3, 1, 1) for of in (small_models.MEAN, small_models.STD))
     pixels = (images_of() * std + mean).requires_grad_()
     logits = cnn.module((pixels - mean) / std) / 10
     predicted = logits.argmax(1)

@@ -90,9 +90,8 @@ def test_features_are_those_of_the_model(release, extract, tmp_path):
     features = features_of(tmp_path)
     assert features.ids.tolist() == rows["id"].to_pylist()
     assert features.labels.tolist() == rows["label"].to_pylist()
-    declared = small_models.PREPROCESSING
     for number in range(len(features)):
-        values = (np.asarray(images[number]["image"]) / 255 - declared["mean"]) / declared["std"]
+        values = (np.asarray(images[number]["image"]) / 255 - small_models.MEAN) / small_models.STD
         image = torch.from_numpy(values.transpose(2, 0, 1)[None]).float()
         with torch.no_grad():
             first = model.layer1(image)

@@ -251,7 +251,7 @@ def test_a_gpu_that_no_node_has_is_refused_before_anything_is_written(folder, cl
     flags = {"workers": 1, "device": "cuda"}
     # The node has a GPU in name only, so there torch looks for it.
     if not torch.cuda.is_available():
-        assert "torch finds no CUDA device" in refusal(extracted, folder, tmp_path / "out", executor, **flags)
+        assert "torch cannot use cuda" in refusal(extracted, folder, tmp_path / "out", executor, **flags)
     with pytest.raises(BuildError, match=r"^No node of the Ray cluster at .* \(4 cores, 1 GPUs\)\."):
         extracted(folder, tmp_path / "out", executor, device="cuda")
     with pytest.MonkeyPatch.context() as patch:

@@ -208,21 +208,6 @@ def test_logits_without_a_layer_of_weights_come_with_the_last_block():
     assert same(outputs.penultimate, logits)  # the mean of the last maps, in this model both
 
 
-@pytest.mark.parametrize(
-    ("model", "declared", "sentence"),
-    [
-        (nn.Flatten(), None, "Only 0 blocks of it run once .* Name"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.Softmax(1)), None, "Only 0 blocks of it"),
-        (nn.Conv2d(3, 3, 1), None, r"shape \(images, classes\), but returns a tensor of shape \(3, 3, 2, 2\)"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), None, "Only 0 blocks of it run once .* Name"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), ["5"], "has no submodules 5, .*; `named_modules`"),
-    ],
-)
-def test_models_that_detectors_cannot_read(model, declared, sentence):
-    with pytest.raises(EvaluationError, match=sentence):
-        capture(model.eval(), images_of(2), declared)
-
-
 class Listed(nn.Module):
     """A stem, a list of blocks under a name of its own, and a head, as in PyPI's EfficientNet."""
 
@@ -239,6 +224,30 @@ class Listed(nn.Module):
         for stage in self._stages:
             maps = stage(maps)
         return self.classifier(maps.mean((2, 3)))
+
+
+@pytest.mark.parametrize("last", [[], [nn.Softmax(1)]], ids=["logits", "probabilities"])
+def test_a_model_of_one_layer_has_no_blocks(last):
+    model, images = nn.Sequential(nn.Flatten(), nn.Linear(12, 3), *last).eval(), images_of(2)
+    layers = find_layers(model, images, declared=None, name="it")
+    assert (layers.head, layers.blocks, layers.linear) == ("1", (), not last)
+    with torch.inference_mode(), capture_outputs(model, layers) as outputs:
+        model(images)
+    assert same(outputs.penultimate, images.flatten(1)) and not outputs.blocks
+
+
+@pytest.mark.parametrize(
+    ("model", "declared", "sentence"),
+    [
+        (nn.Flatten(), None, "it has no layer with weights that gives features per image"),
+        (nn.Conv2d(3, 3, 1), None, r"shape \(images, classes\), but returns a tensor of shape \(3, 3, 2, 2\)"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), ["5"], "has no submodules 5, .*; `named_modules`"),
+        (Listed(), ["stem", "unused"], "Only 1 of the blocks stem, unused of it run once .* Name suitable"),
+    ],
+)
+def test_models_that_detectors_cannot_read(model, declared, sentence):
+    with pytest.raises(EvaluationError, match=sentence):
+        capture(model.eval(), images_of(12 if declared and len(declared) > 1 else 2), declared)
 
 
 def test_blocks_in_a_list_are_found_and_what_does_not_run_is_said():

@@ -80,7 +80,7 @@ def test_all_classes_in_their_order_are_not_chosen(published):
 def test_a_label_map_for_classes_of_other_names(published, module, tmp_path):
     """With published weights, and with the same from a file."""
     (tmp_path / "map.csv").write_text("class,index\nred,7\ngreen,20\n")
-    with pytest.raises(EvaluationError, match=r"has 1,000 logits, but the config has 2 classes\. Use .* --classes"):
+    with pytest.raises(EvaluationError, match=r"has 1,000 logits, but the config has 2 classes\. Use .* classes="):
         open_model(f"timm:{NAME}", None, ("red", "green"), pretrained=True, device="cpu")
     names, flags = ("red", "green"), {"classes": tmp_path / "map.csv", "device": "cpu"}
     torch.save(module.state_dict(), tmp_path / "weights.pt")
@@ -107,11 +107,11 @@ def test_weights_that_the_hub_does_not_have(hub, api, waits):
 
     refused(rf"Cannot download the weights of {hub.endpoint}/{REPOSITORY}: .*\. Try again, or give the file")
     hub.create(REPOSITORY)
-    refused(r"has none of model\.safetensors, pytorch_model\.bin\. Give the weights with --weights")
+    refused(r"has none of model\.safetensors, pytorch_model\.bin\. Give the file as weights=")
     data = safetensors.save({"conv1.weight": torch.ones(2)})
     hub.commit(REPOSITORY, {"model.safetensors": data})
     refused("does not have the tensors of test_resnet.r160_in1k. Install the timm")
-    with pytest.raises(EvaluationError, match=r"timm has no model 'resnet10t\.nothing'"):
+    with pytest.raises(EvaluationError, match=r"'resnet10t.nothing' is not a model of timm"):
         open_model("timm:resnet10t.nothing", None, WNIDS, pretrained=True, device="cpu")
 
 
@@ -162,10 +162,10 @@ def test_a_download_of_another_hash_is_refused(served):
 
 
 def test_no_address_and_no_choice():
-    with pytest.raises(EvaluationError, match="--pretrained is for models of timm and torchvision"):
+    with pytest.raises(EvaluationError, match="pretrained= is for models of timm and torchvision"):
         open_model("model.py:make", None, WNIDS, pretrained=True, device="cpu")
     for path, pretrained in ((None, False), ("weights.pt", True)):
-        with pytest.raises(EvaluationError, match="give --weights or --pretrained"):
+        with pytest.raises(EvaluationError, match="give weights= or pretrained=True"):
             open_model("timm:test_resnet", path, WNIDS, pretrained=pretrained, device="cpu")
 
 

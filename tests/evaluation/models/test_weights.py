@@ -24,7 +24,7 @@ def model():
 
 
 def load(model, path):
-    load_weights(model, read_state_dict(path), head="fc", name="it", path=path)
+    load_weights(model, read_state_dict(path), name="it", path=path)
 
 
 def equal(first, other):
@@ -96,7 +96,7 @@ def test_what_is_no_state_dict(tmp_path, value):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(EvaluationError, match=r"There is no weights file .*weights.pt.*--pretrained"):
+    with pytest.raises(EvaluationError, match=r"There is no weights file .*weights.pt.*pretrained=True"):
         read_state_dict(tmp_path / "weights.pt")
 
 
@@ -111,7 +111,10 @@ def without(state, *names):
         (lambda s: {**s, "extra": torch.ones(1)}, r"1 unknown to it \(extra\)\. Nothing"),
         (lambda s: {**s, "layer1.0.bias": torch.ones(9)}, r"1 of another shape \(layer1.0.bias 9 for 6\)\. Nothing"),
         (lambda s: parallel(without(s, "fc.bias")) | {"x": torch.ones(1)}, "11 missing .* and 11 unknown to it"),
-        (lambda s: {**s, "fc.weight": torch.ones(9, 10), "fc.bias": torch.ones(9)}, "for 9 classes, but .* needs 4"),
+        (
+            lambda s: {**s, "fc.weight": torch.ones(9, 10), "fc.bias": torch.ones(9)},
+            r"2 of another shape \(fc.bias 9 for 4, fc.weight 9 x 10 for 4 x 10\)",
+        ),
     ],
     ids=["missing", "left over", "shape", "other names", "classes"],
 )

@@ -90,16 +90,16 @@ def extract(
             configs must have the same classes.
         cache: folder for the features; later calls on the same model and release add splits to it. None for one that
             is deleted with what is returned.
-        preprocessing: any callable from an RGB PIL image to a float32 tensor of shape (3, H, W), one of torchvision's
-            weights, or a mapping with the keys of [Evaluating](evaluating.md). None for the model's attribute
-            `preprocessing`, else what timm says of its model.
+        preprocessing: any callable from an RGB PIL image to a float32 tensor of shape (3, H, W), or one of
+            torchvision's weights. None for the model's attribute `preprocessing`, else what timm says of its model.
         weights: file of the weights of a model by name.
         pretrained: take the weights that timm or torchvision publish under the model's name.
         classes: CSV with the columns `class,index` that maps the release's classes to the logits of a model by name
             that has more; not needed for heads of ImageNet where the classes are wnids.
         accuracy: published top-1 accuracy in percent on all classes of the model; None for what its metadata says.
         accept: go on where the accuracy on known test rows differs from the published one (`receipt`), and record it.
-        device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for CUDA if this machine has it, else the CPU.
+        device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto`: that of a module that is not on the CPU, else CUDA if this
+            machine has it.
         batch_size: images per batch.
         workers: worker processes that decode images, of each task if there is an `executor`; None for one per core;
             in tasks for none on the CPU and four with a GPU.

@@ -9,12 +9,10 @@ Tested by `tests/evaluation/models/test_models.py` and `tests/evaluation/models/
 from __future__ import annotations
 
 import copy
-import difflib
 import hashlib
 import inspect
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +20,7 @@ from typing import Any
 
 from builders.generate import torch_files
 from builders.release.digests import file_sha256
-from builders.storage.files import atomic_path
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, evaluation_errors, first_line
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, evaluation_errors, first_line, require_known
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.models.preprocessing import Preprocessing, of_declaration, of_timm, of_torchvision
 
@@ -36,26 +33,18 @@ def read_state_dict(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise EvaluationError(
-            f"There is no weights file {path}. Check the path, or take published weights with --pretrained."
+            f"There is no weights file {path}. Check the path, or take published weights with pretrained=True."
         )
     with evaluation_errors():
         return torch_files.read_state_dict(path)
 
 
-def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: str, path: Path) -> None:
-    """Load weights into a module; every name and shape must match. `head` names its last linear layer."""
-    expected = module.state_dict()
-    shaped = sorted(key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape)
-    if expected.keys() == weights.keys() and {key.rpartition(".")[0] for key in shaped} == {head}:
-        theirs, ours = (len(tensors[f"{head}.weight"]) for tensors in (weights, expected))
-        raise EvaluationError(
-            f"{path} has weights for {theirs:,} classes, but {name} needs {ours:,}. Use weights trained on the "
-            "classes of this config, or say which of theirs these are with --classes."
-        )
+def load_weights(module: Any, tensors: Mapping[str, Any], *, name: str, path: Path) -> None:
+    """Load weights into a module; every name and shape must match."""
     advice = "Nothing was loaded. Give the weights of this very model."
     with evaluation_errors():
-        torch_files.require_tensors(path, weights, expected, name, advice)
-    module.load_state_dict(weights, strict=True)
+        torch_files.require_tensors(path, tensors, module.state_dict(), name, advice)
+    module.load_state_dict(tensors, strict=True)
 
 
 def _extra_state(name: str, value: object) -> str:
@@ -72,9 +61,10 @@ def model_digest(module: Any, description: Mapping[str, Any]) -> str:
     """Compute the SHA-256 that identifies a model: its weights, code and preprocessing.
 
     It covers the canonical JSON of `description` and a zero byte; then for each tensor of the state dict, sorted by
-    name: the name, the dtype and the shape (one line each) and the values in row-major order, as little-endian bytes.
-    So it is independent of the file's format, the device and library versions. Of what is no tensor in the state dict,
-    a module's extra state, it covers the name and the canonical JSON.
+    name: the name, the dtype and the shape (one line each) and the values in row-major order, as little-endian bytes
+    (all machines that torch has wheels for are so). So it is independent of the file's format, the device and library
+    versions. Of what is no tensor in the state dict, a module's extra state, it covers the name and the canonical
+    JSON.
     """
     import torch
 
@@ -85,10 +75,7 @@ def model_digest(module: Any, description: Mapping[str, Any]) -> str:
             continue
         dtype = str(tensor.dtype).removeprefix("torch.")
         digest.update(f"{name}\n{dtype}\n{','.join(map(str, tensor.shape))}\n".encode())
-        octets = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        if sys.byteorder != "little":
-            octets = octets.reshape(-1, tensor.element_size())[:, ::-1]
-        digest.update(octets.tobytes())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -107,8 +94,8 @@ class Blueprint:
 
     module: Any
     preprocessing: Preprocessing
+    blocks: Sequence[str] | None
     description: dict[str, str]
-    blocks: Sequence[str] | None = None
     source: Mapping[str, str] | None = None
 
 
@@ -128,15 +115,12 @@ def make_blueprint(spec: Any, classes: int, *, pretrained: bool, override: Any =
     if ".py:" not in spec:
         raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
     if pretrained:
-        raise EvaluationError(f"--pretrained is for models of timm and torchvision, not for {spec}. Give --weights.")
+        raise EvaluationError(f"pretrained= is for models of timm and torchvision, not for {spec}. Give weights=.")
     return _from_file(spec, classes, override)
 
 
 def _in_memory(module: Any, override: Any) -> Blueprint:
-    """Copy a module, whose user may go on to train it, and find its preprocessing: what is given, its own, or timm's.
-
-    A module of torchvision does not say which of its weights it has, and so neither how images are preprocessed.
-    """
+    """Copy a module, whose user may go on to train it."""
     import torch
 
     if not isinstance(module, torch.nn.Module):
@@ -148,12 +132,7 @@ def _in_memory(module: Any, override: Any) -> Blueprint:
     kind = type(module)
     config = getattr(module, "pretrained_cfg", None)  # of timm's models
     name = getattr(config, "architecture", None) or (config or {}).get("architecture") or kind.__qualname__
-    declaration = getattr(module, "preprocessing", None) if override is None else override
-    if declaration is None and config is None:
-        raise EvaluationError(
-            f"{name} does not say how images become its input. Give preprocessing=, a function from a PIL image to a "
-            "tensor; for torchvision's models that of their weights, such as ResNet50_Weights.DEFAULT.transforms()."
-        )
+    declared = _declared(module, override, name)
     try:
         copied = copy.deepcopy(module)
     except RuntimeError as error:  # of tensors that were computed, as by torch.nn.utils.weight_norm
@@ -161,9 +140,18 @@ def _in_memory(module: Any, override: Any) -> Blueprint:
             f"{name} cannot be copied: {first_line(error)}. Give it as FILE.py:FUNCTION, or remove what computes its "
             "weights."
         ) from error
-    preprocessing = of_timm(copied) if declaration is None else of_declaration(declaration, name)
-    description = {"model": name, "code": f"{kind.__module__}.{kind.__qualname__}"}
-    return Blueprint(copied, preprocessing, description, getattr(module, "feature_blocks", None))
+    return Blueprint(copied, *declared, {"model": name, "code": f"{kind.__module__}.{kind.__qualname__}"})
+
+
+def _declared(module: Any, override: Any, name: str, function: Any = None) -> tuple[Preprocessing, Any]:
+    """Return a module's preprocessing (as given, its own or timm's) and blocks; the function may have them, too.
+
+    A module of torchvision does not say which of its weights it has, and so neither how images are preprocessed.
+    """
+    own, blocks = (getattr(module, key, getattr(function, key, None)) for key in ("preprocessing", "feature_blocks"))
+    declared = own if override is None else override
+    of_timms = declared is None and getattr(module, "pretrained_cfg", None)
+    return of_timm(module) if of_timms else of_declaration(declared, name), blocks
 
 
 def _unwrapped(module: Any) -> Any:
@@ -189,15 +177,13 @@ def _unwrapped(module: Any) -> Any:
 def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     import timm
 
-    known = {*timm.list_models(), *timm.list_pretrained()}
-    if name not in known:
-        raise _unknown_model("timm", name, known, "timm.list_models()")
+    require_known("model of timm", [name], {*timm.list_models(), *timm.list_pretrained()})
     if not pretrained:
         module = timm.create_model(name, pretrained=False, num_classes=classes)
-        return Blueprint(module, of_timm(module), {"model": f"timm:{name}"})
+        return Blueprint(module, of_timm(module), None, {"model": f"timm:{name}"})
     config = timm.get_pretrained_cfg(name)
     if config is None or not config.hf_hub_id or not config.num_classes or config.custom_load:
-        raise EvaluationError(f"timm publishes no weights of {name} with a classifier on the Hub. Give --weights.")
+        raise EvaluationError(f"timm publishes no weights of {name} with a classifier on the Hub. Give weights=.")
     path, source = download_timm(config.hf_hub_id, config.hf_hub_filename)
     tensors = read_state_dict(path)
     try:  # timm renames tensors of some checkpoints
@@ -207,7 +193,7 @@ def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
             f"{path} does not have the tensors of {name}. Install the timm that it was published for."
         ) from error
     full_name = name if "." in name or not config.tag else f"{name}.{config.tag}"
-    return Blueprint(module, of_timm(module), {"model": f"timm:{full_name}"}, source=source)
+    return Blueprint(module, of_timm(module), None, {"model": f"timm:{full_name}"}, source=source)
 
 
 def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
@@ -215,16 +201,13 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
 
     base, _, tag = name.partition(".")
     # Classification models only; those for segmentation, detection, video and quantization are in submodules.
-    known = models.list_models(module=models)
-    if base not in known:
-        raise _unknown_model("torchvision", base, known, "torchvision.models.list_models()")
+    require_known("model of torchvision", [base], models.list_models(module=models))
     entries = models.get_model_weights(base)
-    if tag and tag not in entries.__members__:
-        raise _unknown_model("torchvision weights", tag, entries.__members__, f"get_model_weights({base!r})")
-    entry = entries[tag] if tag else entries.DEFAULT
+    require_known(f"tag of torchvision's weights of {base}", [tag or "DEFAULT"], entries.__members__)
+    entry = entries[tag or "DEFAULT"]
     preprocessing, description = of_torchvision(entry), {"model": f"torchvision:{base}"}
     if not pretrained:
-        return Blueprint(models.get_model(base, weights=None, num_classes=classes), preprocessing, description)
+        return Blueprint(models.get_model(base, num_classes=classes), preprocessing, None, description)
     path, source = download_torchvision(entry)
     tensors = read_state_dict(path)
     if base.startswith("densenet"):
@@ -232,8 +215,8 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     # Their builders set this with published weights only.
     transformed = {"transform_input": True} if base in ("googlenet", "inception_v3") else {}
     module = models.get_model(base, weights=None, num_classes=len(entry.meta["categories"]), **transformed)
-    load_weights(module, tensors, head="", name=base, path=path)
-    return Blueprint(module, preprocessing, description, source=source)
+    load_weights(module, tensors, name=base, path=path)
+    return Blueprint(module, preprocessing, None, description, source=source)
 
 
 def _from_file(spec: str, classes: int, override: Any) -> Blueprint:
@@ -248,15 +231,8 @@ def _from_file(spec: str, classes: int, override: Any) -> Blueprint:
     module, name = make(num_classes=classes) if takes_classes else make(), f"{file.name}:{function}"
     if not isinstance(module, torch.nn.Module):
         raise EvaluationError(f"{name} returns {a_kind(module)}, not a torch.nn.Module; return the model itself.")
-    declared, blocks = (getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks"))
-    preprocessing = of_declaration(declared if override is None else override, name)
-    return Blueprint(_unwrapped(module), preprocessing, {"model": name, "source_sha256": digest}, blocks)
-
-
-def _unknown_model(kind: str, name: str, known: Any, listing: str) -> EvaluationError:
-    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
-    hint = f"the closest names are {', '.join(near)}" if near else f"`{listing}` lists all {len(known):,}"
-    return EvaluationError(f"{kind} has no model {name!r}; {hint}.")
+    module = _unwrapped(module)
+    return Blueprint(module, *_declared(module, override, name, make), {"model": name, "source_sha256": digest})
 
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
@@ -265,7 +241,7 @@ _FILES = ("model.safetensors", "pytorch_model.bin")
 _HASH = re.compile(r"-([0-9a-f]{8,64})\.")
 """Start of the SHA-256 in torchvision's file names, by `torch.hub`'s rule."""
 
-_AGAIN = "Try again, or give the file with --weights."
+_AGAIN = "Try again, or give the file as weights=."
 
 
 def download_timm(repository: str, file: str | None) -> tuple[Path, dict[str, str]]:
@@ -280,7 +256,7 @@ def download_timm(repository: str, file: str | None) -> tuple[Path, dict[str, st
         files = {sibling.rfilename for sibling in info.siblings or ()}
         chosen = next((name for name in (file, *_FILES) if name in files), None)
         if chosen is None or info.sha is None:
-            raise EvaluationError(f"{address} has none of {', '.join(_FILES)}. Give the weights with --weights.")
+            raise EvaluationError(f"{address} has none of {', '.join(_FILES)}. Give the file as weights=.")
         path = Path(hf_hub_download(repository, chosen, revision=info.sha))
     except (httpx.HTTPError, OSError) as error:  # those of the Hub's client are both
         raise EvaluationError(f"Cannot download the weights of {address}: {first_line(error)}. {_AGAIN}") from error
@@ -296,8 +272,8 @@ def download_torchvision(entry: Any) -> tuple[Path, dict[str, str]]:
     prefix = _HASH.search(path.name)
     try:
         if not path.exists():
-            with atomic_path(path) as temporary:
-                torch.hub.download_url_to_file(entry.url, str(temporary), prefix and prefix[1], progress=False)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            torch.hub.download_url_to_file(entry.url, str(path), prefix and prefix[1], progress=False)
         digest = file_sha256(path)
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: another hash
         raise EvaluationError(f"Cannot download {entry.url}: {first_line(error)}. {_AGAIN}") from error

@@ -67,7 +67,7 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
     input times its weights; the last to run if there are several. Where there is none, it is the last layer to run
     that gives as many values as there are logits. The blocks are the first of these that exists: those named in
     `declared`; layer1 to layer4 and so on; the stages that timm lists; the children of a list of stages; all children
-    before the head. In place of a list, which does not run itself, its children are blocks.
+    before the head. In place of a list, which does not run itself, its children are blocks. There may be none.
     """
     import torch
 
@@ -94,6 +94,7 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
             f"{name} must return its logits as one tensor of shape (images, classes), but returns {shape}. Wrap the "
             "model so that it does."
         )
+    require_float32(name, logits, *outputs.values())
     as_many = [
         key
         for key, output in outputs.items()
@@ -112,10 +113,14 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
     if declared is None:
         keys = [block for key in keys for block in ([key] if key in outputs else _children(modules, key) or [key])]
     blocks = [key for key in keys if key in outputs and outputs[key].ndim in (2, 3, 4)]
-    if not blocks or (declared and len(blocks) < len(declared)):
+    if declared and len(blocks) < len(declared):
         raise EvaluationError(
-            f"Only {len(blocks)} blocks of {name} run once and return a tensor of features per image. Name suitable "
-            "submodules in the model's attribute `feature_blocks`."
+            f"Only {len(blocks)} of the blocks {', '.join(declared)} of {name} run once and return features "
+            "of each image as a tensor. Name suitable submodules in the model's attribute `feature_blocks`."
+        )
+    if not head and not blocks:
+        raise EvaluationError(
+            f"{name} has no layer with weights that gives features per image. Give a model whose layers are modules."
         )
     skipped = tuple(key for key in keys if key not in blocks)
     return Layers(head, tuple(blocks), logits.shape[1], skipped, bool(heads))
@@ -161,9 +166,18 @@ def pool(module: Any, output: Any) -> Any:
     return output.clone()
 
 
+def require_float32(name: str, *tensors: Any) -> None:
+    """Check that a model of float32 weights computes in float32, as on every device: not so within an autocast."""
+    for kind in {str(tensor.dtype).removeprefix("torch.") for tensor in tensors} & {"float16", "bfloat16"}:
+        raise EvaluationError(
+            f"{name} computes in {kind}, which has 3 digits, although its weights are float32. Take the autocast out "
+            "of its forward pass, or from around the call."
+        )
+
+
 def check_head(captured: BatchOutputs, weight: Any, bias: Any, name: str) -> None:
     """Check on a batch that the logits are penultimate @ weight.T + bias, to `LOGITS_TOLERANCE`."""
-    off, largest = _difference(captured.penultimate @ weight.T + bias, captured.logits)
+    off, largest = _off(captured.penultimate, weight, bias, captured.logits)
     if not off <= LOGITS_TOLERANCE * max(largest, 1.0):
         raise EvaluationError(
             f"The logits of {name} differ by {off:.3g} (largest logit: {largest:.3g}) from its penultimate features "
@@ -189,13 +203,15 @@ def _is_head(layer: Any, features: Any, output: Any, logits: Any) -> bool:
         return False
     # Computed again: a subclass may do something else, and a later layer may have changed the output in place.
     with torch.inference_mode():
-        computed = features.flatten(1) @ layer.weight.flatten(1).T + (0 if layer.bias is None else layer.bias)
-    off, largest = _difference(computed, logits)
+        off, largest = _off(
+            features.flatten(1), layer.weight.flatten(1), 0 if layer.bias is None else layer.bias, logits
+        )
     return not off > LOGITS_TOLERANCE * max(largest, 1.0)
 
 
-def _difference(computed: Any, logits: Any) -> tuple[float, float]:
-    return float((computed - logits).abs().max()), float(logits.abs().max())
+def _off(features: Any, weight: Any, bias: Any, logits: Any) -> tuple[float, float]:
+    """Return by how much logits differ at most from a linear layer's, and the largest."""
+    return float((features @ weight.T + bias - logits).abs().max()), float(logits.abs().max())
 
 
 def _blocks(module: Any, modules: Mapping[str, Any], head: str) -> list[str]:

@@ -6,6 +6,7 @@ Tested by `tests/evaluation/models/test_models.py` and `tests/evaluation/models/
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -16,7 +17,13 @@ import numpy as np
 from PIL import Image
 
 from builders.storage.text_files import read_csv
-from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, first_line, one_line
+from unknown_detection.evaluation.errors import (
+    EvaluationError,
+    EvaluationWarning,
+    evaluation_errors,
+    first_line,
+    one_line,
+)
 from unknown_detection.evaluation.models.blueprints import (
     Blueprint,
     load_weights,
@@ -32,13 +39,14 @@ from unknown_detection.evaluation.models.layers import (
     capture_outputs,
     check_head,
     find_layers,
+    require_float32,
     same_logits,
 )
 from unknown_detection.evaluation.models.preprocessing import Preprocessing
 from unknown_detection.names import by_name
 from unknown_detection.precision import exact_float32
 
-_DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")
+_DEVICES = re.compile(r"auto|cpu|mps(:0)?|cuda(:[0-9]+)?")
 
 _GREY = Image.new("RGB", (64, 64), (128, 128, 128))
 
@@ -55,8 +63,8 @@ class Model:
         module: a `torch.nn.Module` in eval mode on `device`, without gradients of parameters.
         digest: identifies the model, see `model_digest`.
         classes: the module's logits that are the release's classes, in their order; None for all.
-        origin: where its weights are from: where they were published with their accuracy, or the digest of those that
-            came with a module; empty for those from a file of the user's.
+        source: where its weights are from: where they were published with their accuracy, or the digest of those that
+            came with a module, and nothing for those from a file of the user's; and which of its logits were chosen.
         probed: logits of fixed inputs on the CPU, which tell of code that the digest does not cover.
     """
 
@@ -67,15 +75,15 @@ class Model:
     digest: str
     device: str
     classes: Sequence[int] | None = None
-    origin: Mapping[str, str] = field(default_factory=dict)
+    source: Mapping[str, str] = field(default_factory=dict)
     probed: tuple[float, ...] = ()
 
     @cached_property
     def _linear(self) -> tuple[Any, Any]:
-        """Weight and bias of the last linear layer, of all logits."""
+        """Weight and bias of the last linear layer for the classes."""
         head = self.module.get_submodule(self.layers.head)
-        weight = head.weight.detach().flatten(1)
-        return weight, weight.new_zeros(self.layers.classes) if head.bias is None else head.bias.detach()
+        weight = head.weight.detach().flatten(1)[self._rows]
+        return weight, weight.new_zeros(len(weight)) if head.bias is None else head.bias.detach()[self._rows]
 
     @property
     def _rows(self) -> slice | list[int]:
@@ -86,7 +94,7 @@ class Model:
         """The last linear layer, in float32; None if the logits are not its output."""
         if not self.layers.linear:
             return None
-        return Head(*(np.asarray(tensor[self._rows].float().cpu().numpy()) for tensor in self._linear))
+        return Head(*(np.asarray(tensor.cpu().numpy()) for tensor in self._linear))
 
     @property
     def probe(self) -> Any:
@@ -94,13 +102,6 @@ class Model:
         import torch
 
         return torch.stack([self.preprocessing(_GREY)] * 2)
-
-    @property
-    def source(self) -> Mapping[str, str]:
-        """Where the weights are from, and which logits were chosen; for records."""
-        if self.classes is None:
-            return self.origin
-        return {**self.origin, "logits": ",".join(map(str, self.classes)), "width": str(self.layers.classes)}
 
     def forward(self, images: Any) -> BatchOutputs:
         """Run the model on preprocessed images of shape (B, 3, H, W), without dropout, and capture its features.
@@ -115,10 +116,10 @@ class Model:
             torch.inference_mode(),
             capture_outputs(self.module, self.layers) as captured,
         ):
-            captured.logits = self.module(images.to(self.device, non_blocking=True))
+            captured.logits = self.module(images.to(self.device, non_blocking=True))[:, self._rows]
+            require_float32(self.name, captured.logits, captured.penultimate)
             if self.layers.linear:
                 check_head(captured, *self._linear, self.name)
-            captured.logits = captured.logits[:, self._rows]
         return captured
 
     def logits(self, images: Any, generators: Sequence[Any] | None = None) -> Any:
@@ -150,88 +151,95 @@ def open_model(
     classes: Path | None = None,
     device: str = "auto",
 ) -> Model:
-    """Open a model.
+    """Open a model as `extract` describes it, whose arguments these are; `path` is its `weights`.
 
-    Args:
-        spec: a `torch.nn.Module` with its weights, which is copied; `timm:NAME`; `torchvision:NAME`, or
-            `torchvision:NAME.WEIGHTS` for other than the default weights; or `FILE.py:FUNCTION`. The function returns
-            a module; it is called with `num_classes` if it has this parameter. The module or the function has an
-            attribute `preprocessing` (see `preprocessing.of_declaration`), and optionally `feature_blocks`: names of
-            submodules, first to last.
-        path: file of the weights; None with `pretrained`, and for a module or function that has them loaded.
-        names: the classes of the config.
-        pretrained: take the weights that timm or torchvision publish under this name.
-        preprocessing: in place of the model's own, as for `preprocessing.of_declaration`; None for that.
-        classes: a label map (`read_classes`) for a model of more classes than the config; not needed for
-            ImageNet's where the config's classes are wnids.
-        device: as for `pick_device`.
+    `names` are the classes of the config. The function of a `FILE.py:FUNCTION` is called with `num_classes` if it has
+    this parameter. It, or the module that it returns, has an attribute `preprocessing` (see
+    `preprocessing.of_declaration`), and optionally `feature_blocks`: names of submodules, first to last.
 
     A model that is refused does not exist, has logits of other classes, no weights or such as do not fit, cannot be
     run on what its preprocessing makes, or gives an image other logits at every run or beside other images.
     """
-    target = pick_device(device)
-    named = isinstance(spec, str) and spec.startswith(("timm:", "torchvision:"))
-    if (path is not None and pretrained) or (named and path is None and not pretrained):
-        raise EvaluationError("A model needs either its weights or published ones: give --weights or --pretrained.")
-    if not isinstance(spec, str) and (path is not None or pretrained):
-        raise EvaluationError("A module has its weights: leave weights= and pretrained= out, or name the model.")
-    probed = partial(_probed, spec, pretrained=pretrained, override=preprocessing)
-    blueprint, probe, layers = probed(len(names))
-    module, name = blueprint.module, blueprint.description["model"]
-    chosen = None
-    if path is not None:
-        if classes is None:
-            chosen = _logits_of(names, layers.classes, None, name)
-        tensors = read_state_dict(path)
-        width = len(tensors.get(f"{layers.head}.weight", range(layers.classes)))
-        if width != layers.classes and (classes is not None or of_wnids(names, width)):
-            blueprint, probe, layers = probed(width)
-            module = blueprint.module
-        load_weights(module, tensors, head=layers.head, name=name, path=path)
-    elif isinstance(spec, str) and not pretrained:
-        again, _, _ = probed(len(names))
-        if model_digest(module, {}) != model_digest(again.module, {}):
-            raise EvaluationError(
-                f"{name} returns other weights at every call, so none were loaded. Load them in the function, or give "
-                "--weights."
-            )
-    layers = find_layers(module, probe, declared=blueprint.blocks, name=name)
-    published = blueprint.source is not None
-    if published or classes is not None or layers.classes != len(names):
-        chosen = _logits_of(names, layers.classes, classes, name, published=published)
-    probed_logits = _probe_logits(module, probe, name)
-    description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
-    digest = model_digest(module, description | ({} if chosen is None else {"classes": chosen}))
-    origin = blueprint.source or {}
-    if path is None and not published:
-        origin = {"state_dict": model_digest(module, {}), "held": "by the module"}
-    module.to(target)
-    return Model(name, module, blueprint.preprocessing, layers, digest, target, chosen, origin, probed_logits)
-
-
-def _probed(spec: Any, classes: int, *, pretrained: bool, override: Any) -> tuple[Blueprint, Any, Layers]:
-    """Make a model and run it once; return it, the images that it ran on, and its layers."""
     import torch
 
-    blueprint = make_blueprint(spec, classes, pretrained=pretrained, override=override)
-    module, name = blueprint.module.cpu().eval().requires_grad_(False), blueprint.description["model"]
-    if any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in module.parameters()):
-        module.float()
+    target = pick_device(device)
+    blueprint = _with_weights(spec, path, len(names), pretrained=pretrained, override=preprocessing)
+    module, name, published = blueprint.module, blueprint.description["model"], blueprint.source is not None
+    place = next((tensor.device for tensor in module.parameters()), None)
+    if str(device) == "auto" and place is not None and place.type != "cpu":
+        target = str(place)
+    module = _in_float32(module.cpu().eval().requires_grad_(False), name)
     size = blueprint.preprocessing(_GREY).shape
     # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
     probe = torch.linspace(-1, 1, 2 * size.numel()).reshape(2, *size)
     try:
         with dropout_off():
-            return blueprint, probe, find_layers(module, probe, declared=blueprint.blocks, name=name)
+            layers = find_layers(module, probe, declared=blueprint.blocks, name=name)
     except (RuntimeError, AssertionError, ValueError) as error:  # of torch, and of timm for another size
         raise EvaluationError(
             f"{name} cannot be run on images of shape {tuple(size)}, which its preprocessing makes: "
             f"{first_line(error)}. Mend it, or give preprocessing= for the input that it takes."
         ) from error
+    chosen = _logits_of(names, layers.classes, classes, name, published=published)
+    probed = _probe_logits(module, probe, name)
+    description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
+    digest = model_digest(module, description | ({} if chosen is None else {"classes": chosen}))
+    source = dict(blueprint.source or {})
+    if path is None and not published:
+        source |= {"state_dict": model_digest(module, {}), "held": "by the module"}
+    if chosen is not None:
+        source |= {"logits": ",".join(map(str, chosen)), "width": str(layers.classes)}
+    return Model(name, module.to(target), blueprint.preprocessing, layers, digest, target, chosen, source, probed)
+
+
+def _with_weights(spec: Any, path: Path | None, classes: int, *, pretrained: bool, override: Any) -> Blueprint:
+    """Make a model of some classes, or of those that its file of weights is for, and load these."""
+    named = isinstance(spec, str) and spec.startswith(("timm:", "torchvision:"))
+    if (path is not None and pretrained) or (named and path is None and not pretrained):
+        raise EvaluationError("A model needs either its weights or published ones: give weights= or pretrained=True.")
+    if not isinstance(spec, str) and (path is not None or pretrained):
+        raise EvaluationError("A module has its weights: leave weights= and pretrained= out, or name the model.")
+    make = partial(make_blueprint, spec, pretrained=pretrained, override=override)
+    blueprint = make(classes)
+    name = blueprint.description["model"]
+    if path is not None:
+        tensors = read_state_dict(path)
+        if (width := _classes_in(tensors, blueprint.module, classes)) != classes:
+            blueprint = make(width)
+        load_weights(blueprint.module, tensors, name=name, path=path)
+    elif (
+        isinstance(spec, str)
+        and not pretrained
+        and model_digest(blueprint.module, {}) != model_digest(make(classes).module, {})
+    ):
+        raise EvaluationError(
+            f"{name} returns other weights at every call, so none were loaded. Load them in the function, or give "
+            "weights=."
+        )
+    return blueprint
+
+
+def _classes_in(tensors: Mapping[str, Any], module: Any, classes: int) -> int:
+    """Return how many classes weights are for that are loaded into a module of some number of them."""
+    heads = {name: value for name, value in module.state_dict().items() if value.ndim and len(value) == classes}
+    widths = {
+        len(tensors[name]) for name, value in heads.items() if name in tensors and tensors[name].ndim == value.ndim
+    }
+    return max(widths, default=classes)
+
+
+def _in_float32(module: Any, name: str) -> Any:
+    """Return a module with its parameters in float32, in which it is run: a processor may not have its own type."""
+    others = {str(tensor.dtype) for tensor in module.parameters() if tensor.is_floating_point()} - {"torch.float32"}
+    if not others:
+        return module
+    message = f"The weights of {name} are {' and '.join(sorted(others))}; it is run in float32."
+    warnings.warn(message, EvaluationWarning, stacklevel=4)
+    return module.float()
 
 
 def _logits_of(
-    names: Sequence[str], width: int, file: Path | None, name: str, *, published: bool = False
+    names: Sequence[str], width: int, file: Path | None, name: str, *, published: bool
 ) -> tuple[int, ...] | None:
     """Return the logits that are the config's classes; None for all, in their order."""
     if file is None and width == len(names) and not published:
@@ -241,7 +249,7 @@ def _logits_of(
         raise EvaluationError(
             f"{name} has {width:,} logits, but the config has {len(names):,} classes"
             f"{' of other names' * (width == len(names))}. Use a model trained on these classes, or say which logits "
-            "they are with --classes."
+            "they are with classes=."
         )
     return None if indices == tuple(range(width)) else indices
 
@@ -268,6 +276,14 @@ def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
             f"{name} gives an image other logits beside another image, in eval mode. Take out what it computes over "
             "the batch, such as a BatchNorm without running statistics."
         )
+    for values, kind in ((runs[0], "probabilities"), (runs[0].exp(), "logarithms of probabilities")):
+        if (values >= 0).all() and ((values.sum(dim=1) - 1).abs() < 1e-4).all():
+            warnings.warn(
+                f"The outputs of {name} are {kind}: {'' if values is runs[0] else 'their exponentials '}sum to one in "
+                "each row. Energy means nothing of them, and msp may not; return the logits before the softmax.",
+                EvaluationWarning,
+                stacklevel=4,
+            )
     return tuple(float(f"{value:.6g}") for value in runs[0][:, :_PROBED].flatten().tolist())
 
 
@@ -317,7 +333,7 @@ def check_device(device: str) -> None:
     """Check the form of a device's name, without torch."""
     if not _DEVICES.fullmatch(device):
         raise EvaluationError(
-            f"{device!r} is no device; give --device auto, cpu, cuda, cuda:1 (the second GPU) or mps."
+            f"{device!r} is no device; give auto, cpu, cuda, cuda:1 (the second GPU) or mps as device=."
         )
 
 
@@ -329,16 +345,12 @@ def pick_device(name: Any) -> str:
     check_device(device)
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "mps" and not torch.backends.mps.is_available():
-        raise EvaluationError("torch finds no GPU of Apple; give --device cpu or auto.")
-    kind, _, number = device.partition(":")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise EvaluationError("torch finds no CUDA device; give --device cpu or auto.")
-    if number and int(number) >= torch.cuda.device_count():
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter where torch was built without CUDA
         raise EvaluationError(
-            f"There is no {device}: torch finds {torch.cuda.device_count()} CUDA devices, counted from cuda:0. Give "
-            "another --device."
-        )
+            f"torch cannot use {device}: {first_line(error)}. Give cpu or auto as device=."
+        ) from error
     return device
 
 

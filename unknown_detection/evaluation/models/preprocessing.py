@@ -6,7 +6,6 @@ Tested by `tests/evaluation/models/test_models.py`.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,24 +16,14 @@ from typing import Any
 
 from PIL import Image
 
-from builders.release.images import DECODE_ERRORS, is_deep
+from builders.release.images import DECODE_ERRORS
 from builders.release.remarks import collect_remarks
-from unknown_detection.evaluation.errors import EvaluationError, first_line, unknown_name
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line
 from unknown_detection.evaluation.images import SplitImages
 from unknown_detection.terminal.interrupts import left_to_the_parent
 
-INTERPOLATIONS = ("bicubic", "bilinear", "nearest")
-"""Interpolations for a declared preprocessing, by Pillow's names; the default is bilinear."""
-
-CROP_PCT = 0.875
-"""Share of the resized image's shorter side that is cropped, where a declaration does not say: timm's
-`DEFAULT_CROP_PCT`, and the 224 of 256 pixels of torchvision's `ImageClassification`."""
-
 _CALLS = 8
 """How often a callable is tried on one picture: a flip of every second one is missed once in 128 times."""
-
-_TIMM = ("input_size", "interpolation", "crop_pct", "crop_mode", "mean", "std")
-"""Keys of timm's data config that define the evaluation transform."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +63,13 @@ class Preprocessing:
         return tuple(map(float, self.description[name]))
 
     def __call__(self, image: Any) -> Any:
-        """Convert an image to RGB, as `convert_to_rgb` does, and transform it."""
+        """Convert an image to RGB and transform it."""
         if self.side and image.size != (self.side, self.side):
             raise EvaluationError(
                 f"it has {image.width} x {image.height} pixels, but the manifest says that its split is prepared for "
                 f"{self.side} x {self.side}"
             )
-        return self.transform(convert_to_rgb(image))
+        return self.transform(image.convert("RGB"))
 
     def prepared(self, side: int) -> Preprocessing:
         """Return the preprocessing of images that are prepared for an input of side x side pixels.
@@ -88,9 +77,12 @@ class Preprocessing:
         A model with this input gets what is stored: the usual resize and crop (256 and 224) would zoom in, and weaken
         an attack. For another model the whole image is resized to its input, without a crop.
         """
-        size = None if self.size == (side, side) else self.size
-        transform = _composed(size, self._interpolation, self.of_channels("mean"), self.of_channels("std"))
-        return replace(self, transform=transform, side=side, seen="")
+        from torchvision import transforms
+
+        mode = transforms.InterpolationMode(self._interpolation)
+        steps = [] if self.size == (side, side) else [transforms.Resize(self.size, mode, antialias=True)]
+        steps += [transforms.ToTensor(), transforms.Normalize(self.of_channels("mean"), self.of_channels("std"))]
+        return replace(self, transform=transforms.Compose(steps), side=side, seen="")
 
     def describe_prepared(self, side: int) -> str:
         """Say in a few words what `prepared` does to images."""
@@ -101,16 +93,7 @@ class Preprocessing:
 
     @property
     def _interpolation(self) -> str:
-        return str(self.description.get("interpolation", INTERPOLATIONS[1]))
-
-
-def convert_to_rgb(image: Any) -> Any:
-    """Convert a Pillow image to RGB; of values of 16 or 32 bits Pillow (11 to 13) makes all above 255 white."""
-    if is_deep(image):
-        raise EvaluationError(
-            f"it has values of more than 8 bits (mode {image.mode}), and which is white is not known"
-        )
-    return image.convert("RGB")
+        return str(self.description.get("interpolation", "bilinear"))
 
 
 def of_timm(module: Any) -> Preprocessing:
@@ -119,14 +102,19 @@ def of_timm(module: Any) -> Preprocessing:
 
     config = timm.data.resolve_model_data_config(module)
     transform = timm.data.create_transform(**config, is_training=False)
-    return Preprocessing(transform, {"from": "timm", **{key: config[key] for key in _TIMM}}, config["input_size"][1:])
+    keys = ("input_size", "interpolation", "crop_pct", "crop_mode", "mean", "std")
+    return Preprocessing(transform, {"from": "timm", **{key: config[key] for key in keys}}, config["input_size"][1:])
 
 
 def of_torchvision(weights: Any) -> Preprocessing:
     """Build the preprocessing of a torchvision weights entry; the weights are not downloaded."""
-    transform = weights.transforms()
+    return _of_preset(weights.transforms(), f"torchvision {weights}")
+
+
+def _of_preset(transform: Any, name: str) -> Preprocessing:
+    """Build the preprocessing of a transform of torchvision's for classification, which says what it does."""
     description = {
-        "from": f"torchvision {weights}",
+        "from": name,
         "resize_size": list(transform.resize_size),
         "crop_size": list(transform.crop_size),
         "interpolation": transform.interpolation.value,
@@ -140,58 +128,23 @@ def of_torchvision(weights: Any) -> Preprocessing:
 def of_declaration(values: Any, name: str) -> Preprocessing:
     """Build the preprocessing that is declared for a model of some name, as in its attribute `preprocessing`.
 
-    It is one of torchvision's weights, such as `ResNet50_Weights.DEFAULT`, for theirs; a callable that maps an RGB
-    Pillow image to a float32 tensor of shape (3, H, W); or a mapping with `size` (pixels of the model's input, one
-    number or height and width), `mean` and `std` (three numbers each, for pixels in [0, 1]), and optionally
-    `interpolation` and `resize`. An image's shorter side is resized to `resize` pixels before `size` is cropped from
-    the middle. Without `resize`, `size` is `CROP_PCT` of it, and images that have `size` already are used as they are.
+    It is a callable that maps an RGB Pillow image to a float32 tensor of shape (3, H, W); or one of torchvision's
+    weights, such as `ResNet50_Weights.DEFAULT`, for theirs.
     """
+    from torchvision.transforms._presets import ImageClassification
+
     if isinstance(values, Enum) and hasattr(values, "transforms"):
         return of_torchvision(values)
+    if type(values) is ImageClassification:  # what `ResNet50_Weights.DEFAULT.transforms()` returns
+        return _of_preset(values, "torchvision ImageClassification")
     if callable(values):
         return _of_callable(values, name)
-    required = {"size", "mean", "std"}
-    if not isinstance(values, Mapping) or not required <= values.keys() <= required | {"interpolation", "resize"}:
-        keys = ", ".join(sorted(map(str, values))) if isinstance(values, Mapping) else f"a {type(values).__name__}"
-        raise EvaluationError(
-            f"{name} needs an attribute `preprocessing` that is a callable, or has size, mean, std and optionally "
-            f"interpolation and resize (found: {keys if values is not None else 'none'}). Set it on the model or on "
-            "the function, or give it to `extract`."
-        )
-    size = [values["size"]] * 2 if isinstance(values["size"], int) else list(values["size"])
-    mean, std = ([float(number) for number in values[key]] for key in ("mean", "std"))
-    if len(size) != 2 or len(mean) != 3 or len(std) != 3 or min(std) <= 0:
-        raise EvaluationError(
-            f"`preprocessing` of {name} needs a size of two numbers, and a mean and a positive std of three, found "
-            f"size {size}, mean {mean}, std {std}. A model of grey images receives them as RGB and averages the "
-            "channels itself."
-        )
-    interpolation = values.get("interpolation", INTERPOLATIONS[1])
-    if interpolation not in INTERPOLATIONS:
-        raise unknown_name("interpolation", str(interpolation), INTERPOLATIONS)
-    resize = values.get("resize")
-    if resize is not None and (type(resize) is not int or resize < max(size)):
-        raise EvaluationError(
-            f"`resize` in `preprocessing` of {name} must be a number of pixels of at least {max(size)}, found "
-            f"{resize!r}. Give the shorter side before the crop, or leave it out."
-        )
-    description = {"from": "declared", "size": size, "interpolation": interpolation, "mean": mean, "std": std}
-    description |= {"crop_pct": CROP_PCT} if resize is None else {"resize": resize}
-    transform = _composed(resize or default_resize(size), interpolation, mean, std, crop=size)
-    if resize is None:
-        as_stored = _composed(None, interpolation, mean, std)
-        transform = partial(_cropped_or_stored, size=(size[1], size[0]), cropped=transform, stored=as_stored)
-    return Preprocessing(transform, description, (size[0], size[1]))
-
-
-def default_resize(size: Sequence[int]) -> int:
-    """Return the pixels of the shorter side before the middle is cropped, where a declaration does not say."""
-    return math.floor(max(size) / CROP_PCT)  # rounded as timm does
-
-
-def _cropped_or_stored(image: Any, size: tuple[int, int], cropped: Any, stored: Any) -> Any:
-    """Transform an image of some width and height as it is stored, and resize and crop any other."""
-    return (stored if image.size == size else cropped)(image)
+    found = "" if values is None else f" ({a_kind(values)} is none)"
+    raise EvaluationError(
+        f"{name} does not say how images become its input. Give preprocessing=, a function from a PIL image to a "
+        f"tensor{found}, or set the attribute `preprocessing`; for torchvision's models that of their weights, "
+        "such as ResNet50_Weights.DEFAULT.transforms()."
+    )
 
 
 def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
@@ -207,12 +160,11 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
     pictures = [Image.new("RGB", size, (level,) * 3) for level, size in probes]
     pictures += [_picture()] * _CALLS
     tensors = [transform(picture) for picture in pictures]
-    shapes = {tuple(tensor.shape) if getattr(tensor, "dtype", None) == torch.float32 else () for tensor in tensors}
-    (shape, *other_shapes) = shapes
-    if other_shapes or len(shape) != 3 or shape[0] != 3:
+    first, kinds = tensors[0], dict.fromkeys(map(_kind, tensors))
+    if len(kinds) > 1 or not torch.is_tensor(first) or first.dtype != torch.float32 or first.shape[:-2] != (3,):
         raise EvaluationError(
             f"`preprocessing` of {name} must turn every RGB image into a float32 tensor of one shape (3, height, "
-            "width). Convert, resize and crop in it."
+            f"width), but makes {' and '.join(kinds)}. Convert, resize and crop in it."
         )
     if any(not torch.equal(tensors[3], tensor) for tensor in tensors[4:]):
         raise EvaluationError(
@@ -221,8 +173,8 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
         )
     # The text of an object may end in its place in memory.
     text = getattr(transform, "__qualname__", " ".join(re.sub(r" at 0x\w+", "", repr(transform)).split()))
-    seen = _seen(tensors[3])
-    description: dict[str, Any] = {"from": text, "size": list(shape[1:]), "seen": seen}
+    seen, (height, width) = _seen(tensors[3]), tensors[3].shape[1:]
+    description: dict[str, Any] = {"from": text, "size": [height, width], "seen": seen}
     black, white, fifth = (tensor.double().mean((1, 2)) for tensor in tensors[:3])
     scale = white - black  # 1 / std
     # Constants bring 51 to a fifth of the way from 0 to 255; each image's own mean and deviation do not.
@@ -230,7 +182,14 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
         description["mean"], description["std"] = (
             tensor.numpy().round(6).tolist() for tensor in (-black / scale, 1 / scale)
         )
-    return Preprocessing(transform, description, (shape[1], shape[2]), seen=seen)
+    return Preprocessing(transform, description, (height, width), seen=seen)
+
+
+def _kind(value: Any) -> str:
+    """Name what a callable made of an image, for a message."""
+    import torch
+
+    return f"a {value.dtype} tensor of shape {tuple(value.shape)}" if torch.is_tensor(value) else a_kind(value)
 
 
 @cache
@@ -244,16 +203,6 @@ def _picture() -> Image.Image:
 def _seen(tensor: Any) -> str:
     """Return a digest of a tensor, to 3 digits."""
     return hashlib.sha256((tensor.double() * 1000).round().long().numpy().tobytes()).hexdigest()[:16]
-
-
-def _composed(size: Any, interpolation: str, mean: Sequence[float], std: Sequence[float], crop: Any = None) -> Any:
-    """Compose a transform that resizes to `size`, crops `crop` from the middle, neither for None, and normalizes."""
-    from torchvision import transforms
-
-    mode = transforms.InterpolationMode(interpolation)
-    steps = [] if size is None else [transforms.Resize(size, mode, antialias=True)]
-    steps += [] if crop is None else [transforms.CenterCrop(crop)]
-    return transforms.Compose([*steps, transforms.ToTensor(), transforms.Normalize(mean, std)])
 
 
 class _Images:

@@ -1,0 +1,232 @@
+"""Preprocessing of callables, of torchvision's and timm's models and of prepared images; images that are none."""
+
+import hashlib
+import io
+import pickle
+import struct
+import warnings
+import zlib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+torch = pytest.importorskip("torch", reason="makes tensors of images")
+timm = pytest.importorskip("timm", reason="preprocesses images for its models")
+torchvision = pytest.importorskip("torchvision", reason="preprocesses images for its models")
+
+from tests.evaluation.refusals import refusal  # noqa: E402
+from tests.evaluation.small_models import MEAN, PREPROCESSING, STD, of_three  # noqa: E402
+from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
+from unknown_detection.evaluation.images import SplitImages  # noqa: E402
+from unknown_detection.evaluation.models.preprocessing import (  # noqa: E402
+    Preprocessing,
+    load_batches,
+    of_declaration,
+    of_timm,
+    of_torchvision,
+)
+
+transforms = torchvision.transforms
+RESNET = torchvision.models.ResNet50_Weights.IMAGENET1K_V1
+VIT = torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1
+
+
+def picture(width, height, mode="RGB"):
+    """Noise, which any resize changes."""
+    values = np.random.default_rng(width * height).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(values).convert(mode)
+
+
+def normalized(image, preprocessing):
+    """Pixels / 255, less the mean, by the std: in float32, operation by operation."""
+    values = np.asarray(image).transpose(2, 0, 1).astype(np.float32) / np.float32(255)
+    mean, std = (np.array(preprocessing.description[name], np.float32)[:, None, None] for name in ("mean", "std"))
+    return (values - mean) / std
+
+
+def test_a_callable_is_described_by_what_it_makes():
+    """By hand with Pillow: a grey image is read as RGB, less the mean, by the std."""
+    preprocessing = of_declaration(PREPROCESSING, "it")
+    resized = picture(40, 30, "L").convert("RGB").resize((8, 8), Image.Resampling.BILINEAR)
+    assert np.allclose(preprocessing(picture(40, 30, "L")).numpy(), normalized(resized, preprocessing), atol=1e-5)
+    assert {**preprocessing.description} | {"seen": "", "from": ""} == {
+        "from": "",
+        "size": [8, 8],
+        "seen": "",
+        "mean": MEAN,
+        "std": STD,
+    }
+    assert "0x" not in preprocessing.description["from"] and "\n" not in preprocessing.description["from"]
+
+
+def test_a_preset_of_torchvision_says_what_it_does():
+    """As one of weights and as what it returns; within a callable its size, mean and deviation are seen."""
+    transform = VIT.transforms()
+    for declared in (VIT, transform, lambda image: transform(image)):
+        preprocessing = of_declaration(declared, "it")
+        assert torch.equal(preprocessing(picture(300, 200, "L")), transform(picture(300, 200, "L").convert("RGB")))
+        assert preprocessing.size == (384, 384)
+        np.testing.assert_allclose(preprocessing.description["mean"], transform.mean, atol=1e-6)
+        np.testing.assert_allclose(preprocessing.description["std"], transform.std, atol=1e-6)
+        assert ("crop_size" in preprocessing.description) == (declared in (VIT, transform))
+
+
+def standardized(image):
+    """Each image less its own mean, by its own standard deviation."""
+    values = transforms.functional.to_tensor(image.resize((8, 6)))
+    return (values - values.mean()) / (values.std() + 1)
+
+
+def test_a_callable_that_normalizes_in_another_way():
+    preprocessing = of_declaration(standardized, "it")
+    assert (preprocessing.description["from"], preprocessing.size) == ("standardized", (6, 8))
+    assert not {"mean", "std"} & preprocessing.description.keys()
+    assert torch.equal(preprocessing(picture(40, 30)), standardized(picture(40, 30)))
+    for ask in (lambda: preprocessing.of_channels("std"), lambda: preprocessing.prepared(8)):
+        assert "preprocessing standardized does not normalize channels by a mean" in refusal(ask)
+
+
+@pytest.mark.parametrize("order", [[2, 1, 0], [1, 0, 2], [0, 2, 1]])
+def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture(order):
+    """Else kept features of one would be taken for those of the other: RGB for BGR, for instance, of OpenCV."""
+
+    def described(by=2, of=(0, 1, 2)):
+        to_tensor = transforms.ToTensor()
+        return of_declaration(lambda image: to_tensor(image.resize((8, 8), by))[list(of)], "it").description
+
+    assert described(0)["from"] == described(2)["from"]
+    assert described(0) == described(0) != described(2) != described(of=order)
+
+
+SHAPE = "must turn every RGB image into a float32 tensor of one shape (3, height, width), but makes "
+RESIZE, TENSOR = transforms.Resize((8, 8)), transforms.ToTensor()
+
+
+@pytest.mark.parametrize(
+    ("declared", "sentence"),
+    [
+        ([TENSOR], f"{SHAPE}a torch.float32 tensor of shape (3, 30, 40) and a torch.float32 tensor of shape"),
+        ([RESIZE, transforms.Grayscale(), TENSOR], f"{SHAPE}a torch.float32 tensor of shape (1, 8, 8)."),
+        ([RESIZE, transforms.PILToTensor()], f"{SHAPE}a torch.uint8 tensor of shape (3, 8, 8)."),
+        ([RESIZE], f"{SHAPE}an Image."),
+        (
+            [RESIZE, transforms.RandomHorizontalFlip(0.7), TENSOR],
+            "makes another tensor of an image at every call. Give",
+        ),
+        (None, "it does not say how images become its input. Give preprocessing=, a function from a PIL image to a t"),
+        ({"size": 8}, "Give preprocessing=, a function from a PIL image to a tensor (a dict is none), or set"),
+    ],
+    ids=["of two sizes", "grey", "of bytes", "images", "of training", "none", "a mapping"],
+)
+def test_what_is_no_preprocessing(declared, sentence):
+    torch.manual_seed(0)  # without, one run in 17 would draw eight equal flips
+    steps = transforms.Compose(declared) if isinstance(declared, list) else declared
+    assert sentence in refusal(of_declaration, steps, "it")
+
+
+def ways():
+    tiny = timm.create_model("test_resnet", num_classes=4)
+    return [
+        of_timm(tiny),
+        of_torchvision(RESNET),
+        of_torchvision(VIT),
+        *(of_declaration(declared, "it") for declared in (PREPROCESSING, RESNET.transforms(), of_three.preprocessing)),
+    ]
+
+
+@pytest.mark.parametrize("side", [8, 160, 224, 384])
+def test_prepared_images_are_what_is_stored_or_resized_whole(side):
+    """Bit for bit, against Pillow's own resize, where the usual geometry would crop; 224 and 384 are BROAD's."""
+    stored, kept = picture(side, side), 0
+    for preprocessing in ways():
+        height, width = preprocessing.size
+        way, expected = f"{side} x {side} pixels as stored", stored
+        if (height, width) != (side, side):
+            filter_ = preprocessing.description.get("interpolation", "bilinear")
+            way = f"{side} x {side} pixels resized to {width} x {height} ({filter_})"
+            expected = stored.resize((width, height), Image.Resampling[filter_.upper()])
+        prepared = pickle.loads(pickle.dumps(preprocessing.prepared(side)))
+        assert np.array_equal(prepared(stored).numpy(), normalized(expected, preprocessing)), preprocessing.description
+        assert preprocessing.describe_prepared(side) == way
+        kept += expected is stored
+    assert kept == {8: 1, 160: 1, 224: 2, 384: 1}[side]
+    with pytest.raises(EvaluationError, match=rf"it has 9 x 8 pixels, .* prepared for {side} x {side}"):
+        prepared(picture(9, 8))
+
+
+def chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png_of_size(width, height):
+    """A PNG that claims a size, and has pixels for a few rows."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(bytes(1000)))
+        + chunk(b"IEND", b"")
+    )
+
+
+def small():
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(buffer, "JPEG", exif=Image.Exif())
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Loads the only image of a shard, of which the digest is right."""
+
+    def batches(data):
+        path, digest = tmp_path / "shard.parquet", hashlib.sha256(data).hexdigest()
+        pq.write_table(pa.table({"image": [{"bytes": data, "path": "b.png"}]}), path)
+        rows = pa.table({"id": ["a/b.png"], "stored": ["source"], "content_sha256": [digest]})
+        to_tensor = Preprocessing(lambda image: torch.from_numpy(np.array(image, np.float32)), {}, (8, 8))
+        images = SplitImages(rows, [path], "bench/test", "a release")
+        return list(load_batches(images, to_tensor, [[0]], batch_size=1, workers=0))
+
+    return batches
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (png_of_size(50_000, 50_000), "exceeds limit"),  # Pillow's error
+        (png_of_size(10_001, 10_000), "more than any image of a source"),  # Pillow warns
+        (png_of_size(0, 5), ""),
+        (small()[:200], ""),
+        (b"", ""),
+        (b"GIF89a", ""),
+        (small().replace(b"\xff\xc0\x00\x11", b"\xff\xc0\x00\x01"), ""),
+    ],
+    ids=["50,000 x 50,000", "10,001 x 10,000", "0 x 5", "cut", "empty", "GIF", "short header"],
+)
+def test_an_image_that_cannot_be_decoded_is_named(load, data, words):
+    with pytest.raises(
+        EvaluationError,
+        match=rf"^The image of row a/b.png of bench/test in a release cannot be decoded: .*{words}.*\. Run",
+    ):
+        load(data)
+
+
+@pytest.mark.parametrize(("kind", "form", "mode"), [("u2", "PNG", "I;16"), ("f4", "TIFF", "F")])
+def test_an_image_of_more_than_8_bits_is_named(load, kind, form, mode):
+    encoded = io.BytesIO()
+    Image.fromarray(np.full((8, 8), 30_000, kind)).save(encoded, form)
+    sentence = (
+        rf"^The image of row a/b.png of .* cannot be decoded: it has values of more than 8 bits, mode {mode}; save"
+    )
+    with pytest.raises(EvaluationError, match=sentence):
+        load(encoded.getvalue())
+
+
+def test_images_of_photographs_size_are_read(load):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ((numbers, images),) = load(small())
+    assert list(numbers) == [0] and images.shape == (1, 8, 8, 3)
