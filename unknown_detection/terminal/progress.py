@@ -9,7 +9,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TextIO
 
 from tqdm import tqdm
 
@@ -49,12 +49,19 @@ def _is_redrawn() -> bool:
 
 def log(text: str) -> None:
     """Print one line to stderr, above any bar."""
-    tqdm.write(text, file=sys.stderr)
+    _print(text, sys.stderr)
 
 
 def result(text: str) -> None:
     """Print one line to stdout, above any bar."""
-    tqdm.write(text, file=sys.stdout)
+    _print(text, sys.stdout)
+
+
+def _print(text: str, file: TextIO) -> None:
+    if _is_redrawn():
+        tqdm.write(text, file=file)
+    else:  # tqdm would draw a bar again that has not been due yet
+        print(text, file=file)
 
 
 class TerminalMeter:

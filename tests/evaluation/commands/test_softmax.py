@@ -5,6 +5,7 @@ import csv
 import numpy as np
 import pytest
 
+from tests.evaluation.stored import put
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, NEAR
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
@@ -26,9 +27,7 @@ def write_features(digits, out, seed, digest=""):
         rows = release.rows(CONFIG, split)
         logits = 3 * np.random.default_rng([seed, len(split)]).normal(size=(len(rows), len(KNOWN)))
         logits = logits.astype(np.float32)
-        columns = {"id": np.array(rows["id"].to_pylist()), "label": rows["label"].to_numpy()}
-        columns |= {"logits": logits, "penultimate": logits}
-        store.row_blocks(CONFIG, split).write(range(len(rows)), columns, len(rows), {"device": "cpu"})
+        put(store, (CONFIG, split), rows["id"], rows["label"].to_pylist(), {"logits": logits, "penultimate": logits})
         raised = np.exp(logits.astype(float))
         by_split[split] = np.array(rows["class_name"].to_pylist()), raised / raised.sum(axis=1, keepdims=True)
     return by_split

@@ -10,13 +10,13 @@ timm = pytest.importorskip("timm", reason="runs one of timm's models")
 pytest.importorskip("torchvision", reason="preprocesses images")
 
 from PIL import Image  # noqa: E402
+from unknown_detection.evaluation.features.blocks import RowBlocks  # noqa: E402
 
 from tests.evaluation.broad_release import LABELS, OTHER, OWN, SPLITS, make_broad  # noqa: E402
 from tests.evaluation.report.as_text import page_of  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.features.blocks import RowBlocks  # noqa: E402
 from unknown_detection.evaluation.features.runner import Runner  # noqa: E402
 from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402

@@ -6,12 +6,12 @@ import re
 import msgspec
 import numpy as np
 import pytest
+from unknown_detection.evaluation.features.blocks import RowBlocks
 
 from tests.builders.conftest import files_of
 from tests.evaluation.refusals import refusal
 from tests.power import Disk
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.blocks import RowBlocks
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, block_column
 from unknown_detection.evaluation.models.features import Head
 

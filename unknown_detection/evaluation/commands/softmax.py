@@ -48,7 +48,7 @@ def command(
     opened = load(release, revision)
     for store in stores:
         store.require_release(opened.digest)
-    keys = choose_splits(stores[0].splits(), splits, str(features))
+    keys = choose_splits(stores[0].by_config(), splits, str(features))
     if splits is None:
         keys = [key for key in keys if IN_DISTRIBUTION not in role_names(opened.rows(*key)).to_pylist()]
     if not keys:

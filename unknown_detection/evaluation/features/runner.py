@@ -1,4 +1,4 @@
-"""Runs a model over the images of a release, and stores its outputs block by block: here, or in tasks on a cluster.
+"""Runs a model over the images of a release, and stores its outputs by image id: here, or in tasks on a cluster.
 
 Tested by `tests/evaluation/features/test_extract.py` and `tests/evaluation/features/test_tasks.py`.
 """
@@ -8,34 +8,37 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.executors.base import Executor, Resources, once_per_worker
 from builders.executors.base import Progress as TaskProgress
+from builders.executors.local import LocalExecutor
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.blocks import Columns, ReusableFeatures, RowBlocks
-from unknown_detection.evaluation.features.store import FeatureStore, block_column
+from unknown_detection.evaluation.features.table import Columns, Numbers, RowTable, block_column, differences
 from unknown_detection.evaluation.models.models import Model, check_device, open_model, out_of_memory, pick_device
 from unknown_detection.evaluation.models.preprocessing import Preprocessing, load_batches
 from unknown_detection.evaluation.releases import Key, Release, load
 from unknown_detection.precision import FLOAT32
-from unknown_detection.terminal.progress import Progress, bar, log
+from unknown_detection.terminal.progress import Progress, log
 
 ROWS = 512
-"""Rows per stored block, rounded up to whole batches. A killed run loses at most one block."""
+"""Rows of a part, rounded up to whole batches. A killed run loses at most one part of each process."""
 
 BatchFunction = Callable[[Model, Any, Sequence[str]], Columns]
 """Computes columns of B rows from a model, preprocessed images (B, 3, H, W) on the CPU and their ids."""
 
+_PARTS = 4
+"""Parts of a task on a cluster, some 2,000 images; ours: a GPU waits for a task's first batch to be decoded."""
 
-def block_rows(batch_size: int) -> int:
-    """Return the rows of every stored block but a split's last."""
-    return -(-ROWS // batch_size) * batch_size
+_DECODERS = 4
+"""Processes that decode images for a task with a GPU, unless the caller says how many; ours."""
 
 
 def default_workers() -> int:
@@ -69,9 +72,13 @@ def outputs_of(model: Model, images: Any, ids: Sequence[str] = ()) -> Columns:
     return {name: values.float().cpu().numpy() for name, values in columns.items()}
 
 
+class OutOfMemoryError(EvaluationError):
+    """A device has too little memory for a batch."""
+
+
 @dataclass
 class Runner:
-    """Runs a model over the images of a release.
+    """Runs a model over the images of a release in this process.
 
     Attributes:
         batch_size: images per batch; halved whenever the device has too little memory.
@@ -83,95 +90,62 @@ class Runner:
     batch_size: int = 64
     workers: int | None = None
 
+    resources = Resources()
+
     def preprocessing(self, key: Key) -> Preprocessing:
         """Return the preprocessing of a split's images for the model."""
         side = self.release.prepared(*key)
         return self.model.preprocessing.prepared(side) if side else self.model.preprocessing
 
-    def run(
-        self,
-        compute: BatchFunction,
-        row_blocks: RowBlocks,
-        key: Key,
-        progress: Progress,
-        other_splits: Sequence[RowBlocks] = (),
-    ) -> tuple[int, int]:
-        """Apply a function to every image of a split, in the release's order, and store new results.
+    def environment(self) -> dict[str, Any]:
+        """Return what results depend on besides the model and the image."""
+        return environment(self.model.device, self.batch_size)
 
-        A row's values must not depend on the other rows. `other_splits` are results of the same function, whose images
-        are not computed again; `progress` is called first with the number of rows that are there already.
+    def opened(self) -> Runner:
+        """Return the runner itself, which is open in this process."""
+        return self
 
-        Returns the numbers of images that were computed, and that were reused from other splits. Raises
-        `EvaluationError` if the release has no images of the split, one cannot be decoded, a result is not finite, or
-        the device has no memory for a single image.
-        """
-        rows, model = len(self.release.rows(*key)), self.model
-        while True:
-            missing = row_blocks.begin(rows, block_rows(self.batch_size), environment(model.device, self.batch_size))
-            finished = rows - sum(map(len, missing))
-            progress(finished)
+    def with_batches_of(self, size: int) -> Runner:
+        """Change the batch size."""
+        self.batch_size = size
+        return self
 
-            def advance(count: int) -> None:
-                nonlocal finished
-                finished += count
-                progress(count)
+    def run(self, function: BatchFunction, table: RowTable, key: Key, progress: Progress) -> None:
+        """Apply a function to the images of a split whose rows a table lacks; as `fill`."""
+        fill(self, self.release, function, table, [key], progress)
 
-            try:
-                return self.fill(compute, row_blocks, key, missing, advance, other_splits)
-            except RuntimeError as error:
-                if not out_of_memory(error):
-                    raise
-                if self.batch_size == 1:
-                    raise EvaluationError(
-                        f"{model.device} has no memory for a single image with {model.name}. Give --device cpu, or "
-                        "end what else uses it."
-                    ) from error
-            # From the split's first row on, so that all of its rows are computed in batches of one size.
-            self.batch_size = -(-self.batch_size // 2)
-            log(f"{model.device} has too little memory: going on with --batch-size {self.batch_size}")
-            progress(-finished)
-
-    def fill(
-        self,
-        compute: BatchFunction,
-        row_blocks: RowBlocks,
-        key: Key,
-        blocks: Sequence[range],
-        progress: Progress,
-        other_splits: Iterable[RowBlocks],
-    ) -> tuple[int, int]:
-        """Compute and store some blocks of a split; as `run`, but for torch's error where memory is too little."""
-        if not blocks:
-            return 0, 0
-        rows, here = self.release.rows(*key), environment(self.model.device, self.batch_size)
-        ids, labels = np.array(rows["id"].to_pylist()), rows["label"].to_numpy()
-        reusable = ReusableFeatures(ids.tolist(), other_splits, here)
-        new = [np.flatnonzero(~reusable.has[block.start : block.stop]) + block.start for block in blocks]
+    def compute(
+        self, function: BatchFunction, table: RowTable, key: Key, parts: Sequence[Numbers], progress: Progress
+    ) -> None:
+        """Apply a function to parts of a split, and write each into its file; raises as `fill`."""
+        ids, here = self.release.rows(*key)["id"], self.environment()
         batches = load_batches(
             self.release.images(*key),
             self.preprocessing(key),
-            [numbers.tolist() for numbers in new],
+            [numbers.tolist() for numbers in parts],
             batch_size=self.batch_size,
             workers=default_workers() if self.workers is None else self.workers,
             pinned=self.model.device.startswith("cuda"),
         )
-        for block, numbers in zip(blocks, new, strict=True):
-            positions = np.arange(block.start, block.stop)
-            reused = positions[reusable.has[positions]]
-            pieces = [reusable.take(reused)] if len(reused) else []
-            progress(len(reused))
+        for numbers in parts:
+            pieces = []
             for _ in range(0, len(numbers), self.batch_size):
                 of_batch, images = next(batches)
-                names = ids[list(of_batch)].tolist()
-                columns = compute(self.model, images, names + names[-1:] * (len(images) - len(names)))
+                names = ids.take(of_batch).to_pylist()
+                try:
+                    columns = function(self.model, images, names + names[-1:] * (len(images) - len(names)))
+                except RuntimeError as error:
+                    if not out_of_memory(error):
+                        raise
+                    raise OutOfMemoryError(
+                        f"{self.model.device} on {platform.node()} has no memory for {self.batch_size} images with "
+                        f"{self.model.name}. End what else uses it, or choose the CPU."
+                    ) from error
                 pieces.append({name: values[: len(names)] for name, values in columns.items()})
                 _require_finite(pieces[-1], names, self.model.name)
                 progress(len(names))
-            order = np.argsort(np.concatenate([reused, numbers]))
-            joined = {name: np.concatenate([columns[name] for columns in pieces])[order] for name in pieces[0]}
-            row_blocks.write(block, {"id": ids[positions], "label": labels[positions]} | joined, len(rows), here)
-        computed = sum(map(len, new))
-        return computed, sum(map(len, blocks)) - computed
+            joined = {name: np.concatenate([columns[name] for columns in pieces]) for name in pieces[0]}
+            table.write("/".join(key), int(numbers[0]), ids.take(numbers), joined, here)
 
 
 def _require_finite(columns: Columns, ids: Sequence[str], model: str) -> None:
@@ -182,13 +156,6 @@ def _require_finite(columns: Columns, ids: Sequence[str], model: str) -> None:
                 f"{name} of {model} is NaN or infinite for {len(bad):,} images of a batch, such as {ids[bad[0]]}. "
                 "Check the weights and that image."
             )
-
-
-_BLOCKS = 4
-"""Blocks of a task, some 2,000 images; ours: a GPU waits for the first batch of each task to be decoded."""
-
-_DECODERS = 4
-"""Processes that decode images for a task with a GPU, unless the caller says how many; ours."""
 
 
 @dataclass(frozen=True)
@@ -215,12 +182,24 @@ class Setup:
             return Resources(cpus=max(1, self.workers), gpus=1)
         return Resources(cpus=max(self.threads, self.workers))
 
-    def run(self, progress: TaskProgress) -> Any:
+    def environment(self) -> dict[str, Any]:
         """Set the number of threads of this process, and return what results depend on in it."""
         import torch
 
         torch.set_num_threads(self.threads)
         return environment(pick_device(self.device), self.batch_size)
+
+    def run(self, progress: TaskProgress) -> dict[str, Any]:
+        """Return the worker's environment."""
+        return self.environment()
+
+    def opened(self) -> Runner:
+        """Return a runner, which is opened once in each worker."""
+        return once_per_worker(self)
+
+    def with_batches_of(self, size: int) -> Setup:
+        """Return the same with another batch size."""
+        return replace(self, batch_size=size)
 
     def __call__(self) -> Runner:
         """Open the release and the model; raises as `load` and `open_model`, or if a digest is not the driver's."""
@@ -244,95 +223,120 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class ExtractBlocks:
-    """Computes the features of some blocks of a split, and writes each into its file.
+class ComputeParts:
+    """Computes parts of a split, and writes each into its file: a task that any process may run, more than once.
 
-    `environment` is the first worker's, which all must have; `folder` has the split's blocks, `other_splits` are the
-    folders of splits that have some of these rows' features.
+    `environment` is that of the process that planned it or of the first worker, which all must have.
     """
 
-    setup: Setup
+    runner: Runner | Setup
+    function: BatchFunction
     environment: Mapping[str, Any]
-    key: Key
     folder: Path
-    blocks: tuple[range, ...]
-    other_splits: tuple[Path, ...]
+    key: Key
+    parts: tuple[Numbers, ...]
 
     @property
     def resources(self) -> Resources:
         """What the task occupies."""
-        return self.setup.resources
+        return self.runner.resources
 
     def run(self, progress: TaskProgress) -> None:
-        """Compute the blocks that an earlier try of this task has not written."""
-        local = self.setup.run(progress)
-        if local != self.environment:
-            differing = sorted(name for name in local if local[name] != self.environment.get(name))
-            texts = [f"{name} {local[name]} instead of {self.environment.get(name)}" for name in differing]
+        """Compute the parts that no earlier try of this task has written."""
+        here = self.runner.environment()
+        if here != self.environment:
             raise EvaluationError(
                 f"The node {platform.node()} would give features other last digits than the first one: "
-                f"{', '.join(texts)}. Use nodes of one kind, with the same packages."
+                f"{differences(here, self.environment)}. Use nodes of one kind, with the same packages."
             )
-        runner, target = once_per_worker(self.setup), RowBlocks(self.folder)
-        left = [block for block in self.blocks if not target.has(block)]
-        progress(sum(map(len, self.blocks)) - sum(map(len, left)), 0)
-        other_splits = [RowBlocks(folder) for folder in self.other_splits]
-        try:
-            runner.fill(outputs_of, target, self.key, left, lambda rows: progress(rows, 0), other_splits)
-        except RuntimeError as error:
-            if not out_of_memory(error):
-                raise
-            raise EvaluationError(
-                f"{local['device']} on the node {platform.node()} has too little memory for batches of "
-                f"{self.setup.batch_size} images. Give a smaller --batch-size."
-            ) from error
+        runner, table = self.runner.opened(), RowTable(self.folder)
+        ids, key = runner.release.rows(*self.key)["id"], "/".join(self.key)
+        left = [part for part in self.parts if not table.path(key, int(part[0]), ids.take(part)).exists()]
+        progress(sum(map(len, self.parts)) - sum(map(len, left)), 0)
+        runner.compute(self.function, table, self.key, left, lambda rows: progress(rows, 0))
 
 
-def worker_environment(executor: Executor, setup: Setup) -> Mapping[str, Any]:
+def look(executor: Executor, setup: Setup) -> dict[str, Any]:
     """Ask a first worker for its environment; `BuildError` if none has the resources or the packages."""
     (found,) = executor.run([setup], lambda images, size: None)
-    return dict(found)
+    return found
 
 
-def run_tasks(
-    executor: Executor,
-    setup: Setup,
-    computed_in: Mapping[str, Any],
+def fill(
+    runner: Runner | Setup,
     release: Release,
-    quiet: bool,
-    store: FeatureStore,
+    function: BatchFunction,
+    table: RowTable,
     keys: Sequence[Key],
-) -> Iterator[tuple[Key, tuple[int, int]]]:
-    """Store the features of splits by an executor's tasks; yield each with its counts, as `Runner.run` returns them.
+    progress: Progress,
+    *,
+    executor: Executor | None = None,
+    share: tuple[int, int] = (1, 1),
+) -> dict[Key, int]:
+    """Apply a function to every image of some splits that a table lacks, and store the results.
 
-    An image of several splits is run once, as without an executor: a split that has images of one before it waits for
-    that one. The caller holds `FeatureStore.writing`.
+    A row's values must not depend on the other rows. An image of several splits is run once. `progress` is called
+    first with the number of rows that are there already. Of `share` (k, n), every n-th part is computed, from the k-th
+    on. Returned is how many rows of each split were computed.
+
+    Raises:
+        EvaluationError: the release has no images of a split, one cannot be decoded, a result is not finite, the
+            device has no memory for a single image, or a worker has other files or packages than the first.
     """
-    for group in _without_common_images(release, keys):
-        tasks, counts = [], {}
-        for key in group:
-            blocks, ids, others = (
-                store.row_blocks(*key),
-                release.rows(*key)["id"].to_pylist(),
-                store.other_splits(*key),
-            )
-            missing = blocks.begin(len(ids), block_rows(setup.batch_size), computed_in)
-            has = ReusableFeatures(ids, others if missing else (), computed_in).has
-            reused = sum(int(np.count_nonzero(has[block.start : block.stop])) for block in missing)
-            counts[key] = sum(map(len, missing)) - reused, reused
-            folders = tuple(other.folder for other in others) if reused else ()
-            tasks += [
-                ExtractBlocks(setup, computed_in, key, blocks.folder, tuple(missing[n : n + _BLOCKS]), folders)
-                for n in range(0, len(missing), _BLOCKS)
-            ]
-        rows = sum(len(release.rows(*key)) for key in group)
-        with bar(rows, ", ".join("/".join(key) for key in group), quiet=quiet) as shown:
-            shown.update(rows - sum(map(sum, counts.values())))
-            executor.run(tasks, lambda images, size: shown.update(images))
-        for key in group:
-            for unfinished in store.row_blocks(*key).folder.glob(".*"):  # of killed workers
+    computed: dict[Key, int] = {}
+    while True:
+        here = runner.environment() if executor is None or isinstance(runner, Runner) else look(executor, runner)
+        size = here["batch_size"]
+        plan = _plan(release, table, keys, -(-ROWS // size) * size, here, alone=share == (1, 1))[
+            share[0] - 1 :: share[1]
+        ]
+        computed = computed or {key: sum(len(part) for of, part in plan if of == key) for key in keys}
+        finished = sum(len(release.rows(*key)) for key in keys) - sum(len(part) for _, part in plan)
+        progress(finished)
+
+        def advance(images: int, size: int) -> None:
+            nonlocal finished
+            finished += images
+            progress(images)
+
+        tasks = []
+        for key in keys:
+            parts = [part for of, part in plan if of == key]
+            step = _PARTS if executor is not None else len(parts) or 1  # here one after another, as one load of images
+            for first in range(0, len(parts), step):
+                tasks.append(
+                    ComputeParts(runner, function, here, table.folder, key, tuple(parts[first : first + step]))
+                )
+        try:
+            (executor or LocalExecutor(1)).run(tasks, advance)
+        except OutOfMemoryError:
+            if size == 1:
+                raise
+            # From a split's first row on, so that all of its rows are computed in batches of one size.
+            runner = runner.with_batches_of(-(-size // 2))
+            log(f"{here['device']} has too little memory: going on with batches of {-(-size // 2)}")
+            progress(-finished)
+            continue
+        if share == (1, 1):
+            for unfinished in table.folder.glob(".*"):  # of killed processes
                 unfinished.unlink()
-            yield key, counts[key]
+        return computed
+
+
+def _plan(
+    release: Release, table: RowTable, keys: Iterable[Key], size: int, here: Mapping[str, Any], *, alone: bool
+) -> list[tuple[Key, Numbers]]:
+    """Return the parts to compute; an image of several splits is in the first of them only."""
+    plan: list[tuple[Key, Numbers]] = []
+    planned = pa.chunked_array([], pa.string())
+    for key in keys:
+        ids = release.rows(*key)["id"]
+        for part in table.left("/".join(key), ids, size, here, alone=alone):
+            part = part[~pc.is_in(ids.take(part), value_set=planned.combine_chunks()).to_numpy()]
+            plan += [(key, part)] if len(part) else []
+        mine = [ids.take(part) for of, part in plan if of == key]
+        planned = pa.chunked_array([chunk for of in [planned, *mine] for chunk in of.chunks], pa.string())
+    return plan
 
 
 def on_a_cluster(device: str, workers: int | None) -> tuple[str, int]:
@@ -345,23 +349,7 @@ def on_a_cluster(device: str, workers: int | None) -> tuple[str, int]:
     device = pick_device(device) if device == "auto" else device
     if device not in ("cpu", "cuda"):
         raise EvaluationError(
-            f"--device {device} names a device of one machine, but a cluster gives each task its own. Give cpu, cuda "
-            "or auto."
+            f"{device} is a device of one machine, but a cluster gives each task its own. Give cpu, cuda or auto."
         )
     default = _DECODERS if device == "cuda" else 0
     return device, default if workers is None else workers
-
-
-def _without_common_images(release: Release, keys: Sequence[Key]) -> Iterator[list[Key]]:
-    """Group consecutive splits that have no image in common, in their order."""
-    group: list[Key] = []
-    seen: set[str] = set()
-    for key in keys:
-        ids = set(release.rows(*key)["id"].to_pylist())
-        if not seen.isdisjoint(ids):
-            yield group
-            group, seen = [], set()
-        group.append(key)
-        seen |= ids
-    if group:
-        yield group

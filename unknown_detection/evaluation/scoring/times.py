@@ -20,9 +20,8 @@ import pandas as pd
 
 from unknown_detection.evaluation.detectors.base import Scores
 from unknown_detection.evaluation.errors import EvaluationError, first_line
-from unknown_detection.evaluation.features.blocks import Columns
 from unknown_detection.evaluation.features.runner import outputs_of
-from unknown_detection.evaluation.features.store import block_column
+from unknown_detection.evaluation.features.table import Columns, block_column
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.models.preprocessing import load_batches
 from unknown_detection.evaluation.releases import Key
