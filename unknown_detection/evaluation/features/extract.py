@@ -9,7 +9,6 @@ import contextlib
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 
 from builders.executors.base import Executor
 from unknown_detection.evaluation.errors import EvaluationError, a_kind
-from unknown_detection.evaluation.features.runner import Runner, Setup, fill, look, on_a_cluster, outputs_of
+from unknown_detection.evaluation.features.runner import ComputeParts, Opening, Runner, fill, on_a_cluster, outputs_of
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
 from unknown_detection.evaluation.files import VERIFY
 from unknown_detection.evaluation.models.models import Model, open_model
@@ -148,18 +147,18 @@ def extract(
         for key in chosen:
             rows = opened.rows(*key)["id"]
             complete = existing is not None and existing.table.has("/".join(key), rows).all()
-            there = f"there already, {len(rows):,} images"
-            log(f"{'/'.join(key)}: {there if complete else f'{len(rows):,} images, {len(rows) * size:,} bytes'}")
+            to_do = "there already" if complete else f"{len(rows):,} images, {len(rows) * size:,} bytes"
+            log(f"{'/'.join(key)}: {to_do}")
         return existing or FeatureStore(root or Path(), identity)
-    runner: Runner | Setup = Runner(opened, ready, batch_size, workers)
+    runner = Runner(opened, ready, batch_size, workers)
     if executor is not None:
         import torch
 
-        source, spec = (opened.source, opened.revision, opened.digest), (str(model), file, names, pretrained, labels)
-        runner = Setup(source, spec, ready.digest, device, batch_size, workers or 0, torch.get_num_threads())
-        look(executor, runner)  # a cluster without what it needs is refused first
+        source, spec = (opened.source, opened.revision, opened.digest), (model, file, names, pretrained, labels)
+        runner.opening = Opening(source, spec, ready.digest, device, torch.get_num_threads())
+        executor.run([ComputeParts(runner, outputs_of, None, Path(), chosen[0], ())], lambda images, size: None)
     store = FeatureStore.begin(root, identity, ready.head)
-    store.runner = runner if isinstance(runner, Runner) else None
+    store.runner = runner if executor is None else None
     asked = {(config, split) for config, of in store.by_config().items() for split in of} | {*chosen}
     _require_one_image_an_id(opened, asked)
     kept = "what is finished is kept. Run the same command again to continue." if root else "nothing was kept."
@@ -171,8 +170,8 @@ def extract(
             rows = sum(len(opened.rows(*key)) for key in keys)
             title = "/".join(keys[0]) if len(keys) == 1 else quantity(len(keys), "split")
             with bar(rows, title, quiet=quiet) as shown:
-                compute = partial(fill, executor=executor, share=share or (1, 1))
-                computed = compute(runner, opened, outputs_of, store.table, keys, shown.update)
+                to = (outputs_of, store.table, keys, shown.update)
+                computed = fill(runner, *to, executor=executor, share=share or (1, 1))
             for key, count in computed.items():
                 rows = len(opened.rows(*key))
                 log(

@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from unknown_detection.evaluation.models.preprocessing import Preprocessing, loa
 from unknown_detection.evaluation.releases import Key, Release, load
 from unknown_detection.precision import FLOAT32
 from unknown_detection.terminal.progress import Progress, log
+from unknown_detection.words import quantity
 
 ROWS = 512
 """Rows of a part, rounded up to whole batches. A killed run loses at most one part of each process."""
@@ -50,20 +51,6 @@ def default_workers() -> int:
     return count if count > 1 else 0
 
 
-def environment(device: str, batch_size: int) -> dict[str, Any]:
-    """Return the environment of this process besides the model and the image: any change may alter the last digits."""
-    import torch
-
-    cuda = device.startswith("cuda")
-    return {
-        "device": torch.cuda.get_device_name(device) if cuda else f"{device} {platform.machine()}",
-        "batch_size": batch_size,
-        "threads": torch.get_num_threads() if device == "cpu" else 0,
-        "torch": str(torch.__version__),
-        "float32": FLOAT32,
-    }
-
-
 def outputs_of(model: Model, images: Any, ids: Sequence[str] = ()) -> Columns:
     """Compute a model's logits, penultimate features and pooled blocks, as float32."""
     outputs = model.forward(images)
@@ -76,43 +63,94 @@ class OutOfMemoryError(EvaluationError):
     """A device has too little memory for a batch."""
 
 
+@dataclass(frozen=True)
+class Opening:
+    """Opens the driver's release and model in a worker, once for all of its tasks.
+
+    `release` has its `source`, `revision` and `digest`, `model` the arguments of `open_model` but for the device, in
+    its order; `device` is `cpu`, or `cuda` for the GPU that a task is given. On the number of `threads` of torch on
+    the CPU the last digits depend.
+    """
+
+    release: tuple[str, str | None, str]
+    model: tuple[str, Path | None, tuple[str, ...], bool, Path | None]
+    model_digest: str
+    device: str
+    threads: int
+
+    def __call__(self) -> tuple[Release, Model]:
+        """Open both; raises as `load` and `open_model`, or if a digest is not the driver's."""
+        import torch
+
+        torch.set_num_threads(self.threads)
+        source, revision, digest = self.release
+        spec, weights, names, pretrained, classes = self.model
+        try:
+            release = load(source, revision)
+            model = open_model(spec, weights, names, pretrained=pretrained, classes=classes, device=self.device)
+        except EvaluationError as error:
+            raise EvaluationError(f"On the node {platform.node()}: {error}") from error
+        expected = {f"release {source}": (release.digest, digest), f"model {spec}": (model.digest, self.model_digest)}
+        for subject, (local, driver) in expected.items():
+            if local != driver:
+                raise EvaluationError(
+                    f"The {subject} on the node {platform.node()} has the digest {local[:12]}, and where the command "
+                    f"runs {driver[:12]}. Give all nodes the same files and versions."
+                )
+        return release, model
+
+
 @dataclass
 class Runner:
-    """Runs a model over the images of a release in this process.
+    """Runs a model over the images of a release.
 
     Attributes:
         batch_size: images per batch; halved whenever the device has too little memory.
         workers: worker processes that decode images; 0 decodes in the main process, None for `default_workers`.
+        opening: opens both in another process, which a runner is sent to without them; None if it stays in this one.
     """
 
     release: Release
     model: Model
     batch_size: int = 64
     workers: int | None = None
+    opening: Opening | None = None
 
-    resources = Resources()
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle how the release and the model are opened."""
+        return _opened, (self.opening, self.batch_size, self.workers)
+
+    @property
+    def resources(self) -> Resources:
+        """What a task occupies that runs the model."""
+        if self.opening is None:
+            return Resources()
+        if self.opening.device == "cuda":
+            return Resources(cpus=max(1, self.workers or 0), gpus=1)
+        return Resources(cpus=max(self.opening.threads, self.workers or 0))
+
+    def environment(self) -> dict[str, Any]:
+        """Return what results depend on besides the model and the image: any change may alter the last digits."""
+        import torch
+
+        device = self.model.device
+        cuda = device.startswith("cuda")
+        return {
+            "device": torch.cuda.get_device_name(device) if cuda else f"{device} {platform.machine()}",
+            "batch_size": self.batch_size,
+            "threads": torch.get_num_threads() if device == "cpu" else 0,
+            "torch": str(torch.__version__),
+            "float32": FLOAT32,
+        }
 
     def preprocessing(self, key: Key) -> Preprocessing:
         """Return the preprocessing of a split's images for the model."""
         side = self.release.prepared(*key)
         return self.model.preprocessing.prepared(side) if side else self.model.preprocessing
 
-    def environment(self) -> dict[str, Any]:
-        """Return what results depend on besides the model and the image."""
-        return environment(self.model.device, self.batch_size)
-
-    def opened(self) -> Runner:
-        """Return the runner itself, which is open in this process."""
-        return self
-
-    def with_batches_of(self, size: int) -> Runner:
-        """Change the batch size."""
-        self.batch_size = size
-        return self
-
     def run(self, function: BatchFunction, table: RowTable, key: Key, progress: Progress) -> None:
         """Apply a function to the images of a split whose rows a table lacks; as `fill`."""
-        fill(self, self.release, function, table, [key], progress)
+        fill(self, function, table, [key], progress)
 
     def compute(
         self, function: BatchFunction, table: RowTable, key: Key, parts: Sequence[Numbers], progress: Progress
@@ -137,9 +175,10 @@ class Runner:
                 except RuntimeError as error:
                     if not out_of_memory(error):
                         raise
+                    count = quantity(self.batch_size, "image")
                     raise OutOfMemoryError(
-                        f"{self.model.device} on {platform.node()} has no memory for {self.batch_size} images with "
-                        f"{self.model.name}. End what else uses it, or choose the CPU."
+                        f"{self.model.device} on {platform.node()} has no memory for {count} with {self.model.name}. "
+                        "End what else uses it, or choose the CPU."
                     ) from error
                 pieces.append({name: values[: len(names)] for name, values in columns.items()})
                 _require_finite(pieces[-1], names, self.model.name)
@@ -158,80 +197,20 @@ def _require_finite(columns: Columns, ids: Sequence[str], model: str) -> None:
             )
 
 
-@dataclass(frozen=True)
-class Setup:
-    """Opens the driver's release and model in a worker. As a task it returns the worker's environment.
-
-    `release` has its `source`, `revision` and `digest`, `model` the arguments of `open_model` but for the device, in
-    its order; `device` is `cpu`, or `cuda` for the GPU that a task is given. On the number of `threads` of torch on
-    the CPU the last digits depend.
-    """
-
-    release: tuple[str, str | None, str]
-    model: tuple[str, Path | None, tuple[str, ...], bool, Path | None]
-    model_digest: str
-    device: str
-    batch_size: int
-    workers: int
-    threads: int
-
-    @property
-    def resources(self) -> Resources:
-        """What a task occupies."""
-        if self.device == "cuda":
-            return Resources(cpus=max(1, self.workers), gpus=1)
-        return Resources(cpus=max(self.threads, self.workers))
-
-    def environment(self) -> dict[str, Any]:
-        """Set the number of threads of this process, and return what results depend on in it."""
-        import torch
-
-        torch.set_num_threads(self.threads)
-        return environment(pick_device(self.device), self.batch_size)
-
-    def run(self, progress: TaskProgress) -> dict[str, Any]:
-        """Return the worker's environment."""
-        return self.environment()
-
-    def opened(self) -> Runner:
-        """Return a runner, which is opened once in each worker."""
-        return once_per_worker(self)
-
-    def with_batches_of(self, size: int) -> Setup:
-        """Return the same with another batch size."""
-        return replace(self, batch_size=size)
-
-    def __call__(self) -> Runner:
-        """Open the release and the model; raises as `load` and `open_model`, or if a digest is not the driver's."""
-        source, revision, digest = self.release
-        spec, weights, names, pretrained, classes = self.model
-        try:
-            release = load(source, revision)
-            model = open_model(spec, weights, names, pretrained=pretrained, classes=classes, device=self.device)
-        except EvaluationError as error:
-            raise EvaluationError(f"On the node {platform.node()}: {error}") from error
-        for subject, local, driver in (
-            (f"release {source}", release.digest, digest),
-            (f"model {spec}", model.digest, self.model_digest),
-        ):
-            if local != driver:
-                raise EvaluationError(
-                    f"The {subject} on the node {platform.node()} has the digest {local[:12]}, and where the command "
-                    f"runs {driver[:12]}. Give all nodes the same files and versions."
-                )
-        return Runner(release, model, self.batch_size, self.workers)
+def _opened(opening: Opening, batch_size: int, workers: int | None) -> Runner:
+    return Runner(*once_per_worker(opening), batch_size, workers, opening)
 
 
 @dataclass(frozen=True)
 class ComputeParts:
     """Computes parts of a split, and writes each into its file: a task that any process may run, more than once.
 
-    `environment` is that of the process that planned it or of the first worker, which all must have.
+    `environment` is the one that all workers must have; None asks for the worker's.
     """
 
-    runner: Runner | Setup
+    runner: Runner
     function: BatchFunction
-    environment: Mapping[str, Any]
+    environment: Mapping[str, Any] | None
     folder: Path
     key: Key
     parts: tuple[Numbers, ...]
@@ -241,30 +220,23 @@ class ComputeParts:
         """What the task occupies."""
         return self.runner.resources
 
-    def run(self, progress: TaskProgress) -> None:
-        """Compute the parts that no earlier try of this task has written."""
-        here = self.runner.environment()
-        if here != self.environment:
+    def run(self, progress: TaskProgress) -> Mapping[str, Any]:
+        """Compute the parts that no earlier try of this task has written; return the worker's environment."""
+        runner, table, here = self.runner, RowTable(self.folder), self.runner.environment()
+        if self.environment not in (None, here):
             raise EvaluationError(
                 f"The node {platform.node()} would give features other last digits than the first one: "
-                f"{differences(here, self.environment)}. Use nodes of one kind, with the same packages."
+                f"{differences(here, self.environment or {})}. Use nodes of one kind, with the same packages."
             )
-        runner, table = self.runner.opened(), RowTable(self.folder)
         ids, key = runner.release.rows(*self.key)["id"], "/".join(self.key)
         left = [part for part in self.parts if not table.path(key, int(part[0]), ids.take(part)).exists()]
         progress(sum(map(len, self.parts)) - sum(map(len, left)), 0)
         runner.compute(self.function, table, self.key, left, lambda rows: progress(rows, 0))
-
-
-def look(executor: Executor, setup: Setup) -> dict[str, Any]:
-    """Ask a first worker for its environment; `BuildError` if none has the resources or the packages."""
-    (found,) = executor.run([setup], lambda images, size: None)
-    return found
+        return here
 
 
 def fill(
-    runner: Runner | Setup,
-    release: Release,
+    runner: Runner,
     function: BatchFunction,
     table: RowTable,
     keys: Sequence[Key],
@@ -284,14 +256,14 @@ def fill(
             device has no memory for a single image, or a worker has other files or packages than the first.
     """
     computed: dict[Key, int] = {}
-    while True:
-        here = runner.environment() if executor is None or isinstance(runner, Runner) else look(executor, runner)
-        size = here["batch_size"]
-        plan = _plan(release, table, keys, -(-ROWS // size) * size, here, alone=share == (1, 1))[
-            share[0] - 1 :: share[1]
-        ]
-        computed = computed or {key: sum(len(part) for of, part in plan if of == key) for key in keys}
-        finished = sum(len(release.rows(*key)) for key in keys) - sum(len(part) for _, part in plan)
+    run, alone = (executor or LocalExecutor(1)).run, share == (1, 1)
+    while keys:
+        here = run([ComputeParts(runner, function, None, table.folder, keys[0], ())], lambda images, size: None)[0]
+        size = -(-ROWS // runner.batch_size) * runner.batch_size
+        plan = _plan(runner.release, table, keys, size, here, alone=alone)[share[0] - 1 :: share[1]]
+        left = {key: [part for of, part in plan if of == key] for key in keys}
+        computed = computed or {key: sum(map(len, parts)) for key, parts in left.items()}
+        finished = sum(len(runner.release.rows(*key)) - sum(map(len, parts)) for key, parts in left.items())
         progress(finished)
 
         def advance(images: int, size: int) -> None:
@@ -299,28 +271,25 @@ def fill(
             finished += images
             progress(images)
 
-        tasks = []
-        for key in keys:
-            parts = [part for of, part in plan if of == key]
-            step = _PARTS if executor is not None else len(parts) or 1  # here one after another, as one load of images
-            for first in range(0, len(parts), step):
-                tasks.append(
-                    ComputeParts(runner, function, here, table.folder, key, tuple(parts[first : first + step]))
-                )
+        step = len(plan) or 1 if executor is None else _PARTS  # here one after another, as one load of images
+        tasks = [
+            ComputeParts(runner, function, here, table.folder, key, tuple(parts[first : first + step]))
+            for key, parts in left.items()
+            for first in range(0, len(parts), step)
+        ]
         try:
-            (executor or LocalExecutor(1)).run(tasks, advance)
+            run(tasks, advance)
+            break
         except OutOfMemoryError:
-            if size == 1:
+            if runner.batch_size == 1:
                 raise
             # From a split's first row on, so that all of its rows are computed in batches of one size.
-            runner = runner.with_batches_of(-(-size // 2))
-            log(f"{here['device']} has too little memory: going on with batches of {-(-size // 2)}")
+            runner.batch_size = -(-runner.batch_size // 2)
+            log(f"{here['device']} has too little memory: going on with batches of {runner.batch_size}")
             progress(-finished)
-            continue
-        if share == (1, 1):
-            for unfinished in table.folder.glob(".*"):  # of killed processes
-                unfinished.unlink()
-        return computed
+    for unfinished in table.folder.glob(".*") if alone else ():  # of killed processes
+        unfinished.unlink()
+    return computed
 
 
 def _plan(

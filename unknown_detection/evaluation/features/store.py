@@ -12,6 +12,7 @@ Tested by `tests/evaluation/features/test_store.py`.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import html
 import json
 import shutil
@@ -34,6 +35,7 @@ from unknown_detection.evaluation.files import Text
 from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks
 from unknown_detection.evaluation.models.layers import same_logits
 from unknown_detection.evaluation.releases import Key, choose_splits
+from unknown_detection.words import first_few
 
 if TYPE_CHECKING:
     from unknown_detection.evaluation.features.runner import Runner
@@ -200,38 +202,23 @@ class FeatureStore:
         return None
 
     def require(self, identity: Identity) -> None:
-        """Check that the features are of a release and a model.
+        """Check that the features are of a release and a model; `EvaluationError` otherwise.
 
         Also that images were brought to the model's input in the same way: another manifest of the same rows may say
         something else of them.
         """
         stored = self.identity
         self.require_release(identity.release_digest)
-        if identity.model_digest != stored.model_digest:
-            raise EvaluationError(
-                f"The features in {self.root} are of the model {stored.model} with digest {stored.model_digest[:12]}, "
-                f"not of {identity.model} with digest {identity.model_digest[:12]}. Give that model's weights and "
-                "code, or another folder."
-            )
+        sides = [_said(of) for of in (stored, identity)]
         if stored.probed and identity.probed and not same_logits(identity.probed, stored.probed):
-            raise EvaluationError(
-                f"The features in {self.root} are of the model {stored.model} with other code: with the same weights "
-                "it gives the same input other logits. Give that code, or another folder."
-            )
-        for key in sorted({*stored.prepared, *identity.prepared}):
-            ways = [of.prepared.get(key, "the model's own preprocessing") for of in (stored, identity)]
-            if ways[0] != ways[1]:
+            sides[1]["model"] += " in other code, which gives the same input other logits"
+        for about in sides[0] | sides[1]:
+            was, given = (side.get(about, "images with the model's own preprocessing") for side in sides)
+            if was != given:
                 raise EvaluationError(
-                    f"The features of {key} in {self.root} are of images with {ways[0]}, and the release now asks for "
-                    f"{ways[1]}. Choose another folder."
+                    f"The features in {self.root} are of {was}, not of {given} ({about}). Give that one, or another "
+                    "folder."
                 )
-        same = {name: getattr(stored, name) for name in ("source", "probed", "accepted")}
-        if _canonical(msgspec.structs.replace(identity, **same)) != _canonical(stored):
-            sides = [f"{len(of.label_names)} classes; blocks {', '.join(of.blocks)}" for of in (stored, identity)]
-            raise EvaluationError(
-                f"{self.root} has features of other classes or blocks ({sides[0]}) than this config and model "
-                f"({sides[1]}). Choose another folder."
-            )
 
     def require_release(self, digest: str) -> None:
         """Check that the features are of a release; `EvaluationError` otherwise."""
@@ -328,6 +315,17 @@ class FeatureStore:
         """Return the splits that were to be extracted, and are whole or are not; sorted."""
         keys = sorted((path.parent.name, path.stem) for path in (self.root / "index").glob("*/[!.]*.arrow"))
         return [key for key in keys if self.table.has("/".join(key), self.ids(*key)).all() == whole]
+
+
+def _said(identity: Identity) -> dict[str, str]:
+    """Return what two identities must have in common, by what it is about, as messages say it."""
+    classes = hashlib.sha256("\n".join(identity.label_names).encode()).hexdigest()
+    return {
+        "model": f"the model {identity.model} with digest {identity.model_digest[:12]}",
+        "classes": f"the classes {first_few(identity.label_names)} with digest {classes[:12]}",
+        "blocks": f"the blocks {', '.join(identity.blocks) or 'none'}",
+        **{key: f"images with {way}" for key, way in identity.prepared.items()},
+    }
 
 
 def _canonical(identity: Identity) -> str:
