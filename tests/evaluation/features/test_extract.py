@@ -19,7 +19,7 @@ from tests.builders.conftest import files_of  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.refusals import refused  # noqa: E402
 from tests.evaluation.report.as_text import page_of  # noqa: E402
-from tests.evaluation.samples import CONFIG, fitted, small_release  # noqa: E402
+from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.unknown_detection.terminal.running import interrupted  # noqa: E402
 from tests.unknown_detection.terminal.test_progress import Screen  # noqa: E402
@@ -178,6 +178,19 @@ def test_later_runs_add_splits_and_leave_the_others(extract, tmp_path):
     # Also when it would be computed otherwise today.
     assert extract(*only("test"), "--batch-size", "3")[1].count("there already") == 1
     assert files_of(tmp_path / "out") == after
+
+
+def test_without_splits_all_are_extracted_in_as_many_shares_as_one_likes(release, weights, tmp_path, capsys):
+    out, given = tmp_path / "out", ["--release", str(release), "--weights", str(weights), "--device", "cpu"]
+    command = ["extract", *given, "--model", f"{FILE}:cnn", "--out", str(out)]
+    for share in ("2/2", "1/2"):
+        assert main([*command, "--share", share]) == 0
+    capsys.readouterr()
+    assert main(command) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "there already" in line]
+    assert sorted(line.partition(":")[0] for line in lines) == sorted(FeatureStore.open(out).splits) == sorted(SPLITS)
+    for share in ("half", "1/", "3/2"):
+        assert main([*command, "--share", share]) == 2
 
 
 def test_a_dry_run_writes_nothing(extract, tmp_path):

@@ -205,6 +205,42 @@ def test_the_command_joins_the_cluster(folder, cluster, tmp_path, monkeypatch):
     assert {name: data for name, data in files_of(tmp_path / "out").items() if name != ".lock"} == expected
 
 
+SHARE = """
+import sys
+from pathlib import Path
+from tests.evaluation.features import test_tasks
+test_tasks.runner.ROWS = 16
+test_tasks.torch.set_num_threads(1)
+test_tasks.extracted(Path(sys.argv[1]), Path(sys.argv[2]), workers=0, share=(int(sys.argv[3]), 2))
+"""
+
+
+def test_two_processes_fill_one_folder_without_a_cluster(folder, tmp_path):
+    """At the same time, as on two machines with one disk; the same call without a share finds all there."""
+    expected, _ = extracted(folder, tmp_path / "expected", workers=0)
+    out = tmp_path / "out"
+    commands = [[sys.executable, "-c", SHARE, str(folder), str(out), share] for share in "12"]
+    processes = [subprocess.Popen(command, cwd=ROOT) for command in commands]
+    assert [process.wait() for process in processes] == [0, 0]
+    files, lines = extracted(folder, out, workers=0)
+    assert files == expected
+    assert all(f"{key}: there already, {len(rows)} images" in lines for key, rows in SPLITS.items())
+
+
+def test_a_share_leaves_the_rest_and_computes_it_in_one_way(folder, tmp_path):
+    out = tmp_path / "out"
+    _, lines = extracted(folder, out, splits="near_ood,small/test", workers=0, share=(2, 2))
+    assert [line for line in lines if " of " in line] == [
+        f"{CONFIG}/test: 28 of 60 images",
+        f"{CONFIG}/near_ood: 8 of 24 images",
+    ]
+    with pytest.raises(EvaluationError, match=r"batch_size 8 instead of 4\. Let all processes that fill a folder"):
+        extracted(folder, out, splits="near_ood,small/test", workers=0, share=(1, 2), batch_size=4)
+    for share in ((0, 2), (3, 2)):
+        with pytest.raises(EvaluationError, match=f"found {share[0]} of 2"):
+            extracted(folder, out, share=share)
+
+
 # What is refused
 
 

@@ -48,8 +48,8 @@ from unknown_detection.evaluation.releases import load
     "--share",
     metavar="K/N",
     callback=lambda context, option, text: _share(text),
-    help="Compute every N-th part of the images, from the K-th on, so that N machines that see one disk fill one folder. "
-    "The same command without it comes last: it finds all there, and checks the accuracy.",
+    help="Compute every N-th part of the images, from the K-th on: N machines that see one disk fill one folder. The "
+    "same command without it comes last: it finds all there, and checks the accuracy.",
 )
 @click.option("--dry-run", is_flag=True, help="Check the inputs and print what would be extracted; write nothing.")
 def command(

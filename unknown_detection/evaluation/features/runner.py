@@ -35,6 +35,9 @@ ROWS = 512
 BatchFunction = Callable[[Model, Any, Sequence[str]], Columns]
 """Computes columns of B rows from a model, preprocessed images (B, 3, H, W) on the CPU and their ids."""
 
+_MULTIPLE = 8
+"""Images that a small batch is a multiple of; ours: kernels work on so many at once."""
+
 _PARTS = 4
 """Parts of a task on a cluster, some 2,000 images; ours: a GPU waits for a task's first batch to be decoded."""
 
@@ -165,13 +168,15 @@ class Runner:
             workers=default_workers() if self.workers is None else self.workers,
             pinned=self.model.device.startswith("cuda"),
         )
+        full: tuple[Any, list[str], Columns] | None = None
         for numbers in parts:
             pieces = []
             for _ in range(0, len(numbers), self.batch_size):
                 of_batch, images = next(batches)
                 names = ids.take(of_batch).to_pylist()
                 try:
-                    columns = function(self.model, images, names + names[-1:] * (len(images) - len(names)))
+                    size = _size_for(len(names), self.model, function, full) or len(images)
+                    columns = function(self.model, images[:size], (names + names[-1:] * size)[:size])
                 except RuntimeError as error:
                     if not out_of_memory(error):
                         raise
@@ -180,11 +185,26 @@ class Runner:
                         f"{self.model.device} on {platform.node()} has no memory for {count} with {self.model.name}. "
                         "End what else uses it, or choose the CPU."
                     ) from error
+                full = (images, names, columns) if len(names) == len(images) else full
                 pieces.append({name: values[: len(names)] for name, values in columns.items()})
                 _require_finite(pieces[-1], names, self.model.name)
                 progress(len(names))
             joined = {name: np.concatenate([columns[name] for columns in pieces]) for name in pieces[0]}
             table.write("/".join(key), int(numbers[0]), ids.take(numbers), joined, here)
+
+
+def _size_for(rows: int, model: Model, function: BatchFunction, full: tuple[Any, list[str], Columns] | None) -> int:
+    """Return a size for a batch of few rows in place of the full one, which it is padded to otherwise; 0 for none.
+
+    The algorithm of a convolution may depend on the batch size. So a few images of a batch that was full are computed
+    again: the size will do where all numbers are those of the full batch, to the last bit.
+    """
+    size = -(-rows // _MULTIPLE) * _MULTIPLE
+    if full is None or 2 * size >= len(full[1]):
+        return 0
+    images, names, columns = full
+    again = function(model, images[:size], names[:size])
+    return size if all(np.array_equal(again[name], columns[name][:size]) for name in columns) else 0
 
 
 def _require_finite(columns: Columns, ids: Sequence[str], model: str) -> None:
@@ -260,8 +280,12 @@ def fill(
     while keys:
         here = run([ComputeParts(runner, function, None, table.folder, keys[0], ())], lambda images, size: None)[0]
         size = -(-ROWS // runner.batch_size) * runner.batch_size
-        plan = _plan(runner.release, table, keys, size, here, alone=alone)[share[0] - 1 :: share[1]]
-        left = {key: [part for of, part in plan if of == key] for key in keys}
+        plan = _plan(runner.release, table, keys, size, here, alone=alone)
+        # By its place among all parts, not among those that are left while others work.
+        mine = {key: (share[0] - 1 - number) % share[1] for number, key in enumerate(keys)}
+        left = {
+            key: [part for of, part in plan if of == key and part[0] // size % share[1] == mine[key]] for key in keys
+        }
         computed = computed or {key: sum(map(len, parts)) for key, parts in left.items()}
         finished = sum(len(runner.release.rows(*key)) - sum(map(len, parts)) for key, parts in left.items())
         progress(finished)
@@ -271,7 +295,7 @@ def fill(
             finished += images
             progress(images)
 
-        step = len(plan) or 1 if executor is None else _PARTS  # here one after another, as one load of images
+        step = len(plan) + 1 if executor is None else _PARTS  # here one after another, as one load of images
         tasks = [
             ComputeParts(runner, function, here, table.folder, key, tuple(parts[first : first + step]))
             for key, parts in left.items()

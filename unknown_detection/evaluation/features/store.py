@@ -192,12 +192,13 @@ class FeatureStore:
     @classmethod
     def check(cls, root: Path, identity: Identity) -> FeatureStore | None:
         """Open a folder for features of a release and a model (`require`); None if it is new or empty."""
+        # A run that was killed while writing its first file leaves a hidden temporary file.
+        taken = root.exists() and (not root.is_dir() or any(not path.name.startswith(".") for path in root.iterdir()))
         if (root / _RECORD).exists():
             store = cls.open(root)
             store.require(identity)
             return store
-        # A run that was killed while writing its first file leaves a hidden temporary file.
-        if root.exists() and (not root.is_dir() or any(not path.name.startswith(".") for path in root.iterdir())):
+        if taken:
             raise EvaluationError(f"{root} has files that are not features. Choose another folder.")
         return None
 
