@@ -332,6 +332,8 @@ def choose_splits(
     A split's name alone will do where one config has it. `where` is what has these configs, for messages.
     """
     pairs = [(config, split) for config, splits in available.items() for split in splits]
+    if not pairs:
+        raise EvaluationError(f"{where} has no split that is complete. Build or extract one.")
     if requested is None:
         return pairs
     choices = list(requested) if isinstance(requested, Iterable) and not isinstance(requested, str) else [requested]
