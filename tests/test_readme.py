@@ -63,7 +63,7 @@ def test_the_steps_from_python_run_as_printed(imagenet_release, tmp_path, monkey
     assert figures.loc[figures["detector"] == "msp", "split"].tolist() == [*splits, "mean"]
     assert figures[["AUROC", "FPR95", "AUPR_IN", "AUPR_OUT"]].stack().between(0, 1).all()
     assert figures.attrs["release_digest"] == names["release"].digest
-    assert Path("build/features/features.json").is_file()
+    assert Path("build/features/identity.json").is_file()
 
 
 def test_the_first_command_activates_what_all_others_are_run_in_and_is_the_one_that_is_checked():

@@ -7,8 +7,10 @@ import os
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import datasets
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,7 +24,7 @@ from tests.hf_scripts.samples import LABELS, REPO, change_files, make_release, p
 from tests.manifests import entry_of, manifest_of
 from unknown_detection.evaluation import releases
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import Release, load
+from unknown_detection.evaluation.releases import Release, choose_splits, load
 
 SPLITS = {"bench/test": range(6), "bench/near_ood": range(4), "bench-train/train": range(100, 104)}
 
@@ -230,7 +232,54 @@ def test_a_repository_that_is_no_release(published):
 
 def test_a_hub_that_does_not_answer(published, monkeypatch, waits):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert "Cannot reach org/name" in refusal(load, REPO)
+    message = refusal(load, REPO)
+    assert message.startswith("There is no folder org/name. Cannot reach org/name on")
+
+
+def test_a_path_is_never_a_repository(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "built").mkdir()
+    message = "There is no folder ./built/unknwon, and a repository on the Hub is named ORG/NAME"
+    assert message in refusal(load, Path("built/unknwon"))
+
+
+def test_a_notebook_shows_splits_by_role_and_rows(folder):
+    """Counted from the manifest: no index is read."""
+    configs = {
+        "a": {
+            "label_names": ["x"],
+            "splits": {"test": [("in_distribution", 1200)], "mixed": [("near_ood", 5), ("far_ood", 7)]},
+        },
+        "b": {"label_names": ["x"], "splits": {"test": [("in_distribution", 3)]}},
+    }
+    for config in configs.values():
+        for name, parts in config["splits"].items():
+            counted = [{"role": role, "rows": rows} for role, rows in parts]
+            config["splits"][name] = {"digest": "d", "index": {"sha256": "s"}, "parts": counted}
+    release = Release("<it>", None, msgspec.convert({"configs": configs}, releases._Manifest))
+    shown = release._repr_html_()
+    assert shown.startswith("<p>Release &lt;it&gt;</p>")
+    cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", shown)
+    assert cells == [
+        *("", "role", "near_ood", "far_ood", "in_distribution", "config", "split", "", "", ""),
+        *("a", "mixed", "5", "7", "", "test", "", "", "1,200", "b", "test", "", "", "3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("near_ood", [("b", "near_ood")]),
+        ("b", [("b", "near_ood"), ("b", "test")]),
+        ("near_od", "'near_od' is not a config of it (did you mean b/near_ood?). Give CONFIG or CONFIG/SPLIT."),
+        ("test", "'test' is not a config of it (did you mean a/test or b/test?). Give CONFIG or CONFIG/SPLIT."),
+        ("c", "'c' is not a config of it; choose one of a, b."),
+        (None, [("a", "test"), ("b", "near_ood"), ("b", "test")]),
+    ],
+)
+def test_a_split_is_found_by_its_name_alone_where_one_config_has_it(asked, found):
+    arguments = {"a": ("test",), "b": ("near_ood", "test")}, asked, "it"
+    assert (choose_splits(*arguments) if isinstance(found, list) else refusal(choose_splits, *arguments)) == found
 
 
 def spoil(root, change):

@@ -8,7 +8,9 @@ Tested by `tests/evaluation/test_releases.py`.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
+import html
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +41,7 @@ from unknown_detection.evaluation.errors import (
 )
 from unknown_detection.evaluation.files import VERIFY, Text, read_listed
 from unknown_detection.evaluation.images import SplitImages
+from unknown_detection.words import NAMED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,10 +72,16 @@ class _Listed(Struct):
     sha256: Text
 
 
+class _Part(Struct):
+    role: Text
+    rows: Annotated[int, Meta(ge=0)]
+
+
 class _Split(Struct):
     digest: Text
     index: _Listed
     data: list[_Listed] = []
+    parts: list[_Part] = []
     compared: list[Text] | None = None
     generator: _Generator | None = None
 
@@ -110,6 +119,19 @@ class Release:
 
     def __repr__(self) -> str:
         return f"<release {self.name}: {', '.join(self.configs)}>"
+
+    def _repr_html_(self) -> str:
+        """Return the rows of each split by role, as the manifest counts them, for notebooks."""
+        import pandas as pd
+
+        keys = [(config, split) for config in self.configs for split in self.splits(config)]
+        counts = [
+            (*key, part.role, part.rows) for key in keys for part in self._split(*key).parts or [_Part("rows", 0)]
+        ]
+        table = pd.DataFrame(counts, columns=["config", "split", "role", "rows"])
+        rows = table.pivot_table("rows", ["config", "split"], "role", "sum", fill_value=0, sort=False)
+        shown = rows.to_html(border=0, formatters=[lambda count: f"{count:,}" if count else ""] * rows.shape[1])
+        return f"<p>Release {html.escape(self.name)}</p>{shown}"
 
     @property
     def name(self) -> str:
@@ -281,14 +303,14 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
         return where
     if not isinstance(where, str | Path):
         raise TypeError(f"A release is a folder, ORG/NAME on the Hub, or what load returned, not {a_kind(where)}.")
-    where = str(where) or "."
+    is_path, where = isinstance(where, Path), str(where) or "."
     if "://" in where:
         raise EvaluationError(
             f"{one_line(where, 300)} is an address, and the evaluation reads folders and the Hub. Copy the release to "
             "a folder first, as with `aws s3 sync`."
         )
     with evaluation_errors():
-        root = folder_or_repository(where, revision)
+        root = folder_or_repository(f"./{where}" if is_path and not Path(where).is_absolute() else where, revision)
     if isinstance(root, Path):
         if not root.is_dir():
             raise EvaluationError(f"{where} is a file. Give the folder of a release, which has a manifest.json.")
@@ -307,9 +329,11 @@ def choose_splits(
 ) -> list[Key]:
     """Select splits: `CONFIG[/SPLIT],...`, several of `CONFIG`, `CONFIG/SPLIT` and (config, split), or None for all.
 
-    `where` is what has these configs, for messages.
+    A split's name alone will do where one config has it. `where` is what has these configs, for messages.
     """
     pairs = [(config, split) for config, splits in available.items() for split in splits]
+    if not pairs:
+        raise EvaluationError(f"{where} has no split that is complete. Build or extract one.")
     if requested is None:
         return pairs
     choices = list(requested) if isinstance(requested, Iterable) and not isinstance(requested, str) else [requested]
@@ -323,6 +347,15 @@ def choose_splits(
     selected: list[Key] = []
     for name in filter(None, names):
         config, slash, split = name.partition("/")
+        if not slash and config not in available:
+            near = difflib.get_close_matches(name, [*available, *dict.fromkeys(split for _, split in pairs)], n=1)
+            owners = ["/".join(pair) for pair in pairs if pair[1] in near]
+            if owners and (near != [name] or len(owners) > 1):
+                raise EvaluationError(
+                    f"{name!r} is not a config of {where} (did you mean {' or '.join(owners[:NAMED])}?). Give CONFIG "
+                    "or CONFIG/SPLIT."
+                )
+            config, slash, split = (owners or [name])[0].partition("/")
         require_known(f"config of {where}", [config], available)
         require_known(f"split of {config} in {where}", [split] if slash else [], available[config])
         selected += [pair for pair in pairs if pair[0] == config and split in ("", pair[1])]
@@ -385,6 +418,7 @@ def _download(name: str, revision: str | None, file: str, missing: str) -> tuple
     except RemoteEntryNotFoundError as error:
         raise EvaluationError(f"{missing}. Give another --revision, or another repository.") from error
     except (httpx.HTTPError, OSError) as error:
+        nowhere = f"There is no folder {name}. " if file == "manifest.json" else ""
         raise EvaluationError(
-            f"Cannot reach {name} on {api.endpoint}: {first_line(error)}. Try again, or give a local folder."
+            f"{nowhere}Cannot reach {name} on {api.endpoint}: {first_line(error)}. Try again, or give a local folder."
         ) from error

@@ -1,6 +1,6 @@
 """Progress bars and log lines on stderr: labelled bars that fill up, and lines that never share one with a bar.
 
-Tested by `tests/unknown_detection/terminal/test_screen.py`.
+Tested by `tests/unknown_detection/terminal/test_progress.py` and `tests/unknown_detection/terminal/test_screen.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TextIO
 
 from tqdm import tqdm
 
@@ -19,30 +19,49 @@ Log = Callable[[str], object]
 Progress = Callable[[int], object]
 """Called with the number of items done since the last call."""
 
+_SECONDS = 30.0
+"""Seconds between two lines of a bar where no terminal redraws it, in the log of a job for instance; ours."""
+
 
 @contextlib.contextmanager
 def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", done: int = 0) -> Iterator[Any]:
-    """Draw a bar with count, rate and remaining time on a terminal until the block ends; nothing elsewhere.
+    """Draw a bar with count, rate and remaining time until the block ends.
 
-    At the end of the block the bar is full, since items of an earlier run may not have been counted. After an
-    exception it stays where it is. Without items there is no bar; the `done` ones of an earlier run do not count for
-    the rate; `unit` is what follows a number, such as " images" or "B".
+    On a terminal and in a notebook it is redrawn in its place; in a file it is a line every half minute, and none of
+    what takes less. At the end of the block the bar is full, since items of an earlier run may not have been counted.
+    After an exception it stays where it is. Without items there is no bar; the `done` ones of an earlier run do not
+    count for the rate; `unit` is what follows a number, such as " images" or "B".
     """
-    hidden = True if quiet or not total else None  # None: hidden where stderr is no terminal
-    how: dict[str, Any] = {"unit_scale": True, "dynamic_ncols": True, "file": sys.stderr, "disable": hidden}
-    with tqdm(total=total, desc=title, unit=unit, initial=done, **how) as shown:
+    from tqdm.auto import tqdm as bar_of_the_place  # asks what runs this: a terminal or a notebook
+
+    how: dict[str, Any] = {"unit_scale": True, "dynamic_ncols": True, "disable": quiet or not total}
+    if not _is_redrawn():
+        how |= {"mininterval": _SECONDS, "maxinterval": _SECONDS, "delay": _SECONDS}
+    with bar_of_the_place(total=total, desc=title, unit=unit, initial=done, file=sys.stderr, **how) as shown:
         yield shown
         shown.update(total - shown.n)
 
 
+def _is_redrawn() -> bool:
+    """Return whether stderr is a terminal or a notebook's, on which a bar is redrawn in its place."""
+    return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
+
+
 def log(text: str) -> None:
     """Print one line to stderr, above any bar."""
-    tqdm.write(text, file=sys.stderr)
+    _print(text, sys.stderr)
 
 
 def result(text: str) -> None:
     """Print one line to stdout, above any bar."""
-    tqdm.write(text, file=sys.stdout)
+    _print(text, sys.stdout)
+
+
+def _print(text: str, file: TextIO) -> None:
+    if _is_redrawn():
+        tqdm.write(text, file=file)
+    else:  # tqdm would draw a bar again that has not been due yet
+        print(text, file=file)
 
 
 class TerminalMeter:

@@ -186,7 +186,7 @@ def test_labels_of_scored_and_tuned_rows_do_not_reach_a_detector(folder):
     assert seen == [{0, 1, 2, 3}] * 3  # two trials of the search, and the choice
     assert (set(table["score"].to_pylist()), set(table["prediction"].to_pylist())) == ({1.0}, {-1})
     store = FeatureStore.open(folder)
-    scorer = Scorer(FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), choose(Labels))
+    scorer = Scorer(FeatureCache(store), find_fit_splits(store.by_config(), ["toy"], []), choose(Labels))
     assert [trial.auroc for trial in scorer.fit("labels").trials] == [0.5, 0.5]
 
 
@@ -331,7 +331,7 @@ def test_an_instance_stands_where_its_name_can_and_is_not_searched(folder):
 
     def scorer(detectors):
         chosen = choose(detectors)
-        return Scorer(FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), chosen), [*chosen.scored]
+        return Scorer(FeatureCache(store), find_fit_splits(store.by_config(), ["toy"], []), chosen), [*chosen.scored]
 
     seven = KNN(k=7)
     seven.name = "knn7"

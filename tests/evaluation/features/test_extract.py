@@ -1,9 +1,7 @@
 """Extraction: what it keeps, that a row's numbers are its own, kills and reruns, and what is refused."""
 
-import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,13 +19,13 @@ from tests.builders.conftest import files_of  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.refusals import refused  # noqa: E402
 from tests.evaluation.report.as_text import page_of  # noqa: E402
-from tests.evaluation.samples import CONFIG, fitted, small_release  # noqa: E402
+from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.unknown_detection.terminal.running import interrupted  # noqa: E402
 from tests.unknown_detection.terminal.test_progress import Screen  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.features.runner import default_workers  # noqa: E402
-from unknown_detection.evaluation.features.store import FeatureStore, block_column  # noqa: E402
+from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
 from unknown_detection.evaluation.releases import load  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
@@ -109,13 +107,14 @@ def test_a_split_that_is_gone_is_computed_again_and_damage_is_named(extract, tmp
     flags = only("test,near_ood")
     assert extract(*flags)[0] == 0
     complete = files_of(tmp_path / "out")
-    folder = tmp_path / "out" / "features" / CONFIG
-    shutil.rmtree(folder / "near_ood")
+    folder = tmp_path / "out" / "features"
+    (near,) = folder.glob(f"{CONFIG}.near_ood.*")
+    near.unlink()
     assert main(["score", "--features", str(tmp_path / "out"), "--out", str(tmp_path / "scores.parquet")]) == 2
     assert f"{CONFIG}/near_ood: 24 images" in extract(*flags, "--dry-run")[1]
     assert f"{CONFIG}/near_ood: 24 of 24 images" in extract(*flags)[1].splitlines()
     assert files_of(tmp_path / "out") == complete
-    (first,) = (folder / "test").iterdir()
+    (first,) = folder.glob(f"{CONFIG}.test.*")
     first.write_bytes(b"")
     code, _, errors = extract(*flags)
     assert code == 2
@@ -159,10 +158,11 @@ def test_another_batch_size_changes_the_last_digits_only(extract, weights, relea
         release = small_release(tmp_path / "few", {f"{CONFIG}/test": range(5)})
     for size in ("1", "4"):
         assert extract(*only("test"), "--batch-size", size, out=size, model=model, path=path, where=release)[0] == 0
-    single = FeatureStore.open(tmp_path / "1").row_blocks(CONFIG, "test").read()
-    other = FeatureStore.open(tmp_path / "4").row_blocks(CONFIG, "test").read()
-    for name in ("logits", "penultimate", block_column(0), block_column(1)):
-        assert np.abs(single[name] - other[name]).max() < 1e-5 * np.abs(single[name]).max()
+    single, other = (
+        (of.logits, of.penultimate, *of.blocks) for of in (features_of(tmp_path, out=name) for name in "14")
+    )
+    for one, four in zip(single, other, strict=True):
+        assert np.abs(one - four).max() < 1e-5 * np.abs(one).max()
 
 
 def test_later_runs_add_splits_and_leave_the_others(extract, tmp_path):
@@ -173,12 +173,23 @@ def test_later_runs_add_splits_and_leave_the_others(extract, tmp_path):
     assert f"{CONFIG}/test: there already, 40 images" in out.splitlines()
     assert f"{CONFIG}/validation: 60 of 60 images" in out.splitlines()
     after = files_of(tmp_path / "out")
-    listed = (json.loads(files.pop("splits.json")) for files in (before, dict(after)))
-    assert list(listed) == [[f"{CONFIG}/test"], [f"{CONFIG}/test", f"{CONFIG}/validation"]]
     assert {name: after[name] for name in before} == before
     # Also when it would be computed otherwise today.
     assert extract(*only("test"), "--batch-size", "3")[1].count("there already") == 1
     assert files_of(tmp_path / "out") == after
+
+
+def test_without_splits_all_are_extracted_in_as_many_shares_as_one_likes(release, weights, tmp_path, capsys):
+    out, given = tmp_path / "out", ["--release", str(release), "--weights", str(weights), "--device", "cpu"]
+    command = ["extract", *given, "--model", f"{FILE}:cnn", "--out", str(out)]
+    for share in ("2/2", "1/2"):
+        assert main([*command, "--share", share]) == 0
+    capsys.readouterr()
+    assert main(command) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "there already" in line]
+    assert sorted(line.partition(":")[0] for line in lines) == sorted(FeatureStore.open(out).splits) == sorted(SPLITS)
+    for share in ("half", "1/", "3/2"):
+        assert main([*command, "--share", share]) == 2
 
 
 def test_a_dry_run_writes_nothing(extract, tmp_path):
@@ -215,19 +226,18 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_pa
     command = [sys.executable, *("-m", "unknown_detection", "evaluate", "extract")]
     command += [str(text) for pair in arguments.items() for text in pair]
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE)
-    row_blocks = FeatureStore(tmp_path / "killed", None).row_blocks(CONFIG, "near_ood").folder
-    while process.poll() is None and not list(row_blocks.glob("0*.arrow")):
+    folder = tmp_path / "killed" / "features"
+    while process.poll() is None and not list(folder.glob(f"{CONFIG}.near_ood.*")):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     # The worker has ended too, with or without a complaint, once nobody holds its stderr open any more.
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
-    finished = files_of(row_blocks)
-    assert 1 <= len(finished) < 3
+    blocks = len(list(folder.glob(f"{CONFIG}.near_ood.*")))
+    assert 1 <= blocks < 3
     code, out, _ = extract(where=release, model=model, out="killed")
     assert code == 0
     assert f"{CONFIG}/test: there already, 20 images" in out.splitlines()
-    blocks = sum(not name.startswith(".") for name in finished)
     assert f"{CONFIG}/near_ood: {1100 - 512 * blocks:,} of 1,100 images" in out.splitlines()
     assert files_of(tmp_path / "killed") == files_of(tmp_path / "undisturbed")
 
@@ -237,15 +247,14 @@ def test_ctrl_c_keeps_finished_splits_and_says_so(extract, release, weights, tmp
     assert extract(out="undisturbed")[0] == 0
     options = {"--release": release, "--splits": CONFIG, "--model": f"{FILE}:cnn", "--weights": weights}
     options |= {"--device": "cpu", "--out": tmp_path / "stopped", "--workers": 1}
-    splits = sorted(path.name for path in (tmp_path / "undisturbed" / "features" / CONFIG).iterdir())
     arguments = ["extract", *(text for pair in options.items() for text in pair)]
-    how = {"at": f"os.rename:/{splits[1]}/", "env": {"OMP_NUM_THREADS": "1"}}
+    how = {"at": f"os.rename:/{CONFIG}.near_ood.", "env": {"OMP_NUM_THREADS": "1"}}
     process = interrupted("unknown_detection", "evaluate", *arguments, **how)
-    message = "stopped; finished splits are kept. Run the same command again to continue.\n"
+    message = "stopped; what is finished is kept. Run the same command again to continue.\n"
     assert (process.returncode, process.stderr) == (130, message)
     code, out, _ = extract(out="stopped")
     assert code == 0
-    assert "there already" in out
+    assert f"{CONFIG}/test: there already" in out
     assert files_of(tmp_path / "stopped") == files_of(tmp_path / "undisturbed")
 
 
@@ -279,7 +288,7 @@ def test_an_image_of_several_configs_is_run_once(extract, tmp_path):
     code, out, _ = extract(*flags, config=other, **how)
     assert code == 0
     # Of 42 images the first has those from 3 and from 21 to 49: 12 are left, in three batches.
-    assert f"{other}/test: 12 of 42 images; other splits have 30 of the rest" in out.splitlines()
+    assert f"{other}/test: 12 of 42 images" in out.splitlines()
     assert [size for size in (tmp_path / "ran").read_text().split() if size == "5"] == ["5"] * 3
     reused, computed = (features_of(tmp_path, out=name, config=other) for name in ("out", "alone"))
     assert reused.ids.tolist() == computed.ids.tolist() == [f"source/test/{number}.png" for number in mixed]
@@ -345,7 +354,7 @@ def test_a_published_accuracy_that_differs_ends_the_run_before_other_splits(extr
     assert extract(*only("test,validation"), "--published-accuracy", "50", "--dry-run")[0] == 0
     ran = extract(*only("validation,test,near_ood,far_ood_noise"), "--published-accuracy", "50")
     assert re.search(r"cnn is right on \d+\.\d\d % of the 40 rows of small/test, but 50 % are published", refused(ran))
-    assert FeatureStore.open(tmp_path / "out").splits() == {CONFIG: ("test",)}
+    assert FeatureStore.open(tmp_path / "out").splits == (f"{CONFIG}/test",)
     scores, page = tmp_path / "s.parquet", tmp_path / "report"
     scored = ["score", "--features", str(tmp_path / "out"), "--detectors", "msp", "--out", str(scores)]
     code, output, _ = extract(
@@ -386,7 +395,7 @@ def test_a_head_that_is_not_linear_keeps_the_detectors_that_do_not_read_it(relea
     features = ["--features", str(tmp_path / "out"), "--no-search"]
     assert main(["extract", *where, *model, "--out", str(tmp_path / "out")]) == 0
     assert "the logits are no linear layer's" in capsys.readouterr().out
-    assert not (tmp_path / "out" / "head").exists()
+    assert not (tmp_path / "out" / "head.arrow").exists()
     scores = tmp_path / "scores.parquet"
     assert main(["score", *features, "--detectors", "msp,knn,vim", "--out", str(scores)]) == 2
     assert "reads the model's last layer, found none. Give the head to fit, or leave" in capsys.readouterr().err

@@ -16,9 +16,9 @@ from tests.evaluation.report.as_text import page_of  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.features.blocks import RowBlocks  # noqa: E402
 from unknown_detection.evaluation.features.runner import Runner  # noqa: E402
 from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
+from unknown_detection.evaluation.features.table import RowTable  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.releases import load  # noqa: E402
 from unknown_detection.evaluation.report.figures import read_figures  # noqa: E402
@@ -129,6 +129,7 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
 
 
 SNOW = ("broad-corruptions", "snow")
+SPLIT = "broad-corruptions/snow"
 
 
 @pytest.fixture
@@ -140,11 +141,11 @@ def runner(weights, tmp_path):
 
 def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(runner, tmp_path):
     """In every pass over the images (features, ODIN's), for which `Runner` loads the batches."""
-    blocks = RowBlocks(tmp_path / "blocks")
-    runner.run(lambda model, images, ids: {"input": images.flatten(1).numpy()}, blocks, SNOW, lambda count: None)
+    table, ids = RowTable(tmp_path / "table"), runner.release.rows(*SNOW)["id"]
+    runner.run(lambda model, images, ids: {"input": images.flatten(1).numpy()}, table, SNOW, lambda count: None)
     stored = np.stack([np.asarray(row["image"]) for row in runner.release.images(*SNOW)]).transpose(0, 3, 1, 2)
     expected = (stored.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
-    assert np.array_equal(blocks.read(("input",))["input"], expected.reshape(len(stored), -1))
+    assert np.array_equal(table.read(SPLIT, ids)["input"], expected.reshape(len(stored), -1))
 
 
 def test_batches_halve_when_memory_runs_out(runner, tmp_path, capsys):
@@ -158,25 +159,26 @@ def test_batches_halve_when_memory_runs_out(runner, tmp_path, capsys):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return {"input": images.flatten(1).numpy()}
 
-    blocks = RowBlocks(tmp_path / "blocks")
-    counts = runner.run(compute, blocks, SNOW, counted.append)
+    table, ids = RowTable(tmp_path / "table"), runner.release.rows(*SNOW)["id"]
+    runner.run(compute, table, SNOW, counted.append)
     rows = len(runner.release.rows(*SNOW))
     assert sizes == [5, 3] + [2] * -(-rows // 2)
-    assert counts == (sum(counted), 0) == (rows, 0)
-    assert runner.batch_size == blocks.environment()["batch_size"] == 2
+    assert sum(counted) == rows
+    (computed_in,) = table.environments(SPLIT, ids)
+    assert runner.batch_size == computed_in["batch_size"] == 2
     complete = Runner(runner.release, runner.model, batch_size=2)
-    expected = RowBlocks(tmp_path / "expected")
+    expected = RowTable(tmp_path / "expected")
     complete.run(lambda *given: compute(*given, limit=9), expected, SNOW, lambda count: None)
-    assert np.array_equal(blocks.read(("input",))["input"], expected.read(("input",))["input"])
-    assert "going on with --batch-size 2" in capsys.readouterr().err
-    with pytest.raises(EvaluationError, match="cpu has no memory for a single image with timm:"):
-        runner.run(lambda *batch: compute(*batch, limit=0), RowBlocks(tmp_path / "none"), SNOW, sizes.append)
+    assert np.array_equal(table.read(SPLIT, ids)["input"], expected.read(SPLIT, ids)["input"])
+    assert "going on with batches of 2" in capsys.readouterr().err
+    with pytest.raises(EvaluationError, match=r"cpu .* has no memory for 1 image with timm:"):
+        runner.run(lambda *batch: compute(*batch, limit=0), RowTable(tmp_path / "none"), SNOW, sizes.append)
 
     def fails(model, images, ids):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        runner.run(fails, RowBlocks(tmp_path / "failed"), SNOW, sizes.append)
+        runner.run(fails, RowTable(tmp_path / "failed"), SNOW, sizes.append)
 
 
 def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extract, model, tmp_path):
@@ -186,7 +188,7 @@ def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extrac
     code, out, _ = extract(release, configs=("broad-adversarial",))
     assert code == 0
     assert "pixels" not in out
-    assert "prepared" not in json.loads((tmp_path / "features" / "features.json").read_text(encoding="utf-8"))
+    assert "prepared" not in json.loads((tmp_path / "features" / "identity.json").read_text(encoding="utf-8"))
     config = timm.data.resolve_data_config({}, model=model)
     images = [row["image"] for row in load(str(release)).images("broad-adversarial", "pgd_resnet50")]
     usual = torch.stack([timm.data.create_transform(**config)(image) for image in images])
@@ -200,8 +202,7 @@ def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extrac
     telling = make_broad(tmp_path / "telling" / "silent", only)
     code, _, err = extract(telling, configs=("broad-adversarial",))
     assert code == 2
-    assert f"The features of {key}" in err
-    assert f"the model's own preprocessing, and the release now asks for {STORED}" in err
+    assert f"images with the model's own preprocessing, not of images with {STORED} ({key})" in err
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])

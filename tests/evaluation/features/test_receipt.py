@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.evaluation.stored import put
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.extract import TOLERANCE, Receipt, receipt, tolerance
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
@@ -27,10 +28,9 @@ def store(tmp_path):
         made = FeatureStore.begin(tmp_path / f"{wrong}-{classes}-{len(source)}", identity, HEAD)
         for split, known in (("test", 40), ("near_ood", 0)):
             own = np.concatenate([labels[:known], np.full(5, -1)])
-            rows = {"id": np.array([f"{split}/{number}" for number in range(len(own))]), "label": own}
-            rows |= {"logits": np.concatenate([logits[:known], logits[:5]])}
-            rows |= {"penultimate": rows["logits"], "block_00": rows["logits"]}
-            made.row_blocks("cifar", split).write(range(len(own)), rows, len(own), {})
+            outputs = np.concatenate([logits[:known], logits[:5]])
+            columns = {"logits": outputs, "penultimate": outputs, "block_00": outputs}
+            put(made, ("cifar", split), [f"{split}/{number}" for number in range(len(own))], own, columns)
         return FeatureStore.open(made.root)
 
     return make
@@ -86,9 +86,9 @@ def test_a_difference_beyond_the_tolerance_stops_until_it_is_accepted(store, pub
             rf"^timm:it is right on 90\.00 % of the 40 rows of cifar/test, but {published} % are published .*--accept"
         )
         with pytest.raises(EvaluationError, match=stopped):
-            checked.require(stored.accepted())
+            checked.require(stored.identity.accepted)
         stored.accept(checked.differences)
-    checked.require(stored.accepted())
+    checked.require(stored.identity.accepted)
 
 
 def test_an_accuracy_among_fewer_classes_is_not_compared(store):

@@ -23,7 +23,7 @@ from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.features import runner  # noqa: E402
 from unknown_detection.evaluation.features.extract import extract  # noqa: E402
-from unknown_detection.evaluation.features.runner import Setup, on_a_cluster, worker_environment  # noqa: E402
+from unknown_detection.evaluation.features.runner import Opening, on_a_cluster  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
@@ -117,7 +117,7 @@ def executor(cluster):
 def _small_blocks(monkeypatch):
     """Blocks of 16 rows and tasks of one block: the driver says so to its tasks."""
     monkeypatch.setattr(runner, "ROWS", 16)
-    monkeypatch.setattr("unknown_detection.evaluation.features.runner._BLOCKS", 1)
+    monkeypatch.setattr("unknown_detection.evaluation.features.runner._PARTS", 1)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -135,13 +135,13 @@ def extracted(folder, out, executor=None, function="cnn", **options):
 @needs_ray
 @pytest.mark.parametrize("workers", [None, 2])
 def test_features_have_the_bytes_of_one_process(folder, executor, notes, tmp_path, workers):
-    (notes / "opened").unlink(missing_ok=True)
+    (notes / "opened").write_text("")
     expected, output = extracted(folder, tmp_path / "expected", workers=0)
     files, lines = extracted(folder, tmp_path / "out", executor, workers=workers)
     assert files == expected
     assert lines == output
-    assert f"{CONFIG}-again/test: 30 of 60 images; other splits have 30 of the rest" in lines
-    # Fifteen tasks; each worker opened the model once.
+    assert f"{CONFIG}-again/test: 30 of 60 images" in lines
+    # Fifteen tasks; each worker opened the model once, if not for an earlier test.
     opened = (notes / "opened").read_text().split()
     assert len(opened) == len(set(opened)) <= 4
 
@@ -174,12 +174,12 @@ def test_a_driver_that_is_killed_goes_on_when_it_is_started_again(folder, cluste
     out = tmp_path / "out"
     expected, _ = extracted(folder, tmp_path / "expected", function="slow", workers=0)
     process = subprocess.Popen([sys.executable, "-c", KILLED, cluster, str(folder), str(out)], cwd=ROOT)
-    while not list(out.glob("features/*/*/*.arrow")):
+    while not list(out.glob("features/*.arrow")):
         assert process.poll() is None
         time.sleep(0.02)
     process.kill()
     process.wait()
-    finished = {path: path.stat().st_mtime_ns for path in out.glob("features/*/*/*.arrow")}
+    finished = {path: path.stat().st_mtime_ns for path in out.glob("features/*.arrow")}
     assert 0 < len(finished) < 12
     files, _ = extracted(folder, out, executor, function="slow")
     assert files == expected
@@ -203,6 +203,42 @@ def test_the_command_joins_the_cluster(folder, cluster, tmp_path, monkeypatch):
     assert (process.returncode, process.stderr) == (0, "")
     assert process.stdout.splitlines()[1:-1] == output[1:]
     assert {name: data for name, data in files_of(tmp_path / "out").items() if name != ".lock"} == expected
+
+
+SHARE = """
+import sys
+from pathlib import Path
+from tests.evaluation.features import test_tasks
+test_tasks.runner.ROWS = 16
+test_tasks.torch.set_num_threads(1)
+test_tasks.extracted(Path(sys.argv[1]), Path(sys.argv[2]), workers=0, share=(int(sys.argv[3]), 2))
+"""
+
+
+def test_two_processes_fill_one_folder_without_a_cluster(folder, tmp_path):
+    """At the same time, as on two machines with one disk; the same call without a share finds all there."""
+    expected, _ = extracted(folder, tmp_path / "expected", workers=0)
+    out = tmp_path / "out"
+    commands = [[sys.executable, "-c", SHARE, str(folder), str(out), share] for share in "12"]
+    processes = [subprocess.Popen(command, cwd=ROOT) for command in commands]
+    assert [process.wait() for process in processes] == [0, 0]
+    files, lines = extracted(folder, out, workers=0)
+    assert files == expected
+    assert all(f"{key}: there already, {len(rows)} images" in lines for key, rows in SPLITS.items())
+
+
+def test_a_share_leaves_the_rest_and_computes_it_in_one_way(folder, tmp_path):
+    out = tmp_path / "out"
+    _, lines = extracted(folder, out, splits="near_ood,small/test", workers=0, share=(2, 2))
+    assert [line for line in lines if " of " in line] == [
+        f"{CONFIG}/test: 28 of 60 images",
+        f"{CONFIG}/near_ood: 8 of 24 images",
+    ]
+    with pytest.raises(EvaluationError, match=r"batch_size 8 instead of 4\. Let all processes that fill a folder"):
+        extracted(folder, out, splits="near_ood,small/test", workers=0, share=(1, 2), batch_size=4)
+    for share in ((0, 2), (3, 2)):
+        with pytest.raises(EvaluationError, match=f"found {share[0]} of 2"):
+            extracted(folder, out, share=share)
 
 
 # What is refused
@@ -234,7 +270,7 @@ def test_without_the_extra_or_without_the_executor_a_sentence_says_so(capsys, mo
 
 def test_devices_of_one_machine_are_no_clusters(folder, tmp_path):
     for device in ("cuda:1", "mps"):
-        with pytest.raises(EvaluationError, match=f"--device {device} names a device of one machine"):
+        with pytest.raises(EvaluationError, match=f"{device} is a device of one machine"):
             extracted(folder, tmp_path / "out", LocalExecutor(1), device=device)
     assert on_a_cluster("cuda", None) == ("cuda", 4)
     assert not (tmp_path / "out").exists()
@@ -270,15 +306,17 @@ def test_what_a_node_lacks_or_has_otherwise_is_named(folder, executor, tmp_path,
         extracted(folder, tmp_path / "out", executor, function="elsewhere")
     with monkeypatch.context() as patch:
         patch.setattr(
-            "unknown_detection.evaluation.features.extract.Setup",
-            lambda release, model, digest, *options: Setup(release, model, "0" * 64, *options),
+            "unknown_detection.evaluation.features.extract.Opening",
+            lambda release, model, digest, *options: Opening(release, model, "0" * 64, *options),
         )
         with pytest.raises(EvaluationError, match=r"^The model .*:cnn on the node .* where the command runs 0{12}\."):
             extracted(folder, tmp_path / "other", executor)
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            "unknown_detection.evaluation.features.extract.worker_environment",
-            lambda *arguments: {**worker_environment(*arguments), "torch": "0"},
-        )
-        with pytest.raises(EvaluationError, match=r"other last digits than the first one: torch \S+ instead of 0\."):
-            extracted(folder, tmp_path / "third", executor)
+
+    class FirstIsOther:
+        """The same, but for the torch of the worker that is asked first."""
+
+        def run(self, tasks, progress):
+            return [{**found, "torch": "0"} for found in executor.run(tasks, progress)]
+
+    with pytest.raises(EvaluationError, match=r"other last digits than the first one: torch \S+ instead of 0\."):
+        extracted(folder, tmp_path / "third", FirstIsOther())

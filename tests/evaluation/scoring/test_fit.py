@@ -17,10 +17,12 @@ import pytest
 import unknown_detection as ud
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
 from tests.evaluation.refusals import refusal, refused
+from tests.evaluation.stored import put
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.store import FeatureStore, Identity, block_column
+from unknown_detection.evaluation.features.store import FeatureStore, Identity
+from unknown_detection.evaluation.features.table import block_column
 from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, find_fit_splits, in_fit_half
 from unknown_detection.evaluation.scoring.scores import read_scores
@@ -52,10 +54,9 @@ def fill(root, splits=SPLITS, identity=IDENTITY):
     """A folder as `extract` leaves it."""
     store = FeatureStore.begin(root, identity, toy_head())
     for key, features in splits.items():
-        columns = {"id": features.ids, "label": features.labels, "logits": features.logits}
-        columns |= {"penultimate": features.penultimate}
+        columns = {"logits": features.logits, "penultimate": features.penultimate}
         columns |= {block_column(number): block for number, block in enumerate(features.blocks)}
-        store.row_blocks(*key).write(range(len(features)), columns, len(features), {"device": "cpu"})
+        put(store, key, features.ids, features.labels, columns)
     return store
 
 
@@ -138,7 +139,7 @@ def test_a_run_records_itself_in_the_release_s_order_and_gives_the_same_bytes_ag
         assert (tmp_path / f"scores{ending}").read_bytes() == (tmp_path / f"again{ending}").read_bytes()
     table, about = read_scores(tmp_path / "scores.parquet")
     assert ud.score(folder, ["react", "msp"], seed=7).select(table.column_names).equals(table)
-    ids = np.concatenate([SPLITS["toy", split].ids for split in sorted(FeatureStore.open(folder).splits()["toy"])])
+    ids = np.concatenate([SPLITS["toy", split].ids for split in sorted(FeatureStore.open(folder).by_config()["toy"])])
     assert table["detector"].to_pylist() == ["react"] * len(ids) + ["msp"] * len(ids)
     assert table["id"].to_pylist() == [*ids.tolist(), *ids.tolist()]
     assert (about.release_digest, about.model, about.model_digest) == ("a" * 64, "toy", "b" * 64)
@@ -496,7 +497,7 @@ def test_all_that_is_possible_without_images_or_members(score, tmp_path):
         (("--release", "nowhere"), "There is no folder nowhere, and a repository on the Hub is named ORG/NAME"),
         (("--model", "timm:resnet18"), "--release, --model and --weights (or --pretrained) belong together"),
         (("--out", "scores.csv"), "must end in .parquet"),
-        (("--features", "."), "there is no features.json"),
+        (("--features", "."), "there is no identity.json"),
     ],
 )
 def test_flags_that_cannot_be_used(score, tmp_path, flags, sentence):
@@ -555,9 +556,10 @@ def test_rows_that_are_not_there(score, tmp_path, sentence):
 
 
 def test_features_that_were_computed_in_two_ways_are_pointed_out(score, tmp_path):
-    store = fill(tmp_path / "mixed")
-    columns = store.row_blocks("toy", "test").read()
-    store.row_blocks("toy", "test").write(range(len(TEST)), columns, len(TEST), {"device": "cuda"})
+    store = fill(tmp_path / "mixed", {key: rows for key, rows in SPLITS.items() if key != ("toy", "test")})
+    blocks = {block_column(number): block for number, block in enumerate(TEST.blocks)}
+    columns = {"logits": TEST.logits, "penultimate": TEST.penultimate} | blocks
+    put(store, ("toy", "test"), TEST.ids, TEST.labels, columns, {"device": "cuda"})
     code, _, err = score(features=tmp_path / "mixed")
     assert code == 0
     assert err.startswith("Features were computed in more than one environment")
@@ -567,12 +569,12 @@ def test_features_that_were_computed_in_two_ways_are_pointed_out(score, tmp_path
     ("config", "split"), [("toy", "near_ood"), ("toy", "test"), ("toy", "validation"), ("toy-train", "train")]
 )
 def test_a_split_whose_features_are_damaged_is_never_left_out(score, tmp_path, config, split):
-    store = fill(tmp_path / "damaged")
-    (path,) = store.row_blocks(config, split).folder.iterdir()
+    fill(tmp_path / "damaged")
+    (path,) = (tmp_path / "damaged" / "features").glob(f"{config}.{split}.*")
     path.write_bytes(path.read_bytes()[:-100])
     code, _, err = score("--no-search", features=tmp_path / "damaged", detectors="knn,temperature")
     assert code == 2
-    assert f"{config}/{split}" in err
+    assert f"{config}.{split}" in err
     assert "damaged" in err
     assert not (tmp_path / "scores.parquet").exists()
 
@@ -580,7 +582,7 @@ def test_a_split_whose_features_are_damaged_is_never_left_out(score, tmp_path, c
 def test_scores_do_not_depend_on_which_detectors_are_asked_for(folder):
     """Nor on the order in which they are fitted."""
     pytest.importorskip("sklearn", reason="scikit-learn fits some")
-    fit_splits = find_fit_splits(FeatureStore.open(folder).splits(), ["toy"], [])
+    fit_splits = find_fit_splits(FeatureStore.open(folder).by_config(), ["toy"], [])
     alone = Scorer(FeatureCache(FeatureStore.open(folder)), fit_splits).score("ens_f", ("toy", "test"))
     scorer = Scorer(FeatureCache(FeatureStore.open(folder)), fit_splits)
     for name in ("knn", "mahalanobis_all", "msp", "oodl"):

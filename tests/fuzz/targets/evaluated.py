@@ -125,8 +125,8 @@ TARGETS = (
         refused(lambda folder: read_untrusted(folder / "x.parquet", "it").to_pydict()),
     ),
     Target(
-        "features-json",
-        "features.json",
+        "identity-json",
+        "identity.json",
         lambda: [_canonical(IDENTITY).encode(), _canonical(replace(IDENTITY, source=SOURCE, linear=False)).encode()],
         refused(FeatureStore.open),
     ),

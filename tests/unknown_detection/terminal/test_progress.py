@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 
 import click
 import pytest
@@ -43,6 +44,32 @@ def test_nothing_to_do_and_quiet_draw_nothing(total, quiet):
     with terminal() as screen, bar(total, "counting", quiet=quiet) as shown:
         shown.update(total)
     assert screen.getvalue() == ""
+
+
+def test_a_file_has_a_line_of_a_bar_now_and_then_and_nothing_of_short_work(monkeypatch):
+    for seconds, shares in ((60, set()), (0, {"0", "50", "100"})):
+        monkeypatch.setattr("unknown_detection.terminal.progress._SECONDS", seconds)
+        with contextlib.redirect_stderr(io.StringIO()) as file, bar(2, "counting") as shown:
+            shown.update(1)
+            log("a note")
+        assert "a note\n" in file.getvalue()
+        assert set(re.findall(r"counting: +(\d+)%", file.getvalue())) == shares
+
+
+def test_a_notebook_draws_bars(tmp_path):
+    """With the kernel that runs notebooks: `stderr` is no terminal there. Its bars are widgets where it has them."""
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    code = (
+        "from unknown_detection.terminal.progress import bar\n"
+        "for quiet in (True, False):\n"
+        "    with bar(2, f'quiet {quiet}', quiet=quiet) as shown:\n"
+        "        shown.update(2)"
+    )
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(book, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    text = str(book.cells[0].outputs)
+    assert "quiet False: 100%" in text and "quiet True" not in text
 
 
 def test_lines_stand_above_the_bar():

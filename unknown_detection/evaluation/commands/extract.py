@@ -26,8 +26,7 @@ from unknown_detection.evaluation.releases import load
 @options.listed(
     "--splits",
     metavar="CONFIG[/SPLIT],...",
-    required=True,
-    help="Configs or single splits to extract; the configs must have the same classes.",
+    help="Configs or single splits to extract; their configs must have the same classes. Default: all.",
 )
 @options.model(required=True)
 @click.option(
@@ -45,11 +44,18 @@ from unknown_detection.evaluation.releases import load
 )
 @options.run_options
 @options.cluster_options
+@click.option(
+    "--share",
+    metavar="K/N",
+    callback=lambda context, option, text: _share(text),
+    help="Compute every N-th part of the images, from the K-th on: N machines that see one disk fill one folder. The "
+    "same command without it comes last: it finds all there, and checks the accuracy.",
+)
 @click.option("--dry-run", is_flag=True, help="Check the inputs and print what would be extracted; write nothing.")
 def command(
     release: str,
     revision: str | None,
-    splits: str,
+    splits: str | None,
     model: str,
     pretrained: str | None,
     out: Path,
@@ -85,3 +91,13 @@ def command(
     else:
         score = as_started("python -m unknown_detection evaluate score")
         click.echo(f"features are in {out}; {score} --features {out} comes next")
+
+
+def _share(text: str | None) -> tuple[int, int] | None:
+    """Return what a text such as 1/4 stands for."""
+    if text is None:
+        return None
+    first, _, of = text.partition("/")
+    if not (first.isdecimal() and of.isdecimal()):
+        raise click.BadParameter(f"{text!r} is not K/N, such as 1/4")
+    return int(first), int(of)

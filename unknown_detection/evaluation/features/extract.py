@@ -5,10 +5,10 @@ Tested by `tests/evaluation/features/test_receipt.py`.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,7 @@ import pyarrow.compute as pc
 
 from builders.executors.base import Executor
 from unknown_detection.evaluation.errors import EvaluationError, a_kind
-from unknown_detection.evaluation.features.runner import (
-    Runner,
-    Setup,
-    on_a_cluster,
-    outputs_of,
-    run_tasks,
-    worker_environment,
-)
+from unknown_detection.evaluation.features.runner import ComputeParts, Opening, Runner, fill, on_a_cluster, outputs_of
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
 from unknown_detection.evaluation.files import VERIFY
 from unknown_detection.evaluation.models.models import Model, open_model
@@ -61,14 +54,15 @@ def extract(
     batch_size: int = 64,
     workers: int | None = None,
     executor: Executor | None = None,
+    share: tuple[int, int] | None = None,
     dry_run: bool = False,
-    quiet: bool = True,
+    quiet: bool = False,
     log: Log = lambda text: None,
 ) -> FeatureStore:
     """Extract features of a release with a model, in one forward pass per image.
 
         >>> features = ud.extract(model, "build/digits", "digits,digits-train")
-        >>> features.features("digits", "test").logits.shape
+        >>> features["digits/test"].logits.shape
         (180, 6)
 
     Stores each image's logits, penultimate features (the input of the last linear layer) and pooled block outputs. An
@@ -105,12 +99,14 @@ def extract(
             in tasks for none on the CPU and four with a GPU.
         executor: runs the model in tasks, on a cluster for instance. The model is then one by name, and so are its
             tasks' devices, `cpu`, `cuda` or `auto`; which of them `auto` is, this machine decides.
+        share: (k, n) computes every n-th part of the images, from the k-th on, so that n machines that see one disk
+            fill one folder; the same call without it afterwards finds all there and checks the accuracy.
         dry_run: check the inputs and say what would be extracted; write nothing.
-        quiet: no progress bars.
+        quiet: draw no progress bars.
         log: receives lines about the model, each split and the receipt.
 
     Returns:
-        The features, for `score`.
+        The features by `config/split`, for `score`.
 
     Raises:
         EvaluationError: the model cannot be opened or run, its accuracy on known test rows differs from the published
@@ -124,10 +120,10 @@ def extract(
             f"A batch has at least one image, and workers are 0 or more; found batch_size={batch_size} and "
             f"workers={workers}. Give others."
         )
+    if share is not None and not 1 <= share[0] <= share[1]:
+        raise EvaluationError(f"A share is the k-th of n, 1 to n; found {share[0]} of {share[1]}. Give another.")
     opened = load(release)
     chosen = choose_splits({config: opened.splits(config) for config in opened.configs}, splits, opened.name)
-    tests, other_keys = ([key for key in chosen if (key[1] == TEST) is test] for test in (True, False))
-    chosen = [*tests, *other_keys]  # tests first: a wrong receipt ends the run before the rest is computed
     names = _one_label_set(opened, [config for config, _ in chosen])
     for keyword, path in (("weights", weights), ("classes", classes)):
         if not isinstance(path, str | Path | None):
@@ -149,50 +145,53 @@ def extract(
     if dry_run:
         size = sum(4 * values.shape[1] for values in outputs_of(ready, ready.probe).values()) + 8  # the label
         for key in chosen:
-            rows, complete = len(opened.rows(*key)), existing is not None and existing.row_blocks(*key).is_whole()
-            log(f"{'/'.join(key)}: {'there already' if complete else f'{rows:,} images, {rows * size:,} bytes'}")
-        return FeatureStore(root or Path(), identity)
-    runner = None
-    if executor is None:
-        runner = Runner(opened, ready, batch_size, workers)
-        compute = partial(_locally, runner, quiet)
-    else:
+            rows = opened.rows(*key)["id"]
+            complete = existing is not None and existing.table.has("/".join(key), rows).all()
+            to_do = "there already" if complete else f"{len(rows):,} images, {len(rows) * size:,} bytes"
+            log(f"{'/'.join(key)}: {to_do}")
+        return existing or FeatureStore(root or Path(), identity)
+    runner = Runner(opened, ready, batch_size, workers)
+    if executor is not None:
         import torch
 
-        source, spec = (opened.source, opened.revision, opened.digest), (str(model), file, names, pretrained, labels)
-        setup = Setup(source, spec, ready.digest, device, batch_size, workers or 0, torch.get_num_threads())
-        compute = partial(run_tasks, executor, setup, worker_environment(executor, setup), opened, quiet)
-    head = ready.head
-    store = FeatureStore.begin(root, identity, head) if root else FeatureStore.temporary(identity, head)
-    extracted = {(config, split) for config, of in store.splits().items() for split in of}
-    _require_one_image_an_id(opened, extracted | {*chosen})
-    store.runner = runner
-    kept = "finished splits are kept. Run the same command again to continue." if root else "nothing was kept."
-    with store.writing(), stopping_says(f"stopped; {kept}"):
-        store.expect(chosen)
-        for keys in (tests, other_keys):
-            for key, (computed, reused) in compute(store, keys):
+        source, spec = (opened.source, opened.revision, opened.digest), (model, file, names, pretrained, labels)
+        runner.opening = Opening(source, spec, ready.digest, device, torch.get_num_threads())
+        executor.run([ComputeParts(runner, outputs_of, None, Path(), chosen[0], ())], lambda images, size: None)
+    store = FeatureStore.begin(root, identity, ready.head)
+    store.runner = runner if executor is None else None
+    asked = {(config, split) for config, of in store.by_config().items() for split in of} | {*chosen}
+    _require_one_image_an_id(opened, asked)
+    kept = "what is finished is kept. Run the same command again to continue." if root else "nothing was kept."
+    with store.writing() if share is None else contextlib.nullcontext(), stopping_says(f"stopped; {kept}"):
+        store.ask({key: opened.rows(*key) for key in chosen})
+        # Tests first: a wrong receipt ends the run before the rest is computed.
+        for is_test in (True, False):
+            keys = [key for key in chosen if (key[1] == TEST) is is_test]
+            rows = sum(len(opened.rows(*key)) for key in keys)
+            title = "/".join(keys[0]) if len(keys) == 1 else quantity(len(keys), "split")
+            with bar(rows, title, quiet=quiet) as shown:
+                to = (outputs_of, store.table, keys, shown.update)
+                computed = fill(runner, *to, executor=executor, share=share or (1, 1))
+            for key, count in computed.items():
                 rows = len(opened.rows(*key))
-                text = f"{computed:,} of {rows:,} images" if computed or reused else f"there already, {rows:,} images"
-                log(f"{'/'.join(key)}: {text}{f'; other splits have {reused:,} of the rest' if reused else ''}")
-            if keys is tests:
-                test_receipt = receipt(store, tests)
-                if accept:
-                    store.accept(test_receipt.differences)
-                test_receipt.require(store.accepted())
-                for line in test_receipt.lines:
-                    log(line)
+                log(
+                    f"{'/'.join(key)}: "
+                    + (f"{count:,} of {rows:,} images" if count else f"there already, {rows:,} images")
+                )
+            if is_test:
+                _check_accuracy(store, keys, accept, log)
     return store
 
 
-def _locally(
-    runner: Runner, quiet: bool, store: FeatureStore, keys: Sequence[Key]
-) -> Iterator[tuple[Key, tuple[int, int]]]:
-    """Run the model over splits in this process; yield each with its counts."""
-    for key in keys:
-        with bar(len(runner.release.rows(*key)), "/".join(key), quiet=quiet) as progress:
-            counts = runner.run(outputs_of, store.row_blocks(*key), key, progress.update, store.other_splits(*key))
-        yield key, counts
+def _check_accuracy(store: FeatureStore, keys: Sequence[Key], accept: bool, log: Log) -> None:
+    """Log a model's receipt, and check it; with shares it is that of the splits that are complete."""
+    complete = store.by_config()
+    test_receipt = receipt(store, [key for key in keys if key[1] in complete.get(key[0], ())])
+    if accept:
+        store.accept(test_receipt.differences)
+    test_receipt.require(store.identity.accepted)
+    for line in test_receipt.lines:
+        log(line)
 
 
 def identify(release: Release, model: Model, label_names: tuple[str, ...], accuracy: float | None = None) -> Identity:
@@ -217,7 +216,7 @@ def _describe(release: Release, model: Model, device: str, identity: Identity, k
     """Log what is extracted, and what is unusual about the model."""
     log(f"release  {release.name}, digest {release.digest[:12]}")
     log(f"model    {model.name} on {device}, digest {model.digest[:12]}")
-    layer, blocks = model.layers.head or model.layers.blocks[-1], ", ".join(identity.blocks)
+    layer, blocks = model.layers.head or model.layers.blocks[-1], ", ".join(identity.blocks) or "none"
     log(f"features {len(identity.label_names)} logits, and what goes into {layer}; blocks {blocks}")
     if not model.layers.linear:
         log("         the logits are no linear layer's, so detectors that read its weights cannot be used")
@@ -270,7 +269,7 @@ class Receipt:
             if difference not in accepted:
                 raise EvaluationError(
                     f"{difference}. Check the weights, their preprocessing and the order of the classes, or go on "
-                    "with --accept."
+                    "with --accept (in Python accept=True)."
                 )
 
 

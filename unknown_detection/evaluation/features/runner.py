@@ -1,4 +1,4 @@
-"""Runs a model over the images of a release, and stores its outputs block by block: here, or in tasks on a cluster.
+"""Runs a model over the images of a release, and stores its outputs by image id: here, or in tasks on a cluster.
 
 Tested by `tests/evaluation/features/test_extract.py` and `tests/evaluation/features/test_tasks.py`.
 """
@@ -8,34 +8,41 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.executors.base import Executor, Resources, once_per_worker
 from builders.executors.base import Progress as TaskProgress
+from builders.executors.local import LocalExecutor
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.blocks import Columns, ReusableFeatures, RowBlocks
-from unknown_detection.evaluation.features.store import FeatureStore, block_column
+from unknown_detection.evaluation.features.table import Columns, Numbers, RowTable, block_column, differences
 from unknown_detection.evaluation.models.models import Model, check_device, open_model, out_of_memory, pick_device
 from unknown_detection.evaluation.models.preprocessing import Preprocessing, load_batches
 from unknown_detection.evaluation.releases import Key, Release, load
 from unknown_detection.precision import FLOAT32
-from unknown_detection.terminal.progress import Progress, bar, log
+from unknown_detection.terminal.progress import Progress, log
+from unknown_detection.words import quantity
 
 ROWS = 512
-"""Rows per stored block, rounded up to whole batches. A killed run loses at most one block."""
+"""Rows of a part, rounded up to whole batches. A killed run loses at most one part of each process."""
 
 BatchFunction = Callable[[Model, Any, Sequence[str]], Columns]
 """Computes columns of B rows from a model, preprocessed images (B, 3, H, W) on the CPU and their ids."""
 
+_MULTIPLE = 8
+"""Images that a small batch is a multiple of; ours: kernels work on so many at once."""
 
-def block_rows(batch_size: int) -> int:
-    """Return the rows of every stored block but a split's last."""
-    return -(-ROWS // batch_size) * batch_size
+_PARTS = 4
+"""Parts of a task on a cluster, some 2,000 images; ours: a GPU waits for a task's first batch to be decoded."""
+
+_DECODERS = 4
+"""Processes that decode images for a task with a GPU, unless the caller says how many; ours."""
 
 
 def default_workers() -> int:
@@ -47,26 +54,53 @@ def default_workers() -> int:
     return count if count > 1 else 0
 
 
-def environment(device: str, batch_size: int) -> dict[str, Any]:
-    """Return the environment of this process besides the model and the image: any change may alter the last digits."""
-    import torch
-
-    cuda = device.startswith("cuda")
-    return {
-        "device": torch.cuda.get_device_name(device) if cuda else f"{device} {platform.machine()}",
-        "batch_size": batch_size,
-        "threads": torch.get_num_threads() if device == "cpu" else 0,
-        "torch": str(torch.__version__),
-        "float32": FLOAT32,
-    }
-
-
 def outputs_of(model: Model, images: Any, ids: Sequence[str] = ()) -> Columns:
     """Compute a model's logits, penultimate features and pooled blocks, as float32."""
     outputs = model.forward(images)
     columns = {"logits": outputs.logits, "penultimate": outputs.penultimate}
     columns |= {block_column(number): outputs.blocks[name] for number, name in enumerate(model.layers.blocks)}
     return {name: values.float().cpu().numpy() for name, values in columns.items()}
+
+
+class OutOfMemoryError(EvaluationError):
+    """A device has too little memory for a batch."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Opens the driver's release and model in a worker, once for all of its tasks.
+
+    `release` has its `source`, `revision` and `digest`, `model` the arguments of `open_model` but for the device, in
+    its order; `device` is `cpu`, or `cuda` for the GPU that a task is given. On the number of `threads` of torch on
+    the CPU the last digits depend.
+    """
+
+    release: tuple[str, str | None, str]
+    model: tuple[str, Path | None, tuple[str, ...], bool, Path | None]
+    model_digest: str
+    device: str
+    threads: int
+
+    def __call__(self) -> tuple[Release, Model]:
+        """Open both; raises as `load` and `open_model`, or if a digest is not the driver's."""
+        import torch
+
+        torch.set_num_threads(self.threads)
+        source, revision, digest = self.release
+        spec, weights, names, pretrained, classes = self.model
+        try:
+            release = load(source, revision)
+            model = open_model(spec, weights, names, pretrained=pretrained, classes=classes, device=self.device)
+        except EvaluationError as error:
+            raise EvaluationError(f"On the node {platform.node()}: {error}") from error
+        expected = {f"release {source}": (release.digest, digest), f"model {spec}": (model.digest, self.model_digest)}
+        for subject, (local, driver) in expected.items():
+            if local != driver:
+                raise EvaluationError(
+                    f"The {subject} on the node {platform.node()} has the digest {local[:12]}, and where the command "
+                    f"runs {driver[:12]}. Give all nodes the same files and versions."
+                )
+        return release, model
 
 
 @dataclass
@@ -76,102 +110,101 @@ class Runner:
     Attributes:
         batch_size: images per batch; halved whenever the device has too little memory.
         workers: worker processes that decode images; 0 decodes in the main process, None for `default_workers`.
+        opening: opens both in another process, which a runner is sent to without them; None if it stays in this one.
     """
 
     release: Release
     model: Model
     batch_size: int = 64
     workers: int | None = None
+    opening: Opening | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle how the release and the model are opened."""
+        return _opened, (self.opening, self.batch_size, self.workers)
+
+    @property
+    def resources(self) -> Resources:
+        """What a task occupies that runs the model."""
+        if self.opening is None:
+            return Resources()
+        if self.opening.device == "cuda":
+            return Resources(cpus=max(1, self.workers or 0), gpus=1)
+        return Resources(cpus=max(self.opening.threads, self.workers or 0))
+
+    def environment(self) -> dict[str, Any]:
+        """Return what results depend on besides the model and the image: any change may alter the last digits."""
+        import torch
+
+        device = self.model.device
+        cuda = device.startswith("cuda")
+        return {
+            "device": torch.cuda.get_device_name(device) if cuda else f"{device} {platform.machine()}",
+            "batch_size": self.batch_size,
+            "threads": torch.get_num_threads() if device == "cpu" else 0,
+            "torch": str(torch.__version__),
+            "float32": FLOAT32,
+        }
 
     def preprocessing(self, key: Key) -> Preprocessing:
         """Return the preprocessing of a split's images for the model."""
         side = self.release.prepared(*key)
         return self.model.preprocessing.prepared(side) if side else self.model.preprocessing
 
-    def run(
-        self,
-        compute: BatchFunction,
-        row_blocks: RowBlocks,
-        key: Key,
-        progress: Progress,
-        other_splits: Sequence[RowBlocks] = (),
-    ) -> tuple[int, int]:
-        """Apply a function to every image of a split, in the release's order, and store new results.
+    def run(self, function: BatchFunction, table: RowTable, key: Key, progress: Progress) -> None:
+        """Apply a function to the images of a split whose rows a table lacks; as `fill`."""
+        fill(self, function, table, [key], progress)
 
-        A row's values must not depend on the other rows. `other_splits` are results of the same function, whose images
-        are not computed again; `progress` is called first with the number of rows that are there already.
-
-        Returns the numbers of images that were computed, and that were reused from other splits. Raises
-        `EvaluationError` if the release has no images of the split, one cannot be decoded, a result is not finite, or
-        the device has no memory for a single image.
-        """
-        rows, model = len(self.release.rows(*key)), self.model
-        while True:
-            missing = row_blocks.begin(rows, block_rows(self.batch_size), environment(model.device, self.batch_size))
-            finished = rows - sum(map(len, missing))
-            progress(finished)
-
-            def advance(count: int) -> None:
-                nonlocal finished
-                finished += count
-                progress(count)
-
-            try:
-                return self.fill(compute, row_blocks, key, missing, advance, other_splits)
-            except RuntimeError as error:
-                if not out_of_memory(error):
-                    raise
-                if self.batch_size == 1:
-                    raise EvaluationError(
-                        f"{model.device} has no memory for a single image with {model.name}. Give --device cpu, or "
-                        "end what else uses it."
-                    ) from error
-            # From the split's first row on, so that all of its rows are computed in batches of one size.
-            self.batch_size = -(-self.batch_size // 2)
-            log(f"{model.device} has too little memory: going on with --batch-size {self.batch_size}")
-            progress(-finished)
-
-    def fill(
-        self,
-        compute: BatchFunction,
-        row_blocks: RowBlocks,
-        key: Key,
-        blocks: Sequence[range],
-        progress: Progress,
-        other_splits: Iterable[RowBlocks],
-    ) -> tuple[int, int]:
-        """Compute and store some blocks of a split; as `run`, but for torch's error where memory is too little."""
-        if not blocks:
-            return 0, 0
-        rows, here = self.release.rows(*key), environment(self.model.device, self.batch_size)
-        ids, labels = np.array(rows["id"].to_pylist()), rows["label"].to_numpy()
-        reusable = ReusableFeatures(ids.tolist(), other_splits, here)
-        new = [np.flatnonzero(~reusable.has[block.start : block.stop]) + block.start for block in blocks]
+    def compute(
+        self, function: BatchFunction, table: RowTable, key: Key, parts: Sequence[Numbers], progress: Progress
+    ) -> None:
+        """Apply a function to parts of a split, and write each into its file; raises as `fill`."""
+        ids, here = self.release.rows(*key)["id"], self.environment()
         batches = load_batches(
             self.release.images(*key),
             self.preprocessing(key),
-            [numbers.tolist() for numbers in new],
+            [numbers.tolist() for numbers in parts],
             batch_size=self.batch_size,
             workers=default_workers() if self.workers is None else self.workers,
             pinned=self.model.device.startswith("cuda"),
         )
-        for block, numbers in zip(blocks, new, strict=True):
-            positions = np.arange(block.start, block.stop)
-            reused = positions[reusable.has[positions]]
-            pieces = [reusable.take(reused)] if len(reused) else []
-            progress(len(reused))
+        full: tuple[Any, list[str], Columns] | None = None
+        for numbers in parts:
+            pieces = []
             for _ in range(0, len(numbers), self.batch_size):
                 of_batch, images = next(batches)
-                names = ids[list(of_batch)].tolist()
-                columns = compute(self.model, images, names + names[-1:] * (len(images) - len(names)))
+                names = ids.take(of_batch).to_pylist()
+                try:
+                    size = _size_for(len(names), self.model, function, full) or len(images)
+                    columns = function(self.model, images[:size], (names + names[-1:] * size)[:size])
+                except RuntimeError as error:
+                    if not out_of_memory(error):
+                        raise
+                    count = quantity(self.batch_size, "image")
+                    raise OutOfMemoryError(
+                        f"{self.model.device} on {platform.node()} has no memory for {count} with {self.model.name}. "
+                        "End what else uses it, or choose the CPU."
+                    ) from error
+                full = (images, names, columns) if len(names) == len(images) else full
                 pieces.append({name: values[: len(names)] for name, values in columns.items()})
                 _require_finite(pieces[-1], names, self.model.name)
                 progress(len(names))
-            order = np.argsort(np.concatenate([reused, numbers]))
-            joined = {name: np.concatenate([columns[name] for columns in pieces])[order] for name in pieces[0]}
-            row_blocks.write(block, {"id": ids[positions], "label": labels[positions]} | joined, len(rows), here)
-        computed = sum(map(len, new))
-        return computed, sum(map(len, blocks)) - computed
+            joined = {name: np.concatenate([columns[name] for columns in pieces]) for name in pieces[0]}
+            table.write("/".join(key), int(numbers[0]), ids.take(numbers), joined, here)
+
+
+def _size_for(rows: int, model: Model, function: BatchFunction, full: tuple[Any, list[str], Columns] | None) -> int:
+    """Return a size for a batch of few rows in place of the full one, which it is padded to otherwise; 0 for none.
+
+    The algorithm of a convolution may depend on the batch size. So a few images of a batch that was full are computed
+    again: the size will do where all numbers are those of the full batch, to the last bit.
+    """
+    size = -(-rows // _MULTIPLE) * _MULTIPLE
+    if full is None or 2 * size >= len(full[1]):
+        return 0
+    images, names, columns = full
+    again = function(model, images[:size], names[:size])
+    return size if all(np.array_equal(again[name], columns[name][:size]) for name in columns) else 0
 
 
 def _require_finite(columns: Columns, ids: Sequence[str], model: str) -> None:
@@ -184,155 +217,119 @@ def _require_finite(columns: Columns, ids: Sequence[str], model: str) -> None:
             )
 
 
-_BLOCKS = 4
-"""Blocks of a task, some 2,000 images; ours: a GPU waits for the first batch of each task to be decoded."""
-
-_DECODERS = 4
-"""Processes that decode images for a task with a GPU, unless the caller says how many; ours."""
+def _opened(opening: Opening, batch_size: int, workers: int | None) -> Runner:
+    return Runner(*once_per_worker(opening), batch_size, workers, opening)
 
 
 @dataclass(frozen=True)
-class Setup:
-    """Opens the driver's release and model in a worker. As a task it returns the worker's environment.
+class ComputeParts:
+    """Computes parts of a split, and writes each into its file: a task that any process may run, more than once.
 
-    `release` has its `source`, `revision` and `digest`, `model` the arguments of `open_model` but for the device, in
-    its order; `device` is `cpu`, or `cuda` for the GPU that a task is given. On the number of `threads` of torch on
-    the CPU the last digits depend.
+    `environment` is the one that all workers must have; None asks for the worker's.
     """
 
-    release: tuple[str, str | None, str]
-    model: tuple[str, Path | None, tuple[str, ...], bool, Path | None]
-    model_digest: str
-    device: str
-    batch_size: int
-    workers: int
-    threads: int
-
-    @property
-    def resources(self) -> Resources:
-        """What a task occupies."""
-        if self.device == "cuda":
-            return Resources(cpus=max(1, self.workers), gpus=1)
-        return Resources(cpus=max(self.threads, self.workers))
-
-    def run(self, progress: TaskProgress) -> Any:
-        """Set the number of threads of this process, and return what results depend on in it."""
-        import torch
-
-        torch.set_num_threads(self.threads)
-        return environment(pick_device(self.device), self.batch_size)
-
-    def __call__(self) -> Runner:
-        """Open the release and the model; raises as `load` and `open_model`, or if a digest is not the driver's."""
-        source, revision, digest = self.release
-        spec, weights, names, pretrained, classes = self.model
-        try:
-            release = load(source, revision)
-            model = open_model(spec, weights, names, pretrained=pretrained, classes=classes, device=self.device)
-        except EvaluationError as error:
-            raise EvaluationError(f"On the node {platform.node()}: {error}") from error
-        for subject, local, driver in (
-            (f"release {source}", release.digest, digest),
-            (f"model {spec}", model.digest, self.model_digest),
-        ):
-            if local != driver:
-                raise EvaluationError(
-                    f"The {subject} on the node {platform.node()} has the digest {local[:12]}, and where the command "
-                    f"runs {driver[:12]}. Give all nodes the same files and versions."
-                )
-        return Runner(release, model, self.batch_size, self.workers)
-
-
-@dataclass(frozen=True)
-class ExtractBlocks:
-    """Computes the features of some blocks of a split, and writes each into its file.
-
-    `environment` is the first worker's, which all must have; `folder` has the split's blocks, `other_splits` are the
-    folders of splits that have some of these rows' features.
-    """
-
-    setup: Setup
-    environment: Mapping[str, Any]
-    key: Key
+    runner: Runner
+    function: BatchFunction
+    environment: Mapping[str, Any] | None
     folder: Path
-    blocks: tuple[range, ...]
-    other_splits: tuple[Path, ...]
+    key: Key
+    parts: tuple[Numbers, ...]
 
     @property
     def resources(self) -> Resources:
         """What the task occupies."""
-        return self.setup.resources
+        return self.runner.resources
 
-    def run(self, progress: TaskProgress) -> None:
-        """Compute the blocks that an earlier try of this task has not written."""
-        local = self.setup.run(progress)
-        if local != self.environment:
-            differing = sorted(name for name in local if local[name] != self.environment.get(name))
-            texts = [f"{name} {local[name]} instead of {self.environment.get(name)}" for name in differing]
+    def run(self, progress: TaskProgress) -> Mapping[str, Any]:
+        """Compute the parts that no earlier try of this task has written; return the worker's environment."""
+        runner, table, here = self.runner, RowTable(self.folder), self.runner.environment()
+        if self.environment not in (None, here):
             raise EvaluationError(
                 f"The node {platform.node()} would give features other last digits than the first one: "
-                f"{', '.join(texts)}. Use nodes of one kind, with the same packages."
+                f"{differences(here, self.environment or {})}. Use nodes of one kind, with the same packages."
             )
-        runner, target = once_per_worker(self.setup), RowBlocks(self.folder)
-        left = [block for block in self.blocks if not target.has(block)]
-        progress(sum(map(len, self.blocks)) - sum(map(len, left)), 0)
-        other_splits = [RowBlocks(folder) for folder in self.other_splits]
-        try:
-            runner.fill(outputs_of, target, self.key, left, lambda rows: progress(rows, 0), other_splits)
-        except RuntimeError as error:
-            if not out_of_memory(error):
-                raise
-            raise EvaluationError(
-                f"{local['device']} on the node {platform.node()} has too little memory for batches of "
-                f"{self.setup.batch_size} images. Give a smaller --batch-size."
-            ) from error
+        ids, key = runner.release.rows(*self.key)["id"], "/".join(self.key)
+        left = [part for part in self.parts if not table.path(key, int(part[0]), ids.take(part)).exists()]
+        progress(sum(map(len, self.parts)) - sum(map(len, left)), 0)
+        runner.compute(self.function, table, self.key, left, lambda rows: progress(rows, 0))
+        return here
 
 
-def worker_environment(executor: Executor, setup: Setup) -> Mapping[str, Any]:
-    """Ask a first worker for its environment; `BuildError` if none has the resources or the packages."""
-    (found,) = executor.run([setup], lambda images, size: None)
-    return dict(found)
-
-
-def run_tasks(
-    executor: Executor,
-    setup: Setup,
-    computed_in: Mapping[str, Any],
-    release: Release,
-    quiet: bool,
-    store: FeatureStore,
+def fill(
+    runner: Runner,
+    function: BatchFunction,
+    table: RowTable,
     keys: Sequence[Key],
-) -> Iterator[tuple[Key, tuple[int, int]]]:
-    """Store the features of splits by an executor's tasks; yield each with its counts, as `Runner.run` returns them.
+    progress: Progress,
+    *,
+    executor: Executor | None = None,
+    share: tuple[int, int] = (1, 1),
+) -> dict[Key, int]:
+    """Apply a function to every image of some splits that a table lacks, and store the results.
 
-    An image of several splits is run once, as without an executor: a split that has images of one before it waits for
-    that one. The caller holds `FeatureStore.writing`.
+    A row's values must not depend on the other rows. An image of several splits is run once. `progress` is called
+    first with the number of rows that are there already. Of `share` (k, n), every n-th part is computed, from the k-th
+    on. Returned is how many rows of each split were computed.
+
+    Raises:
+        EvaluationError: the release has no images of a split, one cannot be decoded, a result is not finite, the
+            device has no memory for a single image, or a worker has other files or packages than the first.
     """
-    for group in _without_common_images(release, keys):
-        tasks, counts = [], {}
-        for key in group:
-            blocks, ids, others = (
-                store.row_blocks(*key),
-                release.rows(*key)["id"].to_pylist(),
-                store.other_splits(*key),
-            )
-            missing = blocks.begin(len(ids), block_rows(setup.batch_size), computed_in)
-            has = ReusableFeatures(ids, others if missing else (), computed_in).has
-            reused = sum(int(np.count_nonzero(has[block.start : block.stop])) for block in missing)
-            counts[key] = sum(map(len, missing)) - reused, reused
-            folders = tuple(other.folder for other in others) if reused else ()
-            tasks += [
-                ExtractBlocks(setup, computed_in, key, blocks.folder, tuple(missing[n : n + _BLOCKS]), folders)
-                for n in range(0, len(missing), _BLOCKS)
-            ]
-        rows = sum(len(release.rows(*key)) for key in group)
-        with bar(rows, ", ".join("/".join(key) for key in group), quiet=quiet) as shown:
-            shown.update(rows - sum(map(sum, counts.values())))
-            executor.run(tasks, lambda images, size: shown.update(images))
-        for key in group:
-            for unfinished in store.row_blocks(*key).folder.glob(".*"):  # of killed workers
-                unfinished.unlink()
-            yield key, counts[key]
+    computed: dict[Key, int] = {}
+    run, alone = (executor or LocalExecutor(1)).run, share == (1, 1)
+    while keys:
+        here = run([ComputeParts(runner, function, None, table.folder, keys[0], ())], lambda images, size: None)[0]
+        size = -(-ROWS // runner.batch_size) * runner.batch_size
+        plan = _plan(runner.release, table, keys, size, here, alone=alone)
+        # By its place among all parts, not among those that are left while others work.
+        mine = {key: (share[0] - 1 - number) % share[1] for number, key in enumerate(keys)}
+        left = {
+            key: [part for of, part in plan if of == key and part[0] // size % share[1] == mine[key]] for key in keys
+        }
+        computed = computed or {key: sum(map(len, parts)) for key, parts in left.items()}
+        finished = sum(len(runner.release.rows(*key)) - sum(map(len, parts)) for key, parts in left.items())
+        progress(finished)
+
+        def advance(images: int, size: int) -> None:
+            nonlocal finished
+            finished += images
+            progress(images)
+
+        step = len(plan) + 1 if executor is None else _PARTS  # here one after another, as one load of images
+        tasks = [
+            ComputeParts(runner, function, here, table.folder, key, tuple(parts[first : first + step]))
+            for key, parts in left.items()
+            for first in range(0, len(parts), step)
+        ]
+        try:
+            run(tasks, advance)
+            break
+        except OutOfMemoryError:
+            if runner.batch_size == 1:
+                raise
+            # From a split's first row on, so that all of its rows are computed in batches of one size.
+            runner.batch_size = -(-runner.batch_size // 2)
+            log(f"{here['device']} has too little memory: going on with batches of {runner.batch_size}")
+            progress(-finished)
+    for unfinished in table.folder.glob(".*") if alone else ():  # of killed processes
+        unfinished.unlink()
+    return computed
+
+
+def _plan(
+    release: Release, table: RowTable, keys: Iterable[Key], size: int, here: Mapping[str, Any], *, alone: bool
+) -> list[tuple[Key, Numbers]]:
+    """Return the parts to compute; an image of several splits is in the first of them only."""
+    plan: list[tuple[Key, Numbers]] = []
+    planned = pa.chunked_array([], pa.string())
+    for key in keys:
+        ids = release.rows(*key)["id"]
+        for part in table.left("/".join(key), ids, size, here, alone=alone):
+            part = part[~pc.is_in(ids.take(part), value_set=planned.combine_chunks()).to_numpy()]
+            plan += [(key, part)] if len(part) else []
+        mine = [ids.take(part) for of, part in plan if of == key]
+        planned = pa.chunked_array([chunk for of in [planned, *mine] for chunk in of.chunks], pa.string())
+    return plan
 
 
 def on_a_cluster(device: str, workers: int | None) -> tuple[str, int]:
@@ -345,23 +342,7 @@ def on_a_cluster(device: str, workers: int | None) -> tuple[str, int]:
     device = pick_device(device) if device == "auto" else device
     if device not in ("cpu", "cuda"):
         raise EvaluationError(
-            f"--device {device} names a device of one machine, but a cluster gives each task its own. Give cpu, cuda "
-            "or auto."
+            f"{device} is a device of one machine, but a cluster gives each task its own. Give cpu, cuda or auto."
         )
     default = _DECODERS if device == "cuda" else 0
     return device, default if workers is None else workers
-
-
-def _without_common_images(release: Release, keys: Sequence[Key]) -> Iterator[list[Key]]:
-    """Group consecutive splits that have no image in common, in their order."""
-    group: list[Key] = []
-    seen: set[str] = set()
-    for key in keys:
-        ids = set(release.rows(*key)["id"].to_pylist())
-        if not seen.isdisjoint(ids):
-            yield group
-            group, seen = [], set()
-        group.append(key)
-        seen |= ids
-    if group:
-        yield group

@@ -1,16 +1,19 @@
-"""The feature store: one model's features of splits of one release, on disk.
+"""Features of one model on one release, by image id, in a folder.
 
-DIR/features.json                            the release and the model, by digest
-DIR/splits.json                              the splits that were asked for
-DIR/accepted.json                            what `--accept` went on in spite of
-DIR/head/*.arrow                             the model's last linear layer
-DIR/features/<config>/<split>/*.arrow        ids, labels, logits, penultimate features and pooled blocks
-DIR/looks/<pass>/<config>/<split>/*.arrow    outputs of a second pass over the images, for detectors that need one
+DIR/identity.json                    the release and the model, by digest
+DIR/head.arrow                       the model's last linear layer
+DIR/index/<config>/<split>.arrow     ids, labels and roles of the splits that were asked for
+DIR/features/*.arrow                 logits, penultimate features and pooled blocks by id
+DIR/passes/<pass>/*.arrow            outputs of a second pass over the images, for detectors that need one
+
+Tested by `tests/evaluation/features/test_store.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import html
 import json
 import shutil
 import tempfile
@@ -20,23 +23,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from builders.storage.files import write_text
 from builders.storage.locks import file_lock
-from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, require_known
-from unknown_detection.evaluation.features.blocks import RowBlocks
+from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors
+from unknown_detection.evaluation.features.table import RowTable, block_column, read_columns, to_numpy, write_columns
 from unknown_detection.evaluation.files import Text
 from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks
 from unknown_detection.evaluation.models.layers import same_logits
+from unknown_detection.evaluation.releases import Key, choose_splits
+from unknown_detection.words import first_few
 
 if TYPE_CHECKING:
     from unknown_detection.evaluation.features.runner import Runner
 
-FORMAT = 2
+FORMAT = 3
 """Version of the folder's format."""
 
-_RECORD = "features.json"
+_RECORD = "identity.json"
 
 
 class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -51,10 +58,11 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         preprocessing: description of the preprocessing, see `Preprocessing.description`.
         prepared: how images that are prepared for a model's input were brought to this model's, by `config/split`,
             see `Preprocessing.describe_prepared`; other splits are missing.
+        linear: whether the logits are the output of a last linear layer, see `Layers.linear`.
         source: what is said of the weights (`receipt`): where they were published, their published accuracy, and which
             of their logits are the classes. Features with the same digests may say something else of them.
-        linear: whether the logits are the output of a last linear layer, see `Layers.linear`.
         probed: logits of fixed inputs, see `Model.probed`; empty where it was not recorded.
+        accepted: differences from the published accuracy in spite of which an extraction went on.
     """
 
     release_digest: Text
@@ -64,22 +72,82 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     blocks: tuple[Text, ...]
     preprocessing: Mapping[str, Any]
     prepared: Mapping[Text, Text] = {}
-    source: Mapping[Text, Text] = {}
     linear: bool = True
+    source: Mapping[Text, Text] = {}
     probed: tuple[float, ...] = ()
+    accepted: tuple[Text, ...] = ()
 
 
 class FeatureStore:
-    """A folder of features; `runner` runs the model again where this process extracted them, else it is None."""
+    """Features of a model on a release: `features["config/split"]` are those of a split.
+
+        >>> features.splits
+        ('digits-train/train', 'digits/test')
+        >>> features["digits/test"].logits.shape
+        (180, 6)
+
+    Attributes:
+        root: the folder.
+        identity: the release and the model, see `Identity`.
+        runner: runs the model again where this process extracted the features, else None.
+    """
 
     def __init__(self, root: Path, identity: Identity) -> None:
         self.root = root
         self.identity = identity
         self.runner: Runner | None = None
-        self.head_blocks = RowBlocks(root / "head")
+        self.table = RowTable(root / "features")
 
     def __repr__(self) -> str:
-        return f"<features of {self.identity.model}: {', '.join(self.splits()) or 'none'}>"
+        return f"<features of {self.model}: {', '.join(self.splits) or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        """Return the splits and the shapes of their features as a table, for notebooks."""
+        import pandas as pd
+
+        parts = sorted((self.root / "features").glob("[!.]*.arrow"))[:1]
+        names = {block_column(number): name for number, name in enumerate(self.identity.blocks)}
+        widths = {
+            names.get(of.name, of.name): of.type.list_size for path in parts for of in [*read_columns(path).schema][1:]
+        }
+        lines = []
+        for key in self.splits:
+            labels = read_columns(self._index(*key.split("/")))["label"]
+            line: dict[str, Any] = {
+                "split": key,
+                "rows": len(labels),
+                "of known classes": pc.sum(pc.greater_equal(labels, 0)).as_py(),
+            }
+            lines.append(line | {name: f"{len(labels)} x {width}" for name, width in widths.items()})
+        table = pd.DataFrame(lines).to_html(index=False, border=0)
+        return f"<p>Features of {html.escape(self.model)} in {html.escape(str(self.root))}</p>{table}"
+
+    def __dir__(self) -> list[str]:
+        """List what a user calls; the other names are for the steps of an evaluation."""
+        return [
+            *(name for name in object.__dir__(self) if name.startswith("_")),
+            "identity",
+            "model",
+            "root",
+            "splits",
+        ]
+
+    def __getitem__(self, key: str | Key) -> Features:
+        """Read the features of a split, `config/split`; its name alone will do where only one config has it."""
+        keys = choose_splits(self.by_config(), [key], str(self.root))
+        if len(keys) != 1:
+            raise EvaluationError(f"{key} has the splits {', '.join(map('/'.join, keys))}. Name one of them.")
+        return self.features(*keys[0])
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self.identity.model
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits with complete features as `config/split`, sorted."""
+        return tuple(f"{config}/{split}" for config, splits in self.by_config().items() for split in splits)
 
     @classmethod
     def open(cls, root: Path) -> FeatureStore:
@@ -101,70 +169,57 @@ class FeatureStore:
             ) from error
 
     @classmethod
-    def begin(cls, root: Path, identity: Identity, head: Head | None) -> FeatureStore:
-        """Open a feature store for writing, or create it; raises as `check`."""
-        existing = cls.check(root, identity)
-        if existing is not None:  # those of the first run, not of one that rounds otherwise
-            identity = msgspec.structs.replace(identity, probed=existing.identity.probed or identity.probed)
-        write_text(root / _RECORD, _canonical(identity))
-        store, classes = cls.open(root), len(identity.label_names)
-        if head is not None:
-            for block in store.head_blocks.begin(classes, classes, {}):
-                store.head_blocks.write(block, {"weight": head.weight, "bias": head.bias}, classes, {})
-        return store
+    def begin(cls, root: Path | None, identity: Identity, head: Head | None = None) -> FeatureStore:
+        """Open a feature store for writing, or create it; raises as `check`.
 
-    @classmethod
-    def temporary(cls, identity: Identity, head: Head | None = None) -> FeatureStore:
-        """Create a feature store that is deleted when nothing refers to it any more."""
-        store = cls.begin(Path(tempfile.mkdtemp(prefix="features-")), identity, head)
-        weakref.finalize(store, shutil.rmtree, store.root, ignore_errors=True)
+        Without a folder it is a temporary one, deleted when nothing refers to the store any more.
+        """
+        if root is None:
+            store = cls.begin(Path(tempfile.mkdtemp(prefix="features-")), identity, head)
+            weakref.finalize(store, shutil.rmtree, store.root, ignore_errors=True)
+            return store
+        existing = cls.check(root, identity)
+        if existing is not None:
+            # The logits of the first run, not of one that rounds otherwise.
+            probed = existing.identity.probed or identity.probed
+            identity = msgspec.structs.replace(identity, probed=probed, accepted=existing.identity.accepted)
+        store = cls(root, identity)
+        store._record()
+        if head is not None and not (root / "head.arrow").exists():
+            write_columns(root / "head.arrow", {"weight": head.weight, "bias": head.bias})
         return store
 
     @classmethod
     def check(cls, root: Path, identity: Identity) -> FeatureStore | None:
         """Open a folder for features of a release and a model (`require`); None if it is new or empty."""
+        # A run that was killed while writing its first file leaves a hidden temporary file.
+        taken = root.exists() and (not root.is_dir() or any(not path.name.startswith(".") for path in root.iterdir()))
         if (root / _RECORD).exists():
             store = cls.open(root)
             store.require(identity)
             return store
-        # A run that was killed while writing its first file leaves a hidden temporary file.
-        if root.exists() and (not root.is_dir() or any(not path.name.startswith(".") for path in root.iterdir())):
+        if taken:
             raise EvaluationError(f"{root} has files that are not features. Choose another folder.")
         return None
 
     def require(self, identity: Identity) -> None:
-        """Check that the features are of a release and a model.
+        """Check that the features are of a release and a model; `EvaluationError` otherwise.
 
         Also that images were brought to the model's input in the same way: another manifest of the same rows may say
         something else of them.
         """
         stored = self.identity
         self.require_release(identity.release_digest)
-        if identity.model_digest != stored.model_digest:
-            raise EvaluationError(
-                f"The features in {self.root} are of the model {stored.model} with digest {stored.model_digest[:12]}, "
-                f"not of {identity.model} with digest {identity.model_digest[:12]}. Give that model's weights and "
-                "code, or another folder."
-            )
+        sides = [_said(of) for of in (stored, identity)]
         if stored.probed and identity.probed and not same_logits(identity.probed, stored.probed):
-            raise EvaluationError(
-                f"The features in {self.root} are of the model {stored.model} with other code: with the same weights "
-                "it gives the same input other logits. Give that code, or another folder."
-            )
-        for key in sorted({*stored.prepared, *identity.prepared}):
-            ways = [of.prepared.get(key, "the model's own preprocessing") for of in (stored, identity)]
-            if ways[0] != ways[1]:
+            sides[1]["model"] += " in other code, which gives the same input other logits"
+        for about in sides[0] | sides[1]:
+            was, given = (side.get(about, "images with the model's own preprocessing") for side in sides)
+            if was != given:
                 raise EvaluationError(
-                    f"The features of {key} in {self.root} are of images with {ways[0]}, and the release now asks for "
-                    f"{ways[1]}. Choose another folder."
+                    f"The features in {self.root} are of {was}, not of {given} ({about}). Give that one, or another "
+                    "folder."
                 )
-        same = msgspec.structs.replace(identity, source=stored.source, probed=stored.probed)
-        if _canonical(same) != _canonical(stored):
-            sides = [f"{len(of.label_names)} classes; blocks {', '.join(of.blocks)}" for of in (stored, identity)]
-            raise EvaluationError(
-                f"{self.root} has features of other classes or blocks ({sides[0]}) than this config and model "
-                f"({sides[1]}). Choose another folder."
-            )
 
     def require_release(self, digest: str) -> None:
         """Check that the features are of a release; `EvaluationError` otherwise."""
@@ -173,6 +228,13 @@ class FeatureStore:
                 f"The features in {self.root} are of the release with digest {self.identity.release_digest[:12]}, not "
                 f"of the one with digest {digest[:12]}. Give that release, or another folder."
             )
+
+    def accept(self, differences: Iterable[str]) -> None:
+        """Record differences from a published accuracy as accepted."""
+        accepted = tuple(sorted({*self.identity.accepted, *differences}))
+        if accepted != self.identity.accepted:
+            self.identity = msgspec.structs.replace(self.identity, accepted=accepted)
+            self._record()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -183,93 +245,88 @@ class FeatureStore:
                 held.enter_context(file_lock(self.root / ".lock", busy))
             yield
 
-    def row_blocks(self, config: str, split: str, pass_name: str = "") -> RowBlocks:
-        """Return the stored features of a split, or a second pass's outputs, existing or not."""
-        return RowBlocks(self._folder(pass_name) / config / split)
+    def ask(self, rows: Mapping[Key, pa.Table]) -> None:
+        """Record the rows of splits that are to be extracted, so that one that is lost later is missed."""
+        for key, of_split in rows.items():
+            if not self._index(*key).exists():
+                write_columns(self._index(*key), {name: of_split[name] for name in ("id", "label", "role")})
 
-    def other_splits(self, config: str, split: str, pass_name: str = "") -> list[RowBlocks]:
-        """Return the stored features, or a second pass's outputs, of all other splits, complete or not; sorted."""
-        folders = sorted({*self._folder(pass_name).glob("*/*")} - {self.row_blocks(config, split, pass_name).folder})
-        return [RowBlocks(folder) for folder in folders]
+    def passes(self, name: str) -> RowTable:
+        """Return the table of a second pass's outputs, existing or not."""
+        return RowTable(self.root / "passes" / name)
 
-    def expect(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Add splits to those that are to be extracted, so that `require_whole` misses one that is lost later.
+    def ids(self, config: str, split: str) -> pa.ChunkedArray:
+        """Return the ids of the rows of a split that was asked for."""
+        return read_columns(self._index(config, split))["id"]
 
-        The caller holds `writing`, as for `accept`.
-        """
-        self._add("splits.json", map("/".join, keys))
-
-    def accept(self, differences: Iterable[str]) -> None:
-        """Record differences from a published accuracy as accepted."""
-        self._add("accepted.json", differences)
-
-    def accepted(self) -> list[str]:
-        """Return the differences from a published accuracy that were accepted, sorted."""
-        return self._listed("accepted.json")
-
-    def splits(self) -> dict[str, tuple[str, ...]]:
+    def by_config(self) -> dict[str, tuple[str, ...]]:
         """Return the splits with complete features, by config; all sorted."""
         complete: dict[str, tuple[str, ...]] = {}
-        for config, split in self._begun(whole=True):
+        for config, split in self._asked(whole=True):
             complete[config] = (*complete.get(config, ()), split)
         return complete
 
     def require_whole(self, configs: Sequence[str] = ()) -> None:
         """Check that the features of some configs, or of all if none is named, are complete."""
-        missing = [key for key in self._begun(whole=False) if not configs or key[0] in configs]
+        missing = [key for key in self._asked(whole=False) if not configs or key[0] in configs]
         if missing:
             raise EvaluationError(
-                f"Features of {', '.join(map('/'.join, missing))} in {self.root} are missing, incomplete or damaged. "
-                "Run the `extract` that wrote them again; it resumes."
+                f"Features of {', '.join(map('/'.join, missing))} in {self.root} are missing or incomplete. Run the "
+                "`extract` that wrote them again; it resumes."
             )
+
+    def environments(self, keys: Iterable[Key]) -> dict[Key, list[Mapping[str, Any]]]:
+        """Return the environments (device, batch size, threads, torch) in which splits were computed, each once."""
+        return {key: self.table.environments("/".join(key), self.ids(*key)) for key in keys}
 
     def head(self) -> Head | None:
         """The model's last linear layer; None if the logits are not its output."""
-        return Head(**self.head_blocks.read()) if self.identity.linear else None
+        if not self.identity.linear:
+            return None
+        layer = read_columns(self.root / "head.arrow")
+        return Head(to_numpy(layer["weight"]), to_numpy(layer["bias"]))
 
     def features(self, config: str, split: str) -> Features:
         """Read the features of a split, block features on access; `EvaluationError` if there are none."""
-        row_blocks = self.row_blocks(config, split)
-        if not row_blocks.is_whole():
-            available = self.splits()
-            require_known(f"config with features in {self.root}", [config], available)
-            require_known(f"split of {config} with features in {self.root}", [split], available[config])
-        columns = row_blocks.read(("id", "label", "logits", "penultimate"))
-        names = [block_column(number) for number in range(len(self.identity.blocks))]
+        key, names = f"{config}/{split}", [block_column(number) for number in range(len(self.identity.blocks))]
+        choose_splits(self.by_config(), [(config, split)], str(self.root))
+        index = read_columns(self._index(config, split))
+        columns = self.table.read(key, index["id"], ("logits", "penultimate"))
 
         def read(number: int) -> Any:
             # Refers to the store, because a folder that is not kept is deleted with it.
-            return self.row_blocks(config, split).read([names[number]])[names[number]]
+            return self.table.read(key, index["id"], [names[number]])[names[number]]
 
-        blocks = LazyBlocks(len(names), read)
         return Features(
-            columns["id"], columns["label"], columns["logits"], columns["penultimate"], blocks, head=self.head()
+            ids=to_numpy(index["id"]),
+            labels=to_numpy(index["label"]),
+            logits=columns["logits"],
+            penultimate=columns["penultimate"],
+            blocks=LazyBlocks(len(names), read),
+            head=self.head(),
         )
 
-    def _folder(self, pass_name: str) -> Path:
-        return self.root / "looks" / pass_name if pass_name else self.root / "features"
+    def _record(self) -> None:
+        write_text(self.root / _RECORD, _canonical(self.identity))
 
-    def _begun(self, *, whole: bool) -> list[tuple[str, str]]:
-        """Return the splits that were to be extracted or have files, and are whole or are not; sorted."""
-        keys = {(folder.parent.name, folder.name) for folder in (self.root / "features").glob("*/*")}
-        keys |= {(config, split) for config, _, split in (name.partition("/") for name in self._listed("splits.json"))}
-        return sorted(key for key in keys if self.row_blocks(*key).is_whole() is whole)
+    def _index(self, config: str, split: str) -> Path:
+        return self.root / "index" / config / f"{split}.arrow"
 
-    def _add(self, name: str, texts: Iterable[str]) -> None:
-        """Add texts to a list on disk."""
-        before = self._listed(name)
-        if new := sorted({*texts} - {*before}):
-            write_text(self.root / name, json.dumps(sorted([*before, *new]), indent=1) + "\n")
-
-    def _listed(self, name: str) -> list[str]:
-        """Return a list of texts on disk; none if there is no such file."""
-        path = self.root / name
-        return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+    def _asked(self, *, whole: bool) -> list[Key]:
+        """Return the splits that were to be extracted, and are whole or are not; sorted."""
+        keys = sorted((path.parent.name, path.stem) for path in (self.root / "index").glob("*/[!.]*.arrow"))
+        return [key for key in keys if self.table.has("/".join(key), self.ids(*key)).all() == whole]
 
 
-def block_column(number: int) -> str:
-    """Return the column of a block, counted from 0."""
-    return f"block_{number:02d}"
+def _said(identity: Identity) -> dict[str, str]:
+    """Return what two identities must have in common, by what it is about, as messages say it."""
+    classes = hashlib.sha256("\n".join(identity.label_names).encode()).hexdigest()
+    return {
+        "model": f"the model {identity.model} with digest {identity.model_digest[:12]}",
+        "classes": f"the classes {first_few(identity.label_names)} with digest {classes[:12]}",
+        "blocks": f"the blocks {', '.join(identity.blocks) or 'none'}",
+        **{key: f"images with {way}" for key, way in identity.prepared.items()},
+    }
 
 
 def _canonical(identity: Identity) -> str:

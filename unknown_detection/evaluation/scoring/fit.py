@@ -107,7 +107,7 @@ class FeatureCache:
     @cached_property
     def _of_this_run(self) -> FeatureStore:
         """The store of passes that code in memory defines: nothing says whether it is the same in another run."""
-        return FeatureStore.temporary(self.store.identity)
+        return FeatureStore.begin(None, self.store.identity)
 
     def _pass_features(self, detector: Detector, key: Key) -> Features:
         image_pass, features = detector.image_pass, self.features(key)
@@ -119,16 +119,15 @@ class FeatureCache:
         built_in = image_pass in _BUILT_IN
         name = "-".join([image_pass.name, *described, *([] if built_in else [detector.digest[:16]])])
         store = self.store if built_in or detector.digest else self._of_this_run
-        row_blocks = store.row_blocks(*key, name)
-        if not row_blocks.is_whole():
+        table, ids = store.passes(name), self.store.ids(*key)
+        if not table.has("/".join(key), ids).all():
             runner = self.runner
             assert runner is not None  # `check` refuses the detector otherwise
             run = partial(image_pass.run, seed=self.seed, **parameters)
             rows = len(runner.release.rows(*key))
             with store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
-                runner.run(run, row_blocks, key, progress.update, store.other_splits(*key, name))
-        columns = row_blocks.read()
-        return replace(features, passed={name: columns[name] for name in columns if name not in ("id", "label")})
+                runner.run(run, table, key, progress.update)
+        return replace(features, passed=table.read("/".join(key), ids))
 
 
 @dataclass(frozen=True)

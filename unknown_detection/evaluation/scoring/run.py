@@ -104,8 +104,8 @@ def score(
     fit_configs = [name.strip() for name in listed if name.strip()]
     keys = _choose_keys(store, splits, fit_configs)
     configs = tuple(dict.fromkeys(config for config, _ in keys))
-    fit_splits = find_fit_splits(store.splits(), configs, fit_configs)
-    alone = [find_fit_splits(store.splits(), [config], fit_configs) for config in configs]
+    fit_splits = find_fit_splits(store.by_config(), configs, fit_configs)
+    alone = [find_fit_splits(store.by_config(), [config], fit_configs) for config in configs]
     if not fit_configs:
         _require_same_fit_rows(store, alone)
     if search and len({of.validation for of in alone} - {None}) > 1:
@@ -123,8 +123,8 @@ def score(
     cache = FeatureCache(store, members, runner, int(seed), quiet)
     scorer = Scorer(cache, fit_splits, chosen, search=search, log=log)
     model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
-    model_receipt.require(model_receipt.differences if accept else store.accepted())
-    environments = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
+    model_receipt.require(model_receipt.differences if accept else store.identity.accepted)
+    environments = {str(found): key for key, of in store.environments(keys).items() for found in of}
     if len(environments) > 1:
         log(
             "Features were computed in more than one environment (device, batch size, threads or torch version), so "
@@ -165,7 +165,7 @@ def _choose_keys(
     store: FeatureStore, splits: str | Iterable[str | Key] | None, fit_configs: Sequence[str]
 ) -> list[Key]:
     """Choose the splits to score: the given ones, else all of the configs with features of splits to evaluate."""
-    available = store.splits()
+    available = store.by_config()
     listed = [] if splits is None else choose_splits(available, splits, str(store.root))
     configs = [config for config, _ in listed]
     store.require_whole([*configs, *(f"{config}-train" for config in configs), *fit_configs] if listed else ())
@@ -187,8 +187,8 @@ def _require_same_fit_rows(store: FeatureStore, alone: Sequence[FitSplits]) -> N
     FACETS's configs, which have no training rows, share the in-distribution rows of their validation splits.
     """
     keys = {of.train for of in alone if of.train} or {of.validation for of in alone if of.validation}
-    columns = [store.row_blocks(*key).read(("id", "label")) for key in keys] if len(keys) > 1 else []
-    if len({frozenset(of["id"][of["label"] >= 0].tolist()) for of in columns}) > 1:
+    features = [store.features(*key) for key in keys] if len(keys) > 1 else []
+    if len({frozenset(of.ids[of.labels >= 0].tolist()) for of in features}) > 1:
         raise EvaluationError(
             f"{', '.join(sorted(map('/'.join, keys)))} have different rows, and detectors are fitted on those of one "
             "only. Score the configs one by one with --splits (in Python splits=), or name those to fit on with "
@@ -254,7 +254,7 @@ def _provenance(scorer: Scorer, keys: Sequence[Key], fitted: Sequence[Fitted], r
     cache, configs = scorer.cache, tuple(dict.fromkeys(config for config, _ in keys))
     identities = [store.identity for store in (cache.store, *cache.members)]
     digests = [identity.model_digest for identity in identities]
-    accepted = [*receipt.differences, *(text for store in cache.members for text in store.accepted())]
+    accepted = [*receipt.differences, *(text for store in cache.members for text in store.identity.accepted)]
     notes = {"receipt": "; ".join(receipt.lines), "accepted": "; ".join(accepted)}
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:

@@ -1,0 +1,188 @@
+"""A table of rows by image id, in files of some hundred rows each, so that a killed run loses little.
+
+Files are complete once they have their names (`atomic_path`), are never written again, and are read as the files of
+our own that they are. An image that several splits share is in one of them.
+
+Tested by `tests/evaluation/features/test_table.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.storage.files import atomic_path
+from unknown_detection.evaluation.errors import EvaluationError
+
+_METADATA = b"unknown_detection"
+"""Key in a file's schema metadata: the environment that its rows were computed in."""
+
+Columns = Mapping[str, npt.NDArray[Any]]
+"""Columns by name, n rows each: vectors of text or numbers, or matrices of float32 or float64."""
+
+Numbers = npt.NDArray[np.int64]
+"""Numbers of rows of a split."""
+
+
+class _Part(NamedTuple):
+    """A file of the table: the split that its rows were computed for, their ids, and in which environment."""
+
+    path: Path
+    key: str
+    ids: pa.ChunkedArray
+    environment: Mapping[str, Any]
+
+
+class RowTable:
+    """Columns of rows by their ids, in the files of a folder.
+
+    The environment is what results depend on besides the model and the image, as JSON. Splits are `config/split`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._parts: dict[str, _Part] = {}
+
+    def has(self, key: str, ids: pa.ChunkedArray, environment: Mapping[str, Any] | None = None) -> npt.NDArray[Any]:
+        """Return whether each row of a split is there, shape (n,): in any environment, or in the one that is given."""
+        parts = [part for part in self._of(key) if environment in (None, part.environment)]
+        return _find(parts, ids) >= 0
+
+    def left(
+        self, key: str, ids: pa.ChunkedArray, size: int, environment: Mapping[str, Any], *, alone: bool = True
+    ) -> list[Numbers]:
+        """Return the rows of a split that are left to compute, in parts: those of each `size` rows that are not there.
+
+        Nothing is left if all rows are there, in whatever environment. Otherwise those of other environments do not
+        count, so that all rows of a split are computed in one; what was computed for it in others is deleted, or
+        refused if this process is not `alone`.
+        """
+        if self.has(key, ids).all():
+            return []
+        for part in self._of(key):
+            if part.key == key and part.environment != environment:
+                if not alone:
+                    others = differences(part.environment, environment)
+                    raise EvaluationError(
+                        f"Rows of {key} in {self.folder} were computed with {others}. Let all processes that fill a "
+                        "folder compute in one way."
+                    )
+                part.path.unlink()
+        missing = np.flatnonzero(~self.has(key, ids, environment))
+        return np.split(missing, np.flatnonzero(np.diff(missing // size)) + 1) if len(missing) else []
+
+    def path(self, key: str, first: int, ids: pa.ChunkedArray) -> Path:
+        """Return the file of some rows of a split, the first of which has a number."""
+        digest = hashlib.sha256("\n".join(ids.to_pylist()).encode()).hexdigest()
+        return self.folder / f"{key.replace('/', '.')}.{first:09d}-{digest[:12]}.arrow"
+
+    def write(
+        self, key: str, first: int, ids: pa.ChunkedArray, columns: Columns, environment: Mapping[str, Any]
+    ) -> None:
+        """Write a part; equal arguments produce equal bytes."""
+        described = json.dumps({"split": key, "environment": dict(environment)}, sort_keys=True)
+        write_columns(self.path(key, first, ids), {"id": ids, **columns}, {_METADATA: described})
+
+    def read(self, key: str, ids: pa.ChunkedArray, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Read columns of rows of a split, in the order of the ids; raises `EvaluationError` if one is missing."""
+        parts = self._of(key)
+        rows = _find(parts, ids)
+        if (rows < 0).any():
+            raise EvaluationError(
+                f"{self.folder} lacks {int((rows < 0).sum()):,} of the {len(ids):,} rows of {key}. Run the command "
+                "that wrote it again; it resumes."
+            )
+        starts = np.cumsum([0, *(len(part.ids) for part in parts)])
+        files = np.searchsorted(starts, rows, side="right") - 1
+        read: dict[str, npt.NDArray[Any]] = {}
+        for file in np.unique(files).tolist():
+            here = np.flatnonzero(files == file)
+            table = read_columns(parts[file].path)
+            chosen = table.select(names or table.column_names[1:]).take(rows[here] - starts[file])
+            for name in chosen.column_names:
+                values = to_numpy(chosen[name])
+                if name not in read:
+                    read[name] = np.empty((len(ids), *values.shape[1:]), values.dtype)
+                read[name][here] = values
+        return read
+
+    def environments(self, key: str, ids: pa.ChunkedArray) -> list[Mapping[str, Any]]:
+        """Return the environments in which rows of a split were computed, each once."""
+        parts = self._of(key)
+        ends = np.cumsum([len(part.ids) for part in parts])
+        used = np.unique(np.searchsorted(ends, _find(parts, ids), side="right")).tolist()
+        return [json.loads(text) for text in dict.fromkeys(json.dumps(parts[file].environment) for file in used)]
+
+    def _of(self, key: str) -> list[_Part]:
+        """Return the files by name, those that were computed for a split first: of several values the first counts."""
+        names = sorted(path.name for path in self.folder.glob("[!.]*.arrow"))
+        self._parts = {name: self._parts.get(name) or _open_part(self.folder / name) for name in names}
+        return sorted(self._parts.values(), key=lambda part: part.key != key)
+
+
+def block_column(number: int) -> str:
+    """Return the column of a block, counted from 0."""
+    return f"block_{number:02d}"
+
+
+def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """Name what differs in an environment from the expected one, as in `batch_size 32 instead of 64`."""
+    return ", ".join(
+        f"{name} {found.get(name)} instead of {expected.get(name)}"
+        for name in sorted({*found, *expected})
+        if found.get(name) != expected.get(name)
+    )
+
+
+def write_columns(path: Path, columns: Mapping[str, Any], metadata: Mapping[bytes, str] | None = None) -> None:
+    """Write columns to an Arrow file; equal arguments produce equal bytes."""
+    arrays = dict(columns)
+    for name, values in columns.items():
+        if isinstance(values, np.ndarray):
+            arrays[name] = pa.array(np.ascontiguousarray(values).reshape(-1))
+            if values.ndim > 1:
+                arrays[name] = pa.FixedSizeListArray.from_arrays(arrays[name], values.shape[1])
+    table = pa.table(arrays).combine_chunks().replace_schema_metadata(metadata)
+    with atomic_path(path) as temporary, pa.ipc.new_file(str(temporary), table.schema) as writer:
+        writer.write_table(table)
+
+
+def read_columns(path: Path) -> pa.Table:
+    """Map an Arrow file into memory; `EvaluationError` if it is damaged."""
+    try:
+        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise EvaluationError(
+            f"{path} is damaged. Delete it, and run the command that wrote it again: it resumes."
+        ) from error
+
+
+def to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return a column's values as an array."""
+    values = column.combine_chunks()
+    if pa.types.is_fixed_size_list(values.type):
+        return np.asarray(values.flatten().to_numpy()).reshape(len(values), values.type.list_size)
+    if pa.types.is_string(values.type):
+        return np.array(values.to_pylist(), dtype=np.str_)
+    return np.asarray(values.to_numpy())
+
+
+def _open_part(path: Path) -> _Part:
+    table = read_columns(path)
+    described = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
+    return _Part(path, described.get("split", ""), table["id"], described.get("environment", {}))
+
+
+def _find(parts: Iterable[_Part], ids: pa.ChunkedArray) -> Numbers:
+    """Return each row's place among those of all parts, one after another, shape (n,); -1 for none."""
+    known = pa.chunked_array([chunk for part in parts for chunk in part.ids.chunks], pa.string())
+    places = pc.index_in(ids, value_set=known.combine_chunks())
+    return np.asarray(pc.fill_null(places, -1).to_numpy(), dtype=np.int64)
