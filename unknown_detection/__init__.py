@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import unknown_detection.starting  # noqa: F401  from here on, Ctrl-C is no traceback in a command of ours
 
 if TYPE_CHECKING:
+    __version__: str
     from unknown_detection.evaluation import detectors, protocols
     from unknown_detection.evaluation.detectors.base import Detector
     from unknown_detection.evaluation.errors import BuildError, EvaluationError
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from unknown_detection.evaluation.models.features import Features, Head
     from unknown_detection.evaluation.releases import load
     from unknown_detection.evaluation.report.report import report
+    from unknown_detection.evaluation.run import run
     from unknown_detection.evaluation.scoring.run import score
     from unknown_detection.steps import build, materialize, verify
 
@@ -57,6 +59,7 @@ _DEFINED = {
     "evaluation.releases": ("load",),
     "evaluation.evaluate": ("evaluate",),
     "evaluation.report.report": ("report",),
+    "evaluation.run": ("run",),
     "evaluation.scoring.run": ("score",),
     "steps": ("build", "materialize", "verify"),
 }
@@ -85,6 +88,7 @@ __all__ = [
     "oscr",
     "protocols",
     "report",
+    "run",
     "score",
     "verify",
 ]
@@ -92,6 +96,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its module."""
+    if name == "__version__":
+        return importlib.import_module(f"{__name__}.commands").version()
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = f"{__name__}.{_MODULES[name]}"
@@ -102,4 +108,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List the public names, imported or not, and none of what this module imports for itself."""
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+    return sorted({*__all__, "__version__", *(name for name in globals() if name.startswith("__"))})

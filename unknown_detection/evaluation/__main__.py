@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from builders.errors import BuildError
-from unknown_detection.evaluation.errors import EXTRA, EvaluationError, not_installed_message
+from unknown_detection.evaluation.errors import AGAIN, EXTRA, EvaluationError, EvaluationWarning, not_installed_message
 from unknown_detection.help import HelpGroup, as_helpful
 from unknown_detection.terminal.command_line import run_command_line
 
@@ -17,12 +20,17 @@ from unknown_detection.terminal.command_line import run_command_line
 COMMANDS = {
     "extract": "Extract features of a release with a model.",
     "score": "Fit detectors and score every row of a release.",
+    "run": "Extract, score and report, in one go.",
     "report": "Compute a paper's figures from scores: tables, plots, a summary.",
     "compare": "Compare the figures of two reports on the same release.",
     "graph": "Draw the graph of predicted classes, as in the FACETS paper.",
     "softmax": "Map the mean softmax outputs of each class of unknowns.",
     "demo": "Run every step on a small release of real digits.",
 }
+
+
+_AGAIN = "--release, --model and --weights (or --pretrained)"
+"""What runs the model again, on the command line."""
 
 
 class _Commands(HelpGroup):
@@ -39,8 +47,20 @@ class _Commands(HelpGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> object:
+        def show(message: Warning | str, category: type[Warning], *where: Any, **how: Any) -> None:
+            if issubclass(category, EvaluationWarning):
+                click.echo(f"warning: {self._in_flags(ctx, str(message))}", err=True)
+            else:
+                shown(message, category, *where, **how)
+
+        shown = warnings.showwarning
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", EvaluationWarning)
+                warnings.showwarning = show
+                return super().invoke(ctx)
+        except EvaluationError as error:
+            raise EvaluationError(self._in_flags(ctx, str(error))) from error
         except ModuleNotFoundError as error:
             if error.name not in EXTRA:
                 raise
@@ -52,6 +72,21 @@ class _Commands(HelpGroup):
             raise EvaluationError(
                 f"Cannot read or write {error.filename}: {reason}. Fix this, or choose another path."
             ) from error
+
+    def _in_flags(self, ctx: click.Context, text: str) -> str:
+        """Return a message with flags of the command in place of Python's parameters, `batch_size=` and the like."""
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        flags = {str(param.name): param for param in (command.params if command else ())}
+
+        def flag(match: re.Match[str]) -> str:
+            param = flags.get(match["name"])
+            if not isinstance(param, click.Option):
+                return match[0]
+            if match["value"] == "False" and param.secondary_opts:
+                return param.secondary_opts[0]
+            return param.opts[0] if match["value"] in ("True", "") else f"{param.opts[0]} {match['value']}"
+
+        return re.sub(r"\b(?P<name>[a-z_]+)=(?P<value>\w*)", flag, text.replace(AGAIN, _AGAIN))
 
 
 @click.command(

@@ -23,6 +23,10 @@ class EvaluationError(Exception):
     """
 
 
+class EvaluationWarning(UserWarning):
+    """Says what a result lacks, why, and the next step; the command line prints it in a line of its own."""
+
+
 @contextlib.contextmanager
 def evaluation_errors() -> Iterator[None]:
     """Turn a `BuildError` of what reads and checks files for the whole project into an `EvaluationError`."""
@@ -61,6 +65,9 @@ def first_line(error: Exception) -> str:
     line = errors.first_line(error)
     return line if line.endswith("...") else line.removesuffix(".")  # dots of a shortened one stay
 
+
+AGAIN = "the features that extract returned, or runner="
+"""What runs the model again, in Python; the command line says its flags in place of this."""
 
 EXTRA = ("matplotlib", "networkx", "safetensors", "sklearn", "timm", "torch", "torchvision")
 """Modules that the extra installs."""

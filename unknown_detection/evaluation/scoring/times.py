@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.detectors.base import Scores
+from unknown_detection.evaluation.detectors.base import Detector, Scores
 from unknown_detection.evaluation.errors import EvaluationError, first_line
 from unknown_detection.evaluation.features.blocks import Columns
 from unknown_detection.evaluation.features.runner import outputs_of
@@ -26,7 +26,7 @@ from unknown_detection.evaluation.features.store import block_column
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.models.preprocessing import load_batches
 from unknown_detection.evaluation.releases import Key
-from unknown_detection.evaluation.scoring.fit import Fitted, Scorer
+from unknown_detection.evaluation.scoring.fit import Scorer
 
 COLUMNS = ("detector", "forward_passes", "seconds", "images", "device")
 
@@ -38,7 +38,7 @@ _LONG, _MOST = 1.0, 3
 Result = TypeVar("Result")
 
 
-def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tuple[object, ...]]:
+def measure_times(scorer: Scorer, fitted: Sequence[Detector], key: Key) -> list[tuple[object, ...]]:
     """Time detectors on the first batch of a split; return values of `COLUMNS` for the forward pass and for each.
 
     As in the paper, a detector that reads the outputs of an ordinary forward pass includes that pass. One that looks
@@ -62,8 +62,7 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tu
     @functools.cache
     def time_of(name: str) -> tuple[float, bool, Scores]:
         """Return the seconds of a detector besides a forward pass, whether it needs one, and its scores."""
-        fit, features, seconds, needs_forward = scorer.fit(name), batch, 0.0, True
-        detector = fit.detector
+        detector, features, seconds, needs_forward = scorer.fit(name), batch, 0.0, True
         if detector.image_pass is not None:
             image_pass = detector.image_pass
             hyperparameters = image_pass.parameters(detector)
@@ -83,10 +82,10 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tu
         return seconds + own + sum(of_base for of_base, _, _ in bases.values()), needs_forward, scores
 
     lines = [("forward", forward)]
-    for fit in fitted:
-        if fit.detector.reads != "members":
-            seconds, needs_forward, _ = time_of(fit.detector.name)
-            lines.append((fit.detector.name, seconds + forward * needs_forward))
+    for detector in fitted:
+        if detector.reads != "members":
+            seconds, needs_forward, _ = time_of(detector.name)
+            lines.append((detector.name, seconds + forward * needs_forward))
     return [(name, seconds / forward, seconds, len(ids), runner.model.device) for name, seconds in lines]
 
 
