@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 import unknown_detection.starting  # noqa: F401  from here on, Ctrl-C is no traceback in a command of ours
 
 if TYPE_CHECKING:
-    __version__: str
     from unknown_detection.evaluation import detectors, protocols
     from unknown_detection.evaluation.detectors.base import Detector
     from unknown_detection.evaluation.errors import BuildError, EvaluationError

@@ -1,6 +1,6 @@
 """All steps in one call: extract features, score them and report.
 
-Tested by `tests/evaluation/test_run.py`.
+Tested by `tests/evaluation/test_as_one_guesses.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from unknown_detection.terminal.progress import Log
 
 
 @dataclass(frozen=True, repr=False)
-class Run:
+class Evaluation:
     """What the steps returned; printed, or in a notebook, the tables of results and where the page is.
 
     Attributes:
@@ -71,12 +71,12 @@ def run(
     quiet: bool = False,
     log: Log = lambda text: None,
     **extraction: Any,
-) -> Run:
+) -> Evaluation:
     """Extract features of a release with a model, score them with detectors, and report: the three steps in one.
 
         >>> done = ud.run(model, "build/digits", ["msp", "knn"], splits="digits,digits-train")
         >>> done.figures["split"].unique().tolist()
-        ['far_ood_noise', 'far_ood_textures', 'mean', 'near_ood']
+        ['far_ood_noise', 'far_ood_textures', 'near_ood', 'mean']
 
     A second call with the same folder goes on where the first one ended: no image is run through the model again.
 
@@ -131,6 +131,6 @@ def run(
         of_report: dict[str, Any] = {"protocols": protocols, "metrics": metrics, "plots": drawn}
         written = report(scores, opened, root / "report", **of_report, quiet=quiet, log=log)
         assert written is not None  # it is no dry run
-        done = Run(features, scores, figures, written)
+        done = Evaluation(features, scores, figures, written)
         weakref.finalize(done, temporary.pop_all().close)
     return done

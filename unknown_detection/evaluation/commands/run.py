@@ -1,6 +1,6 @@
 """`python -m unknown_detection evaluate run`: extracts features, scores and reports in one go.
 
-Tested by `tests/evaluation/test_run.py`.
+Tested by `tests/evaluation/test_as_one_guesses.py`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import platform
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -272,7 +273,8 @@ def _in_words(missing: Mapping[str, str]) -> str:
     """List detectors with what keeps them from being scored and the cure, those of one reason together."""
     reasons: dict[str, list[str]] = {}
     for name, message in missing.items():
-        reasons.setdefault(message.removeprefix(f"{name} ").removesuffix("."), []).append(name)
+        reason = re.sub(rf"\b{re.escape(name)}\b", "it", message).removeprefix("it ").removesuffix(".")
+        reasons.setdefault(reason, []).append(name)
     return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
 
 
