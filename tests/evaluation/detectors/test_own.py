@@ -188,7 +188,7 @@ def test_labels_of_scored_and_tuned_rows_do_not_reach_a_detector(folder):
     store = FeatureStore.open(folder)
     scorer = Scorer(FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), choose(Labels))
     scorer.fit("labels")
-    assert [trial.auroc for trial in scorer.trials["labels"]] == [0.5, 0.5]
+    assert [trial["auroc"] for trial in scorer.trials["labels"]] == [0.5, 0.5]
 
 
 def test_ids_of_scored_rows_say_nothing_of_their_split(folder):

@@ -1,12 +1,10 @@
 """From a release and a model to a scores file: detectors that read images, and scores that depend on neither batches
 nor workers."""
 
-import csv
 import hashlib
 import shutil
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,14 +17,13 @@ from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.refusals import refused  # noqa: E402
 from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.detectors import DETECTORS, MSP, ImageDetector, ImagePass  # noqa: E402
+from unknown_detection.evaluation.detectors import DETECTORS, ImageDetector, ImagePass  # noqa: E402
 from unknown_detection.evaluation.detectors.images import run_with_dropout  # noqa: E402
 from unknown_detection.evaluation.features.runner import Runner  # noqa: E402
 from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.models.preprocessing import load_batches  # noqa: E402
 from unknown_detection.evaluation.releases import load  # noqa: E402
-from unknown_detection.evaluation.scoring import times  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 FILE = Path(small_models.__file__)
@@ -267,53 +264,6 @@ def test_scores_depend_on_neither_batch_size_nor_workers(base, score, tmp_path):
         spread = np.ptp(runs["a"][name])
         assert spread > 0
         assert np.abs(runs["a"][name] - runs["c"][name]).max() < 1e-4 * spread, name
-
-
-def test_times_are_counted_in_forward_passes_and_reported(base, score, tmp_path, capsys, monkeypatch):
-    """By a clock that only a forward pass moves, since the model asks to sleep in each: a detector's passes are known.
-
-    ODIN makes one pass for the gradient and one for the logits, CADet one a crop, and MC-dropout one a sample. Ens-V
-    combines ODIN, CADet and six detectors that share one ordinary pass.
-    """
-    slept = []
-    monkeypatch.setattr("time.sleep", slept.append)
-    monkeypatch.setattr(times, "time", SimpleNamespace(perf_counter=lambda: sum(slept)))
-    weights = tmp_path / "slow.pt"
-    torch.save(fitted(small_models.slow).state_dict(), weights)
-    slow = ["--model", f"{FILE}:slow", "--weights", str(weights)]
-    inputs = ["--release", str(base / "release"), *slow, "--device", "cpu"]
-    assert main(["extract", *inputs, "--splits", f"{CONFIG},{CONFIG}-train", "--out", str(tmp_path / "slow")]) == 0
-    expected = {"forward": 1, "msp": 1, "odin": 2, "cadet": 5, "mc_dropout": 4, "ens_v": 1 + 2 + 5}
-    settings = ("--no-search", "--set", "mc_dropout.samples=4", "--set", "ens_v.components=1", "--times")
-    names = ",".join([*expected][1:])
-    assert score(*slow, *settings, detectors=names, features=tmp_path / "slow")[0] == 0
-    with (tmp_path / "scores.times.csv").open(newline="") as file:
-        lines = list(csv.DictReader(file))
-    passes = {line["detector"]: float(line["forward_passes"]) for line in lines}
-    assert passes == pytest.approx(expected)
-    assert list(passes) == list(expected)
-    assert {(line["images"], line["device"]) for line in lines} == {("40", "cpu")}
-    # As in any scores file, equal runs give equal bytes: times stand beside.
-    before = (tmp_path / "scores.parquet").read_bytes()
-    assert score(*slow, *settings[:-1], detectors=names, features=tmp_path / "slow")[0] == 0
-    assert (tmp_path / "scores.parquet").read_bytes() == before
-    assert not (tmp_path / "scores.times.csv").exists()
-
-
-def test_a_detector_that_is_timed_sees_no_label(score, monkeypatch):
-    labels, msp = set(), MSP.score
-
-    def spied(self, features):
-        labels.update(features.labels.tolist())
-        return msp(self, features)
-
-    monkeypatch.setattr(MSP, "score", spied)
-    assert score("--no-search", "--times", "--splits", f"{CONFIG}/test", detectors="msp")[0] == 0
-    assert labels == {-1}
-
-
-def test_times_need_the_model(score):
-    assert "Times are measured with the model. Give" in refused(score("--times", detectors="msp", model=False))
 
 
 def test_a_release_or_a_model_that_the_features_are_not_of(base, score, tmp_path):

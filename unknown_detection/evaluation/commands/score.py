@@ -50,11 +50,6 @@ class ScoringCommand(HelpCommand):
     help="Configs or single splits to score. Default: all configs with rows to evaluate.",
 )
 @options.detectors
-@click.option(
-    "--times",
-    is_flag=True,
-    help="Also time each detector relative to a forward pass, on one batch; needs the model. Written beside --out.",
-)
 @click.option("--out", type=options.FILE, required=True, help="Scores file to write, .parquet.")
 @options.release(required=False)
 @options.model(required=False)

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -131,24 +131,9 @@ class FeatureCache:
         return replace(features, passed={name: columns[name] for name in columns if name not in ("id", "label")})
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A trial of a hyperparameter search: its AUROC, of what `of` says, or the problem."""
-
-    hyperparameters: Mapping[str, float]
-    of: str
-    auroc: float | None = None
-    problem: str = ""
-
-
 def in_words(hyperparameters: Mapping[str, float]) -> str:
     """Write hyperparameters as `k=50 weight=0.5`."""
     return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
-
-
-def best_of(trials: Sequence[Trial]) -> Trial:
-    """Return the trial with the greatest AUROC; the first of equals, so that the default wins ties."""
-    return max(trials, key=lambda trial: -1.0 if trial.auroc is None else trial.auroc)
 
 
 class Rows(NamedTuple):
@@ -169,8 +154,9 @@ class Scorer:
     """Fits each of the chosen detectors once, on `fit_splits`, and scores splits.
 
     `search` looks for hyperparameters, else the defaults count; `log` receives a line about each detector that cannot
-    be searched, and `doing` what is done now. `trials` are those of each search. `rows` are what detectors are fitted
-    on, by `Detector.fits_on`; hyperparameters and thresholds are chosen on those of "validation".
+    be searched, and `doing` what is done now. `trials` are lines on each set of hyperparameters that was tried, by
+    detector. `rows` are what detectors are fitted on, by `Detector.fits_on`; hyperparameters and thresholds are chosen
+    on those of "validation".
     """
 
     cache: FeatureCache
@@ -179,7 +165,7 @@ class Scorer:
     search: bool = True
     log: Log = lambda text: None
     doing: Log = lambda text: None
-    trials: dict[str, list[Trial]] = field(default_factory=dict)
+    trials: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     rows: dict[str, Rows] = field(default_factory=dict)
     _fitted: dict[str, Detector] = field(default_factory=dict)
     _scores: dict[tuple[str, Key], Scores] = field(default_factory=dict)
@@ -248,24 +234,33 @@ class Scorer:
             return sets[0]
         self.doing(f"searching {len(sets)} settings of {detector.name}")
         by_errors = detector.chosen_by == "errors"
-        trials: list[Trial] = []
+        found: list[tuple[float | None, str]] = []
         if self.fit_splits.validation and (by_errors or self.fit_splits.external):
             groups = [sets] if detector.shares_work else [[hyperparameters] for hyperparameters in sets]
-            trials = [trial for group in groups for trial in self._try(detector, group, by_errors=by_errors)]
-        if not trials:
+            found = [of_set for group in groups for of_set in self._try(detector, group, by_errors=by_errors)]
+        if not found:
             sides = f"right and of wrong rows of {VALIDATION}" if by_errors else f"both {VALIDATION} and {EXTERNAL}"
             self.log(
                 f"note: {detector.name}: using the default hyperparameters, because there are no features of {sides} "
                 "to search on"
             )
             return sets[0]
-        if all(trial.auroc is None for trial in trials):
-            raise EvaluationError(trials[0].problem)
-        self.trials[detector.name] = trials
-        return best_of(trials).hyperparameters
+        areas = [-1.0 if area is None else area for area, _ in found]
+        if max(areas) < 0:
+            raise EvaluationError(found[0][1])
+        best = areas.index(max(areas))  # the first of equals, so that the default wins ties
+        of = "errors in validation" if by_errors else EXTERNAL
+        self.trials[detector.name] = [
+            {"detector": detector.name, "hyperparameters": in_words(values), "auroc_of": of}
+            | {"auroc": area, "chosen": int(number == best), "problem": problem}
+            for number, (values, (area, problem)) in enumerate(zip(sets, found, strict=True))
+        ]
+        return sets[best]
 
-    def _try(self, detector: Detector, sets: Sequence[Mapping[str, float]], *, by_errors: bool) -> list[Trial]:
-        """Try several hyperparameters, of a detector that shares its work among them, or one.
+    def _try(
+        self, detector: Detector, sets: Sequence[Mapping[str, float]], *, by_errors: bool
+    ) -> list[tuple[float | None, str]]:
+        """Return the AUROC of a set of hyperparameters or the problem; of several for detectors that share their work.
 
         The AUROC is that of validation against external rows, as in the unified benchmark (section 4); or that of
         right against wrong in-distribution rows, as in BROAD (section 3, tables 6 and 7). That paper does not say on
@@ -273,7 +268,7 @@ class Scorer:
         other half (ours), and no trial is made if that half has no wrong row, or no right one.
         """
         made: dict[int, Detector] = {}
-        trials = [Trial(values, "errors in validation" if by_errors else EXTERNAL) for values in sets]
+        found: list[tuple[float | None, str]] = [(None, "")] * len(sets)
         try:
             first = self._with(detector, sets[0])
             known = self._rows(first, "validation")
@@ -293,14 +288,14 @@ class Scorer:
                     one = self._with(detector, hyperparameters)
                     made[number] = self._fitted_on_its_rows(one) if fitted_on is None else one.fit(fitted_on)
                 except EvaluationError as error:
-                    trials[number] = replace(trials[number], problem=str(error))
+                    found[number] = None, str(error)
             if several := [*made.values()]:
                 sides = [several[0].score_together(several, rows.unlabelled()) for rows in judged]
                 for number, scores in zip(made, zip(*sides, strict=True), strict=True):
-                    trials[number] = replace(trials[number], auroc=auroc(np.concatenate(scores), truth))
+                    found[number] = auroc(np.concatenate(scores), truth), ""
         except EvaluationError as error:
-            trials = [trial if trial.problem else replace(trial, auroc=None, problem=str(error)) for trial in trials]
-        return trials
+            found = [(None, problem or str(error)) for _, problem in found]
+        return found
 
     def _with(self, detector: Detector, hyperparameters: Mapping[str, float]) -> Detector:
         """Return an unfitted detector with some hyperparameters, and the run's seed if it has one."""

@@ -37,8 +37,7 @@ from unknown_detection.evaluation.features.extract import Receipt, identify, rec
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.releases import Key, choose_splits
-from unknown_detection.evaluation.scoring import times as times_of
-from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer, best_of, in_words
+from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer, in_words
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, FitSplits, find_fit_splits
 from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
 from unknown_detection.terminal.progress import Log, bar
@@ -59,7 +58,6 @@ def score(
     seed: int = 0,
     device: str = "cpu",
     accept: bool = False,
-    times: bool = False,
     out: str | Path | None = None,
     quiet: bool = False,
     log: Log = lambda text: None,
@@ -91,7 +89,6 @@ def score(
         device: where distances to neighbours are computed, as for `extract`.
         accept: go on where the model's accuracy differs from the published one (`receipt`), as after an `extract` that
             accepted it.
-        times: also time each detector on a batch of images, with the runner's model; written beside `out`.
         out: scores file to write, .parquet; the trials of the search are written beside it.
         quiet: no progress bars.
         log: receives lines about the model and each fitted detector, and notes.
@@ -103,7 +100,7 @@ def score(
 
     Raises:
         EvaluationError: there are no such features, configs or detectors, none of the detectors can be fitted, the
-            runner's model is another, `times` has no runner or no file, or the accuracy differs from the published.
+            runner's model is another, or the accuracy differs from the published.
         TypeError: the features are something else.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
@@ -113,12 +110,7 @@ def score(
     runner = runner or store.runner
     if file is not None and file.suffix != ".parquet":
         raise EvaluationError(f"The file of out= must end in .parquet, found {out}. Rename it.")
-    if times and (runner is None or file is None):
-        raise EvaluationError(
-            "Times are measured with the model. Give --release, --model and --weights (in Python, the features that "
-            "extract returned, or runner=, and out=), or leave out --times."
-        )
-    keys, fit_splits = _choose_rows(store, splits, fit_configs, search=search, log=log)
+    keys, fit_splits = _choose_rows(store, splits, fit_configs)
     if runner is not None:
         store.require(identify(runner.release, runner.model, store.identity.label_names))
     chosen = choose(detectors, settings)
@@ -145,7 +137,6 @@ def score(
         )
     with on_device(device):
         scores, missing = score_all(scorer, keys, log, quiet=quiet)
-        measured = times_of.measure_times(scorer, [scorer.fit(name) for name in scores], keys[0]) if times else []
     if missing and chosen.everything:
         log(f"left out: {_in_words(missing)}")
     elif missing:
@@ -153,8 +144,7 @@ def score(
     provenance = _provenance(scorer, keys, [*scores], {} if chosen.everything else missing, model_receipt)
     table = pa.concat_tables(scores.values())
     if file is not None:
-        _write_beside(file, ".search.csv", _trials(scorer))
-        _write_beside(file, times_of.ENDING, [times_of.COLUMNS, *measured] if measured else [])
+        _write_trials(file.with_suffix(".search.csv"), scorer)
         write_scores(file, table, provenance)
         log(f"{len(table):,} scores of {len(scores)} detectors are in {file}")
     frame = table.to_pandas()
@@ -171,17 +161,13 @@ def _open_stores(features: FeatureSource) -> list[FeatureStore]:
 
 
 def _choose_rows(
-    store: FeatureStore,
-    splits: str | Iterable[str | Key] | None,
-    fit_configs: str | Sequence[str],
-    *,
-    search: bool,
-    log: Log,
+    store: FeatureStore, splits: str | Iterable[str | Key] | None, fit_configs: str | Sequence[str]
 ) -> tuple[list[Key], FitSplits]:
     """Choose the splits to score (the given ones, else all of the configs with splits to evaluate), and to fit on.
 
-    All configs are fitted on the rows of one. Without a word on which, those that would be fitted on other rows each
-    are refused; FACETS's, which have no training rows, share the in-distribution rows of their validation splits.
+    All configs are fitted and tuned on the rows of one, since an image of several has one score. Without a word on
+    which, those that would be fitted on other rows each are refused; FACETS's, which have no training rows, share the
+    in-distribution rows of their validation splits.
     """
     listed = fit_configs.split(",") if isinstance(fit_configs, str) else fit_configs
     fit_configs = [name.strip() for name in listed if name.strip()]
@@ -198,7 +184,6 @@ def _choose_rows(
             "Extract more splits."
         )
     configs = [*dict.fromkeys(config for config, _ in keys)]
-    fit_splits = find_fit_splits(available, configs, fit_configs)
     alone = [find_fit_splits(available, [config], fit_configs) for config in configs]
     fitted = {of.train for of in alone if of.train} or {of.validation for of in alone if of.validation}
     columns = [store.row_blocks(*key).read(("id", "label")) for key in fitted]
@@ -207,13 +192,7 @@ def _choose_rows(
             f"{', '.join(sorted(map('/'.join, fitted)))} have different rows, and detectors are fitted on those of "
             "one only. Score the configs one by one with splits=, or name those to fit on with fit_configs=."
         )
-    if search and len({of.validation for of in alone} - {None}) > 1:
-        log(
-            f"note: all of {', '.join(configs)} are tuned on rows of {'/'.join(fit_splits.validation or ())}, since "
-            "an image of several configs gets one score of a detector. To tune on each config's own rows, score them "
-            "one at a time"
-        )
-    return keys, fit_splits
+    return keys, find_fit_splits(available, configs, fit_configs)
 
 
 def score_all(
@@ -341,33 +320,22 @@ def _rows_used(scorer: Scorer, detector: Detector) -> dict[str, str]:
     return {name: value for name, value in used.items() if value}
 
 
-def _write_beside(scores: Path, ending: str, lines: Sequence[Sequence[object]]) -> None:
-    """Write CSV beside a scores file; without any lines, delete the file of an earlier run."""
-    path = scores.with_suffix(ending)
+def _write_trials(path: Path, scorer: Scorer) -> None:
+    """Write the trials of the searches as CSV; without any, delete the file of an earlier run."""
+    lines = [line for lines in scorer.trials.values() for line in lines]
     if lines:
-        write_text(path, csv_text(lines))
+        write_text(path, csv_text([[*lines[0]], *([*line.values()] for line in lines)]))
     else:
         path.unlink(missing_ok=True)
 
 
-def _trials(scorer: Scorer) -> list[Sequence[object]]:
-    """Return the trials of hyperparameter searches as lines of CSV; none without a search."""
-    lines: list[Sequence[object]] = []
-    for name, trials in scorer.trials.items():
-        best = best_of(trials)
-        for trial in trials:
-            area = "" if trial.auroc is None else repr(trial.auroc)
-            lines.append([name, in_words(trial.hyperparameters), trial.of, area, int(trial is best), trial.problem])
-    return [["detector", "hyperparameters", "auroc_of", "auroc", "chosen", "problem"], *lines] if lines else []
-
-
 def _described(scorer: Scorer, name: str) -> str:
     """Describe a fitted detector in one line."""
-    detector, trials = scorer.fit(name), scorer.trials.get(name)
+    detector, trials = scorer.fit(name), scorer.trials.get(name, [])
     parts = [in_words(_numbers(detector)), detector.remark]
-    if trials:
-        best, failed = best_of(trials), sum(trial.auroc is None for trial in trials)
-        parts.append(f"the best of {len(trials)} with AUROC {best.auroc:.4f} of {best.of}")
+    for best in [trial for trial in trials if trial["chosen"]]:
+        parts.append(f"the best of {len(trials)} with AUROC {best['auroc']:.4f} of {best['auroc_of']}")
+        failed = sum(trial["auroc"] is None for trial in trials)
         parts.append(f"{failed} of which cannot be used here" if failed else "")
     values = ", ".join(filter(None, parts))
     return f"{name}: {values}" if values else name
