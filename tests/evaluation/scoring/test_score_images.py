@@ -285,6 +285,6 @@ def test_dropout_where_there_is_none(base, score, tmp_path):
     # Among all, it is left out with that reason.
     code, out, _, scores = score("--no-search", *ours, detectors="all", features=tmp_path / "cnn")
     assert code == 0
-    assert "; mc_dropout, mc_dropout_mi (small_models.py:cnn has no dropout layers" in out
+    assert "; mc_dropout (small_models.py:cnn has no dropout layers" in out
     assert "has no features of train, validation or held_out, on which" in out
     assert set(IMAGES) - set(scores) == {"mc_dropout", "mc_dropout_mi"}
