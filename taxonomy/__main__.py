@@ -1,5 +1,6 @@
 """`python -m taxonomy`: explains why a class is selected or not, and freezes the rules' decisions."""
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ import click
 
 from taxonomy import freeze as frozen
 from taxonomy.errors import ERRORS
-from taxonomy.explain import explain_class as explanation
+from taxonomy.explain import explain_as_document, explain_class
 from unknown_detection.help import HelpGroup
 from unknown_detection.terminal.command_line import run_command_line
 
@@ -22,13 +23,19 @@ def command() -> None:
 @click.argument("source")
 @click.argument("class_", metavar="CLASS")
 @click.option("--all", "every_match", is_flag=True, help="List all synsets that the class's name matches.")
-def explain(source: str, class_: str, every_match: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
+def explain(source: str, class_: str, every_match: bool, as_json: bool) -> None:
     """Explain why CLASS of SOURCE is selected or not.
 
     SOURCE is imagenet, tiny158, cifar100, food101, caltech256, places365, sun397 or coco2017, a decision table such as
     facets-wordnet-t45 or cocomagenet, or a config such as cifar or facets-t1; CLASS is a class's id or name.
     """
-    click.echo(explanation(source, class_, every_match=every_match))
+    if as_json:
+        document = {"schema": 1, "command": "explain"}
+        document |= explain_as_document(source, class_, every_match=every_match)
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        click.echo(explain_class(source, class_, every_match=every_match))
 
 
 @command.command(examples=("python -m taxonomy freeze --check",))

@@ -5,6 +5,8 @@ Tested by `tests/taxonomy/test_main.py`.
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from taxonomy import overlaps, tables
 from taxonomy.decisions import RULES, TABLES, Decision, load_decisions
@@ -146,6 +148,14 @@ def explain_class(subject: str, class_: str, *, every_match: bool = False) -> st
         if table in _OF_FACETS:
             parts.append(_explain_facets(table, decision.class_id))
     return "\n\n".join(parts)
+
+
+def explain_as_document(subject: str, class_: str, *, every_match: bool = False) -> dict[str, Any]:
+    """Return the decisions about a class by their columns, none where no rule decides, and their explanation."""
+    decided = [] if subject in _UNDECIDED else find_decisions(subject, class_)
+    decisions = [{"table": _LISTED_BY.get(table, table), **asdict(decision)} for table, decision in decided]
+    text = explain_class(subject, class_, every_match=every_match)
+    return {"subject": subject, "class": class_, "decisions": decisions, "text": text}
 
 
 def _all_matches(decision: Decision) -> str:

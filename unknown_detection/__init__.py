@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from unknown_detection.evaluation.models.features import Features, Head
     from unknown_detection.evaluation.releases import load
     from unknown_detection.evaluation.report.report import report
+    from unknown_detection.evaluation.run import run
     from unknown_detection.evaluation.scoring.run import score
     from unknown_detection.steps import build, materialize, verify
 
@@ -57,6 +58,7 @@ _DEFINED = {
     "evaluation.releases": ("load",),
     "evaluation.evaluate": ("evaluate",),
     "evaluation.report.report": ("report",),
+    "evaluation.run": ("run",),
     "evaluation.scoring.run": ("score",),
     "steps": ("build", "materialize", "verify"),
 }
@@ -85,6 +87,7 @@ __all__ = [
     "oscr",
     "protocols",
     "report",
+    "run",
     "score",
     "verify",
 ]
@@ -92,6 +95,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its module."""
+    if name == "__version__":
+        return importlib.import_module(f"{__name__}.commands").version()
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = f"{__name__}.{_MODULES[name]}"
@@ -102,4 +107,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List the public names, imported or not, and none of what this module imports for itself."""
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+    return sorted({*__all__, "__version__", *(name for name in globals() if name.startswith("__"))})

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from unknown_detection.commands import COMMANDS, GROUPS, MODULE, PROGRAM, Command, as_started, program
+from unknown_detection.commands import COMMANDS, GROUPS, MODULE, PROGRAM, Command, as_started, program, version
 from unknown_detection.help import HelpCommand, HelpGroup, StartedContext, usage_error
 
 COMPLETE_VARIABLE = "_UNKNOWN_DETECTION_COMPLETE"
@@ -137,19 +137,6 @@ class _Table(HelpGroup):
         formatter.write(f"\nStart here: {as_started(begin)}\n")
         formatter.write("Every command has --help.")
         formatter.write("\n" if self.prefix else " Also: --version, completion bash|zsh|fish.\n")
-
-
-def version() -> str:
-    """Return the version of the installed project, or of this checkout."""
-    import tomllib
-    from importlib import metadata
-    from pathlib import Path
-
-    try:
-        return metadata.version(PROGRAM)
-    except metadata.PackageNotFoundError:
-        project = Path(__file__).parents[1] / "pyproject.toml"
-        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:

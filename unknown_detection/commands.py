@@ -97,7 +97,7 @@ COMMANDS = (
     Command(
         "evaluate",
         "unknown_detection.evaluation.__main__",
-        "Extract features, score detectors, report the papers' figures.",
+        "Extract features, score detectors, report the papers' figures; or all three.",
         _EVALUATE,
     ),
 )
@@ -143,3 +143,15 @@ def as_started(text: str) -> str:
     """
     started = program()
     return _NAMED.sub(lambda match: f"{started} {_BY_PYTHON[match[0]]}".rstrip(), text) if started else text
+
+
+def version() -> str:
+    """Return the version of the installed project, or of this checkout."""
+    import tomllib
+    from importlib import metadata
+
+    try:
+        return metadata.version(PROGRAM)
+    except metadata.PackageNotFoundError:
+        project = Path(__file__).parents[1] / "pyproject.toml"
+        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])

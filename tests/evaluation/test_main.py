@@ -46,10 +46,10 @@ def test_help_needs_nothing_of_the_extra_and_ends_with_an_example():
 
 
 def test_messages_name_parameters_in_python_and_flags_on_the_command_line():
-    """Values that were given stay as they are, and so do parameters that a command has not."""
+    """Parameters that a command has not stay as they are."""
     options = importlib.import_module("unknown_detection.evaluation.commands.extract").command.params
     message = "No fit_configs= and batch_size=0: give weights=, pretrained=True (or batch_size=)."
-    shown = "No fit_configs= and batch_size=0: give --weights, --pretrained (or --batch-size)."
+    shown = "No fit_configs= and --batch-size 0: give --weights, --pretrained (or --batch-size)."
     assert with_flags(message, options) == shown
 
 

@@ -1,7 +1,6 @@
 """The steps as a new user calls them: objects, folders and files alike, one or several; wrong calls get a sentence."""
 
 import gc
-import json
 import re
 import subprocess
 import sys
@@ -168,7 +167,7 @@ def test_a_compiled_module_is_the_module_that_was_compiled(model):
 
 def test_detectors_that_look_at_images_again_find_the_module_that_extracted_them(release, features, scores):
     odin = ud.score(features, "odin", search=False)
-    assert set(odin["detector"].to_pylist()) == {"odin"}
+    assert set(odin["detector"]) == {"odin"}
     assert len(odin) == len(scores) // 2
 
 
@@ -228,7 +227,7 @@ def test_figures_are_scikit_learn_s(release, scores):
         [detector, split] for detector in ("msp", "knn") for split in ("far_ood_noise", "near_ood")
     ]
     assert figures.attrs["release_digest"] == ud.load(release).digest
-    by_id = {(row["detector"], row["id"]): row["score"] for row in scores.to_pylist()}
+    by_id = {(row["detector"], row["id"]): row["score"] for row in scores.to_dict("records")}
     release = ud.load(release)
     for line in figures.to_dict("records"):
         sides = [release.rows(CONFIG, split)["id"].to_pylist() for split in ("test", line["split"])]
@@ -293,15 +292,25 @@ def values_of(figures):
 
 def test_scores_are_a_table_a_data_frame_a_dictionary_a_series_or_a_file(release, scores, tmp_path):
     """And paths are texts or `Path`s."""
-    msp = scores.filter(pa.compute.equal(scores["detector"], "msp"))
+    msp = scores[scores["detector"] == "msp"]
     expected = values_of(ud.evaluate(msp, release))
-    plain = msp.select(["id", "score"]).replace_schema_metadata(None)
+    plain = pa.Table.from_pandas(msp[["id", "score"]], preserve_index=False)
     pa.csv.write_csv(plain, tmp_path / "s.csv")
     pa.parquet.write_table(plain, tmp_path / "s.parquet")
     by_id = dict(zip(plain["id"].to_pylist(), plain["score"].to_pylist(), strict=True))
     files = [tmp_path / "s.csv", str(tmp_path / "s.csv"), tmp_path / "s.parquet"]
     pd.testing.assert_frame_equal(values_of(ud.evaluate(msp, release, [CONFIG])), expected)
-    for source in (msp, [msp], plain, plain.to_pandas(), by_id, pd.Series(by_id), *files, [str(files[0])]):
+    for source in (
+        msp,
+        [msp],
+        plain,
+        plain.to_pandas(),
+        msp.set_index("id"),
+        by_id,
+        pd.Series(by_id),
+        *files,
+        [str(files[0])],
+    ):
         figures = ud.evaluate(source, str(release))
         pd.testing.assert_frame_equal(values_of(figures), expected)
         assert set(figures["detector"]) <= {"msp", "scores", "s"}
@@ -314,25 +323,21 @@ def test_scores_of_some_splits_are_evaluated_on_these_unless_others_are_named(re
     pd.testing.assert_frame_equal(ud.evaluate(some, release), expected)
     assert set(expected["split"]) == {"near_ood"}
     assert f"rows of {CONFIG}/far_ood_noise" in refusal(ud.evaluate, some, release, CONFIG)
-    damaged = some.slice(1)
-    assert "lacks scores of msp for 1 id" in refusal(ud.evaluate, damaged, release)
+    assert "lacks scores of msp for 1 id" in refusal(ud.evaluate, some[1:], release)
     # Of scores that do not say so, ids decide: missing and foreign ones are named.
-    plain = some.to_pandas()
+    plain = some.copy()
+    plain.attrs = {}
     numbers = ["AUROC", "FPR95", "AUPR_IN", "AUPR_OUT"]
     assert ud.evaluate(plain, release)[numbers].equals(expected[numbers])
     assert f"lacks scores of msp for 1 id ({plain['id'][0]}) of the 40 rows of {CONFIG}/test" in refusal(
         ud.evaluate, plain[plain["id"] != plain["id"][0]], release
     )
     assert "has 1 id (elsewhere) that" in refusal(ud.evaluate, plain.replace(plain["id"][0], "elsewhere"), release)
-    # A DataFrame as `score` will return it says what it is of.
-    stated = plain.copy()
-    stated.attrs["provenance"] = json.loads(some.schema.metadata[b"unknown_detection"])
-    pd.testing.assert_frame_equal(ud.evaluate(stated, release), expected)
 
 
 def test_several_scores_are_runs_by_their_files_names_or_numbers(release, scores, tmp_path):
-    pa.parquet.write_table(scores, tmp_path / "first.parquet")
-    figures = ud.evaluate([tmp_path / "first.parquet", scores.to_pandas(), scores], ud.load(release))
+    scores.to_parquet(tmp_path / "first.parquet")
+    figures = ud.evaluate([tmp_path / "first.parquet", scores, pa.Table.from_pandas(scores)], ud.load(release))
     assert figures["run"].unique().tolist() == ["first", "scores-2", "scores-3"]
     assert len(figures) == 3 * 4
 
@@ -352,9 +357,9 @@ def test_scores_that_were_written_have_the_figures_of_those_in_memory(release, f
 def test_one_detector_needs_no_list(features, scores):
     for detector in ("msp", ["msp"], ("msp",)):
         msp = ud.score(str(features.root), detector)
-        assert msp.equals(scores.filter(pa.compute.equal(scores["detector"], "msp")))
-    assert set(ud.score(features, lowest_logit)["detector"].to_pylist()) == {"lowest_logit"}
-    assert set(ud.score(features, "msp,energy")["detector"].to_pylist()) == {"msp", "energy"}
+        assert msp.equals(scores[scores["detector"] == "msp"].reset_index(drop=True))
+    assert set(ud.score(features, lowest_logit)["detector"]) == {"lowest_logit"}
+    assert set(ud.score(features, "msp,energy")["detector"]) == {"msp", "energy"}
 
 
 def test_features_of_several_models_are_an_ensemble(release, features):
@@ -363,7 +368,7 @@ def test_features_of_several_models_are_an_ensemble(release, features):
     members = [store.features(CONFIG, "test") for store in (features, other)]
     shares = [np.exp(member.logits) / np.exp(member.logits).sum(axis=1, keepdims=True) for member in members]
     expected = dict(zip(members[0].ids.tolist(), 1 - np.mean(shares, axis=0).max(axis=1), strict=True))
-    by_id = dict(zip(ensemble["id"].to_pylist(), ensemble["score"].to_pylist(), strict=True))
+    by_id = dict(zip(ensemble["id"], ensemble["score"], strict=True))
     assert {id_: by_id[id_] for id_ in expected} == pytest.approx(expected, abs=1e-5)
 
 
@@ -387,8 +392,7 @@ def test_a_device_of_torch_is_a_device(release, model):
 
 def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(features):
     message = refusal(ud.score, features.root, "odin")
-    assert "needs --release, --model and --weights" in message
-    assert "(in Python, the features that extract returned, or runner=)" in message
+    assert "needs the features that extract returned, or runner=. Give them" in message
 
 
 @pytest.mark.parametrize(
@@ -412,7 +416,7 @@ def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(feature
         (lambda it: ud.extract(it.model, it.root, batch_size=0), EvaluationError, "A batch has at least one image"),
         (lambda it: ud.extract(it.model, it.root, workers=-1), EvaluationError, "batch_size=64 and workers=-1. Give"),
         (lambda it: ud.score([it.features] * 2, "msp"), EvaluationError, "same model as others .*Give each member of"),
-        (lambda it: ud.score(it.scores, "msp"), TypeError, "Features are what extract returned, .* not a Table"),
+        (lambda it: ud.score(it.scores, "msp"), TypeError, "Features are what extract returned, .* not a DataFrame"),
         (lambda it: ud.score(it.features, 3), EvaluationError, "3 is an int, not a detector"),
         (
             lambda it: ud.score(it.features, ud.detectors.KNN(k="5")),
@@ -447,7 +451,7 @@ def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(feature
             "not decorated as a metric",
         ),
         (
-            lambda it: ud.evaluate(it.scores.select(["id", "detector", "score"]), it.root, metrics=["auroc", "oscr"]),
+            lambda it: ud.evaluate(it.scores[["id", "detector", "score"]], it.root, metrics=["auroc", "oscr"]),
             EvaluationError,
             "oscr needs predictions, and the scores of msp have none",
         ),
@@ -456,7 +460,7 @@ def test_a_detector_that_needs_the_model_says_what_to_give_in_python_too(feature
         (lambda it: ud.evaluate(it.scores, it.root, "birds"), EvaluationError, "'birds'"),
         (lambda it: ud.evaluate(it.scores, it.root, f"{CONFIG}/near_ood"), EvaluationError, "test of small has no"),
         (lambda it: ud.report(it.scores, it.root, "no", protocols="msp"), EvaluationError, "'msp' is not a protocol"),
-        (lambda it: ud.evaluate(it.scores.slice(1), it.root), EvaluationError, r"lacks scores of msp for 1 id"),
+        (lambda it: ud.evaluate(it.scores[1:], it.root), EvaluationError, r"lacks scores of msp for 1 id"),
     ],
 )
 def test_a_wrong_call_gets_a_sentence(call, error, message, release, model, features, scores):

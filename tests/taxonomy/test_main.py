@@ -1,5 +1,6 @@
 import contextlib
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,15 @@ def test_classes_can_be_explained(table, step):
         lines = explain.explain_class(table, item.class_id).splitlines()
         for wnid in (item.matched, item.witness):
             assert not wnid or any(f"({wnid})  <- " in line for line in lines), item
+
+
+def test_the_json_document_has_the_decisions_by_their_columns():
+    found = json.loads(run("explain", "coco2017", "person", "--json").stdout)
+    assert (found["schema"], found["command"], found["subject"]) == (1, "explain", "coco2017")
+    tables_of = {decision["table"]: decision["class_id"] for decision in found["decisions"]}
+    assert tables_of and {*tables_of.values()} == {"person"}
+    assert found["text"] == run("explain", "coco2017", "person").stdout.rstrip("\n")
+    assert json.loads(run("explain", "dtd", "banded", "--json").stdout)["decisions"] == [], "which no rule decides"
 
 
 def test_an_imagenet_class_is_explained_with_its_oodness_grade_and_tables():

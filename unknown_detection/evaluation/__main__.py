@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from builders.errors import BuildError
-from unknown_detection.evaluation.errors import EXTRA, EvaluationError, EvaluationWarning, not_installed_message
+from unknown_detection.evaluation.errors import AGAIN, EXTRA, EvaluationError, EvaluationWarning, not_installed_message
 from unknown_detection.help import HelpGroup, as_helpful
 from unknown_detection.terminal.command_line import run_command_line
 from unknown_detection.terminal.progress import log
@@ -21,28 +21,31 @@ from unknown_detection.terminal.progress import log
 COMMANDS = {
     "extract": "Extract features of a release with a model.",
     "score": "Fit detectors and score every row of a release.",
+    "run": "Extract, score and report, in one go.",
     "report": "Compute a paper's figures from scores: tables, plots, a summary.",
 }
 
 
+_AGAIN = "--release, --model and --weights (or --pretrained)"
+"""What runs the model again, on the command line."""
+
+
 def with_flags(message: str, parameters: Sequence[click.Parameter]) -> str:
-    """Name a command's options in a message that names Python's parameters, as in `give weights= or pretrained=True`.
+    """Name a command's flags in a message that names Python's parameters, as in `give weights= or batch_size=8`.
 
     Parameters that the command has not stay as they are.
     """
-    flags = {each.name: each.opts[0] for each in parameters if isinstance(each, click.Option)}
-    return re.sub(r"\b([a-z_]+)=(True\b)?(?![\w'\"])", lambda match: flags.get(match[1], match[0]), message)
+    flags = {each.name: each for each in parameters if isinstance(each, click.Option)}
 
+    def flag(match: re.Match[str]) -> str:
+        option, value = flags.get(match["name"]), match["value"]
+        if option is None:
+            return match[0]
+        if value == "False" and option.secondary_opts:
+            return option.secondary_opts[0]
+        return option.opts[0] if value in ("True", "") else f"{option.opts[0]} {value}"
 
-_show_others = warnings.showwarning
-
-
-def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **others: Any) -> None:
-    """Show a warning of ours as a line; it has no place in a program of the user's."""
-    if issubclass(category, EvaluationWarning):
-        log(f"warning: {message}")
-    else:
-        _show_others(message, category, *place, **others)
+    return re.sub(r"\b(?P<name>[a-z_]+)=(?P<value>\w*)", flag, message.replace(AGAIN, _AGAIN))
 
 
 class _Commands(HelpGroup):
@@ -59,14 +62,20 @@ class _Commands(HelpGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> object:
+        def show(message: Warning | str, category: type[Warning], *where: Any, **how: Any) -> None:
+            if issubclass(category, EvaluationWarning):
+                log(f"warning: {self._in_flags(ctx, str(message))}")
+            else:
+                shown(message, category, *where, **how)
+
+        shown = warnings.showwarning
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _show_warning
+                warnings.simplefilter("always", EvaluationWarning)
+                warnings.showwarning = show
                 return super().invoke(ctx)
         except EvaluationError as error:
-            name = ctx.invoked_subcommand
-            command = self.get_command(ctx, name) if name else None
-            raise EvaluationError(with_flags(str(error), command.params if command else ())) from error
+            raise EvaluationError(self._in_flags(ctx, str(error))) from error
         except ModuleNotFoundError as error:
             if error.name not in EXTRA:
                 raise
@@ -78,6 +87,10 @@ class _Commands(HelpGroup):
             raise EvaluationError(
                 f"Cannot read or write {error.filename}: {reason}. Fix this, or choose another path."
             ) from error
+
+    def _in_flags(self, ctx: click.Context, message: str) -> str:
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        return with_flags(message, command.params if command else ())
 
 
 @click.command(

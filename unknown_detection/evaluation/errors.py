@@ -25,7 +25,7 @@ class EvaluationError(Exception):
 
 
 class EvaluationWarning(UserWarning):
-    """A warning of what makes figures mean less than they say; the command line prints it as a line."""
+    """Says what a result lacks, why, and the next step; the command line prints it in a line of its own."""
 
 
 @contextlib.contextmanager
@@ -74,6 +74,9 @@ def first_line(error: Exception) -> str:
     line = errors.first_line(error)
     return line if line.endswith("...") else line.removesuffix(".")  # dots of a shortened one stay
 
+
+AGAIN = "the features that extract returned, or runner="
+"""What runs the model again, in Python; the command line says its flags in place of this."""
 
 EXTRA = ("matplotlib", "safetensors", "sklearn", "timm", "torch", "torchvision")
 """Modules that the extra installs."""

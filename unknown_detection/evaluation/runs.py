@@ -26,7 +26,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.releases import Key, Release, choose_splits
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, in_fit_half
-from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, file_seed, read_scores
+from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, read_scores
 from unknown_detection.terminal.progress import bar
 
 ALL_VARIANTS = "*"
@@ -43,7 +43,7 @@ class ScoredRun:
     Attributes:
         path: their file; for scores in memory a name alone.
         variant: the training method, by default the model; empty if neither is known.
-        about: what the scores say of themselves; the seed of a file that says nothing is in its name.
+        about: what the scores say of themselves.
         rows: the joined frame of each detector.
         sha256: that of the file; empty in memory.
     """
@@ -132,7 +132,8 @@ def join_runs(
                 model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", stated.model)
                 about, variant = msgspec.structs.replace(stated, model=model), model if variant is None else variant
             else:
-                about = Provenance(release.digest, configs, "", "", file_seed(path)[1], {}, {})  # type: ignore[arg-type]
+                seed = table["seed"][0].as_py() if "seed" in table.column_names else None
+                about = Provenance(release.digest, configs, "", "", seed, {}, {})  # type: ignore[arg-type]
             digest = hashlib.sha256(path.read_bytes()).hexdigest() if in_file else ""
             runs.append(ScoredRun(path, variant or "", about, rows, digest))
             progress.update(1)

@@ -25,7 +25,7 @@ from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.report import report as report_module
 from unknown_detection.evaluation.report.figures import COLUMNS, read_figures
 from unknown_detection.evaluation.scoring.fit_splits import in_fit_half
-from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
+from unknown_detection.evaluation.scoring.scores import METADATA, Provenance, write_scores
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -183,11 +183,13 @@ def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, digits, rows,
     assert by_ids[by_ids["config"] == CONFIG].reset_index(drop=True).equals(figures)
 
 
-def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, digits, rows):
+def test_seeds_in_a_column_are_seeds_of_one_detector(tmp_path, digits, rows):
     """Not detectors of their own, the best seed of which would be the best detector."""
     for seed in (1, 2, 10):
         columns = rows(seed)
         table = pa.table({"id": columns["id"], "score": columns["mine"]})
+        table = table.append_column("detector", pa.repeat("mine", len(table)))
+        table = table.append_column("seed", pa.repeat(seed, len(table)))
         pa.csv.write_csv(table, tmp_path / f"mine-seed{seed}.csv")
     files = [tmp_path / f"mine-seed{seed}.csv" for seed in (1, 2, 10)]
     assert report(tmp_path / "out", digits, "--splits", CONFIG, "--scores", *files) == 0
@@ -314,7 +316,7 @@ def test_scores_that_are_not_those_of_the_rows_are_refused(tmp_path, digits, row
         assert re.search(says, message) and message.count("\n") == 1
         assert not (tmp_path / "out").exists()
     table = pq.read_table(write(tmp_path / "run.parquet", digits, columns))
-    about = json.loads(table.schema.metadata[b"unknown_detection"])
+    about = json.loads(table.schema.metadata[METADATA])["provenance"]
     other = Provenance(**{**about, "configs": (CONFIG,), "release_digest": "ab" * 32})
     write_scores(tmp_path / "run.parquet", table, other)
     message = refused(capsys, tmp_path / "out", digits, "--scores", tmp_path / "run.parquet")

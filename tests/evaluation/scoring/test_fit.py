@@ -7,6 +7,7 @@ import contextlib
 import csv
 import dataclasses
 import hashlib
+import json
 import re
 import sys
 
@@ -138,7 +139,9 @@ def test_a_run_records_itself_in_the_release_s_order_and_gives_the_same_bytes_ag
     for ending in (".parquet", ".search.csv"):
         assert (tmp_path / f"scores{ending}").read_bytes() == (tmp_path / f"again{ending}").read_bytes()
     table, about = read_scores(tmp_path / "scores.parquet")
-    assert ud.score(folder, ["react", "msp"], seed=7).select(table.column_names).equals(table)
+    in_python = ud.score(folder, ["react", "msp"], seed=7)
+    assert in_python.equals(table.to_pandas())
+    assert in_python.attrs["provenance"] == json.loads(msgspec.json.encode(about))
     ids = np.concatenate([SPLITS["toy", split].ids for split in sorted(FeatureStore.open(folder).by_config()["toy"])])
     assert table["detector"].to_pylist() == ["react"] * len(ids) + ["msp"] * len(ids)
     assert table["id"].to_pylist() == [*ids.tolist(), *ids.tolist()]
@@ -164,10 +167,10 @@ def test_the_best_on_external_rows_is_chosen(score, tmp_path):
             areas[value] = area(detector.score(VALIDATION), detector.score(EXTERNAL))
         best = max(areas, key=areas.get)
         assert about.hyperparameters[name] == {parameter: best}
-        assert f"{name}: {parameter}={best:g}, the best of {len(areas)} with AUROC {areas[best]:.4f} on" in out
+        assert f"{name}: {parameter}={best:g}, the best of {len(areas)} with AUROC {areas[best]:.4f} of" in out
         rows = [row for row in written if row["detector"] == name]
         assert [row["hyperparameters"] for row in rows] == [f"{parameter}={value:g}" for value in areas]
-        assert np.allclose([float(row["auroc_external_validation"]) for row in rows], list(areas.values()))
+        assert np.allclose([float(row["auroc"]) for row in rows], list(areas.values()))
         assert [row["chosen"] for row in rows] == [str(int(value == best)) for value in areas]
 
 
@@ -189,8 +192,8 @@ def test_without_a_search_or_external_rows_defaults_are_taken_and_an_old_record_
     for flags, options, words in ((("--no-search",), {}, ""), ((), {"features": tmp_path / "few"}, sentence)):
         score(detectors="ash")
         assert (tmp_path / "scores.search.csv").exists()
-        code, _, err = score(*flags, detectors="ash", **options)
-        assert code == 0 and err.startswith(words)
+        code, out, err = score(*flags, detectors="ash", **options)
+        assert (code, err) == (0, "") and words in out
         assert not (tmp_path / "scores.search.csv").exists()
         assert read_scores(tmp_path / "scores.parquet")[1].hyperparameters == {"ash": {"pruned": 0.9}}
 
@@ -227,7 +230,7 @@ def test_hyperparameters_that_cannot_be_are_passed_over(score, tmp_path):
     assert ", 3 of which cannot be used here" in out
     with (tmp_path / "scores.search.csv").open(newline="") as file:
         rows = {row["hyperparameters"]: row for row in csv.DictReader(file)}
-    assert rows["k=200"]["auroc_external_validation"] == ""
+    assert rows["k=200"]["auroc"] == ""
     assert rows["k=200"]["problem"].startswith("k of knn must be a whole number from 1 to")
 
 
@@ -266,11 +269,8 @@ def test_several_configs_are_fitted_on_the_rows_of_one_only_if_it_is_named_or_al
     fill(tmp_path / "same", evaluated | halves | {("two", "validation"): joined})
     fill(tmp_path / "one", evaluated | halves | {("toy-train", "train"): TRAIN})
     for folder, fit in (("training", "toy-train"), ("halves", "two"), ("same", ()), ("one", ())):
-        notes = []
-        scores = ud.score(tmp_path / folder, "mahalanobis", fit_configs=fit, log=notes.append)
-        assert {*TEST.ids.tolist(), *NEAR.ids.tolist()} <= {*scores["id"].to_pylist()}
-        tuned_together = any("All of toy, two are tuned on rows of toy/validation" in note for note in notes)
-        assert tuned_together == (folder in ("same", "one"))  # `training` has no validation rows, `halves` names one
+        scores = ud.score(tmp_path / folder, "mahalanobis", fit_configs=fit)
+        assert {*TEST.ids.tolist(), *NEAR.ids.tolist()} <= {*scores["id"]}
     assert len(ud.score(tmp_path / "training", "mahalanobis", splits="two", search=False)) == len(NEAR)
 
 
@@ -286,10 +286,10 @@ def test_without_training_rows_one_half_of_validation_is_fitted_on_and_the_other
     mixed = toy_features(rows=120, unknown=50, seed=2, name="validation")
     folder = tmp_path / "mixed"
     fill(folder, {("toy", "validation"): mixed, ("toy", "test"): TEST, ("toy", "external_validation"): EXTERNAL})
-    code, out, err = score(detectors="mahalanobis,knn,temperature,msp", features=folder)
+    code, out, _ = score(detectors="mahalanobis,knn,temperature,msp", features=folder)
     assert code == 0
     assert out.startswith("fitted: toy/validation (fit half)\ntuned: toy/validation (tune half)\n")
-    assert "fitted on half of the validation rows and tuned on the other half" in err
+    assert "fitted on half of the validation rows and tuned on the other half" in out
 
     # The halves, written out: each class's rows in the order of their ids' SHA-256, in turn.
     fit, tune = [], []
@@ -305,7 +305,7 @@ def test_without_training_rows_one_half_of_validation_is_fitted_on_and_the_other
     expected = DETECTORS["temperature"].clone().fit(tune, toy_head()).score(TEST)
     assert np.allclose([scores["temperature", id_][0] for id_ in TEST.ids.tolist()], expected)
     with (tmp_path / "scores.search.csv").open(newline="") as file:
-        areas = {line["hyperparameters"]: line["auroc_external_validation"] for line in csv.DictReader(file)}
+        areas = {line["hyperparameters"]: line["auroc"] for line in csv.DictReader(file)}
     nearest = DETECTORS["knn"].clone(k=1).fit(fit, toy_head())
     by_pairs = area(nearest.score(tune), nearest.score(EXTERNAL))
     assert by_pairs < 1  # 1.0000 if a row may find itself
@@ -392,12 +392,12 @@ def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
     assert len(areas) >= 3 and chosen == max(areas, key=areas.get)
     with (tmp_path / "scores.search.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
-    tried = {line["hyperparameters"]: line["auroc_error_detection"] for line in lines if line["detector"] == "ens_f"}
+    tried = {line["hyperparameters"]: line["auroc"] for line in lines if line["detector"] == "ens_f"}
     assert [*tried] == [f"components={number}" for number in (10, 1, 2, 5, 20)]
     assert {name: float(value) for name, value in tried.items() if value} == pytest.approx(
         {f"components={number}": value for number, value in areas.items()}
     )
-    assert {line["auroc_external_validation"] for line in lines} == {""}
+    assert {line["auroc_of"] for line in lines} == {"errors in validation"}
     assert about.rows["ens_f"]["tuned_on"] == "toy/validation, right against wrong"
 
 
@@ -415,9 +415,9 @@ def test_components_are_chosen_without_unknown_rows_and_need_errors(score, tmp_p
     assert chosen[0] == chosen[1]
     right = dataclasses.replace(VALIDATION, labels=VALIDATION.logits.argmax(axis=1))
     fill(tmp_path / "right", SPLITS | {("toy", "validation"): right})
-    code, _, err = score(detectors="ens_f", features=tmp_path / "right", out="right.parquet")
+    code, out, _ = score(detectors="ens_f", features=tmp_path / "right", out="right.parquet")
     assert code == 0
-    assert "ens_f: using the default hyperparameters, because there are no features of right and of wrong rows" in err
+    assert "ens_f: using the default hyperparameters, because there are no features of right and of wrong rows" in out
     assert read_scores(tmp_path / "right.parquet")[1].hyperparameters["ens_f"] == {"components": 10}
 
 
@@ -462,15 +462,12 @@ def test_a_deep_ensemble_of_three_models(score, tmp_path):
 
 def test_all_that_is_possible_without_images_or_members(score, tmp_path):
     pytest.importorskip("sklearn", reason="scikit-learn fits some")
-    code, out, err = score("--no-search", detectors=None)
+    code, out, _ = score("--no-search", detectors=None)
     assert code == 0
-    (message,) = err.splitlines()
-    *_, members, images = re.split("left out: |; ", message)
-    assert images.endswith(
-        " (runs the model on the images again, which needs --release, --model and --weights (or --pretrained))"
-    )
-    assert members.endswith(" (needs features of several models, but only one was given)")
-    left_out = {name for part in (images, members) for name in part.partition(" (")[0].split(", ")}
+    (message,) = [line for line in out.splitlines() if line.startswith("left out: ")]
+    assert message.count("runs the model on the images again") == 2, "of those themselves, and as parts"
+    assert message.count("needs features of several models") == 1
+    left_out = {name for part in re.findall(r"(?:: |; )([a-z_, ]+) \(", message) for name in part.split(", ")}
     assert left_out == {
         *(name for name, method in DETECTORS.items() if method.reads != "features"),
         "ens_v",  # a part reads images
@@ -489,20 +486,47 @@ def test_all_that_is_possible_without_images_or_members(score, tmp_path):
     [
         (("--detectors", "mps"), "'mps' is not a detector; the closest names are msp"),
         (("--detectors", "mahalonobis"), "the closest names are mahalanobis, mahalanobis_all"),
-        (("--detectors", "odin"), "odin runs the model on the images again, which needs --release, --model and"),
-        (("--detectors", "ens_r"), "odin runs the model on the images again"),
-        (("--detectors", "deep_ensemble"), "deep_ensemble needs features of several models"),
         (("--splits", "toi"), "the closest names are toy"),
         (("--fit-splits", "toy-trian"), "to fit on; the closest names are toy-train, toy"),
         (("--release", "nowhere"), "There is no folder nowhere, and a repository on the Hub is named ORG/NAME"),
         (("--model", "timm:resnet18"), "--release, --model and --weights (or --pretrained) belong together"),
-        (("--out", "scores.csv"), "must end in .parquet"),
+        (("--out", "scores.csv"), "The file of --out must end in .parquet"),
         (("--features", "."), "there is no identity.json"),
     ],
 )
 def test_flags_that_cannot_be_used(score, tmp_path, flags, sentence):
     assert sentence in refused(score(*flags))
     assert not (tmp_path / "scores.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("odin", "odin runs the model on the images again, which needs --release, --model and --weights (or"),
+        ("ens_r", "odin runs the model on the images again"),
+        ("deep_ensemble", "deep_ensemble needs features of several models"),
+    ],
+)
+def test_what_cannot_be_scored_does_not_keep_others_from_it(score, tmp_path, name, sentence):
+    """Alone it is an error; beside others, a warning and an exit code of its own."""
+    assert sentence in refused(score(detectors=name))
+    assert not (tmp_path / "scores.parquet").exists()
+    code, _, err = score(detectors=f"msp,{name}")
+    assert (code, err.count("\n")) == (3, 1)
+    assert err.startswith(f"warning: there are no scores of {name} (")
+    assert sentence.removeprefix(f"{name} ") in err
+    assert {name for name, _ in scores_of(tmp_path / "scores.parquet")} == {"msp"}
+    assert name in read_scores(tmp_path / "scores.parquet")[1].missing
+
+
+def test_the_json_document_says_what_was_scored(score, tmp_path):
+    code, out, err = score("--json", "--set", "knn.k=7", detectors="knn,odin")
+    found = json.loads(out)
+    assert (code, found["schema"], found["command"], found["count"]) == (3, 1, "score", 300)
+    assert found["file"] == str(tmp_path / "scores.parquet")
+    assert found["hyperparameters"] == {"knn": {"k": 7}}
+    assert found["missing"]["odin"].startswith("odin runs the model")
+    assert "knn: k=7" in err
 
 
 def test_lists_that_are_given_twice_add_up(score, tmp_path):
@@ -560,9 +584,9 @@ def test_features_that_were_computed_in_two_ways_are_pointed_out(score, tmp_path
     blocks = {block_column(number): block for number, block in enumerate(TEST.blocks)}
     columns = {"logits": TEST.logits, "penultimate": TEST.penultimate} | blocks
     put(store, ("toy", "test"), TEST.ids, TEST.labels, columns, {"device": "cuda"})
-    code, _, err = score(features=tmp_path / "mixed")
+    code, out, _ = score(features=tmp_path / "mixed")
     assert code == 0
-    assert err.startswith("Features were computed in more than one environment")
+    assert "note: features were computed in several environments" in out
 
 
 @pytest.mark.parametrize(
@@ -609,7 +633,7 @@ def test_a_detector_sees_no_label_of_the_rows_that_its_hyperparameters_are_chose
             return self.factor * (features.logits.argmax(axis=1) != features.labels)
 
     lines = []
-    ud.score(folder, [Peek, type("Other", (Peek,), {"chosen_by": "external"})], say=lines.append)
+    ud.score(folder, [Peek, type("Other", (Peek,), {"chosen_by": "external"})], log=lines.append)
     assert set(seen) == {-1}
     assert sum("the best of 2 with AUROC 0.5000" in line for line in lines) == 2
 

@@ -167,7 +167,7 @@ def test_outputs_of_a_pass_in_python_are_those_of_its_code(base, tmp_path, monke
             def _rows(self, logits):
                 return logits.max(axis=1)
 
-        return ud.score(store, [Mine(), "rankfeat"], runner=runner, splits=f"{CONFIG}/test").to_pylist()
+        return ud.score(store, [Mine(), "rankfeat"], runner=runner, splits=f"{CONFIG}/test").to_dict("records")
 
     logits = store.features(CONFIG, "test").logits
     expected, rank = logits.max(axis=1).astype(float), []
@@ -283,8 +283,8 @@ def test_dropout_where_there_is_none(base, score, tmp_path):
     message = refused(score(*ours, detectors="mc_dropout", features=tmp_path / "cnn"))
     assert "small_models.py:cnn has no dropout layers with a positive rate" in message
     # Among all, it is left out with that reason.
-    code, _, err, scores = score("--no-search", *ours, detectors="all", features=tmp_path / "cnn")
+    code, out, _, scores = score("--no-search", *ours, detectors="all", features=tmp_path / "cnn")
     assert code == 0
-    assert "; mc_dropout, mc_dropout_mi (small_models.py:cnn has no dropout layers" in err
-    assert "has no features of train, validation or held_out, on which it is fitted)" in err
+    assert "; mc_dropout (small_models.py:cnn has no dropout layers" in out
+    assert "has no features of train, validation or held_out, on which" in out
     assert set(IMAGES) - set(scores) == {"mc_dropout", "mc_dropout_mi"}

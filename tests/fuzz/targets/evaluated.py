@@ -68,7 +68,7 @@ def parquet(table: pa.Table, **options: object) -> bytes:
 def scores() -> list[bytes]:
     """Scores files with and without provenance."""
     table = pa.table({"id": [f"a/{n}" for n in range(9)], "score": np.linspace(0, 1, 9), "prediction": [0, 1, 2] * 3})
-    with_provenance = table.replace_schema_metadata({METADATA: json.dumps(PROVENANCE)})
+    with_provenance = table.replace_schema_metadata({METADATA: json.dumps({"provenance": PROVENANCE})})
     return [parquet(table, compression="zstd"), parquet(with_provenance, compression="none", write_page_checksum=True)]
 
 

@@ -28,10 +28,10 @@ def _combined(*options: Decorator[Any]) -> Decorator[Any]:
     return lambda command: functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
-def listed(name: str, **attributes: Any) -> Decorator[Any]:
+def listed(*names: str, **attributes: Any) -> Decorator[Any]:
     """An option with a comma-separated list, or None; repeated, it adds up."""
     return click.option(
-        name, multiple=True, callback=lambda context, option, texts: ",".join(texts) if texts else None, **attributes
+        *names, multiple=True, callback=lambda context, option, texts: ",".join(texts) if texts else None, **attributes
     )
 
 
@@ -93,6 +93,40 @@ features = _combined(
     ),
 )
 """--features and --member."""
+
+detectors = _combined(
+    listed(
+        "--detectors",
+        metavar="NAMES",
+        help="Comma-separated built-in detectors, or all. Default: all; none with --detector.",
+    ),
+    click.option(
+        "--detector",
+        "own",
+        metavar="FILE.py:NAME",
+        multiple=True,
+        help="A detector of your own: a class or a function in a Python file; may be repeated.",
+    ),
+    listed(
+        "--fit-splits",
+        "fit_configs",
+        metavar="CONFIG,...",
+        help="Configs to fit on, needed for several configs that have other rows each. Default: CONFIG-train if it "
+        "was extracted, else half of validation.",
+    ),
+    click.option(
+        "--no-search", is_flag=True, help="Use the default hyperparameters, without a search on validation rows."
+    ),
+    click.option(
+        "--set",
+        "settings",
+        metavar="DETECTOR.NAME=VALUE[,VALUE...]",
+        multiple=True,
+        help="Set a hyperparameter, or the values to search among, the default first; may be repeated. See below.",
+    ),
+    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed."),
+)
+"""--detectors, --detector, --fit-splits, --no-search, --set and --seed."""
 
 quiet = click.option("--quiet", is_flag=True, help="No progress bars.")
 

@@ -10,18 +10,23 @@ from typing import Any
 
 import click
 
+from builders.cli.console import json_option, print_document
 from unknown_detection.commands import as_started
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import load
 from unknown_detection.help import ESSENTIALS, HelpCommand
-from unknown_detection.terminal.progress import log
+from unknown_detection.terminal.progress import log, result
+
+MISSING = 3
+"""The exit code where some of the detectors that were asked for have no scores."""
 
 
-class _Score(HelpCommand):
+class ScoringCommand(HelpCommand):
     """Lists the hyperparameters in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then the hyperparameters."""
         from unknown_detection.evaluation.detectors.choice import describe_settable
 
         super().format_options(ctx, formatter)
@@ -31,7 +36,7 @@ class _Score(HelpCommand):
 
 @click.command(
     "score",
-    cls=_Score,
+    cls=ScoringCommand,
     sections={ESSENTIALS: ("features", "out", "splits", "detectors", "own")},
     examples=(
         "python -m unknown_detection evaluate score --features build/features --detectors msp,energy,knn "
@@ -44,45 +49,17 @@ class _Score(HelpCommand):
     metavar="CONFIG[/SPLIT],...",
     help="Configs or single splits to score. Default: all configs with rows to evaluate.",
 )
-@options.listed(
-    "--detectors",
-    metavar="NAMES",
-    help="Comma-separated built-in detectors, or all. Default: all; none with --detector.",
-)
-@click.option(
-    "--detector",
-    "own",
-    metavar="FILE.py:NAME",
-    multiple=True,
-    help="A detector of your own: a class or a function in a Python file; may be repeated.",
-)
-@options.listed(
-    "--fit-splits",
-    metavar="CONFIG,...",
-    help="Configs to fit on, needed for several configs that have other rows each. Default: CONFIG-train if it was "
-    "extracted, else half of validation.",
-)
-@click.option(
-    "--no-search", is_flag=True, help="Use the default hyperparameters, without a search on validation rows."
-)
-@click.option(
-    "--set",
-    "settings",
-    metavar="DETECTOR.NAME=VALUE[,VALUE...]",
-    multiple=True,
-    help="Set a hyperparameter, or the values to search among, the default first; may be repeated. See below.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
+@options.detectors
 @click.option("--out", type=options.FILE, required=True, help="Scores file to write, .parquet.")
 @options.release(required=False)
 @options.model(required=False)
 @options.run_options
+@json_option()
 def command(
     features: Path,
-    splits: str | None,
     detectors: str | None,
     own: tuple[str, ...],
-    fit_splits: str | None,
+    fit_configs: str | None,
     no_search: bool,
     settings: tuple[str, ...],
     release: str | None,
@@ -95,25 +72,26 @@ def command(
     batch_size: int,
     workers: int | None,
     members: tuple[Path, ...],
+    as_json: bool,
     **flags: Any,
-) -> None:
+) -> int:
     """Fit detectors on features, and score every row of a release.
 
     Hyperparameters are chosen by the AUROC of validation rows against external_validation rows, those of Ens-V, Ens-R
     and Ens-F by that of right against wrong validation rows, and by nothing else; every trial is written next to the
     scores. ODIN, MC-dropout, CADet and RankFeat run the model on the images again, and need --release, --model and
     --weights or --pretrained.
+
+    The exit code is 3 where others were scored, but not all that --detectors and --detector name: a warning says why.
     """
     from unknown_detection.evaluation.detectors.choice import choose, parse_settings
-    from unknown_detection.evaluation.detectors.own import Own, load_own
     from unknown_detection.evaluation.features.runner import Runner
     from unknown_detection.evaluation.features.store import FeatureStore
     from unknown_detection.evaluation.models.models import open_model
     from unknown_detection.evaluation.report.report import short_results
     from unknown_detection.evaluation.scoring.run import score
 
-    requested: list[str | Own] = [detectors or ("" if own else "all"), *map(load_own, own)]
-    given = parse_settings(settings)
+    requested, given = asked(detectors, own), parse_settings(settings)
     choose(requested, given)  # before the model is opened
     store = FeatureStore.open(features)
     opened = None if release is None else load(release, revision)
@@ -132,20 +110,23 @@ def command(
     scores = score(
         [store, *members],
         requested,
-        splits=splits,
-        fit_configs=fit_splits or (),
+        fit_configs=fit_configs or (),
         search=not no_search,
         settings=given,
         runner=runner,
         device=device,
-        log=log,
-        say=click.echo,
+        log=log if as_json else result,
         **flags,
     )
+    provenance = scores.attrs["provenance"]
+    code = MISSING if provenance.get("missing") else 0
+    if as_json:
+        print_document("score", {"file": str(flags["out"]), "count": len(scores), **provenance})
+        return code
     command = f"{as_started('python -m unknown_detection evaluate report')} --scores {flags['out']}"
     if opened is None:
         click.echo(f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR")
-        return
+        return code
     try:
         results = short_results(scores, opened)
     except EvaluationError as error:
@@ -153,3 +134,11 @@ def command(
     else:
         results.append(f"for all figures run {command} --release {opened.source} --out DIR")
     click.echo("\n".join(results))
+    return code
+
+
+def asked(detectors: str | None, own: tuple[str, ...]) -> list[Any]:
+    """Return the detectors of --detectors and --detector; all, if neither is given."""
+    from unknown_detection.evaluation.detectors.own import load_own
+
+    return [detectors or ("" if own else "all"), *map(load_own, own)]

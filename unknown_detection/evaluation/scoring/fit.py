@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.detectors.base import Detector, Scores, predicted
 from unknown_detection.evaluation.detectors.choice import Chosen, choose
 from unknown_detection.evaluation.detectors.logits import average
-from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.errors import AGAIN, EvaluationError
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.metrics.metrics import auroc
@@ -74,14 +75,13 @@ class FeatureCache:
         if detector.reads == "members" and not self.members:
             raise EvaluationError(
                 f"{detector.name} needs features of several models, but only one was given. Extract features with "
-                "each model into a folder of its own, and give the others with --member (in Python, a list of all)."
+                "each model into a folder of its own, and give all of them."
             )
         if detector.image_pass is not None:
             if self.runner is None:
                 raise EvaluationError(
-                    f"{detector.name} runs the model on the images again, which needs --release, --model and "
-                    "--weights (or --pretrained). Give them (in Python, the features that extract returned, or "
-                    "runner=), or leave the detector out."
+                    f"{detector.name} runs the model on the images again, which needs {AGAIN}. Give them, or leave "
+                    "the detector out."
                 )
             detector.image_pass.check(self.runner.model)
 
@@ -130,22 +130,22 @@ class FeatureCache:
         return replace(features, passed=table.read("/".join(key), ids))
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A trial of a hyperparameter search: its AUROC, of what `Detector.chosen_by` names, or the problem."""
-
-    hyperparameters: Mapping[str, float]
-    auroc: float | None
-    problem: str = ""
+def in_words(hyperparameters: Mapping[str, float]) -> str:
+    """Write hyperparameters as `k=50 weight=0.5`."""
+    return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A fitted detector with its hyperparameters: those that were set or searched."""
+class Rows(NamedTuple):
+    """The in-distribution rows of a split, or those of a half: a mask of all its rows; with a name for people."""
 
-    detector: Detector
-    hyperparameters: Mapping[str, float]
-    trials: tuple[Trial, ...] = ()
+    key: Key
+    name: str
+    half: Mask | None = None
+
+    def take(self, features: Features) -> Features:
+        """Select these rows of the split's: some splits mix in-distribution and unknown rows."""
+        mask = features.labels >= 0 if self.half is None else self.half & (features.labels >= 0)
+        return features if mask.all() else features.take(mask)
 
 
 @dataclass
@@ -153,11 +153,9 @@ class Scorer:
     """Fits each of the chosen detectors once, on `fit_splits`, and scores splits.
 
     `search` looks for hyperparameters, else the defaults count; `log` receives a line about each detector that cannot
-    be searched or is left out.
-
-    `fit_half` are the validation rows that detectors are fitted on in place of training rows, shape (n,), `halved` is
-    their split (`config/split`), empty for none; `fitted_on` and `tuned_on` are, as recorded, the rows that most
-    detectors are fitted on, and the known rows that hyperparameters and thresholds are chosen on.
+    be searched, and `doing` what is done now. `trials` are lines on each set of hyperparameters that was tried, by
+    detector. `rows` are what detectors are fitted on, by `Detector.fits_on`; hyperparameters and thresholds are chosen
+    on those of "validation".
     """
 
     cache: FeatureCache
@@ -165,41 +163,57 @@ class Scorer:
     chosen: Chosen = field(default_factory=lambda: choose(None))
     search: bool = True
     log: Log = lambda text: None
-    _fitted: dict[str, Fitted] = field(default_factory=dict)
+    doing: Log = lambda text: None
+    trials: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    rows: dict[str, Rows] = field(default_factory=dict)
+    _fitted: dict[str, Detector] = field(default_factory=dict)
     _scores: dict[tuple[str, Key], Scores] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        train, validation = self.fit_splits.train, self.fit_splits.validation
-        self.fit_half: Mask = np.zeros(0, dtype=np.bool_)
-        if train is None and validation is not None:
-            features = self.cache.features(validation)
-            # Every class needs a row for either half.
+        keys = {"train": self.fit_splits.train, "validation": self.fit_splits.validation}
+        self.rows = {name: Rows(key, "/".join(key)) for name, key in keys.items() if key is not None}
+        if self.fit_splits.train is None and self.fit_splits.validation is not None:
+            key, name, _ = self.rows["validation"]
+            features = self.cache.features(key)
             counts = np.unique(features.labels[features.labels >= 0], return_counts=True)[1]
-            self.fit_half = in_fit_half(features.ids.tolist(), features.labels) & (counts > 1).all()
-        self.halved = "/".join(validation or ()) if self.fit_half.any() else ""
-        self.fitted_on = "/".join(train or ()) or (f"{self.halved} ({FIT_HALF})" if self.halved else "")
-        self.tuned_on = f"{self.halved} ({TUNE_HALF})" if self.halved else "/".join(validation or ())
+            if len(counts) and (counts > 1).all():  # every class needs a row for either half
+                half = in_fit_half(features.ids.tolist(), features.labels)
+                self.rows["train"] = Rows(key, f"{name} ({FIT_HALF})", half)
+                self.rows["validation"] = Rows(key, f"{name} ({TUNE_HALF})", ~half)
 
-    def fit(self, name: str) -> Fitted:
-        """Fit a detector, and before it those whose scores it combines."""
+    def words(self, rows: str) -> str:
+        """Name rows of `rows`; empty if there are none."""
+        return self.rows[rows].name if rows in self.rows else ""
+
+    @property
+    def halved(self) -> Rows | None:
+        """The half of a split that is fitted on in place of training rows, if there are none."""
+        rows = self.rows.get("train")
+        return None if rows is None or rows.half is None else rows
+
+    def fit(self, name: str) -> Detector:
+        """Fit a detector with the best hyperparameters, and before it those whose scores it combines."""
         if name not in self._fitted:
             detector = self.chosen.scored.get(name) or self.chosen.parts[name]
             self.cache.check(detector)
             for base in detector.base_methods:
                 self.fit(base)
-            self._fitted[name] = self._choose(detector)
+            chosen = self._choose(detector)
+            self.doing(f"fitting {name}")
+            self._fitted[name] = self._fitted_on_its_rows(self._with(detector, chosen))
         return self._fitted[name]
 
     def score(self, name: str, key: Key) -> Scores:
         """Return a detector's scores of a split, shape (n,), higher = more unknown; computed once."""
         if (name, key) not in self._scores:
-            detector = self.fit(name).detector
+            detector = self.fit(name)
+            self.doing(f"scoring {'/'.join(key)} with {name}")
             self._scores[name, key] = detector.score(self._read(detector, key).unlabelled())
         return self._scores[name, key]
 
     def predictions(self, name: str, key: Key) -> npt.NDArray[np.int64]:
         """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""
-        detector = self.fit(name).detector
+        detector = self.fit(name)
         return detector.predict(self._read(detector, key).unlabelled())
 
     def forget(self, key: Key) -> None:
@@ -211,78 +225,76 @@ class Scorer:
         scores = {base: self.score(base, key) for base in detector.base_methods}
         return replace(features, scores=scores) if scores else features
 
-    def _choose(self, detector: Detector) -> Fitted:
+    def _choose(self, detector: Detector) -> Mapping[str, float]:
+        """Return the hyperparameters with the greatest AUROC of their trials, or without any trial the defaults."""
         grid = detector.search
         sets = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-        trials, missing = self._trials(detector, sets) if len(sets) > 1 and self.search else ((), "")
-        if not trials:
-            kept = {name: value for name, value in detector.parameters().items() if isinstance(value, int | float)}
-            default = Fitted(self._fitted_on_its_rows(self._with(detector, sets[0])), sets[0] or kept)
-            if missing:
-                self.log(f"{detector.name}: using the default hyperparameters, because {missing} to search on")
-            return default
-        if all(trial.auroc is None for trial in trials):
-            raise EvaluationError(trials[0].problem)
-        # `max` returns the first of equals, so the default wins ties.
-        best = max(trials, key=lambda trial: -1.0 if trial.auroc is None else trial.auroc).hyperparameters
-        return Fitted(self._fitted_on_its_rows(self._with(detector, best)), best, tuple(trials))
+        if len(sets) == 1 or not self.search:
+            return sets[0]
+        self.doing(f"searching {len(sets)} settings of {detector.name}")
+        by_errors = detector.chosen_by == "errors"
+        found: list[tuple[float | None, str]] = []
+        if self.fit_splits.validation and (by_errors or self.fit_splits.external):
+            groups = [sets] if detector.shares_work else [[hyperparameters] for hyperparameters in sets]
+            found = [of_set for group in groups for of_set in self._try(detector, group, by_errors=by_errors)]
+        if not found:
+            sides = f"right and of wrong rows of {VALIDATION}" if by_errors else f"both {VALIDATION} and {EXTERNAL}"
+            self.log(
+                f"note: {detector.name}: using the default hyperparameters, because there are no features of {sides} "
+                "to search on"
+            )
+            return sets[0]
+        areas = [-1.0 if area is None else area for area, _ in found]
+        if max(areas) < 0:
+            raise EvaluationError(found[0][1])
+        best = areas.index(max(areas))  # the first of equals, so that the default wins ties
+        of = "errors in validation" if by_errors else EXTERNAL
+        self.trials[detector.name] = [
+            {"detector": detector.name, "hyperparameters": in_words(values), "auroc_of": of}
+            | {"auroc": area, "chosen": int(number == best), "problem": problem}
+            for number, (values, (area, problem)) in enumerate(zip(sets, found, strict=True))
+        ]
+        return sets[best]
 
-    def _trials(self, detector: Detector, sets: Sequence[Mapping[str, float]]) -> tuple[Sequence[Trial], str]:
-        """Return a trial of each set of hyperparameters, or none and what is missing for them."""
-        if detector.chosen_by == "errors":
-            trials = self._try_on_errors(detector, sets) if self.fit_splits.validation else []
-            return trials, f"there are no features of right and of wrong rows of {VALIDATION}"
-        if not (self.fit_splits.validation and self.fit_splits.external):
-            return (), f"there are no features of both {VALIDATION} and {EXTERNAL}"
-        groups = [sets] if detector.shares_work else [[hyperparameters] for hyperparameters in sets]
-        return [trial for group in groups for trial in self._try(detector, group)], ""
+    def _try(
+        self, detector: Detector, sets: Sequence[Mapping[str, float]], *, by_errors: bool
+    ) -> list[tuple[float | None, str]]:
+        """Return the AUROC of a set of hyperparameters or the problem; of several for detectors that share their work.
 
-    def _try(self, detector: Detector, sets: Sequence[Mapping[str, float]]) -> list[Trial]:
-        """Compute the AUROC of validation against external rows, as in the unified benchmark (section 4).
-
-        Several sets of hyperparameters are only for detectors that share their work when they score together.
+        The AUROC is that of validation against external rows, as in the unified benchmark (section 4); or that of
+        right against wrong in-distribution rows, as in BROAD (section 3, tables 6 and 7). That paper does not say on
+        which rows: here the detector is fitted on half of the rows that it is fitted on in the end, and judged on the
+        other half (ours), and no trial is made if that half has no wrong row, or no right one.
         """
-        assert self.fit_splits.validation is not None and self.fit_splits.external is not None
-        trials = [Trial(hyperparameters, None) for hyperparameters in sets]
-        detectors: dict[int, Detector] = {}
-        for number, hyperparameters in enumerate(sets):
-            try:
-                detectors[number] = self._fitted_on_its_rows(self._with(detector, hyperparameters))
-            except EvaluationError as error:
-                trials[number] = Trial(hyperparameters, None, str(error))
+        made: dict[int, Detector] = {}
+        found: list[tuple[float | None, str]] = [(None, "")] * len(sets)
         try:
-            if detectors:
-                first = self._with(detector, sets[0])
-                known = self._validation_rows(first, to_fit=False)
-                unknown = self._read(first, self.fit_splits.external)
-                truth = np.repeat([False, True], [len(known), len(unknown)])
-                several = [*detectors.values()]
-                sides = (several[0].score_together(several, rows.unlabelled()) for rows in (known, unknown))
-                for number, pair in zip(detectors, zip(*sides, strict=True), strict=True):
-                    trials[number] = Trial(sets[number], auroc(np.concatenate(pair), truth))
+            first = self._with(detector, sets[0])
+            known = self._rows(first, "validation")
+            fitted_on = None
+            if by_errors:
+                half = in_fit_half(known.ids.tolist(), known.labels)
+                fitted_on, judged = known.take(half), [known.take(~half)]
+                truth = predicted(judged[0]) != judged[0].labels
+                if not 0 < truth.sum() < len(truth):
+                    return []
+            else:
+                assert self.fit_splits.external is not None
+                judged = [known, self._read(first, self.fit_splits.external)]
+                truth = np.repeat([False, True], list(map(len, judged)))
+            for number, hyperparameters in enumerate(sets):
+                try:
+                    one = self._with(detector, hyperparameters)
+                    made[number] = self._fitted_on_its_rows(one) if fitted_on is None else one.fit(fitted_on)
+                except EvaluationError as error:
+                    found[number] = None, str(error)
+            if several := [*made.values()]:
+                sides = [several[0].score_together(several, rows.unlabelled()) for rows in judged]
+                for number, scores in zip(made, zip(*sides, strict=True), strict=True):
+                    found[number] = auroc(np.concatenate(scores), truth), ""
         except EvaluationError as error:
-            for number in detectors:
-                trials[number] = Trial(sets[number], None, str(error))
-        return trials
-
-    def _try_on_errors(self, detector: Detector, sets: Sequence[Mapping[str, float]]) -> list[Trial]:
-        """Compute the AUROC of right against wrong in-distribution rows, as in BROAD (section 3, tables 6 and 7).
-
-        The paper does not say on which rows. Here the detector is fitted on half of the rows that it is fitted on in
-        the end, and judged on the other half (ours). No trial is made if that half has no wrong row, or no right one.
-        """
-        rows = self._validation_rows(self._with(detector, sets[0]), to_fit=False)
-        fits = in_fit_half(rows.ids.tolist(), rows.labels)
-        judged = rows.take(~fits)
-        wrong = predicted(judged) != judged.labels
-        trials: list[Trial] = []
-        for values in sets if 0 < wrong.sum() < len(wrong) else ():
-            try:
-                tried = self._with(detector, values).fit(rows.take(fits))
-                trials.append(Trial(values, auroc(tried.score(judged.unlabelled()), wrong)))
-            except EvaluationError as error:
-                trials.append(Trial(values, None, str(error)))
-        return trials
+            found = [(None, problem or str(error)) for _, problem in found]
+        return found
 
     def _with(self, detector: Detector, hyperparameters: Mapping[str, float]) -> Detector:
         """Return an unfitted detector with some hyperparameters, and the run's seed if it has one."""
@@ -292,40 +304,26 @@ class Scorer:
     def _fitted_on_its_rows(self, detector: Detector) -> Detector:
         if detector.fits_on == "none":
             return detector.fit(self.cache.no_rows())
-        key = (detector.fits_on == "train" and self.fit_splits.train) or self.fit_splits.validation
-        if key is None:
-            train = f"{TRAIN}, " if detector.fits_on == "train" else ""
-            raise EvaluationError(
-                f"{self.cache.store.root} has no features of {train}{VALIDATION} or {HELD_OUT}, on which "
-                f"{detector.name} is fitted. Extract such a split."
-            )
-        if key == self.fit_splits.validation:
-            features = self._validation_rows(detector, to_fit=detector.fits_on == "train")
-        else:
-            features = _in_distribution(self._read(detector, key))
+        features = self._rows(detector, detector.fits_on)
         if not len(features):
             raise EvaluationError(
-                f"{'/'.join(key)} has no labelled rows to fit {detector.name} on. Choose another config with "
-                "--fit-splits (in Python fit_configs=)."
+                f"{'/'.join(self.rows[detector.fits_on].key)} has no labelled rows to fit {detector.name} on. Choose "
+                "other configs with fit_configs=."
             )
         return detector.fit(features)
 
-    def _validation_rows(self, detector: Detector, *, to_fit: bool) -> Features:
-        """Read in-distribution validation rows: those to fit on in place of training rows, or those to tune on."""
-        assert self.fit_splits.validation is not None
-        features = self._read(detector, self.fit_splits.validation)
-        if to_fit and not self.halved:
+    def _rows(self, detector: Detector, rows: str) -> Features:
+        """Read rows of `rows` for a detector; refuse rows that there are not."""
+        if rows in self.rows:
+            return self.rows[rows].take(self._read(detector, self.rows[rows].key))
+        if self.fit_splits.validation is not None:
             raise EvaluationError(
                 f"{'/'.join(self.fit_splits.validation)} has a class of one row only, or no labelled rows, so it "
                 "cannot be divided into rows to fit on and rows to tune on. Extract the split train, or more rows of "
                 "validation."
             )
-        if to_fit:
-            return features.take(self.fit_half)
-        return _in_distribution(features.take(~self.fit_half) if self.halved else features)
-
-
-def _in_distribution(features: Features) -> Features:
-    """Select the rows of in-distribution classes: some splits mix in-distribution and unknown rows."""
-    known = features.labels >= 0
-    return features if known.all() else features.take(known)
+        train = f"{TRAIN}, " if rows == "train" else ""
+        raise EvaluationError(
+            f"{self.cache.store.root} has no features of {train}{VALIDATION} or {HELD_OUT}, on which {detector.name} "
+            "is fitted. Extract such a split."
+        )

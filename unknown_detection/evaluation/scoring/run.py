@@ -1,4 +1,4 @@
-"""Runs `evaluate score`: chooses configs, fits and scores, and writes provenance and the trials.
+"""The step `score`: chooses rows, fits detectors and scores with them, and says where the scores come from.
 
 Tested by `tests/evaluation/scoring/test_fit.py`.
 """
@@ -10,28 +10,37 @@ import hashlib
 import importlib.metadata
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from builders.storage.files import write_text
 from unknown_detection.csv_text import csv_text
-from unknown_detection.evaluation.detectors import DETECTORS
+from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.choice import choose
 from unknown_detection.evaluation.detectors.nearest import on_device
 from unknown_detection.evaluation.detectors.own import Own
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_packages
+from unknown_detection.evaluation.errors import (
+    EvaluationError,
+    EvaluationWarning,
+    a_kind,
+    one_line,
+    require_packages,
+)
 from unknown_detection.evaluation.features.extract import Receipt, identify, receipt
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.releases import Key, choose_splits
-from unknown_detection.evaluation.scoring.fit import FeatureCache, Fitted, Scorer
+from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer, in_words
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, FitSplits, find_fit_splits
-from unknown_detection.evaluation.scoring.scores import Provenance, with_provenance, write_scores
-from unknown_detection.terminal.progress import Log, Progress, bar
+from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
+from unknown_detection.terminal.progress import Log, bar
 
 FeatureSource = FeatureStore | str | Path | Sequence[FeatureStore | str | Path]
 """Features that `extract` returned, or their folder; one or several."""
@@ -50,15 +59,16 @@ def score(
     device: str = "cpu",
     accept: bool = False,
     out: str | Path | None = None,
-    quiet: bool = True,
+    quiet: bool = False,
     log: Log = lambda text: None,
-    say: Log = lambda text: None,
-) -> pa.Table:
+) -> pd.DataFrame:
     """Fit detectors on extracted features, and score every row.
 
         >>> scores = ud.score(features, ["msp", "knn", lowest_logit])
-        >>> scores.column_names
+        >>> scores.columns.tolist()
         ['id', 'detector', 'score', 'prediction']
+
+    A detector that cannot be used or fitted does not keep others from being scored: a warning says why it is missing.
 
     Args:
         features: what `extract` returned, or its folder; several on the same release for ensembles of their models,
@@ -81,15 +91,15 @@ def score(
             accepted it.
         out: scores file to write, .parquet; the trials of the search are written beside it.
         quiet: no progress bars.
-        log: receives a line about each detector that is left out or cannot be searched.
-        say: receives lines about the model and each fitted detector.
+        log: receives lines about the model and each fitted detector, and notes.
 
     Returns:
         Columns `id`, `detector`, `score` (higher = more unknown) and `prediction` (the index of the predicted class,
-        -1 for none), with their provenance in the schema's metadata, which `evaluate` and `report` read.
+        -1 for none). `attrs["provenance"]` says of which release and model they are, what each detector was fitted and
+        tuned on, and which are missing; where it is lost, `evaluate` and `report` go by the ids.
 
     Raises:
-        EvaluationError: there are no such features, configs or detectors, a detector named here cannot be fitted, the
+        EvaluationError: there are no such features, configs or detectors, none of the detectors can be fitted, the
             runner's model is another, or the accuracy differs from the published.
         TypeError: the features are something else.
     """
@@ -99,58 +109,47 @@ def score(
     store, *members = _open_stores(features)
     runner = runner or store.runner
     if file is not None and file.suffix != ".parquet":
-        raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
-    listed = fit_configs.split(",") if isinstance(fit_configs, str) else fit_configs
-    fit_configs = [name.strip() for name in listed if name.strip()]
-    keys = _choose_keys(store, splits, fit_configs)
-    configs = tuple(dict.fromkeys(config for config, _ in keys))
-    fit_splits = find_fit_splits(store.by_config(), configs, fit_configs)
-    alone = [find_fit_splits(store.by_config(), [config], fit_configs) for config in configs]
-    if not fit_configs:
-        _require_same_fit_rows(store, alone)
-    if search and len({of.validation for of in alone} - {None}) > 1:
-        log(
-            f"All of {', '.join(configs)} are tuned on rows of {'/'.join(fit_splits.validation or ())}, because an "
-            "image of several configs gets one score of a detector. To tune on each config's own rows, score one at a "
-            "time with --splits"
-        )
+        raise EvaluationError(f"The file of out= must end in .parquet, found {out}. Rename it.")
+    keys, fit_splits = _choose_rows(store, splits, fit_configs)
     if runner is not None:
         store.require(identify(runner.release, runner.model, store.identity.label_names))
     chosen = choose(detectors, settings)
     needing = {name: detector.requires for name, detector in chosen.scored.items() if detector.requires}
     modules = sorted({module for required in needing.values() for module in required})
     require_packages(*modules, to=f"fit {', '.join(needing)}", instead="choose other detectors")
-    cache = FeatureCache(store, members, runner, int(seed), quiet)
-    scorer = Scorer(cache, fit_splits, chosen, search=search, log=log)
+    scorer = Scorer(FeatureCache(store, members, runner, int(seed), quiet), fit_splits, chosen, search=search, log=log)
     model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
     model_receipt.require(model_receipt.differences if accept else store.identity.accepted)
     environments = {str(found): key for key, of in store.environments(keys).items() for found in of}
     if len(environments) > 1:
         log(
-            "Features were computed in more than one environment (device, batch size, threads or torch version), so "
+            "note: features were computed in several environments (device, batch size, threads or torch version), so "
             f"rows of {' and '.join('/'.join(key) for key in environments.values())} may differ in their last digits"
         )
-    external = "/".join(fit_splits.external or ())
-    used = {"fitted": scorer.fitted_on, "tuned": scorer.tuned_on, "tuned against": external}
+    used = {"fitted": scorer.words("train"), "tuned": scorer.words("validation")}
+    used["tuned against"] = "/".join(fit_splits.external or ())
     for line in (*model_receipt.lines, *(f"{purpose}: {rows or 'no rows'}" for purpose, rows in used.items())):
-        say(line)
+        log(line)
     if scorer.halved:
         log(
-            "There are no features of training rows, so detectors are fitted on half of the validation rows and tuned "
-            "on the other half. The rows fitted on get no scores"
+            "note: there are no features of training rows, so detectors are fitted on half of the validation rows and "
+            "tuned on the other half. The rows fitted on get no scores"
         )
-    with on_device(device), bar(len(chosen.scored), "fitting", quiet=quiet, unit=" detectors") as progress:
-        fitted = _fit_all(scorer, [*chosen.scored], leave_out=chosen.everything, progress=progress.update)
-    for fit in fitted:
-        say(_described(fit))
-    with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
-        scores = score_all(scorer, fitted, keys, progress.update)
-    provenance = _provenance(scorer, keys, fitted, model_receipt)
+    with on_device(device):
+        scores, missing = score_all(scorer, keys, log, quiet=quiet)
+    if missing and chosen.everything:
+        log(f"left out: {_in_words(missing)}")
+    elif missing:
+        warnings.warn(f"there are no scores of {_in_words(missing)}", EvaluationWarning, stacklevel=2)
+    provenance = _provenance(scorer, keys, [*scores], {} if chosen.everything else missing, model_receipt)
+    table = pa.concat_tables(scores.values())
     if file is not None:
-        _write_beside(file, ".search.csv", _trials(fitted))
-        write_scores(file, scores, provenance)
-        say(f"{len(scores):,} scores of {len(fitted)} detectors are in {file}")
-    return with_provenance(scores, provenance)
+        _write_trials(file.with_suffix(".search.csv"), scorer)
+        write_scores(file, table, provenance)
+        log(f"{len(table):,} scores of {len(scores)} detectors are in {file}")
+    frame = table.to_pandas()
+    frame.attrs["provenance"] = msgspec.json.decode(msgspec.json.encode(provenance))
+    return frame
 
 
 def _open_stores(features: FeatureSource) -> list[FeatureStore]:
@@ -161,96 +160,111 @@ def _open_stores(features: FeatureSource) -> list[FeatureStore]:
     return [folder if isinstance(folder, FeatureStore) else FeatureStore.open(Path(folder)) for folder in folders]
 
 
-def _choose_keys(
-    store: FeatureStore, splits: str | Iterable[str | Key] | None, fit_configs: Sequence[str]
-) -> list[Key]:
-    """Choose the splits to score: the given ones, else all of the configs with features of splits to evaluate."""
+def _choose_rows(
+    store: FeatureStore, splits: str | Iterable[str | Key] | None, fit_configs: str | Sequence[str]
+) -> tuple[list[Key], FitSplits]:
+    """Choose the splits to score (the given ones, else all of the configs with splits to evaluate), and to fit on.
+
+    All configs are fitted and tuned on the rows of one, since an image of several has one score. Without a word on
+    which, those that would be fitted on other rows each are refused; FACETS's, which have no training rows, share the
+    in-distribution rows of their validation splits.
+    """
+    listed = fit_configs.split(",") if isinstance(fit_configs, str) else fit_configs
+    fit_configs = [name.strip() for name in listed if name.strip()]
     available = store.by_config()
-    listed = [] if splits is None else choose_splits(available, splits, str(store.root))
-    configs = [config for config, _ in listed]
-    store.require_whole([*configs, *(f"{config}-train" for config in configs), *fit_configs] if listed else ())
-    if listed:
-        return listed
-    evaluated = [config for config, splits in available.items() if {*splits} - {*FIT_AND_TUNE_SPLITS}]
-    if not evaluated:
+    keys = [] if splits is None else choose_splits(available, splits, str(store.root))
+    named = [config for config, _ in keys]
+    store.require_whole([*named, *(f"{config}-train" for config in named), *fit_configs] if keys else ())
+    evaluated = [config for config, of in available.items() if {*of} - {*FIT_AND_TUNE_SPLITS}]
+    keys = keys or [(config, split) for config in evaluated for split in available[config]]
+    if not keys:
         raise EvaluationError(
             f"{store.root} has no features of splits to evaluate, only of "
             f"{', '.join(f'{config}/{split}' for config in available for split in available[config]) or 'none'}. "
             "Extract more splits."
         )
-    return [(config, split) for config in evaluated for split in available[config]]
-
-
-def _require_same_fit_rows(store: FeatureStore, alone: Sequence[FitSplits]) -> None:
-    """Refuse configs, each with its splits, that would be fitted on other rows: all are fitted on the first's.
-
-    FACETS's configs, which have no training rows, share the in-distribution rows of their validation splits.
-    """
-    keys = {of.train for of in alone if of.train} or {of.validation for of in alone if of.validation}
-    features = [store.features(*key) for key in keys] if len(keys) > 1 else []
-    if len({frozenset(of.ids[of.labels >= 0].tolist()) for of in features}) > 1:
+    configs = [*dict.fromkeys(config for config, _ in keys)]
+    alone = [find_fit_splits(available, [config], fit_configs) for config in configs]
+    fitted = {of.train for of in alone if of.train} or {of.validation for of in alone if of.validation}
+    features = [store.features(*key) for key in fitted] if len(fitted) > 1 else []
+    if not fit_configs and len({frozenset(of.ids[of.labels >= 0].tolist()) for of in features}) > 1:
         raise EvaluationError(
-            f"{', '.join(sorted(map('/'.join, keys)))} have different rows, and detectors are fitted on those of one "
-            "only. Score the configs one by one with --splits (in Python splits=), or name those to fit on with "
-            "--fit-splits (fit_configs=)."
+            f"{', '.join(sorted(map('/'.join, fitted)))} have different rows, and detectors are fitted on those of "
+            "one only. Score the configs one by one with splits=, or name those to fit on with fit_configs=."
         )
+    return keys, find_fit_splits(available, configs, fit_configs)
 
 
-def _fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: Progress) -> list[Fitted]:
-    """Fit detectors; `leave_out` skips those that cannot be used or fitted, with one log line for all of them."""
-    fitted = []
-    left_out: dict[str, list[str]] = {}
-    for name in names:
-        try:
-            fitted.append(scorer.fit(name))
-        except EvaluationError as error:
-            if not leave_out:
-                raise
-            reason = str(error).partition(". ")[0]
-            first = reason.partition(" ")[0]  # a detector that others are made of may be the reason
-            why = re.sub(rf"\b{re.escape(first if first in DETECTORS else name)}\b", "it", reason)
-            left_out.setdefault(why.removeprefix("it "), []).append(name)
-        progress(1)
-    if left_out:
-        scorer.log("left out: " + "; ".join(f"{', '.join(of)} ({why})" for why, of in left_out.items()))
-    if not fitted:
-        raise EvaluationError("No detector can be used with these features; see the reasons above.")
-    return fitted
-
-
-def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], progress: Progress) -> pa.Table:
-    """Score the rows of some splits with every detector, each id once.
+def score_all(
+    scorer: Scorer, keys: Sequence[Key], log: Log, *, quiet: bool
+) -> tuple[dict[str, pa.Table], dict[str, str]]:
+    """Score the rows of some splits with every detector, each id once; refuses detectors none of which can be used.
 
     Validation rows that detectors were fitted on get no scores: a threshold or a mixture fitted on them would take
     them for rows that detectors have not seen. If several splits have an id, its first row counts, because an id
-    stands for one image. Columns are `id`, `detector`, `score` and `prediction`; detector by detector, rows in the
-    release's order.
+    stands for one image. Tables by detector have the columns `id`, `detector`, `score` and `prediction`, rows in the
+    release's order; of other detectors, what keeps them from being scored is returned.
     """
+    parts: dict[str, list[pa.Table]] = {name: [] for name in scorer.chosen.scored}
+    missing: dict[str, str] = {}
+    with bar(len(parts), "fitting", quiet=quiet, unit=" detectors") as progress:
+        scorer.doing = progress.set_description
+        for name in [*parts]:
+            with _leaving_out(name, parts, missing):
+                scorer.fit(name)
+                log(_described(scorer, name))
+            progress.update(1)
     scored: set[str] = set()
-    fitted_on: set[str] = set()
-    if scorer.halved and scorer.fit_splits.validation:
-        fitted_on = {*scorer.cache.features(scorer.fit_splits.validation).ids[scorer.fit_half].tolist()}
-    parts: dict[str, list[pa.Table]] = {fit.detector.name: [] for fit in fitted}
-    for key in keys:
-        ids = scorer.cache.features(key).ids
-        skipped = scored | fitted_on if key[1] in FIT_AND_TUNE_SPLITS else scored
-        new = np.array([id_ not in skipped for id_ in ids.tolist()], dtype=bool)
-        scored.update(ids[new].tolist())
-        for name, tables in parts.items():
-            columns = {"id": ids[new], "detector": pa.repeat(name, new.sum())}
-            columns |= {"score": scorer.score(name, key)[new], "prediction": scorer.predictions(name, key)[new]}
-            tables.append(pa.table(columns))
-        scorer.forget(key)
-        progress(1)
-    return pa.concat_tables(table for tables in parts.values() for table in tables)
+    half = scorer.halved
+    fitted_on = {*half.take(scorer.cache.features(half.key)).ids.tolist()} if half else set()
+    with bar(len(keys) * len(parts), "scoring", quiet=quiet, unit=" splits") as progress:
+        scorer.doing = progress.set_description
+        for key in keys:
+            ids = scorer.cache.features(key).ids
+            skipped = scored | fitted_on if key[1] in FIT_AND_TUNE_SPLITS else scored
+            new = np.array([id_ not in skipped for id_ in ids.tolist()], dtype=bool)
+            scored.update(ids[new].tolist())
+            for name in [*parts]:
+                with _leaving_out(name, parts, missing):
+                    columns = {"id": ids[new], "detector": pa.repeat(name, new.sum())}
+                    columns |= {"score": scorer.score(name, key)[new]}
+                    columns |= {"prediction": scorer.predictions(name, key)[new]}
+                    parts[name].append(pa.table(columns))
+                progress.update(1)
+            scorer.forget(key)
+    if not parts:
+        first = next(iter(missing.values()))
+        raise EvaluationError(first if len(missing) == 1 else f"No detector can be used with these features: {first}")
+    return {name: pa.concat_tables(tables) for name, tables in parts.items()}, missing
+
+
+@contextlib.contextmanager
+def _leaving_out(name: str, parts: dict[str, list[pa.Table]], missing: dict[str, str]) -> Iterator[None]:
+    """Take a detector out of `parts`, and note why, if it cannot be used."""
+    try:
+        yield
+    except EvaluationError as error:
+        missing[name] = one_line(str(error))
+        del parts[name]
+
+
+def _in_words(missing: Mapping[str, str]) -> str:
+    """List detectors with what keeps them from being scored and the cure, those of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for name, message in missing.items():
+        reason = re.sub(rf"\b{re.escape(name)}\b", "it", message).removeprefix("it ").removesuffix(".")
+        reasons.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
 
 
 _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
 """Packages whose version may affect scores."""
 
 
-def _provenance(scorer: Scorer, keys: Sequence[Key], fitted: Sequence[Fitted], receipt: Receipt) -> Provenance:
-    """Return the provenance of a run's scores."""
+def _provenance(
+    scorer: Scorer, keys: Sequence[Key], names: Sequence[str], missing: Mapping[str, str], receipt: Receipt
+) -> Provenance:
+    """Return the provenance of a run's scores by some detectors."""
     cache, configs = scorer.cache, tuple(dict.fromkeys(config for config, _ in keys))
     identities = [store.identity for store in (cache.store, *cache.members)]
     digests = [identity.model_digest for identity in identities]
@@ -265,6 +279,7 @@ def _provenance(scorer: Scorer, keys: Sequence[Key], fitted: Sequence[Fitted], r
         for key in identities[0].prepared
         if key.partition("/")[0] in configs
     }
+    detectors = [scorer.fit(name) for name in names]
     return Provenance(
         release_digest=cache.store.identity.release_digest,
         configs=configs,
@@ -273,68 +288,54 @@ def _provenance(scorer: Scorer, keys: Sequence[Key], fitted: Sequence[Fitted], r
         model_digest=digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
         seed=cache.seed,
         hyperparameters={
-            fit.detector.name: dict(fit.hyperparameters)
-            | ({"members": float(len(identities))} if fit.detector.reads == "members" else {})
-            for fit in fitted
+            one.name: _numbers(one) | ({"members": float(len(identities))} if one.reads == "members" else {})
+            for one in detectors
         },
         versions=versions,
         prepared=prepared,
-        rows={fit.detector.name: _rows_used(scorer, fit) for fit in fitted},
-        own={fit.detector.name: fit.detector.digest for fit in fitted if fit.detector.digest},
-        fit_half=scorer.halved,
+        rows={one.name: _rows_used(scorer, one) for one in detectors},
+        own={one.name: one.digest for one in detectors if one.digest},
+        fit_half="/".join(scorer.halved.key) if scorer.halved else "",
         source=dict(cache.store.identity.source) | {name: text for name, text in notes.items() if text},
         splits=tuple(map("/".join, keys)),
+        missing=dict(missing),
     )
 
 
-def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
+def _numbers(detector: Detector) -> dict[str, int | float]:
+    """Return the hyperparameters that are numbers; others, such as one that is fitted, are not recorded."""
+    return {name: value for name, value in detector.parameters().items() if isinstance(value, int | float)}
+
+
+def _rows_used(scorer: Scorer, detector: Detector) -> dict[str, str]:
     """Name the rows that a detector was fitted and tuned on, and those that its threshold may be chosen on."""
-    tuned, external = scorer.tuned_on, scorer.fit_splits.external
-    used = {"fitted_on": {"train": scorer.fitted_on, "validation": tuned, "none": ""}[fitted.detector.fits_on]}
-    if fitted.detector.remark:
-        used["fitted_on"] += f", {fitted.detector.remark}"
-    if fitted.trials and fitted.detector.chosen_by == "errors":
-        used["tuned_on"] = f"{tuned}, right against wrong"
-    elif fitted.trials and external is not None:
-        used["tuned_on"] = f"{tuned} against {'/'.join(external)}"
+    tuned = scorer.words("validation")
+    used = {"fitted_on": "" if detector.fits_on == "none" else scorer.words(detector.fits_on)}
+    if detector.remark:
+        used["fitted_on"] += f", {detector.remark}"
+    if detector.name in scorer.trials:
+        by_errors, external = detector.chosen_by == "errors", "/".join(scorer.fit_splits.external or ())
+        used["tuned_on"] = f"{tuned}, right against wrong" if by_errors else f"{tuned} against {external}"
     used["threshold_on"] = tuned
     return {name: value for name, value in used.items() if value}
 
 
-def _write_beside(scores: Path, ending: str, lines: Sequence[Sequence[object]]) -> None:
-    """Write CSV beside a scores file; without any lines, delete the file of an earlier run."""
-    path = scores.with_suffix(ending)
+def _write_trials(path: Path, scorer: Scorer) -> None:
+    """Write the trials of the searches as CSV; without any, delete the file of an earlier run."""
+    lines = [line for lines in scorer.trials.values() for line in lines]
     if lines:
-        write_text(path, csv_text(lines))
+        write_text(path, csv_text([[*lines[0]], *([*line.values()] for line in lines)]))
     else:
         path.unlink(missing_ok=True)
 
 
-def _trials(fitted: Sequence[Fitted]) -> list[Sequence[object]]:
-    """Return the trials of hyperparameter searches as lines of CSV."""
-    aurocs = ["auroc_external_validation", "auroc_error_detection"]
-    lines: list[Sequence[object]] = [["detector", "hyperparameters", *aurocs, "chosen", "problem"]]
-    for fit in fitted:
-        for trial in fit.trials:
-            auroc, of_errors = "" if trial.auroc is None else repr(trial.auroc), fit.detector.chosen_by == "errors"
-            is_chosen = int(trial.hyperparameters == fit.hyperparameters)
-            described = [fit.detector.name, _in_words(trial.hyperparameters)]
-            lines.append([*described, *(["", auroc] if of_errors else [auroc, ""]), is_chosen, trial.problem])
-    return lines if len(lines) > 1 else []
-
-
-def _described(fitted: Fitted) -> str:
+def _described(scorer: Scorer, name: str) -> str:
     """Describe a fitted detector in one line."""
-    values = ", ".join(filter(None, [_in_words(fitted.hyperparameters), fitted.detector.remark]))
-    if not fitted.trials:
-        return f"{fitted.detector.name}: {values}" if values else fitted.detector.name
-    best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
-    failed = sum(trial.auroc is None for trial in fitted.trials)
-    without = f", {failed} of which cannot be used here" if failed else ""
-    where = "of errors in validation" if fitted.detector.chosen_by == "errors" else "on external_validation"
-    choice = f"the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} {where}{without}"
-    return f"{fitted.detector.name}: {values}, {choice}"
-
-
-def _in_words(hyperparameters: Mapping[str, float]) -> str:
-    return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
+    detector, trials = scorer.fit(name), scorer.trials.get(name, [])
+    parts = [in_words(_numbers(detector)), detector.remark]
+    for best in [trial for trial in trials if trial["chosen"]]:
+        parts.append(f"the best of {len(trials)} with AUROC {best['auroc']:.4f} of {best['auroc_of']}")
+        failed = sum(trial["auroc"] is None for trial in trials)
+        parts.append(f"{failed} of which cannot be used here" if failed else "")
+    values = ", ".join(filter(None, parts))
+    return f"{name}: {values}" if values else name

@@ -1,17 +1,20 @@
-"""Scores files: a detector's scores in the format that reports read, whatever tool wrote them.
+"""Scores: a table of ids and scores with what is known of them, in memory or in a file, whatever tool wrote it.
 
-Parquet or CSV with the columns `id` and `score` (higher = more unknown), and optionally:
+A DataFrame, a table of Arrow, Parquet or CSV with the columns `id` and `score` (higher = more unknown) and optionally:
 
 | column | content |
 |---|---|
-| `detector` | name of the detector; without it the file holds one detector, named after the file (`file_seed`) |
+| `detector` | name of the detector; without it there is one detector, named after the file |
 | `prediction` | predicted class, as an index into the config's label names; -1 for none of them |
 | `class` | predicted class by name, in place of `prediction`; where a row has both, they say the same |
 | `confidence` | probability of the predicted class, from 0 to 1, for protocols of one's own |
+| `seed` | seed that the model was trained with, the same in all rows: runs that differ by it are averaged |
 
-Names may be in capitals, and other columns are not read. Scores in memory have the same columns.
-Predictions are needed only by protocols that evaluate misclassified in-distribution rows, and only for labelled rows.
-Files written by `evaluate score` also carry an `Provenance`, as JSON in the Parquet schema's metadata.
+Other columns are not read. A dictionary or a Series maps ids to the scores of one detector. Predictions are needed
+only by protocols that evaluate misclassified in-distribution rows, and only for labelled rows. What `score` returns
+and writes has a `Provenance` as `attrs["provenance"]`; in Parquet it stands where pandas keeps `attrs`.
+
+Tested by `tests/evaluation/scoring/test_scores.py`.
 """
 
 from __future__ import annotations
@@ -19,12 +22,12 @@ from __future__ import annotations
 import csv
 import difflib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -37,8 +40,8 @@ from unknown_detection.evaluation.files import Text, read_untrusted
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.words import quantity
 
-METADATA = b"unknown_detection"
-"""Key of the `Provenance` in a Parquet schema's metadata."""
+METADATA = b"PANDAS_ATTRS"
+"""Key of a Parquet schema's metadata where pandas keeps a DataFrame's `attrs`, as JSON."""
 
 COLUMNS: Mapping[str, pa.DataType] = {
     "id": pa.string(),
@@ -47,8 +50,9 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "prediction": pa.int64(),
     "class": pa.string(),
     "confidence": pa.float64(),
+    "seed": pa.int64(),
 }
-"""All columns that a scores file may have, in the order in which they are written."""
+"""All columns that scores may have, in the order in which they are written."""
 
 IN_MEMORY = "scores"
 """Name of scores in memory, and of their detector where no column names it."""
@@ -57,8 +61,6 @@ _SHOWN = 3
 
 _LONGEST_LINE = 1 << 16
 """Bytes of a CSV file's first line."""
-
-_OF_SEED = re.compile(r"(?P<name>.+?)[-_. ]?seed[-_. =]?(?P<seed>[0-9]{1,9})", re.IGNORECASE)
 
 
 class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -81,6 +83,7 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         source: what is said of the weights, see `Identity.source`, the receipt of the model, and where its accuracy
             differs from the published one, which the user accepted (`accepted`).
         splits: the scored splits as `config/split`; empty, as in earlier files, for all of the configs.
+        missing: why detectors that were asked for have no scores, by their names.
     """
 
     release_digest: Text
@@ -96,19 +99,20 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     fit_half: Text = ""
     source: dict[Text, Text] = {}
     splits: tuple[Text, ...] = ()
+    missing: dict[Text, Text] = {}
+
+
+class _Attrs(Struct):
+    """What is read of a DataFrame's `attrs`."""
+
+    provenance: Provenance | None = None
 
 
 def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
     """Write a scores file atomically; equal arguments produce equal bytes."""
-    table = with_provenance(_checked(scores, str(path), COLUMNS), provenance)
+    table = _with_attrs(_checked(scores, str(path), COLUMNS), msgspec.to_builtins(provenance))
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
-
-
-def with_provenance(scores: pa.Table, provenance: Provenance) -> pa.Table:
-    """Record the provenance of a table of scores in its schema's metadata."""
-    metadata = json.dumps(msgspec.to_builtins(provenance), sort_keys=True)
-    return scores.replace_schema_metadata({METADATA: metadata})
 
 
 def read_scores(
@@ -119,21 +123,21 @@ def read_scores(
     They should be of the release, if one is given. The table has `id`, `detector` (the file's stem if there is no such
     column, or `IN_MEMORY`), `score` as float64, and the others of `columns` that are present.
     """
-    if isinstance(source, str | Path):
-        where, name, table = str(source), file_seed(Path(source))[0], _read_file(Path(source), columns)
-    else:
-        where, name, table = "The table of scores", IN_MEMORY, _from_memory(source)
+    in_file = isinstance(source, str | Path)
+    where, name = (str(source), Path(source).stem) if in_file else ("The table of scores", IN_MEMORY)
+    table = _read_file(Path(source), columns) if in_file else _from_memory(source)
     provenance = _provenance(table.schema.metadata or {}, where)
     if provenance is not None and release is not None and provenance.release_digest != release.digest:
         raise EvaluationError(
             f"{where} has scores of a release with digest {provenance.release_digest[:12]}, not of {release.name} "
-            f"(digest {release.digest[:12]}). Score this release, or name the other one with --release."
+            f"(digest {release.digest[:12]}). Score this release, or name the other one with release=."
         )
     if not len(table):
         raise EvaluationError(f"{where} has no rows; write it again.")
-    if "detector" not in [column.strip().lower() for column in table.column_names]:
-        table = table.append_column("detector", pa.repeat(name, len(table)))
-    return _checked(table, where, columns), provenance
+    table = _checked(table, where, columns)
+    if "detector" not in table.column_names:
+        table = table.add_column(1, "detector", pa.repeat(name, len(table)))
+    return table, provenance
 
 
 def _read_file(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
@@ -141,26 +145,27 @@ def _read_file(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
         raise EvaluationError(f"There is no scores file {path}; check the path.")
     if path.suffix not in (".csv", ".parquet"):
         raise EvaluationError(f"{path} is neither .parquet nor .csv; convert it.")
+    if path.suffix == ".parquet":
+        return read_untrusted(path, f"scores from {path}", lambda names: _known(names, columns, str(path)))
     try:
-        if path.suffix == ".csv":
-            table = _read_csv(path, columns)
-        else:
-            table = read_untrusted(path, f"scores from {path}", lambda names: [*_known(names, columns, str(path))])
-        _ = table.column_names  # Arrow does not check the first line's encoding
+        with path.open("rb") as file:
+            first = file.readline(_LONGEST_LINE).decode("utf-8-sig")
+        known = _known(next(csv.reader([first.strip()]), []), columns, str(path))
+        # Explicit types keep ids such as 00017 as text.
+        options = pa.csv.ConvertOptions(column_types=dict(columns), include_columns=known, strings_can_be_null=True)
+        return pa.csv.read_csv(path, convert_options=options)
     except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
         raise EvaluationError(f"Cannot read scores from {path}: {first_line(error)}. Write the file again.") from error
-    return table
 
 
 def _from_memory(values: Any) -> pa.Table:
     try:
         if isinstance(values, pa.Table):
             return values
-        if hasattr(values, "columns"):  # a DataFrame, without an import of pandas
-            table = pa.Table.from_pandas(values, preserve_index=False).replace_schema_metadata(None)
-            stated = getattr(values, "attrs", {}).get("provenance")
-            return table.replace_schema_metadata({METADATA: json.dumps(stated)}) if stated else table
-        if hasattr(values, "items"):  # a dictionary or a Series
+        if isinstance(values, pd.DataFrame):
+            table = pa.Table.from_pandas(values, preserve_index="id" in values.index.names)
+            return _with_attrs(table, values.attrs.get("provenance"))
+        if isinstance(values, Mapping | pd.Series):
             ids, scores = [id_ for id_, _ in values.items()], [score for _, score in values.items()]
             return pa.table({"id": pa.array(ids, pa.string()), "score": pa.array(scores, pa.float64())})
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -173,12 +178,6 @@ def _from_memory(values: Any) -> pa.Table:
     )
 
 
-def file_seed(path: Path) -> tuple[str, int | None]:
-    """Divide a file's stem into a detector's name and a seed: `mine-seed2.csv` is seed 2 of `mine`, else None."""
-    match = _OF_SEED.fullmatch(path.stem)
-    return (match["name"], int(match["seed"])) if match else (path.stem, None)
-
-
 def summarize_ids(ids: Any) -> str:
     """Summarize ids, in an array of NumPy or Arrow, for a message, as in `5 ids (a, b, c, ...)`."""
     first = ", ".join(one_line(str(id_)) for id_ in ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")
@@ -187,9 +186,7 @@ def summarize_ids(ids: Any) -> str:
 
 def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) -> pa.Table:
     """Check a table's columns and values, and return it with the order and types of `columns`."""
-    known = _known(table.column_names, columns, where)
-    table = table.select([*known]).rename_columns([*known.values()])
-    names = table.column_names
+    names = _known(table.column_names, columns, where)
     try:
         table = pa.table({name: table[name].cast(kind) for name, kind in columns.items() if name in names})
     except pa.ArrowException as error:
@@ -200,6 +197,8 @@ def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) ->
     for name in ("id", "detector"):
         if name in names and (table[name].null_count or pc.any(pc.equal(table[name], "")).as_py()):
             raise EvaluationError(f"{where} has rows without {'an' if name == 'id' else 'a'} {name}; fill them.")
+    if "seed" in names and pc.count_distinct(table["seed"], mode="all").as_py() > 1:
+        raise EvaluationError(f"{where} has scores of several seeds; give those of each seed as a table of their own.")
     finite = pc.fill_null(pc.is_finite(table["score"]), False)
     if not pc.all(finite, min_count=0).as_py():
         bad = summarize_ids(table["id"].filter(pc.invert(finite)))
@@ -217,48 +216,38 @@ def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) ->
     return table
 
 
-def _read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
-    """Read the known columns of a CSV file."""
-    with path.open("rb") as file:
-        first = file.readline(_LONGEST_LINE).decode("utf-8-sig")
-    names = next(csv.reader([first.strip()]), [])
-    # Explicit types keep ids such as 00017 as text.
-    kinds = {name: columns[key] for name, key in _known(names, columns, str(path)).items()} if names else {}
-    options = pa.csv.ConvertOptions(column_types=kinds, include_columns=list(kinds), strings_can_be_null=True)
-    return pa.csv.read_csv(path, convert_options=options)
-
-
-def _known(names: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> dict[str, str]:
-    """Return those columns of a file that are known, each with its key in `columns`, without regard to case."""
-    keys = [name.strip().lower() for name in names]
-    known = [key if key in columns else "" for key in keys]
-    for key in columns:
-        if known.count(key) > 1:
+def _known(names: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> list[str]:
+    """Return the columns of scores among some names; refuse missing and repeated ones, and what may be misspelled."""
+    found = f"(found: {one_line(', '.join(names))})"
+    for name in columns:
+        if names.count(name) > 1:
             raise EvaluationError(
-                f"{where} has the column {key} {known.count(key)} times (found: {one_line(', '.join(names))}). Keep "
-                "one of them."
+                f"{where} has the column {name} {names.count(name)} times {found}. Keep one of them."
             )
     optional = [name for name in columns if name not in ("id", "score")]
-    if not {"id", "score"} <= set(known):
+    if not {"id", "score"} <= {*names}:
         raise EvaluationError(
-            f"{where} needs the columns id and score, and may have {', '.join(optional)} (found: "
-            f"{one_line(', '.join(names))}). Rename its columns, and in CSV separate them by commas."
+            f"{where} needs the columns id and score, and may have {', '.join(optional)} {found}. Rename its columns, "
+            "and in CSV separate them by commas."
         )
-    for name, key in zip(keys, known, strict=True):
-        near = [] if key else difflib.get_close_matches(name, {*optional} - {*keys}, n=1, cutoff=0.55)
-        if near:
+    for name in names:
+        near = difflib.get_close_matches(name.strip().lower(), {*optional} - {*names}, n=1, cutoff=0.55)
+        if name not in columns and near:
             raise EvaluationError(
-                f"{where} has a column {one_line(name, 60)}, which is not read. Rename it to {near[0]} if that is "
-                "what it holds, or to something else."
+                f"{where} has a column {one_line(name, 60)}, which is not read; did you mean {near[0]}? Rename it."
             )
-    return {name: key for name, key in zip(names, known, strict=True) if key}
+    return [name for name in columns if name in names]
+
+
+def _with_attrs(table: pa.Table, provenance: Any) -> pa.Table:
+    """Return a table with provenance, if there is any, in its metadata, and nothing else there."""
+    attrs = json.dumps({"provenance": provenance}, sort_keys=True)
+    return table.replace_schema_metadata({METADATA: attrs} if provenance else None)
 
 
 def _provenance(metadata: Mapping[bytes, bytes], where: str) -> Provenance | None:
-    if METADATA not in metadata:
-        return None
     try:
-        return msgspec.json.decode(metadata[METADATA], type=Provenance)
+        return msgspec.json.decode(metadata.get(METADATA, b"{}"), type=_Attrs).provenance
     except ValueError as error:
         raise EvaluationError(
             f"The metadata of {where} is not valid provenance as `python -m unknown_detection evaluate score` "

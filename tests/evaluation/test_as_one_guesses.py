@@ -1,0 +1,168 @@
+"""Calls as somebody makes them who has read the README alone: each does what one expects, or says what to do."""
+
+import gc
+import re
+import warnings
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+torch = pytest.importorskip("torch", reason="runs torch models")
+pytest.importorskip("torchvision", reason="preprocesses images")
+
+import unknown_detection as ud  # noqa: E402
+from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.refusals import refusal  # noqa: E402
+from tests.evaluation.samples import CONFIG, fitted  # noqa: E402
+from unknown_detection.evaluation.__main__ import main  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SPLITS = f"{CONFIG},{CONFIG}-train"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted(small_models.cnn)
+
+
+@pytest.fixture(scope="module")
+def features(release, model):
+    torch.set_num_threads(1)
+    return ud.extract(model, release, SPLITS, workers=0)
+
+
+@pytest.fixture(scope="module")
+def scores(features):
+    return ud.score(features, ["msp", "knn"], search=False)
+
+
+def test_scores_are_a_data_frame(scores):
+    """In a notebook it is shown as one, without a page of ids."""
+    assert scores.dtypes.astype(str).to_dict() == {
+        "id": "str",
+        "detector": "str",
+        "score": "float64",
+        "prediction": "int64",
+    }
+    assert len(repr(scores)) < 1000 and "<table" in scores.to_html(max_rows=4)
+    assert scores.attrs["provenance"]["configs"] == [CONFIG]
+
+
+def test_provenance_survives_pandas_files_and_ours(release, features, scores, tmp_path):
+    """And figures are equal where it is lost, but for the names of model and run, since the ids decide."""
+    expected = ud.evaluate(scores, release)
+    ud.score(features, ["msp", "knn"], search=False, out=tmp_path / "ours.parquet")
+    scores.to_parquet(tmp_path / "theirs.parquet")
+    scores.to_csv(tmp_path / "plain.csv", index=False)
+    for file in (tmp_path / "ours.parquet", tmp_path / "theirs.parquet"):
+        read = pd.read_parquet(file)
+        assert read.attrs == scores.attrs
+        for source in (file, read):
+            figures = ud.evaluate(source, release)
+            pd.testing.assert_frame_equal(figures.drop(columns="run"), expected.drop(columns="run"))
+    lost = scores.copy()
+    lost.attrs = {}
+    mine = [lost, pa.Table.from_pandas(lost), tmp_path / "plain.csv", lost.to_dict("list")]
+    mine[-1] = dict(zip(*(lost[lost["detector"] == "knn"][name] for name in ("id", "score")), strict=True))
+    of_sources = ["run", "model", "seed", "detector"]
+    for source, of in zip(mine, [expected] * 3 + [expected[expected["detector"] == "knn"]], strict=True):
+        figures = ud.evaluate(source, release)
+        pd.testing.assert_frame_equal(
+            figures.drop(columns=of_sources), of.reset_index(drop=True).drop(columns=of_sources)
+        )
+
+
+def test_missing_repeated_and_foreign_ids_are_named(release, scores):
+    lost = scores[scores["detector"] == "msp"].reset_index(drop=True)
+    lost.attrs = {}
+    first = lost["id"][0]
+    assert f"lacks scores of msp for 1 id ({first})" in refusal(ud.evaluate, lost[1:], release)
+    assert f"several scores of msp for 1 id ({first})" in refusal(ud.evaluate, pd.concat([lost, lost[:1]]), release)
+    assert "has 1 id (elsewhere) that" in refusal(ud.evaluate, lost.replace(first, "elsewhere"), release)
+
+
+def test_a_detector_that_cannot_be_fitted_leaves_the_others(release, model):
+    """KNN without any rows to fit on; alone it is an error."""
+    features = ud.extract(model, release, f"{CONFIG}/test,{CONFIG}/near_ood", workers=0)
+    with pytest.warns(UserWarning, match=r"there are no scores of knn \(.* no features of train, .* Extract such"):
+        scores = ud.score(features, ["msp", "knn"])
+    assert set(scores["detector"]) == {"msp"}
+    assert [*scores.attrs["provenance"]["missing"]] == ["knn"]
+    assert refusal(ud.score, features, "knn").endswith("on which knn is fitted. Extract such a split.")
+    assert "No detector can be used with these features: " in refusal(ud.score, features, ["knn", "vim"])
+
+
+def test_a_detector_whose_scores_cannot_be_used_leaves_the_others(features):
+    def broken(rows):
+        return rows.logits[:, 0] * float("nan")
+
+    with pytest.warns(UserWarning, match=r"no scores of broken \(gives 40 of 40 rows a score that is NaN"):
+        scores = ud.score(features, [broken, "msp"], splits=f"{CONFIG}/test")
+    assert set(scores["detector"]) == {"msp"}
+
+
+def test_a_search_says_what_it_does(features, capsys, monkeypatch):
+    """44 settings of ODIN, on a terminal; nothing with `quiet`."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    settings = {"odin": {"epsilon": [0.0, 0.1], "temperature": [1, 10]}}
+    ud.score(features, "odin", settings=settings, splits=f"{CONFIG}/test")
+    assert "searching 4 settings of odin" in capsys.readouterr().err
+    ud.score(features, "odin", settings=settings, splits=f"{CONFIG}/test", quiet=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_one_call_from_a_model_to_the_table(release, model, tmp_path):
+    """The same scores and figures as of three; a second call goes on, and runs the model on no image."""
+    options = {"splits": SPLITS, "search": False, "workers": 0, "quiet": True}
+    lines = []
+    done = ud.run(model, release, ["msp", "knn"], tmp_path / "run", plots=False, log=lines.append, **options)
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["features", "report", "scores.parquet"]
+    assert {*done.scores["detector"]} == {"msp", "knn"}
+    pd.testing.assert_frame_equal(done.figures, ud.evaluate(done.scores, release))
+    assert re.search(r"^knn .*\n", repr(done), re.M) and repr(done).endswith("report.html>")
+    assert "<table" in done._repr_html_()
+    assert f"{CONFIG}/test: 40 of 40 images" in lines
+    again = []
+    ud.run(model, release, ["msp", "knn"], tmp_path / "run", plots=False, log=again.append, **options)
+    assert f"{CONFIG}/test: there already, 40 images" in again
+
+
+def test_one_call_without_a_folder_leaves_nothing(release, model, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    done = ud.run(model, release, "msp", splits=f"{CONFIG}/test,{CONFIG}/near_ood", intervals=20, workers=0)
+    assert done.report.page.is_file()
+    assert {"AUROC_low", "AUROC_high"} <= {*done.figures}
+    del done
+    gc.collect()
+    assert [*tmp_path.iterdir()] == []
+    refusal(ud.run, model, release, "msq", splits=f"{CONFIG}/test", workers=0)
+    gc.collect()
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_the_command_of_all_steps(release, model, tmp_path, capsys):
+    """It ends with the table; a detector that is missing is named by flags, and by the exit code."""
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    flags = ["--release", str(release), "--model", f"{small_models.__file__}:cnn", "--quiet", "--no-plots"]
+    flags += ["--weights", str(tmp_path / "weights.pt"), "--splits", SPLITS, "--device", "cpu", "--workers", "0"]
+    run = ["run", *flags, "--out", str(tmp_path / "out"), "--no-search", "--detectors"]
+    assert main([*run, "msp,knn"]) == 0
+    assert re.search(r"^msp .*\n(.*\n)*the page.*: .*report\.html\n\Z", capsys.readouterr().out, re.M)
+    assert main([*run, "msp,deep_ensemble"]) == 3
+    assert "warning: there are no scores of deep_ensemble (needs features of" in capsys.readouterr().err
+
+
+def test_errors_name_parameters_in_python_and_flags_in_commands(features, tmp_path, capsys):
+    assert refusal(ud.score, features, "msp", out="x.csv").startswith("The file of out= must end in .parquet")
+    assert main(["score", "--features", str(features.root), "--out", str(tmp_path / "x.csv")]) == 2
+    assert capsys.readouterr().err.startswith("error: The file of --out must end in .parquet")
+
+
+def test_the_version_and_the_names():
+    assert re.fullmatch(r"\d+\.\d+.*", ud.__version__)
+    assert {"score", "evaluate", "run", "__version__"} <= {*dir(ud)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "importlib" not in dir(ud)

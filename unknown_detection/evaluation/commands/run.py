@@ -1,0 +1,72 @@
+"""`python -m unknown_detection evaluate run`: extracts features, scores and reports in one go.
+
+Tested by `tests/evaluation/test_as_one_guesses.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unknown_detection.evaluation.commands import options
+from unknown_detection.evaluation.commands.score import MISSING, ScoringCommand, asked
+from unknown_detection.help import ESSENTIALS
+from unknown_detection.terminal.progress import result
+
+
+@click.command(
+    "run",
+    cls=ScoringCommand,
+    sections={ESSENTIALS: ("release", "model", "weights", "pretrained", "splits", "detectors", "out")},
+    examples=(
+        "python -m unknown_detection evaluate run --release build/unknown-detection --splits cifar "
+        "--model timm:resnet50.a1_in1k --pretrained --detectors msp,energy,knn --out build/run",
+    ),
+)
+@options.release(required=True)
+@options.listed(
+    "--splits", metavar="CONFIG[/SPLIT],...", help="Configs or single splits to extract and evaluate. Default: all."
+)
+@options.model(required=True)
+@options.detectors
+@click.option("--plots/--no-plots", default=None, help="Also write the plots as files; or draw none at all.")
+@click.option("--out", type=options.FOLDER, required=True, help="Folder for features, scores.parquet and report.")
+@options.run_options
+def command(
+    model: str,
+    release: str,
+    revision: str | None,
+    detectors: str | None,
+    own: tuple[str, ...],
+    fit_configs: str | None,
+    no_search: bool,
+    settings: tuple[str, ...],
+    pretrained: str | None,
+    out: Path,
+    **flags: Any,
+) -> int:
+    """Extract features of a release with a model, score them with detectors, and report.
+
+    These are `extract`, `score` and `report`, each with its usual files in a folder of its own below --out. Run again,
+    the command goes on where it ended. It ends with the main figures; the exit code is 3 where a detector that was
+    asked for could not be scored, as that of `score`.
+    """
+    from unknown_detection.evaluation.detectors.choice import parse_settings
+    from unknown_detection.evaluation.releases import load
+    from unknown_detection.evaluation.run import run
+
+    done = run(
+        options.model_name(model, pretrained),
+        load(release, revision),
+        asked(detectors, own),
+        out,
+        fit_configs=fit_configs or (),
+        search=not no_search,
+        settings=parse_settings(settings),
+        pretrained=pretrained is not None,
+        log=result,
+        **flags,
+    )
+    return MISSING if done.scores.attrs["provenance"].get("missing") else 0
