@@ -1,6 +1,8 @@
 """What the README and the pages of docs show is what the commands print."""
 
+import ast
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from builders.imagenet_benchmark import BENCHMARK
 from builders.release.manifest import read_manifest
 from hf_scripts import verify
 from taxonomy.__main__ import main as taxonomy
+from unknown_detection.evaluation.releases import load
 
 ROOT = Path(__file__).parents[1]
 TEXT = "\n".join(
@@ -36,8 +39,19 @@ def test_the_main_job_prints_these_counts_and_digests(imagenet_release):
     assert shown("pip install -q -e . && ").endswith(f"\n{text}\n")
 
 
-def test_the_steps_from_python_run_as_printed(imagenet_release, tmp_path, monkeypatch):
-    """With a model of a tenth of a megabyte in place of the ResNet-50, and its weights."""
+def test_the_quickstart_is_the_example_and_prints_its_table():
+    """The example's own test runs it and compares the table."""
+    script = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
+    said = ast.get_docstring(ast.parse(script))
+    code, printed = re.findall(
+        r"```(?:python|text)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S
+    )[:2]
+    assert script.endswith(f'"""\n\n{code}')
+    assert textwrap.dedent(said.split("quickstart.py\n")[1].split("\n\n")[0]) == printed.rstrip("\n")
+
+
+def test_one_call_does_all_with_a_model_of_timm(imagenet_release, tmp_path, monkeypatch):
+    """The page's call on the release of the first command, with a model of a tenth of a megabyte in place of its."""
     torch = pytest.importorskip("torch", reason="runs a torch model")
     timm = pytest.importorskip("timm", reason="makes the model")
     make = timm.create_model
@@ -53,17 +67,18 @@ def test_the_steps_from_python_run_as_printed(imagenet_release, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     Path("build").mkdir()
     Path("build/unknown-detection").symlink_to(imagenet_release)
-    (block,) = re.findall(r"```python\n(import timm\n.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    page = (ROOT / "docs" / "evaluating.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(import timm\n.*?)```", page, re.S)
     names = {}
     exec(block, names)
     assert asked == [("resnet50", True)]
-    figures = names["figures"]
-    assert figures["detector"].unique().tolist() == ["msp", "knn", "my_function"]
-    splits = sorted(split for split in names["release"].splits("imagenet") if split.startswith(("near", "far")))
-    assert figures.loc[figures["detector"] == "msp", "split"].tolist() == [*splits, "mean"]
+    figures = names["done"].figures
+    assert figures["detector"].unique().tolist() == ["msp", "knn"]
+    splits = [split for split in load(imagenet_release).splits("imagenet") if split.startswith(("near", "far"))]
+    assert figures.loc[figures["detector"] == "msp", "split"].tolist() == [*sorted(splits), "mean"]
     assert figures[["AUROC", "FPR95", "AUPR_IN", "AUPR_OUT"]].stack().between(0, 1).all()
-    assert figures.attrs["release_digest"] == names["release"].digest
-    assert Path("build/features/identity.json").is_file()
+    assert figures.attrs["release_digest"] == load(imagenet_release).digest
+    assert Path("build/run/features/identity.json").is_file()
 
 
 def test_the_first_command_activates_what_all_others_are_run_in_and_is_the_one_that_is_checked():

@@ -62,7 +62,7 @@ def test_a_photograph_on_its_side_is_turned_by_datasets_and_not_by_those_who_pub
     assert datasets.Image().decode_example({"path": None, "bytes": path.read_bytes()}).size == (4, 8)
     with Image.open(path) as image:
         assert image.convert("RGB").size == (8, 4)
-    for page in ("benchmarks/openood.md", "evaluating.md"):
+    for page in ("benchmarks/openood.md", "models.md"):
         text = " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
         assert "is turned here, as `datasets`" in text, page
     assert "are turned here and not by OpenOOD" in TURNED
