@@ -19,10 +19,10 @@ from unknown_detection.evaluation.protocols.protocol import AS_PUBLISHED, FIGURE
 from unknown_detection.evaluation.releases import choose_splits
 from unknown_detection.evaluation.report.figures import over_runs, read_figures
 from unknown_detection.evaluation.report.names import (
+    STATISTICS,
     metric_name,
     set_name,
     setting_name,
-    statistic_name,
 )
 from unknown_detection.evaluation.report.pivot import aligned_columns, number_text
 
@@ -113,7 +113,7 @@ def _described(figure: Mapping[Hashable, Any]) -> str:
         setting_name(figure["setting"]),
         f"{several + 1} sets" if several > 1 else set_name(figure["unknown"]),
         metric_name(figure["metric"]),
-        statistic_name(figure["statistic"]),
+        STATISTICS.get(figure["statistic"], figure["statistic"]),
         f"fitted on {set_name(figure['fitted_on'])}" if figure["fitted_on"] and not figure["statistic"] else "",
         figure["rows"].replace("_", " ") if figure["rows"] != AS_PUBLISHED else "",
     ]

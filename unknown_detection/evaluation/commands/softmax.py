@@ -60,7 +60,7 @@ def command(
         write_text(out / f"{name}.csv", csv_text(lines))
         title = f"Mean softmax outputs on {config}/{split}, {stores[0].identity.model}"
         images = means.index.get_level_values("images")
-        picture = plot_heatmap(means.droplevel("images"), title=title, bar="softmax (%)", limits=(0, 100), text="")
+        picture = plot_heatmap(means.droplevel("images"), title=title, bar="softmax (%)")
         save(picture, out, name)
         click.echo(f"{config}/{split}: {len(images):,} classes, {sum(images):,} images: {out / name}.png")
 
