@@ -49,7 +49,7 @@ def test_models_are_trained_for_real(quick_demo):
 
 def test_every_protocol_that_applies_has_figures_of_every_detector(quick_demo):
     figures = read_figures(quick_demo[0] / "report")
-    assert set(figures["protocol"]) == {"unknown-detection", "facets", "broad", "od-test", "calibration"}
+    assert set(figures["protocol"]) == {"unknown-detection", "facets", "broad", "od-test"}
     members = [name for name, method in DETECTORS.items() if method.reads == "members"]
     assert set(figures["detector"]) == {*Demo(quick_demo[0], quick=True).detectors, *members}
     runs = figures[["run", "variant", "seed"]].drop_duplicates().to_numpy().tolist()
