@@ -123,7 +123,7 @@ def join_runs(
             configs = stated.configs if stated else tuple(dict.fromkeys(config for config, _ in scored))
             if configs not in indexes:
                 indexes[configs] = release.index(configs)
-            index, table = _chosen(indexes[configs], table, scored)
+            index, table = _chosen(indexes[configs], table, scored, None if stated or not keys else release)
             labels = {config: release.label_names(config) for config in configs}
             fitted_on = ids_fitted_on(release, stated.fit_half) if stated else None
             rows = frame.join(index, table, labels, where=where, fitted_on=fitted_on)
@@ -157,21 +157,25 @@ def ids_fitted_on(release: Release, key: str) -> pa.Array:
     return rows["id"].filter(pa.array(fits)).combine_chunks()
 
 
-def _chosen(index: pd.DataFrame, scores: pa.Table, keys: Sequence[Key]) -> tuple[pd.DataFrame, pa.Table]:
+def _chosen(
+    index: pd.DataFrame, scores: pa.Table, keys: Sequence[Key], release: Release | None
+) -> tuple[pd.DataFrame, pa.Table]:
     """Drop rows of splits that are not to be evaluated, and their scores; splits for fitting and tuning stay.
 
-    Of configs without any of `keys`, all rows stay.
+    Of configs without any of `keys`, all rows stay. With the release, scores of rows of its other configs are dropped.
     """
     keep = ~index["config"].isin([config for config, _ in keys]) | index["split"].isin(FIT_AND_TUNE_SPLITS)
     for config, split in keys:
         keep |= (index["config"] == config) & (index["split"] == split)
-    if keep.all():
-        return index, scores
-    dropped, kept = (
-        pc.is_in(scores["id"], value_set=pa.array(index["id"][mask].astype(str), pa.string()))
-        for mask in (~keep, keep)
-    )
-    return index[keep], scores.filter(pc.or_(kept, pc.invert(dropped)))
+    kept, dropped = (pa.array(index["id"][mask].astype(str), pa.string()) for mask in (keep, ~keep))
+    strange = pc.invert(pc.is_in(scores["id"], value_set=kept))
+    if not pc.any(strange).as_py():
+        return index[keep], scores
+    if release is not None:
+        others = {*release.configs} - {*frame.names(index, "config")}
+        of_others = [release.rows(config, split)["id"] for config in others for split in release.splits(config)]
+        dropped = pa.chunked_array([dropped, *(chunk for ids in of_others for chunk in ids.chunks)], pa.string())
+    return index[keep], scores.filter(pc.invert(pc.and_(strange, pc.is_in(scores["id"], value_set=dropped))))
 
 
 def _splits_of_ids(release: Release, ids: pa.ChunkedArray) -> list[Key]:

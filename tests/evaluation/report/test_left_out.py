@@ -104,20 +104,6 @@ def test_the_report_counts_them_by_split_and_says_why(judged):
     assert sentence in page.rpartition("Effect of duplicates on imagenet")[2], "below the table, too"
 
 
-def test_od_test_shows_what_duplicates_change(tmp_path):
-    root = make_release(
-        tmp_path / "release",
-        rows={"imagenet/test": [(f"t{n}", n % 2) for n in range(4)]}
-        | {"imagenet/validation": [(f"v{n}", n % 2) for n in range(4)]}
-        | {f"imagenet/{name}": [(f"{name[0]}{n}", -1) for n in range(4)] for name in ("near_ood", "far_ood")},
-        pairs=[("imagenet/near_ood", "n0", "imagenet/test", "t0", 0.0)],
-    )
-    scores = {f"{name}{n}": (7 * n + place) % 11 / 11 for place, name in enumerate("tvnf") for n in range(4)}
-    out = report(tmp_path, root, "--splits", "imagenet", "--protocol", "od-test", scores=scores)
-    table = (out / "tables" / "duplicates-od-test-imagenet.csv").read_text(encoding="utf-8")
-    assert "Three datasets, mean" in table.splitlines()[0]
-
-
 FAR = ("imagenet/far_ood_noise", "f0", "imagenet/far_ood_noise", "f1", 0.0)
 
 

@@ -11,6 +11,7 @@ from tests.evaluation.report.as_text import page_of
 from tests.evaluation.samples import CONFIG, picture
 from unknown_detection.evaluation.frame import join
 from unknown_detection.evaluation.report.looks import SHOWN, confused_rows, look_at
+from unknown_detection.evaluation.report.names import set_name
 
 
 def scored(release):
@@ -32,7 +33,7 @@ def test_the_rows_are_the_extremes_and_their_pictures_are_those_of_the_release(r
         shown = Image.open(io.BytesIO(base64.b64decode(look.source.partition(",")[2])))
         stored = Image.open(io.BytesIO(picture(f"{row['split']}/{row['id'].rpartition('/')[2]}")))
         assert np.array_equal(np.asarray(shown.resize((8, 8), Image.Resampling.NEAREST)), np.asarray(stored))
-        assert f", {row['split']}, score " in look.caption
+        assert f", {set_name(row['split'])}, score " in look.caption
 
 
 def test_the_page_shows_them_and_says_nothing_without_pixels(release, tmp_path):

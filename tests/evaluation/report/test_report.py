@@ -181,6 +181,10 @@ def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, digits, rows,
     by_ids = read_figures(tmp_path / "by-ids")
     assert {*by_ids["config"]} == {CONFIG, "facets-digits"}
     assert by_ids[by_ids["config"] == CONFIG].reset_index(drop=True).equals(figures)
+    # Of the splits that are named alone, though the scores are of others, too.
+    whole = ud.load(str(digits)).index()
+    evaluated = ud.evaluate(dict(zip(whole["id"], np.arange(len(whole)), strict=True)), digits, CONFIG)
+    assert {*evaluated["config"]} == {CONFIG}
 
 
 def test_seeds_in_a_column_are_seeds_of_one_detector(tmp_path, digits, rows):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from builders.release.schema import ROLES
 from unknown_detection.evaluation.frame import TEST, known_rows, names, unknown_splits
 from unknown_detection.evaluation.metrics.metrics import Metric
 from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure_each
@@ -22,7 +23,7 @@ def protocol_of(metrics: Sequence[Metric]) -> Protocol:
 
     def judge(rows: pd.DataFrame) -> list[Figure]:
         unknown, measured = rows[~rows["known"] & ~rows["split"].isin(FIT_AND_TUNE_SPLITS)], []
-        for role in names(unknown, "role"):
+        for role in sorted(names(unknown, "role"), key=ROLES.index):
             splits = unknown_splits(unknown, (role,))
             named = {"setting": NAME, "known": TEST}
             figures = measure_each(known_rows(rows), splits, [metric.name for metric in metrics], **named)

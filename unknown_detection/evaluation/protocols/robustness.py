@@ -101,37 +101,29 @@ def robustness(mean: float, variance: float, better: str) -> float:
     return deviation / mean
 
 
-def robust_detectors(judged: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the detectors with two or more models for each training method that has as many, and these methods.
-
-    `judged` has a line for each run and detector, or more, with the columns `detector`, `variant`, `seed`,
-    `model_digest` and `run`. One model may have several files, one per config.
-    """
-    models = _with_models(judged).drop_duplicates(["detector", *_MODEL])
-    counts = models.groupby(["detector", "variant"], sort=False).size()
-    several = counts[counts > 1].reset_index()
-    variants = [*dict.fromkeys(several["variant"])]
-    of_detectors = several.groupby("detector", sort=False)["variant"].agg(set)
-    enough = len(variants) > 1
-    return {name: variants for name, of in of_detectors.items() if enough and of >= {*variants}}
-
-
 def robust_figures(figures: pd.DataFrame) -> pd.DataFrame:
     """Compute the paper's figures from those of other protocols.
 
-    Of each detector with enough models: for each OoD set and metric, over all training methods (tables 3 to 5), with
-    the variant `ALL_VARIANTS`; and for each training method, over the OoD sets (tables 7 to 9), whose names `unknown`
-    joins. Figures of the model alone, statistics, those of OD-test's pairs, and those that are NaN for any model are
-    passed over. Refuses models that lack figures which others have.
+    Of each detector with two or more models for each training method that has as many: for each OoD set and metric,
+    over all training methods (tables 3 to 5), with the variant `ALL_VARIANTS`; and for each training method, over the
+    OoD sets (tables 7 to 9), whose names `unknown` joins. Figures of the model alone, statistics, those of OD-test's
+    pairs, and those that are NaN for any model are passed over. Refuses models that lack figures which others have.
 
     Returns:
         Three lines for each: `mixture_mean`, `mixture_variance` and `robustness` as `statistic`, the first in the
         figure's unit, the second in its square.
     """
     single = figures[(figures["statistic"] == "") & (figures["fitted_on"] == "")]
-    single = _with_models(single)
+    models = single["model_digest"].where(single["model_digest"] != "", single["run"])
+    # One model may have several files, one per config.
+    single = single.assign(model_id=models, reported=single["value"] * single["factor"])
+    counts = single.drop_duplicates(["detector", *_MODEL]).groupby(["detector", "variant"], sort=False).size()
+    several = counts[counts > 1].reset_index()
+    variants = several["variant"].unique()
     mixed: list[Mapping[Hashable, Any]] = []
-    for detector, variants in robust_detectors(single).items():
+    for detector, of_detector in several.groupby("detector", sort=False):
+        if len(variants) < 2 or len(of_detector) < len(variants):
+            continue
         chosen = single[(single["detector"] == detector) & single["variant"].isin(variants)]
         for name, unknown, components in _components(chosen):
             runs = chosen if name == ALL_VARIANTS else chosen[chosen["variant"] == name]
@@ -151,15 +143,9 @@ def robust_figures(figures: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(mixed, columns=figures.columns).astype(figures.dtypes)
 
 
-def _with_models(lines: pd.DataFrame) -> pd.DataFrame:
-    """Add the column `model_id`: the digest of the weights, or without one the run."""
-    return lines.assign(model_id=lines["model_digest"].where(lines["model_digest"] != "", lines["run"]))
-
-
 def _components(lines: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Yield what is mixed, of one detector: the variant, the name of the OoD sets, and the components' moments."""
     key = [*FIGURE_KEY, "factor"]
-    lines = lines.assign(reported=lines["value"] * lines["factor"])
     of_figures = lines.groupby(key, sort=False)["reported"]
     lacking = lines[of_figures.transform("size") < lines.groupby(_MODEL, dropna=False).ngroups]
     if len(lacking):

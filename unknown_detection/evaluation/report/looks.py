@@ -20,6 +20,7 @@ from builders.release.reader import RowGroup
 from builders.storage.parquet import open_parquet
 from unknown_detection.evaluation.frame import TEST
 from unknown_detection.evaluation.releases import Release
+from unknown_detection.evaluation.report.names import set_name
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 
 SHOWN, SIDE = 8, 96
@@ -62,7 +63,7 @@ def look_at(release: Release, rows: pd.DataFrame) -> list[Look]:
         files = [] if release.revision else sorted(folder.glob(f"{split}-[0-9]*-of-[0-9]*.parquet"))
         pictures = _pictures(files, numbers["row"].tolist())
         for (place, row), picture in zip(numbers.iterrows(), pictures, strict=bool(files)):
-            found[place] = Look(picture, f"{row['class_id']}, {split}, score {row['score']:.4g}")
+            found[place] = Look(picture, f"{row['class_id']}, {set_name(str(split))}, score {row['score']:.4g}")
     return [found[place] for place in rows.index if place in found]
 
 

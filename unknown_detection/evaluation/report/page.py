@@ -87,7 +87,7 @@ def render_page(
         ("origin", "What the figures are of", origin),
         ("columns", "Columns of figures.parquet", []),
     ]
-    models = [*dict.fromkeys(run.about.model or run.name for run in runs)]
+    models = [*dict.fromkeys(run.about.model or "not stated" for run in runs)]
     facts: list[tuple[str, Value] | tuple[str, Value, str]] = [
         ("Model", models[0] if len(models) == 1 else f"{len(models)} models")
     ]

@@ -73,23 +73,20 @@ class Pivot:
     lines: pd.DataFrame
 
     def cells(self) -> pd.DataFrame:
-        """Return the cells as text, such as `90.00 ± 1.25`, `-` for undefined ones, by the names of rows.
+        """Return the cells as text, such as `90.00 ± 1.25`, `-` for undefined ones.
 
-        Names are as commands spell them, with the papers' in brackets.
+        Rows have their names as commands spell them, with the papers' in brackets; columns an arrow to better values.
         """
         pairs = zip(self.mean.to_numpy().tolist(), self.std.to_numpy().tolist(), strict=True)
         texts = [[number_text(*pair) for pair in zip(*lines, strict=True)] for lines in pairs]
         names = [shown_name(detector, variant) for detector, variant in self._rows()]
-        return pd.DataFrame(texts, index=names, columns=self.mean.columns, dtype=object)
+        heads = [(group, metric + _ARROWS[to]) for (group, metric), to in zip(self.mean, self.better, strict=True)]
+        return pd.DataFrame(texts, index=names, columns=pd.MultiIndex.from_tuples(heads), dtype=object)
 
     def _rows(self) -> list[tuple[str, str]]:
         """Return the detector of each row, with the training method if there are several."""
         several = self.mean.index.get_level_values("variant").nunique() > 1
         return [(detector, variant * several) for detector, variant in self.mean.index]
-
-    def _heads(self) -> list[tuple[str, str]]:
-        """Return the two headings of each column, the second with an arrow to better values."""
-        return [(group, metric + _ARROWS[to]) for (group, metric), to in zip(self.mean, self.better, strict=True)]
 
     def best(self) -> npt.NDArray[np.bool_]:
         """Return which cells are bold: the best of each column; ties as printed all are, unless most cells tie.
@@ -106,16 +103,19 @@ class Pivot:
 
     def text(self, most: int) -> list[str]:
         """Return the table for a terminal, with its title and its first rows."""
-        heads = [" ".join(filter(None, of)) for of in self._heads()]
+        cells = self.cells()
+        heads = [" ".join(filter(None, of)) for of in cells]
         hidden = [f"and {len(self.mean) - most} more"] * (len(self.mean) > most)
-        body = self.cells().iloc[:most].reset_index().to_numpy().tolist()
+        body = cells.iloc[:most].reset_index().to_numpy().tolist()
         return [f"{self.title}, best first", *aligned_columns([["detector", *heads], *body]), *hidden, self.note]
 
     def page(self) -> content.PageTable:
         """Return the table for a page, which shows twelve rows until a reader asks for all."""
-        columns = [content.PageColumn("Detector")]
-        columns += [content.PageColumn(metric, True, group) for group, metric in self._heads()]
         cells, rows = self.cells(), []
+        columns = [
+            content.PageColumn("Detector"),
+            *(content.PageColumn(metric, True, group) for group, metric in cells),
+        ]
         for name, texts, values, bold in zip(
             cells.index, cells.to_numpy(), self.mean.to_numpy(), self.best(), strict=True
         ):
@@ -146,7 +146,7 @@ class Pivot:
         frame = cells.mask(self.best(), "\\textbf{" + cells + "}")
         names = [", ".join(filter(None, (detector_name(name), variant))) for name, variant in self._rows()]
         frame.index = pd.Index([*map(escaped, names)], name="Detector")
-        frame.columns = pd.MultiIndex.from_tuples([tuple(map(escaped, heads)) for heads in self._heads()])
+        frame.columns = pd.MultiIndex.from_tuples([tuple(map(escaped, heads)) for heads in cells])
         how: dict[str, Any] = {"hrules": True, "multicol_align": "c", "position_float": "centering"}
         caption = escaped(f"{self.title}. {self.note}".strip())
         return str(frame.style.to_latex(**how, column_format="l" + "r" * len(frame.columns), caption=caption))
