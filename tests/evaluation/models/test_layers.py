@@ -242,7 +242,7 @@ def test_a_model_of_one_layer_has_no_blocks(last):
         (nn.Flatten(), None, "it has no layer with weights that gives features per image"),
         (nn.Conv2d(3, 3, 1), None, r"shape \(images, classes\), but returns a tensor of shape \(3, 3, 2, 2\)"),
         (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), ["5"], "has no submodules 5, .*; `named_modules`"),
-        (Listed(), ["stem", "unused"], "Only 1 of the blocks stem, unused of it run once .* Name suitable"),
+        (Listed(), ["stem", "unused"], "Only 1 of the blocks stem, unused of it run and .* Name suitable"),
     ],
 )
 def test_models_that_detectors_cannot_read(model, declared, sentence):

@@ -30,6 +30,7 @@ from unknown_detection.evaluation.models.preprocessing import (  # noqa: E402
 )
 
 transforms = torchvision.transforms
+RESIZE, TENSOR = transforms.Resize((8, 8)), transforms.ToTensor()
 RESNET = torchvision.models.ResNet50_Weights.IMAGENET1K_V1
 VIT = torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1
 
@@ -89,6 +90,13 @@ def test_a_callable_that_normalizes_in_another_way():
         assert "preprocessing standardized does not normalize channels by a mean" in refusal(ask)
 
 
+def test_a_callable_that_makes_another_shape_of_some_image():
+    """Here of those that have the size already, of which it forgets one side."""
+    preprocessing = of_declaration(lambda image: TENSOR(image if image.width == 8 else RESIZE(image)), "it")
+    with pytest.raises(EvaluationError, match=r"it becomes a tensor of shape \(3, 9, 8\), not \(3, 8, 8\) as"):
+        preprocessing(picture(8, 9))
+
+
 @pytest.mark.parametrize("order", [[2, 1, 0], [1, 0, 2], [0, 2, 1]])
 def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture(order):
     """Else kept features of one would be taken for those of the other: RGB for BGR, for instance, of OpenCV."""
@@ -102,7 +110,6 @@ def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture(ord
 
 
 SHAPE = "must turn every RGB image into a float32 tensor of one shape (3, height, width), but makes "
-RESIZE, TENSOR = transforms.Resize((8, 8)), transforms.ToTensor()
 
 
 @pytest.mark.parametrize(
@@ -186,7 +193,7 @@ def load(tmp_path):
         path, digest = tmp_path / "shard.parquet", hashlib.sha256(data).hexdigest()
         pq.write_table(pa.table({"image": [{"bytes": data, "path": "b.png"}]}), path)
         rows = pa.table({"id": ["a/b.png"], "stored": ["source"], "content_sha256": [digest]})
-        to_tensor = Preprocessing(lambda image: torch.from_numpy(np.array(image, np.float32)), {}, (8, 8))
+        to_tensor = Preprocessing(TENSOR, {}, (8, 8))
         images = SplitImages(rows, [path], "bench/test", "a release")
         return list(load_batches(images, to_tensor, [[0]], batch_size=1, workers=0))
 
@@ -229,4 +236,4 @@ def test_images_of_photographs_size_are_read(load):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ((numbers, images),) = load(small())
-    assert list(numbers) == [0] and images.shape == (1, 8, 8, 3)
+    assert list(numbers) == [0] and images.shape == (1, 3, 8, 8)

@@ -115,8 +115,8 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
     blocks = [key for key in keys if key in outputs and outputs[key].ndim in (2, 3, 4)]
     if declared and len(blocks) < len(declared):
         raise EvaluationError(
-            f"Only {len(blocks)} of the blocks {', '.join(declared)} of {name} run once and return features "
-            "of each image as a tensor. Name suitable submodules in the model's attribute `feature_blocks`."
+            f"Only {len(blocks)} of the blocks {', '.join(declared)} of {name} run and return features of "
+            "each image as a tensor. Name suitable submodules in the model's attribute `feature_blocks`."
         )
     if not head and not blocks:
         raise EvaluationError(

@@ -69,7 +69,12 @@ class Preprocessing:
                 f"it has {image.width} x {image.height} pixels, but the manifest says that its split is prepared for "
                 f"{self.side} x {self.side}"
             )
-        return self.transform(image.convert("RGB"))
+        tensor = self.transform(image.convert("RGB"))
+        if tuple(tensor.shape) != (3, *self.size):
+            raise EvaluationError(
+                f"it becomes a tensor of shape {tuple(tensor.shape)}, not {(3, *self.size)} as others"
+            )
+        return tensor
 
     def prepared(self, side: int) -> Preprocessing:
         """Return the preprocessing of images that are prepared for an input of side x side pixels.
@@ -224,7 +229,7 @@ class _Images:
         except (EvaluationError, *DECODE_ERRORS) as error:
             id_, reason = self._images.rows["id"][number], first_line(error)
             return EvaluationError(
-                f"The image of row {id_} cannot be used: {reason}. Build the release again, or get it again."
+                f"The image of row {id_} cannot be used: {reason}. Mend the preprocessing, or get the release again."
             )
 
 
