@@ -72,7 +72,7 @@ class _Listed(Struct):
     sha256: Text
 
 
-class _Part(Struct):
+class _Counted(Struct):
     role: Text
     rows: Annotated[int, Meta(ge=0)]
 
@@ -81,7 +81,7 @@ class _Split(Struct):
     digest: Text
     index: _Listed
     data: list[_Listed] = []
-    parts: list[_Part] = []
+    parts: list[_Counted] = []
     compared: list[Text] | None = None
     generator: _Generator | None = None
 
@@ -126,7 +126,7 @@ class Release:
 
         keys = [(config, split) for config in self.configs for split in self.splits(config)]
         counts = [
-            (*key, part.role, part.rows) for key in keys for part in self._split(*key).parts or [_Part("rows", 0)]
+            (*key, part.role, part.rows) for key in keys for part in self._split(*key).parts or [_Counted("rows", 0)]
         ]
         table = pd.DataFrame(counts, columns=["config", "split", "role", "rows"])
         rows = table.pivot_table("rows", ["config", "split"], "role", "sum", fill_value=0, sort=False)

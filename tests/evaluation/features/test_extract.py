@@ -188,8 +188,6 @@ def test_without_splits_all_are_extracted_in_as_many_shares_as_one_likes(release
     assert main(command) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if "there already" in line]
     assert sorted(line.partition(":")[0] for line in lines) == sorted(FeatureStore.open(out).splits) == sorted(SPLITS)
-    for share in ("half", "1/", "3/2"):
-        assert main([*command, "--share", share]) == 2
 
 
 def test_a_dry_run_writes_nothing(extract, tmp_path):

@@ -211,7 +211,7 @@ from pathlib import Path
 from tests.evaluation.features import test_tasks
 test_tasks.runner.ROWS = 16
 test_tasks.torch.set_num_threads(1)
-test_tasks.extracted(Path(sys.argv[1]), Path(sys.argv[2]), workers=0, share=(int(sys.argv[3]), 2))
+test_tasks.extracted(Path(sys.argv[1]), Path(sys.argv[2]), workers=0, share=sys.argv[3] + "/2")
 """
 
 
@@ -229,15 +229,15 @@ def test_two_processes_fill_one_folder_without_a_cluster(folder, tmp_path):
 
 def test_a_share_leaves_the_rest_and_computes_it_in_one_way(folder, tmp_path):
     out = tmp_path / "out"
-    _, lines = extracted(folder, out, splits="near_ood,small/test", workers=0, share=(2, 2))
+    _, lines = extracted(folder, out, splits="near_ood,small/test", workers=0, share="2/2")
     assert [line for line in lines if " of " in line] == [
         f"{CONFIG}/test: 28 of 60 images",
         f"{CONFIG}/near_ood: 8 of 24 images",
     ]
     with pytest.raises(EvaluationError, match=r"batch_size 8 instead of 4\. Let all processes that fill a folder"):
-        extracted(folder, out, splits="near_ood,small/test", workers=0, share=(1, 2), batch_size=4)
-    for share in ((0, 2), (3, 2)):
-        with pytest.raises(EvaluationError, match=f"found {share[0]} of 2"):
+        extracted(folder, out, splits="near_ood,small/test", workers=0, share="1/2", batch_size=4)
+    for share in ("0/2", "3/2", "half", "1/", ""):
+        with pytest.raises(EvaluationError, match=f"such as 1/4; found {share}. Give another"):
             extracted(folder, out, share=share)
 
 

@@ -47,7 +47,6 @@ from unknown_detection.evaluation.releases import load
 @click.option(
     "--share",
     metavar="K/N",
-    callback=lambda context, option, text: _share(text),
     help="Compute every N-th part of the images, from the K-th on: N machines that see one disk fill one folder. The "
     "same command without it comes last: it finds all there, and checks the accuracy.",
 )
@@ -91,13 +90,3 @@ def command(
     else:
         score = as_started("python -m unknown_detection evaluate score")
         click.echo(f"features are in {out}; {score} --features {out} comes next")
-
-
-def _share(text: str | None) -> tuple[int, int] | None:
-    """Return what a text such as 1/4 stands for."""
-    if text is None:
-        return None
-    first, _, of = text.partition("/")
-    if not (first.isdecimal() and of.isdecimal()):
-        raise click.BadParameter(f"{text!r} is not K/N, such as 1/4")
-    return int(first), int(of)

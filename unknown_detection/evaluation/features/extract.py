@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ def extract(
     batch_size: int = 64,
     workers: int | None = None,
     executor: Executor | None = None,
-    share: tuple[int, int] | None = None,
+    share: str | None = None,
     dry_run: bool = False,
     quiet: bool = False,
     log: Log = lambda text: None,
@@ -99,8 +100,8 @@ def extract(
             in tasks for none on the CPU and four with a GPU.
         executor: runs the model in tasks, on a cluster for instance. The model is then one by name, and so are its
             tasks' devices, `cpu`, `cuda` or `auto`; which of them `auto` is, this machine decides.
-        share: (k, n) computes every n-th part of the images, from the k-th on, so that n machines that see one disk
-            fill one folder; the same call without it afterwards finds all there and checks the accuracy.
+        share: `K/N` computes every N-th part of the images, from the K-th on, so that N machines that see one disk
+            fill one folder; the same call without it afterwards finds all there, and checks the accuracy.
         dry_run: check the inputs and say what would be extracted; write nothing.
         quiet: draw no progress bars.
         log: receives lines about the model, each split and the receipt.
@@ -120,8 +121,9 @@ def extract(
             f"A batch has at least one image, and workers are 0 or more; found batch_size={batch_size} and "
             f"workers={workers}. Give others."
         )
-    if share is not None and not 1 <= share[0] <= share[1]:
-        raise EvaluationError(f"A share is the k-th of n, 1 to n; found {share[0]} of {share[1]}. Give another.")
+    of_all = re.fullmatch(r"0*([1-9]\d*)/0*([1-9]\d*)", "1/1" if share is None else share)
+    if of_all is None or int(of_all[1]) > int(of_all[2]):
+        raise EvaluationError(f"A share is the K-th of N parts as K/N, such as 1/4; found {share}. Give another.")
     opened = load(release)
     chosen = choose_splits({config: opened.splits(config) for config in opened.configs}, splits, opened.name)
     names = _one_label_set(opened, [config for config, _ in chosen])
@@ -170,8 +172,8 @@ def extract(
             rows = sum(len(opened.rows(*key)) for key in keys)
             title = "/".join(keys[0]) if len(keys) == 1 else quantity(len(keys), "split")
             with bar(rows, title, quiet=quiet) as shown:
-                to = (outputs_of, store.table, keys, shown.update)
-                computed = fill(runner, *to, executor=executor, share=share or (1, 1))
+                mine = int(of_all[1]), int(of_all[2])
+                computed = fill(runner, outputs_of, store.table, keys, shown.update, executor=executor, share=mine)
             for key, count in computed.items():
                 rows = len(opened.rows(*key))
                 log(

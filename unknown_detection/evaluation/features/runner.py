@@ -155,43 +155,6 @@ class Runner:
         """Apply a function to the images of a split whose rows a table lacks; as `fill`."""
         fill(self, function, table, [key], progress)
 
-    def compute(
-        self, function: BatchFunction, table: RowTable, key: Key, parts: Sequence[Numbers], progress: Progress
-    ) -> None:
-        """Apply a function to parts of a split, and write each into its file; raises as `fill`."""
-        ids, here = self.release.rows(*key)["id"], self.environment()
-        batches = load_batches(
-            self.release.images(*key),
-            self.preprocessing(key),
-            [numbers.tolist() for numbers in parts],
-            batch_size=self.batch_size,
-            workers=default_workers() if self.workers is None else self.workers,
-            pinned=self.model.device.startswith("cuda"),
-        )
-        full: tuple[Any, list[str], Columns] | None = None
-        for numbers in parts:
-            pieces = []
-            for _ in range(0, len(numbers), self.batch_size):
-                of_batch, images = next(batches)
-                names = ids.take(of_batch).to_pylist()
-                try:
-                    size = _size_for(len(names), self.model, function, full) or len(images)
-                    columns = function(self.model, images[:size], (names + names[-1:] * size)[:size])
-                except RuntimeError as error:
-                    if not out_of_memory(error):
-                        raise
-                    count = quantity(self.batch_size, "image")
-                    raise OutOfMemoryError(
-                        f"{self.model.device} on {platform.node()} has no memory for {count} with {self.model.name}. "
-                        "End what else uses it, or choose the CPU."
-                    ) from error
-                full = (images, names, columns) if len(names) == len(images) else full
-                pieces.append({name: values[: len(names)] for name, values in columns.items()})
-                _require_finite(pieces[-1], names, self.model.name)
-                progress(len(names))
-            joined = {name: np.concatenate([columns[name] for columns in pieces]) for name in pieces[0]}
-            table.write("/".join(key), int(numbers[0]), ids.take(numbers), joined, here)
-
 
 def _size_for(rows: int, model: Model, function: BatchFunction, full: tuple[Any, list[str], Columns] | None) -> int:
     """Return a size for a batch of few rows in place of the full one, which it is padded to otherwise; 0 for none.
@@ -251,7 +214,39 @@ class ComputeParts:
         ids, key = runner.release.rows(*self.key)["id"], "/".join(self.key)
         left = [part for part in self.parts if not table.path(key, int(part[0]), ids.take(part)).exists()]
         progress(sum(map(len, self.parts)) - sum(map(len, left)), 0)
-        runner.compute(self.function, table, self.key, left, lambda rows: progress(rows, 0))
+        if not left:
+            return here
+        batches = load_batches(
+            runner.release.images(*self.key),
+            runner.preprocessing(self.key),
+            [part.tolist() for part in left],
+            batch_size=runner.batch_size,
+            workers=default_workers() if runner.workers is None else runner.workers,
+            pinned=runner.model.device.startswith("cuda"),
+        )
+        full: tuple[Any, list[str], Columns] | None = None
+        for part in left:
+            pieces = []
+            for _ in range(0, len(part), runner.batch_size):
+                numbers, images = next(batches)
+                names = ids.take(numbers).to_pylist()
+                try:
+                    size = _size_for(len(names), runner.model, self.function, full) or len(images)
+                    columns = self.function(runner.model, images[:size], (names + names[-1:] * size)[:size])
+                except RuntimeError as error:
+                    if not out_of_memory(error):
+                        raise
+                    count = quantity(len(images), "image")
+                    raise OutOfMemoryError(
+                        f"{here['device']} of {platform.node()} has no memory for {count} with {runner.model.name}. "
+                        "End what else uses it, or choose the CPU."
+                    ) from error
+                full = (images, names, columns) if len(names) == len(images) else full
+                pieces.append({name: values[: len(names)] for name, values in columns.items()})
+                _require_finite(pieces[-1], names, runner.model.name)
+                progress(len(names), 0)
+            joined = {name: np.concatenate([columns[name] for columns in pieces]) for name in pieces[0]}
+            table.write(key, int(part[0]), ids.take(part), joined, here)
         return here
 
 

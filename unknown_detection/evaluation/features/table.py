@@ -32,7 +32,7 @@ Numbers = npt.NDArray[np.int64]
 """Numbers of rows of a split."""
 
 
-class _Part(NamedTuple):
+class _Rows(NamedTuple):
     """A file of the table: the split that its rows were computed for, their ids, and in which environment."""
 
     path: Path
@@ -49,7 +49,7 @@ class RowTable:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _Rows] = {}
 
     def has(self, key: str, ids: pa.ChunkedArray, environment: Mapping[str, Any] | None = None) -> npt.NDArray[Any]:
         """Return whether each row of a split is there, shape (n,): in any environment, or in the one that is given."""
@@ -121,10 +121,10 @@ class RowTable:
         used = np.unique(np.searchsorted(ends, _find(parts, ids), side="right")).tolist()
         return [json.loads(text) for text in dict.fromkeys(json.dumps(parts[file].environment) for file in used)]
 
-    def _of(self, key: str) -> list[_Part]:
+    def _of(self, key: str) -> list[_Rows]:
         """Return the files by name, those that were computed for a split first: of several values the first counts."""
         names = sorted(path.name for path in self.folder.glob("[!.]*.arrow"))
-        self._parts = {name: self._parts.get(name) or _open_part(self.folder / name) for name in names}
+        self._parts = {name: self._parts.get(name) or _open_file(self.folder / name) for name in names}
         return sorted(self._parts.values(), key=lambda part: part.key != key)
 
 
@@ -175,13 +175,13 @@ def to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     return np.asarray(values.to_numpy())
 
 
-def _open_part(path: Path) -> _Part:
+def _open_file(path: Path) -> _Rows:
     table = read_columns(path)
     described = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
-    return _Part(path, described.get("split", ""), table["id"], described.get("environment", {}))
+    return _Rows(path, described.get("split", ""), table["id"], described.get("environment", {}))
 
 
-def _find(parts: Iterable[_Part], ids: pa.ChunkedArray) -> Numbers:
+def _find(parts: Iterable[_Rows], ids: pa.ChunkedArray) -> Numbers:
     """Return each row's place among those of all parts, one after another, shape (n,); -1 for none."""
     known = pa.chunked_array([chunk for part in parts for chunk in part.ids.chunks], pa.string())
     places = pc.index_in(ids, value_set=known.combine_chunks())
