@@ -167,7 +167,7 @@ ABOUT = {"model": "m", "model_digest": "", "seed": 0, "hyperparameters": {}, "ve
 
 
 def noted(table, **about):
-    return table.replace_schema_metadata({METADATA: json.dumps(ABOUT | about)})
+    return table.replace_schema_metadata({METADATA: json.dumps({"provenance": ABOUT | about})})
 
 
 @pytest.mark.parametrize(

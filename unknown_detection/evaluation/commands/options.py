@@ -1,6 +1,6 @@
 """Command-line options that several commands share.
 
-Tested by `tests/evaluation/reports/test_report.py`.
+Tested by `tests/evaluation/report/test_report.py`.
 """
 
 from __future__ import annotations
