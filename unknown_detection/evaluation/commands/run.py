@@ -12,6 +12,7 @@ import click
 
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.commands.score import MISSING, ScoringCommand, asked
+from unknown_detection.evaluation.files import load_python
 from unknown_detection.help import ESSENTIALS
 from unknown_detection.terminal.progress import result
 
@@ -31,6 +32,7 @@ from unknown_detection.terminal.progress import result
 )
 @options.model(required=True)
 @options.detectors
+@options.listed("--metrics", metavar="NAME|FILE.py:NAME,...", help="More metrics, as of `report`.")
 @click.option("--plots/--no-plots", default=None, help="Also write the plots as files; or draw none at all.")
 @click.option("--out", type=options.FOLDER, required=True, help="Folder for features, scores.parquet and report.")
 @options.run_options
@@ -44,6 +46,7 @@ def command(
     no_search: bool,
     settings: tuple[str, ...],
     pretrained: str | None,
+    metrics: str | None,
     out: Path,
     **flags: Any,
 ) -> int:
@@ -57,6 +60,7 @@ def command(
     from unknown_detection.evaluation.releases import load
     from unknown_detection.evaluation.run import run
 
+    named = [name for name in (metrics or "").split(",") if name]
     done = run(
         options.model_name(model, pretrained),
         load(release, revision),
@@ -66,6 +70,9 @@ def command(
         search=not no_search,
         settings=parse_settings(settings),
         pretrained=pretrained is not None,
+        metrics=[
+            load_python(name, "metric")[0] if ".py:" in name else name for name in (metrics or "").split(",") if name
+        ],
         log=result,
         **flags,
     )
