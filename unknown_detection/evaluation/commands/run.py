@@ -12,7 +12,6 @@ import click
 
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.commands.score import MISSING, ScoringCommand, asked
-from unknown_detection.evaluation.files import load_python
 from unknown_detection.help import ESSENTIALS
 from unknown_detection.terminal.progress import result
 
@@ -60,7 +59,6 @@ def command(
     from unknown_detection.evaluation.releases import load
     from unknown_detection.evaluation.run import run
 
-    named = [name for name in (metrics or "").split(",") if name]
     done = run(
         options.model_name(model, pretrained),
         load(release, revision),
@@ -70,9 +68,7 @@ def command(
         search=not no_search,
         settings=parse_settings(settings),
         pretrained=pretrained is not None,
-        metrics=[
-            load_python(name, "metric")[0] if ".py:" in name else name for name in (metrics or "").split(",") if name
-        ],
+        metrics=options.metrics_of(metrics),
         log=result,
         **flags,
     )
