@@ -147,9 +147,10 @@ def test_the_command_of_all_steps(release, model, tmp_path, capsys):
     torch.save(model.state_dict(), tmp_path / "weights.pt")
     flags = ["--release", str(release), "--model", f"{small_models.__file__}:cnn", "--quiet", "--no-plots"]
     flags += ["--weights", str(tmp_path / "weights.pt"), "--splits", SPLITS, "--device", "cpu", "--workers", "0"]
-    run = ["run", *flags, "--out", str(tmp_path / "out"), "--no-search", "--detectors"]
+    run = ["run", *flags, "--out", str(tmp_path / "out"), "--no-search", "--metrics", "oscr", "--detectors"]
     assert main([*run, "msp,knn"]) == 0
     assert re.search(r"^msp .*\n(.*\n)*the page.*: .*report\.html\n\Z", capsys.readouterr().out, re.M)
+    assert "oscr" in {*pd.read_parquet(tmp_path / "out" / "report" / "figures.parquet")["metric"]}
     assert main([*run, "msp,deep_ensemble"]) == 3
     assert "warning: there are no scores of deep_ensemble (needs features of" in capsys.readouterr().err
 

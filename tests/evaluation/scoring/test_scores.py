@@ -111,6 +111,13 @@ def test_float32_scores_are_widened_exactly(tmp_path):
     assert scores["score"].to_pylist() == [float.fromhex("0x1.99999a0000000p-4")]
 
 
+def test_columns_of_parquet_are_in_any_order_beside_others(tmp_path):
+    table = pa.table({"time": [3], "score": [0.5], "detector": ["msp"], "id": ["a"]})
+    pq.write_table(table, tmp_path / "mine.parquet")
+    scores, _ = read_scores(tmp_path / "mine.parquet")
+    assert scores.to_pydict() == {"id": ["a"], "detector": ["msp"], "score": [0.5]}
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

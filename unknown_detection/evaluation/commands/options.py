@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from builders.cli import executor_flags
+from unknown_detection.evaluation.files import load_python
 from unknown_detection.help import no_sync_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -157,3 +158,9 @@ cluster_options = _combined(*executor_flags.CLUSTER_OPTIONS)
 def model_name(name: str, tag: str | None) -> str:
     """Return a model's name with the tag of its published weights, if one was given."""
     return f"{name}.{tag}" if tag else name
+
+
+def metrics_of(names: str | None) -> list[Any]:
+    """Return the metrics of --metrics: names, and functions of the user's Python files."""
+    named = [name for name in (names or "").split(",") if name]
+    return [load_python(name, "metric")[0] if ".py:" in name else name for name in named]

@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from unknown_detection.evaluation.commands import options
-from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.releases import load
 from unknown_detection.terminal.progress import Log
 
@@ -85,9 +84,9 @@ def command(
     """
     from unknown_detection.evaluation.report.report import report
 
-    named = [name for name in (metrics or "").split(",") if name]
-    own = [load_python(name, "metric")[0] if ".py:" in name else name for name in named]
     log: Log = (lambda text: None) if as_json else click.echo
-    written = report([*first, *more], load(release, revision), out, metrics=own, log=log, **flags)
+    written = report(
+        [*first, *more], load(release, revision), out, metrics=options.metrics_of(metrics), log=log, **flags
+    )
     if as_json and written is not None:
         click.echo(written.json())

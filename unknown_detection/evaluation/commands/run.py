@@ -31,6 +31,7 @@ from unknown_detection.terminal.progress import result
 )
 @options.model(required=True)
 @options.detectors
+@options.listed("--metrics", metavar="NAME|FILE.py:NAME,...", help="More metrics, as of `report`.")
 @click.option("--plots/--no-plots", default=None, help="Also write the plots as files; or draw none at all.")
 @click.option("--out", type=options.FOLDER, required=True, help="Folder for features, scores.parquet and report.")
 @options.run_options
@@ -44,6 +45,7 @@ def command(
     no_search: bool,
     settings: tuple[str, ...],
     pretrained: str | None,
+    metrics: str | None,
     out: Path,
     **flags: Any,
 ) -> int:
@@ -66,6 +68,7 @@ def command(
         search=not no_search,
         settings=parse_settings(settings),
         pretrained=pretrained is not None,
+        metrics=options.metrics_of(metrics),
         log=result,
         **flags,
     )

@@ -236,7 +236,7 @@ def _known(names: Sequence[str], columns: Mapping[str, pa.DataType], where: str)
             raise EvaluationError(
                 f"{where} has a column {one_line(name, 60)}, which is not read; did you mean {near[0]}? Rename it."
             )
-    return [name for name in columns if name in names]
+    return [name for name in names if name in columns]
 
 
 def _with_attrs(table: pa.Table, provenance: Any) -> pa.Table:
