@@ -25,7 +25,7 @@ from unknown_detection.evaluation.detectors.base import (
     require_width,
     score_in_chunks,
 )
-from unknown_detection.evaluation.detectors.nearest import cuda_device
+from unknown_detection.evaluation.detectors.nearest import torch_device
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
 
@@ -195,7 +195,7 @@ class _Distances(RowDetector):
         for (name, read), fitted in zip(layers.items(), self.gaussians.values(), strict=True):
             values, (classes, width) = read(), fitted.means.shape
             require_width(name, values, width)
-            device = cuda_device(len(features) * width * (width + classes))
+            device = torch_device(len(features) * width * (width + classes), "cuda")  # a CPU takes as long
             distances = partial(self._distances, fitted, device=device)
             total += score_in_chunks(distances, {name: values}, features.ids, self.copies * width + 2 * classes)
         return total / len(layers)
