@@ -161,8 +161,6 @@ class _Distances(RowDetector):
     fits_on = "train"
     inputs = ()  # layers are read one after the other
     layer: ClassVar[str] = FEATURES
-    copies = 4
-    """Float64 copies of a layer that computing distances holds at once."""
 
     def _layers(self, features: Features) -> Layers:
         if self.layer == FEATURES:
@@ -197,7 +195,7 @@ class _Distances(RowDetector):
             require_width(name, values, width)
             device = torch_device(len(features) * width * (width + classes), "cuda")  # a CPU takes as long
             distances = partial(self._distances, fitted, device=device)
-            total += score_in_chunks(distances, {name: values}, features.ids, self.copies * width + 2 * classes)
+            total += score_in_chunks(distances, {name: values}, features.ids)
         return total / len(layers)
 
     def _distances(self, fitted: ClassGaussians, values: Doubles, device: str | None) -> Scores:
@@ -253,7 +251,6 @@ class RMDS(Mahalanobis):
     """
 
     name, title, source = "rmds", "RMDS", "Ren et al. 2021, section 3"
-    copies = 6
 
     def _learn(self, features: Features, head: Head | None) -> None:
         super()._learn(features, head)

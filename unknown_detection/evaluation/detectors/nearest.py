@@ -130,14 +130,12 @@ class TopProducts:
         return first, (self.products >= middle - 2 * self.error).sum(axis=1)
 
 
-def search_bank(
-    z: Doubles, bank: Bank, count: int, decide: Callable[[slice, TopProducts], Doubles], device: str | None
-) -> Doubles:
+def search_bank(z: Doubles, bank: Bank, count: int, decide: Callable[[slice, TopProducts], Doubles]) -> Doubles:
     """Find the `count` greatest products of rows, shape (m, D), each of length 1 or 0, with a bank.
 
-    `decide` is called with some of the rows at a time, in threads, and its results are joined. The search runs on a
-    device of torch, or with NumPy for None.
+    `decide` is called with some of the rows at a time, in threads, and its results are joined.
     """
+    device = torch_device(len(z) * bank.rows.size, "cuda", "mps")  # on a CPU NumPy's partitions are faster
     # The bound of a sum of D products in any order, with the roundings of both factors and of the bounds around one.
     roundings = (z.shape[1] + 6) * 2.0**-24
     error = float(np.abs(bank.weights).max()) * roundings / (1 - roundings)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,9 +38,6 @@ _BANK_ROWS = 1024
 _PAIRS = 64
 """Pairs of rows that are compared in float64 at once: they stay in a core's cache."""
 
-_RELATION_ROWS = 4096
-"""Number of rows for which Relation decides whether torch is worth it, whatever their number is."""
-
 
 def unit(values: Doubles) -> Doubles:
     """Divide rows, shape (n, D), by their Euclidean norm; rows of zeros stay."""
@@ -54,6 +50,7 @@ class _Nearest(Together):
 
     fits_on = "train"
     inputs: ClassVar[tuple[str, ...]] = (FEATURES,)
+    at_once = 4096  # the more, the less often the bank is read
     ranges: ClassVar = {"k": "1 to the number of rows fitted on"}
     k: int
     bank: Bank
@@ -66,20 +63,13 @@ class _Nearest(Together):
             )
         self.bank = make_bank(features.penultimate)
 
-    def _plan(self, detectors: Sequence[_Nearest], features: Features) -> tuple[Callable[..., Doubles], int]:
-        counts = [int(detector.k) for detector in detectors]
-        # On a CPU NumPy's partitions are faster than torch's.
-        device = torch_device(len(features) * self.bank.rows.size, "cuda", "mps")
-        return partial(self._search, counts=counts, device=device), 3 * features.penultimate.shape[1]
+    def _rows_together(self, detectors: Sequence[_Nearest], *inputs: Doubles) -> Doubles:
+        z, counts = unit(inputs[0]), [int(detector.k) for detector in detectors]
+        return search_bank(z, self.bank, max(counts), lambda rows, top: self._decide(z[rows], counts, top))
 
     @abc.abstractmethod
     def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
         """Compute from the top products a column for each k, for each row."""
-
-    def _search(self, values: Doubles, *more: Doubles, counts: Sequence[int], device: str | None) -> Doubles:
-        """Search for rows, shape (m, D)."""
-        z = unit(values)
-        return search_bank(z, self.bank, max(counts), lambda rows, top: self._decide(z[rows], counts, top), device)
 
 
 @dataclass
@@ -151,8 +141,8 @@ class NNGuide(_Nearest):
         energies = [-energy(logits) for _, logits in pieces(features.logits)]
         self.bank = replace(self.bank, weights=np.concatenate(energies))
 
-    def _search(self, values: Doubles, *more: Doubles, counts: Sequence[int], device: str | None) -> Doubles:
-        return energy(more[0])[:, None] * super()._search(values, counts=counts, device=device)
+    def _rows_together(self, detectors: Sequence[_Nearest], *inputs: Doubles) -> Doubles:
+        return energy(inputs[1])[:, None] * super()._rows_together(detectors, *inputs)
 
 
 @dataclass
@@ -170,6 +160,7 @@ class Relation(Together):
     name, title, source = "relation", "Relation", "Kim et al. 2023, section 3"
     fits_on = "train"
     inputs = (FEATURES, LOGITS)
+    at_once = 4096
     search: ClassVar = {"power": (1.0, 2.0, 4.0, 8.0), "cutoff": (0.03, 0.0)}
     ranges: ClassVar = {"power": POSITIVE, "cutoff": Range("0 to 1", lambda value: 0 <= value <= 1)}
 
@@ -179,21 +170,14 @@ class Relation(Together):
     def _learn(self, features: Features, head: Head | None) -> None:
         self.bank, self.logits = make_bank(features.penultimate), features.logits
 
-    def _plan(self, detectors: Sequence[Relation], features: Features) -> tuple[Callable[..., Doubles], int]:
+    def _rows_together(self, detectors: Sequence[Relation], *inputs: Doubles) -> Doubles:
         """Compute the relations to the bank once."""
-        width, classes = features.penultimate.shape[1], features.logits.shape[1]
+        rows = unit(inputs[0]), softmax(inputs[1], axis=1)
         # By the size of the bank alone, so that a row's score does not depend on the number of rows.
-        device = torch_device(_RELATION_ROWS * len(self.bank) * (width + classes))
-        bank_rows = min(_BANK_ROWS, len(self.bank))
-        doubles = 2 * width + 3 * classes + 4 * bank_rows if device is None else max(width, 2048)
-
-        def score(z: Doubles, logits: Doubles) -> Doubles:
-            rows = unit(z), softmax(logits, axis=1)
-            if device is None:
-                return -_relations(*rows, detectors) / len(self.bank)
-            return -_relations_on_device(*rows, detectors, device) / len(self.bank)
-
-        return score, doubles + len(detectors)
+        device = torch_device(self.at_once * len(self.bank) * sum(values.shape[1] for values in rows))
+        if device is None:
+            return -_relations(*rows, detectors) / len(self.bank)
+        return -_relations_on_device(*rows, detectors, device) / len(self.bank)
 
 
 def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]) -> Doubles:
