@@ -166,7 +166,7 @@ def test_nan_in_the_fitted_rows_is_refused():
 
 
 def test_blocks_must_have_been_extracted_and_be_as_many():
-    with pytest.raises(EvaluationError, match="no features of the model's blocks; extract with blocks"):
+    with pytest.raises(EvaluationError, match=r"needs features of the model's blocks, and there are none\. Name"):
         MahalanobisFirst().fit(dataclasses.replace(FITTED, blocks=()))
     detector = MahalanobisAll().fit(FITTED)
     with pytest.raises(EvaluationError, match=r"fitted on 3 layers, but there are 2\. Extract both"):

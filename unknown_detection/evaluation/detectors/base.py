@@ -312,6 +312,15 @@ def require_width(name: str, values: Floats, width: int) -> None:
         )
 
 
+def require_blocks(blocks: Sequence[object], detector: str) -> None:
+    """Check that a model has blocks, or features of them."""
+    if not blocks:
+        raise EvaluationError(
+            f"{detector} needs features of the model's blocks, and there are none. Name modules that run once in the "
+            "model's attribute `feature_blocks`, and extract again."
+        )
+
+
 def require_finite(name: str, values: Floats, ids: npt.NDArray[np.str_]) -> None:
     """Refuse NaN and infinity in values, described by `name`, of the rows `ids`."""
     with np.errstate(over="ignore", invalid="ignore"):

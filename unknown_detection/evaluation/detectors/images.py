@@ -28,6 +28,7 @@ from unknown_detection.evaluation.detectors.base import (
     Scores,
     at_least,
     dots,
+    require_blocks,
 )
 from unknown_detection.evaluation.detectors.logits import energy, log_mean_softmax, msp, mutual_information
 from unknown_detection.evaluation.errors import EvaluationError
@@ -186,6 +187,7 @@ def run_without_rank_one(model: Model, images: Any, ids: Sequence[str], *, seed:
     """Return the mean logits of a model without the part of rank one of its last block, and of the one before."""
     import torch
 
+    require_blocks(model.layers.blocks, RankFeat.name)
     images = images.to(model.device)
     passes = []
     with exact_float32(), torch.inference_mode():

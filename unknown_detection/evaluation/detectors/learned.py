@@ -17,6 +17,7 @@ from unknown_detection.evaluation.detectors.base import (
     Scores,
     at_least,
     labels_if_correct,
+    require_blocks,
     require_finite,
     require_width,
 )
@@ -61,7 +62,8 @@ class OODL(RowDetector):
     def _learn(self, features: Features, head: Head | None) -> None:
         from sklearn.svm import OneClassSVM  # optional, and slow to import
 
-        self.block = round(self.depth * (len(features.blocks) - 1)) if features.blocks else 0
+        require_blocks(features.blocks, self.name)
+        self.block = round(self.depth * (len(features.blocks) - 1))
         ((name, values),) = self._inputs(features).items()
         require_finite(name, values, features.ids)
         drawn = np.argsort(features.ids, kind="stable")

@@ -20,6 +20,7 @@ from unknown_detection.evaluation.detectors.base import (
     class_means,
     dots,
     pieces,
+    require_blocks,
     require_finite,
     require_rows_of_each_class,
     require_width,
@@ -167,8 +168,7 @@ class _Distances(RowDetector):
             return {FEATURES: lambda: features.penultimate}
         if self.layer == LOGITS:
             return {LOGITS: lambda: features.logits}
-        if not features.blocks:
-            raise EvaluationError("There are no features of the model's blocks; extract with blocks.")
+        require_blocks(features.blocks, self.name)
         numbers = range(1 if self.layer == "first block" else len(features.blocks))
         return {f"features of block {number + 1}": partial(features.blocks.__getitem__, number) for number in numbers}
 
