@@ -13,7 +13,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,8 @@ class Checked(Detector):
         source: where it comes from, for results.
         digest: SHA-256 of the file that defines it.
     """
+
+    fits_on: ClassVar[Fit] = "none"  # of a function; its own `fit` only hands on
 
     def __init__(self, own: Any, name: str = "", source: str = "the user's own", digest: str = "") -> None:
         name = getattr(own, "name", "") or name or getattr(own, "__name__", type(own).__name__)
