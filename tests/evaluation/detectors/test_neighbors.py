@@ -26,7 +26,7 @@ def library(request, monkeypatch):
     """A CPU searches with NumPy, a GPU with torch; both ways must give the same."""
     if request.param == "torch":
         pytest.importorskip("torch", reason="searches on GPUs")
-        monkeypatch.setattr(neighbors, "torch_device", lambda multiplications, *kinds: "cpu")
+        monkeypatch.setattr(nearest, "torch_device", lambda multiplications, *kinds: "cpu")
 
 
 @pytest.mark.parametrize("k", [1, 2, 50, 119, 120])
@@ -92,9 +92,9 @@ def test_few_neighbours_of_many_rows_are_found_by_groups(library):
         np.testing.assert_allclose(KNN(k=k).fit(fitted).score(TESTED), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("scale", [1e-36, 1e-100, 1e100])
+@pytest.mark.parametrize("scale", [1e-36, 1e37, 1e-100, 1e100])
 def test_lengths_that_float32_has_not_change_nothing(scale, library):
-    kind = np.float32 if scale == 1e-36 else np.float64
+    kind = np.float32 if scale in (1e-36, 1e37) else np.float64
     fitted, tested = (
         dataclasses.replace(rows, penultimate=(rows.penultimate.astype(np.float64) * scale).astype(kind))
         for rows in (FITTED, TESTED)
@@ -108,6 +108,18 @@ def test_rows_of_zeros_are_at_distance_one_of_all_directions(library):
     tested = dataclasses.replace(TESTED, penultimate=np.zeros_like(TESTED.penultimate))
     for k in (1, 30):
         np.testing.assert_allclose(KNN(k=k).fit(FITTED).score(tested), np.ones(30))
+
+
+def test_memory_that_runs_out_is_said(monkeypatch):
+    torch = pytest.importorskip("torch", reason="searches on GPUs")
+
+    def fails(*arguments, **how):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(nearest, "torch_device", lambda multiplications, *kinds: "cpu")
+    monkeypatch.setattr(torch, "cat", fails)
+    with pytest.raises(EvaluationError, match=r"^cpu has no memory left to compare rows .*\. Give --device cpu"):
+        KNN(k=7).fit(FITTED).score(TESTED)
 
 
 def test_nearly_equal_rows_have_their_exact_distance(library):

@@ -23,8 +23,9 @@ import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
 from unknown_detection.evaluation.detectors.base import Doubles, Integers, pieces
+from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Floats
-from unknown_detection.evaluation.models.models import check_device, pick_device
+from unknown_detection.evaluation.models.models import check_device, out_of_memory, pick_device
 from unknown_detection.precision import exact_float32
 
 WORTH = 1 << 34
@@ -40,7 +41,8 @@ _LEAST_ROWS = 128
 """Rows for which the bank is read once, whatever its size: fewer would wait for memory."""
 
 _SMALL = 1e-30
-"""Length from which on products with float32's least numbers, 1e-38, are below rounding."""
+"""Length from which on products with float32's least numbers, 1e-38, are below rounding; greater ones than its inverse
+may overflow."""
 
 _DEVICE: ContextVar[str] = ContextVar("device", default="auto")
 
@@ -65,6 +67,23 @@ def torch_device(multiplications: int, *kinds: str) -> str | None:
         return None
     device = pick_device(_DEVICE.get())
     return device if not kinds or device.partition(":")[0] in kinds else None
+
+
+@contextmanager
+def computing_on(device: str) -> Iterator[None]:
+    """Compute on a device of torch within the block, in float32 without shortcuts."""
+    import torch
+
+    try:
+        with exact_float32(), torch.inference_mode():
+            yield
+    except RuntimeError as error:
+        if not out_of_memory(error):
+            raise
+        raise EvaluationError(
+            f"{device} has no memory left to compare rows with the fitted ones. Give --device cpu (in Python "
+            'device="cpu").'
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -102,8 +121,8 @@ def make_bank(rows: Floats, weights: Doubles | float = 1.0) -> Bank:
     for some, values in pieces(rows):
         lengths[some] = np.linalg.norm(values, axis=1)
     bank = Bank(rows, np.where(lengths > 0, lengths, 1.0), np.broadcast_to(weights, lengths.shape))
-    # Of numbers so small, and of those that float64 alone has, products in float32 lose digits.
-    if rows.dtype != np.float32 or bank.lengths.min(initial=1.0) < _SMALL:
+    # Of numbers so small or great, and of those that float64 alone has, products in float32 lose digits.
+    if rows.dtype != np.float32 or bank.lengths.min() < _SMALL or bank.lengths.max() > 1 / _SMALL:
         return Bank(bank.directions(slice(None)), np.ones(len(rows)), bank.weights)
     return bank
 
@@ -183,7 +202,7 @@ def _top_on_device(
 ) -> tuple[Any, Integers]:
     import torch
 
-    with exact_float32(), torch.inference_mode():
+    with computing_on(device):
         given = torch.from_numpy(z).to(device)
         products, index = given.new_empty((len(z), 0)), torch.empty((len(z), 0), dtype=torch.int64, device=device)
         for rows in bank.pieces(8 * _BANK_ROWS):

@@ -24,6 +24,7 @@ from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.nearest import (
     Bank,
     TopProducts,
+    computing_on,
     make_bank,
     search_bank,
     torch_device,
@@ -199,14 +200,17 @@ def _relations_on_device(z: Any, probabilities: Any, detectors: Sequence[Relatio
 
     bank = detectors[0].bank
     total = np.zeros((len(z), len(detectors)))
-    z, probabilities = (torch.from_numpy(values.astype(np.float32)).to(device) for values in (z, probabilities))
-    for rows in bank.pieces(8 * _BANK_ROWS):
-        logits = torch.tensor(detectors[0].logits[rows], dtype=torch.float32, device=z.device)
-        vectors, factors = (torch.tensor(values, device=device) for values in bank.factored(rows))
-        relations = (z @ vectors.T * factors).clamp_(min=0)
-        relations *= probabilities @ logits.softmax(dim=1).T
-        for column, detector in enumerate(detectors):
-            counted = torch.where(relations > detector.cutoff, relations, 0.0) if detector.cutoff > 0 else relations
-            counted = counted if detector.power == 1 else counted**detector.power
-            total[:, column] += counted.sum(dim=1).cpu().numpy()
+    with computing_on(device):
+        z, probabilities = (torch.from_numpy(values.astype(np.float32)).to(device) for values in (z, probabilities))
+        for rows in bank.pieces(8 * _BANK_ROWS):
+            logits = torch.tensor(detectors[0].logits[rows], dtype=torch.float32, device=z.device)
+            vectors, factors = (torch.tensor(values, device=device) for values in bank.factored(rows))
+            relations = (z @ vectors.T * factors).clamp_(min=0)
+            relations *= probabilities @ logits.softmax(dim=1).T
+            for column, detector in enumerate(detectors):
+                counted = (
+                    torch.where(relations > detector.cutoff, relations, 0.0) if detector.cutoff > 0 else relations
+                )
+                counted = counted if detector.power == 1 else counted**detector.power
+                total[:, column] += counted.sum(dim=1).cpu().numpy()
     return total
