@@ -24,6 +24,7 @@ def doubled(features):
 
 
 HEAD = toy_head()
+LAYER = (HEAD.weight, HEAD.bias)
 FITTED = doubled(toy_features(rows=200, seed=1))
 TESTED = doubled(toy_features(rows=60, seed=2, unknown=40))
 
@@ -62,87 +63,91 @@ def ours(name, tested=TESTED, **hyperparameters):
 
 
 def on_logits(detector):
-    return detector.predict_logits(tensor(TESTED.logits)).numpy()
+    return detector.predict_logits(tensor(TESTED.logits))
 
 
-def test_msp_is_theirs_plus_one():
-    np.testing.assert_allclose(ours("msp"), 1 + on_logits(theirs.MaxSoftmax(None)), atol=1e-15)
-    tempered = on_logits(theirs.MaxSoftmax(None, t=7.0))
-    np.testing.assert_allclose(ours("temperature", temperature=7.0), 1 + tempered, atol=1e-15)
+def on_feature_maps(detector):
+    if detector.requires_fit:
+        detector.fit_feature_maps(maps(FITTED), torch.from_numpy(FITTED.labels))
+    return detector.predict_feature_maps(maps(TESTED))
 
 
-def test_max_logit_energy_and_entropy():
-    np.testing.assert_array_equal(ours("max_logit"), on_logits(theirs.MaxLogit(None)))
-    np.testing.assert_allclose(ours("energy"), on_logits(theirs.EnergyBased(None)), rtol=1e-13)
-    np.testing.assert_allclose(ours("energy", temperature=3.0), on_logits(theirs.EnergyBased(None, t=3.0)), rtol=1e-13)
+def on_features(detector):
+    detector.fit_features(tensor(FITTED.penultimate), torch.from_numpy(FITTED.labels))
+    return detector.predict_features(tensor(TESTED.penultimate))
+
+
+def fitted_on_logits(detector):
+    return on_logits(detector.fit_logits(tensor(FITTED.logits), torch.from_numpy(FITTED.labels)))
+
+
+def by_gradients():
+    detector = theirs.GradNorm(linear(), param_filter=lambda name: name == "weight")
+    return detector.predict(tensor(TESTED.penultimate))
+
+
+CASES = [
+    ("msp", {}, lambda: 1 + on_logits(theirs.MaxSoftmax(None)), 0),
+    ("temperature", {"temperature": 7.0}, lambda: 1 + on_logits(theirs.MaxSoftmax(None, t=7.0)), 0),
+    ("max_logit", {}, lambda: on_logits(theirs.MaxLogit(None)), 0),
+    ("energy", {}, lambda: on_logits(theirs.EnergyBased(None)), 1e-13),
+    ("energy", {"temperature": 3.0}, lambda: on_logits(theirs.EnergyBased(None, t=3.0)), 1e-13),
+    ("kl_matching", {}, lambda: fitted_on_logits(theirs.KLMatching(None)), 1e-9),
+    ("she", {}, lambda: on_features(theirs.SHE(None, linear())), 1e-13),
+    ("fdbd", {}, lambda: on_features(theirs.fDBD(None, linear())), 1e-12),
+    ("gradnorm", {}, by_gradients, 1e-12),
+]
+CASES += [
+    ("react", {"quantile": q}, lambda q=q: on_feature_maps(theirs.ReAct(None, on_maps(linear()), percentile=q)), 1e-12)
+    for q in (0.5, 0.9)
+]
+CASES += [
+    (name, {"pruned": p}, lambda p=p, v=v: on_feature_maps(theirs.ASH(None, on_maps(linear()), v, p)), 1e-12)
+    for name, v in (("ash", "ash-s"), ("ash_b", "ash-b"), ("ash_p", "ash-p"))
+    for p in (0.5, 0.9)
+]
+CASES += [
+    ("scale", {"pruned": p}, lambda p=p: on_feature_maps(theirs.SCALE(None, on_maps(linear()), percentile=p)), 1e-12)
+    for p in (0.5, 0.85)
+]
+CASES += [
+    ("dice", {"sparsity": p}, lambda p=p: on_features(theirs.DICE(None, *map(tensor, LAYER), p=p)), 1e-12)
+    for p in (0.5, 0.9)
+]
+CASES += [
+    ("vim", {"dimension": d}, lambda d=d: on_features(theirs.ViM(None, d, *map(tensor, LAYER))), 1e-10) for d in (3, 6)
+]
+CASES += [("knn", {"k": k}, lambda k=k: on_features(theirs.KNN(None, k=k)), 1e-9) for k in (1, 50, 200)]
+CASES += [
+    ("nnguide", {"k": k}, lambda k=k: on_features(theirs.NNGuide(None, linear(), k=k)), 1e-12) for k in (1, 10, 100)
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "hyperparameters", "rival", "rtol"), CASES, ids=[f"{name}-{values}" for name, values, *_ in CASES]
+)
+def test_scores_are_theirs(name, hyperparameters, rival, rtol, monkeypatch):
+    """Some of their detectors work in float32 whatever they are given: their casts become casts to float64."""
+    if name == "knn":
+        pytest.importorskip("sklearn", reason="pytorch-ood's KNN is scikit-learn's")
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+    scores = ours(name, **hyperparameters)
+    np.testing.assert_allclose(scores, rival().numpy(), rtol=rtol, atol=1e-12 if name == "kl_matching" else 1e-15)
+
+
+def test_entropy():
     # Theirs raises probabilities to 1e-7 first.
     unchanged = softmax(TESTED.logits, axis=1).min(axis=1) > 1e-7
     assert unchanged.sum() > 50
-    np.testing.assert_allclose(ours("entropy")[unchanged], on_logits(theirs.Entropy(None))[unchanged], rtol=1e-11)
-
-
-@pytest.mark.parametrize("quantile", [0.5, 0.9])
-def test_react(quantile):
-    detector = theirs.ReAct(None, on_maps(linear()), percentile=quantile)
-    detector.fit_feature_maps(maps(FITTED), torch.from_numpy(FITTED.labels))
-    expected = detector.predict_feature_maps(maps(TESTED)).numpy()
-    np.testing.assert_allclose(ours("react", quantile=quantile), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("variant", ["s", "b", "p"])
-@pytest.mark.parametrize("pruned", [0.5, 0.9])
-def test_ash(variant, pruned):
-    detector = theirs.ASH(None, on_maps(linear()), variant=f"ash-{variant}", percentile=pruned)
-    expected = detector.predict_feature_maps(maps(TESTED)).numpy()
-    np.testing.assert_allclose(
-        ours({"s": "ash", "b": "ash_b", "p": "ash_p"}[variant], pruned=pruned), expected, rtol=1e-12
-    )
-
-
-def fitted_on_features(detector):
-    detector.fit_features(tensor(FITTED.penultimate), torch.from_numpy(FITTED.labels))
-    return detector.predict_features(tensor(TESTED.penultimate)).numpy()
-
-
-@pytest.fixture
-def no_floats(monkeypatch):
-    """Some of their detectors work in float32 whatever they are given: their casts become casts to float64."""
-    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
-
-
-@pytest.mark.parametrize("sparsity", [0.5, 0.9])
-def test_dice(sparsity, no_floats):
-    expected = fitted_on_features(theirs.DICE(None, tensor(HEAD.weight), tensor(HEAD.bias), p=sparsity))
-    np.testing.assert_allclose(ours("dice", sparsity=sparsity), expected, rtol=1e-12)
-
-
-def test_she():
-    np.testing.assert_allclose(ours("she"), fitted_on_features(theirs.SHE(None, linear())), rtol=1e-13)
-
-
-@pytest.mark.parametrize("dimension", [3, 6])
-def test_vim(dimension, no_floats):
-    expected = fitted_on_features(theirs.ViM(None, dimension, tensor(HEAD.weight), tensor(HEAD.bias)))
-    np.testing.assert_allclose(ours("vim", dimension=dimension), expected, rtol=1e-10)
-
-
-@pytest.mark.parametrize("k", [1, 50, 200])
-def test_knn(k):
-    pytest.importorskip("sklearn", reason="pytorch-ood's KNN is scikit-learn's")
-    np.testing.assert_allclose(ours("knn", k=k), fitted_on_features(theirs.KNN(None, k=k)), rtol=1e-9)
-
-
-def test_gradnorm():
-    detector = theirs.GradNorm(linear(), param_filter=lambda name: name == "weight")
-    expected = detector.predict(tensor(TESTED.penultimate)).numpy()
-    np.testing.assert_allclose(ours("gradnorm"), expected, rtol=1e-12)
+    expected = on_logits(theirs.Entropy(None)).numpy()
+    np.testing.assert_allclose(ours("entropy")[unchanged], expected[unchanged], rtol=1e-11)
 
 
 @pytest.mark.parametrize("gamma", [0.1, 2.0])
 @pytest.mark.parametrize("largest", [2, 4])
 def test_gen_is_theirs_times_the_number_of_probabilities(gamma, largest):
     # Theirs is the mean over them, and keeps probabilities 1e-7 away from 0 and 1.
-    expected = largest * on_logits(theirs.GEN(None, gamma=gamma, M=largest))
+    expected = largest * on_logits(theirs.GEN(None, gamma=gamma, M=largest)).numpy()
     probabilities = softmax(TESTED.logits, axis=1)
     unchanged = (probabilities.min(axis=1) > 1e-7) & (probabilities.max(axis=1) < 1 - 1e-7)
     assert unchanged.sum() > 50
@@ -150,32 +155,10 @@ def test_gen_is_theirs_times_the_number_of_probabilities(gamma, largest):
     np.testing.assert_allclose(scores[unchanged], expected[unchanged], rtol=1e-9)
 
 
-def test_kl_matching():
-    detector = theirs.KLMatching(None).fit_logits(tensor(FITTED.logits), torch.from_numpy(FITTED.labels))
-    np.testing.assert_allclose(ours("kl_matching"), on_logits(detector), rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("pruned", [0.5, 0.85])
-def test_scale(pruned):
-    expected = theirs.SCALE(None, on_maps(linear()), percentile=pruned).predict_feature_maps(maps(TESTED)).numpy()
-    np.testing.assert_allclose(ours("scale", pruned=pruned), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("k", [1, 10, 100])
-def test_nnguide(k, no_floats):
-    np.testing.assert_allclose(
-        ours("nnguide", k=k), fitted_on_features(theirs.NNGuide(None, linear(), k=k)), rtol=1e-12
-    )
-
-
-def test_fdbd(no_floats):
-    np.testing.assert_allclose(ours("fdbd"), fitted_on_features(theirs.fDBD(None, linear())), rtol=1e-12)
-
-
 # Theirs does not divide the scatter by n, adds 1e-6 to it, and halves the distances of MDS but not those of RMD.
 @pytest.mark.parametrize(("name", "detector", "factor"), [("mahalanobis", "Mahalanobis", 2), ("rmds", "RMD", 1)])
 def test_distances_are_theirs_but_for_a_factor(name, detector, factor):
-    expected = factor * len(FITTED) * fitted_on_features(getattr(theirs, detector)(None))
+    expected = factor * len(FITTED) * on_features(getattr(theirs, detector)(None)).numpy()
     np.testing.assert_allclose(ours(name), expected, rtol=1e-6)
 
 

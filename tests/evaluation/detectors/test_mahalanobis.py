@@ -182,9 +182,9 @@ def test_distances_in_torch_are_those_of_numpy(name, monkeypatch):
     detector = DETECTORS[name].clone().fit(FITTED)
     expected = detector.score(TESTED)
     asked = []
-    monkeypatch.setattr(mahalanobis, "cuda_device", lambda multiplications: asked.append(multiplications) or "cpu")
+    monkeypatch.setattr(mahalanobis, "torch_device", lambda *question: asked.append(question) or "cpu")
     np.testing.assert_allclose(detector.score(TESTED), expected, rtol=1e-10)
-    assert asked[-1] == 30 * 12 * (12 + 4)
+    assert asked[-1] == (30 * 12 * (12 + 4), "cuda")
 
 
 def test_only_a_cuda_device_computes_distances(monkeypatch):
@@ -192,8 +192,8 @@ def test_only_a_cuda_device_computes_distances(monkeypatch):
     monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: name)
     for device, expected in (("cuda:1", "cuda:1"), ("mps", None), ("cpu", None)):
         with devices.on_device(device):
-            assert devices.cuda_device(devices.WORTH) == expected
-            assert devices.cuda_device(devices.WORTH - 1) is None
+            assert devices.torch_device(devices.WORTH, "cuda") == expected
+            assert devices.torch_device(devices.WORTH - 1, "cuda") is None
 
 
 def test_rmds_is_the_distance_to_the_nearest_class_less_that_to_all_rows():

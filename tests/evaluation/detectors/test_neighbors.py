@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, softmax
+from threadpoolctl import threadpool_limits
 
 from tests.evaluation.detectors.toy import toy_features
 from unknown_detection.evaluation.detectors import KNN, NNGuide, Relation, nearest, neighbors
@@ -25,7 +26,7 @@ def library(request, monkeypatch):
     """A CPU searches with NumPy, a GPU with torch; both ways must give the same."""
     if request.param == "torch":
         pytest.importorskip("torch", reason="searches on GPUs")
-        monkeypatch.setattr(neighbors, "search_device", lambda multiplications: "cpu")
+        monkeypatch.setattr(nearest, "torch_device", lambda multiplications, *kinds: "cpu")
 
 
 @pytest.mark.parametrize("k", [1, 2, 50, 119, 120])
@@ -38,14 +39,13 @@ def test_knn_is_the_kth_smallest_distance(k, bank_rows, library, monkeypatch):
 
 
 @pytest.mark.parametrize("k", [1, 3, 40, 150])
-def test_rows_that_float32_cannot_tell_apart_are_told_apart(k, library, monkeypatch):
-    """Half of the bank lies within 1e-5 of one direction, where products differ by 1e-10; more than a search finds."""
+def test_rows_that_float32_cannot_tell_apart_are_told_apart(k, library):
+    """Half of the bank lies within 1e-5 of one direction, where products differ by 1e-10."""
     random = np.random.default_rng(0)
     values = random.normal(size=(300, 12))
     values[::2] = values[0] + 1e-5 * random.normal(size=(150, 12))
     bank = dataclasses.replace(toy_features(rows=300), penultimate=values)
     tested = dataclasses.replace(TESTED, penultimate=np.concatenate([values[:20:2], values[1:41:2]]))
-    monkeypatch.setattr(nearest, "_SPARE", 8)
     expected = np.sort(cdist(directions(tested), directions(bank)), axis=1)[:, k - 1]
     scores = KNN(k=k).fit(bank).score(tested)
     np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-15)
@@ -65,22 +65,43 @@ def test_a_search_takes_the_device_that_it_is_given(monkeypatch):
 
 
 def test_parts_of_the_rows_are_searched_in_threads(monkeypatch):
-    threadpoolctl = pytest.importorskip("threadpoolctl", reason="limits the threads of matrix products")
-    tested, threads, real = toy_features(rows=200, seed=5), set(), neighbors.search_bank
+    tested, threads, real = toy_features(rows=200, seed=5), set(), nearest._top_with_numpy
 
-    def search(*arguments, **how):
+    def search(*arguments):
         threads.add(threading.get_ident())
         meeting.wait()
-        return real(*arguments, **how)
+        return real(*arguments)
 
     meeting = threading.Barrier(2, timeout=60)
-    monkeypatch.setattr(neighbors, "search_bank", search)
-    monkeypatch.setattr(nearest.os, "cpu_count", lambda: 2)
-    with threadpoolctl.threadpool_limits(2):
+    monkeypatch.setattr(nearest, "_top_with_numpy", search)
+    monkeypatch.setattr(nearest, "_PRODUCTS", 100 * len(FITTED))
+    monkeypatch.setattr(nearest, "_LEAST_ROWS", 1)
+    with threadpool_limits(2):
         scores = KNN(k=7).fit(FITTED).score(tested)
     assert len(threads) == 2
     expected = np.sort(cdist(directions(tested), directions(FITTED)), axis=1)[:, 6]
     np.testing.assert_allclose(scores, expected, rtol=1e-12)
+
+
+def test_few_neighbours_of_many_rows_are_found_by_groups(library):
+    """The greatest of 16 products each bound the k-th; some rows are left over, and the nearest are together."""
+    fitted = toy_features(rows=1003, seed=1)
+    fitted = fitted.take(np.argsort(fitted.penultimate[:, 0]))
+    for k in (1, 15):
+        expected = np.sort(cdist(directions(TESTED), directions(fitted)), axis=1)[:, k - 1]
+        np.testing.assert_allclose(KNN(k=k).fit(fitted).score(TESTED), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-36, 1e37, 1e-100, 1e100])
+def test_lengths_that_float32_has_not_change_nothing(scale, library):
+    kind = np.float32 if scale in (1e-36, 1e37) else np.float64
+    fitted, tested = (
+        dataclasses.replace(rows, penultimate=(rows.penultimate.astype(np.float64) * scale).astype(kind))
+        for rows in (FITTED, TESTED)
+    )
+    for make in (KNN, NNGuide, Relation):
+        expected = make().fit(FITTED).score(TESTED)
+        np.testing.assert_allclose(make().fit(fitted).score(tested), expected, rtol=1e-6)
 
 
 def test_rows_of_zeros_are_at_distance_one_of_all_directions(library):
@@ -89,26 +110,15 @@ def test_rows_of_zeros_are_at_distance_one_of_all_directions(library):
         np.testing.assert_allclose(KNN(k=k).fit(FITTED).score(tested), np.ones(30))
 
 
-def test_a_search_halves_its_rows_when_memory_runs_out(monkeypatch):
+def test_memory_that_runs_out_is_said(monkeypatch):
     torch = pytest.importorskip("torch", reason="searches on GPUs")
-    monkeypatch.setattr(neighbors, "search_device", lambda multiplications: "cpu")
-    expected = KNN(k=7).fit(FITTED).score(TESTED)
-    sizes, real = [], nearest._search_on_device
 
-    def small(most):
-        def run(z, *arguments):
-            sizes.append(len(z))
-            if len(z) > most:
-                raise torch.OutOfMemoryError("CUDA out of memory")
-            return real(z, *arguments)
+    def fails(*arguments, **how):
+        raise torch.OutOfMemoryError("CUDA out of memory")
 
-        return run
-
-    monkeypatch.setattr(nearest, "_search_on_device", small(10))
-    np.testing.assert_array_equal(KNN(k=7).fit(FITTED).score(TESTED), expected)
-    assert sizes == [30, 15, 7, 8, 15, 7, 8]
-    monkeypatch.setattr(nearest, "_search_on_device", small(0))
-    with pytest.raises(EvaluationError, match=r"^cpu has no memory to compare a single row .*\. Give --device"):
+    monkeypatch.setattr(nearest, "torch_device", lambda multiplications, *kinds: "cpu")
+    monkeypatch.setattr(torch, "cat", fails)
+    with pytest.raises(EvaluationError, match=r"^cpu has no memory left to compare rows .*\. Give --device cpu"):
         KNN(k=7).fit(FITTED).score(TESTED)
 
 

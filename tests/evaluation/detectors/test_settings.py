@@ -53,7 +53,6 @@ def test_settings_in_python_are_one_value_or_several(values, grid):
         ("energy.temperature=nan", "is not a number"),
         ("knn.k=5 knn.k=6", "gives knn.k twice"),
         ("dice.sparsity=0.5", "There are settings of dice, which is not scored. Add it to the detectors"),
-        ("react.quantile=0.5", "react is an instance, whose hyperparameters stay. Set quantile there, and leave it"),
         ({"KNN": {"k": (7,)}}, "'KNN' is not a detector; "),
         ({"knn": {"k": ()}}, "knn.k= has no value. Give one, or several to search among."),
         ({"knn": {"k": None}}, "'None' in knn.k=None is not a whole number. Give one."),
@@ -66,10 +65,9 @@ def test_what_cannot_be_set(text, sentence):
     assert sentence in str(refused.value)
 
 
-@pytest.mark.parametrize("settings", [["knn.k=5"], {"knn": 5}])
-def test_settings_of_another_shape(settings):
-    with pytest.raises(TypeError, match="Settings are values by detector and hyperparameter, such as"):
-        choose("knn", settings)
+def test_settings_count_for_an_instance_too():
+    assert choose(ReAct(quantile=0.9)).scored["react"].search == {}
+    assert choose(ReAct(quantile=0.9), {"react": {"quantile": 0.5}}).scored["react"].search == {"quantile": (0.5,)}
 
 
 def test_the_help_names_each_with_its_range_and_search(capsys):

@@ -10,6 +10,7 @@ import copy
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -29,8 +30,8 @@ Scores = npt.NDArray[np.float64]
 FEATURES, LOGITS = "penultimate features", "logits"
 """Names of a detector's inputs, in errors."""
 
-# 8 Mi numbers, 64 MiB: enough rows per chunk for BLAS to run at full speed at ImageNet's widths.
-_CHUNK = 1 << 23
+_ROWS, _CHUNK = 1024, 1 << 23
+"""Rows, and numbers of 64 MiB in all, that are computed at once: with them BLAS runs at full speed."""
 
 Fit = Literal["none", "train", "validation"]
 """The in-distribution rows that a detector is fitted on."""
@@ -40,9 +41,6 @@ ChosenBy = Literal["external", "errors"]
 
 Reads = Literal["features", "members", "images"]
 """What a detector scores, see `Detector.reads`."""
-
-_COPIES = 6
-"""Float64 copies of its inputs that a detector's function holds at once, at most."""
 
 
 class Range(str):
@@ -200,13 +198,12 @@ class Detector(abc.ABC):
 class RowDetector(Detector):
     """A detector that is a function of a row's penultimate features, its logits, or both (`inputs`), in float64.
 
-    Its rows are checked, and scored a chunk at a time, so that memory does not grow with the split: `more` is how many
-    float64 numbers the function holds per row beside copies of its inputs.
+    Its rows are checked, and scored `at_once` at most, so that memory does not grow with the split.
     """
 
     fits_on: ClassVar[Fit] = "none"
     inputs: ClassVar[tuple[str, ...]] = (LOGITS,)
-    more: int = 0
+    at_once: ClassVar[int] = _ROWS
     _rows: Callable[..., Scores]
     """Maps float64 inputs of m rows to m scores."""
     _widths: Mapping[str, int] | None = None
@@ -248,14 +245,15 @@ class RowDetector(Detector):
 
     def score(self, features: Features) -> Scores:
         """See `Detector.score`."""
-        self._require_fitted()
-        inputs = self._inputs(features)
-        doubles = _COPIES * sum(values.shape[1] for values in inputs.values()) + self.more
-        return score_in_chunks(self._rows, inputs, features.ids, doubles)
+        return self._score_rows(self._rows, features)
 
     def _require_fitted(self) -> None:
         if self._widths is None and (self.reads_head or self.fits_on != "none"):
             raise EvaluationError(f"{self.name} is not fitted. Call its method fit first.")
+
+    def _score_rows(self, function: Callable[..., Any], features: Features, columns: tuple[int, ...] = ()) -> Any:
+        self._require_fitted()
+        return score_in_chunks(function, self._inputs(features), features.ids, columns, self.at_once)
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
         """Return the matrices that are scored, by their name in errors."""
@@ -279,14 +277,12 @@ class Together(RowDetector):
     @staticmethod
     def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
         """Score with several detectors of one class, fitted on the same rows, in little more than the time of one."""
-        detectors[0]._require_fitted()
-        inputs = detectors[0]._inputs(features)
-        function, doubles = detectors[0]._plan(detectors, features)
-        return list(score_in_chunks(function, inputs, features.ids, doubles, (len(detectors),)).T)
+        function = partial(detectors[0]._rows_together, detectors)
+        return list(detectors[0]._score_rows(function, features, (len(detectors),)).T)
 
     @abc.abstractmethod
-    def _plan(self, detectors: Sequence[Any], features: Features) -> tuple[Callable[..., Doubles], int]:
-        """Return a function from rows of the inputs to scores (m, detectors), and how many numbers it holds a row."""
+    def _rows_together(self, detectors: Sequence[Any], *inputs: Doubles) -> Doubles:
+        """Map float64 inputs of m rows to their scores by several detectors, shape (m, detectors)."""
 
 
 def dots(first: Doubles, second: Doubles) -> Doubles:
@@ -294,16 +290,16 @@ def dots(first: Doubles, second: Doubles) -> Doubles:
     return np.einsum("nd,nd->n", first, second)
 
 
-def chunks(count: int, doubles_per_row: int) -> Iterator[slice]:
-    """Yield slices of `count` rows of which each takes `doubles_per_row` float64 numbers, and which fit in memory."""
-    step = max(1, _CHUNK // max(1, doubles_per_row))
+def chunks(count: int, width: int, at_once: int = _ROWS) -> Iterator[slice]:
+    """Yield slices of `count` rows of a width, of as many rows as are computed at once."""
+    step = max(1, min(at_once, _CHUNK // max(1, width)))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 
 
 def pieces(values: Floats) -> Iterator[tuple[slice, Doubles]]:
-    """Yield slices of rows that fit in memory three times, each with its rows in float64."""
-    for rows in chunks(len(values), 3 * values.shape[1]):
+    """Yield slices of rows that are computed at once, each with its rows in float64."""
+    for rows in chunks(len(values), values.shape[1]):
         yield rows, values[rows].astype(np.float64, copy=False)
 
 
@@ -343,20 +339,20 @@ def score_in_chunks(
     function: Callable[..., Scores],
     inputs: Mapping[str, Floats],
     ids: npt.NDArray[np.str_],
-    doubles_per_row: int,
     columns: tuple[int, ...] = (),
+    at_once: int = _ROWS,
 ) -> Scores:
-    """Score rows in chunks, and refuse inputs and scores that are NaN or infinite.
+    """Score some rows at a time, and refuse inputs and scores that are NaN or infinite.
 
-    `function` maps the inputs in their order, each float64 of shape (m, width), to scores of shape (m, *columns), and
-    holds `doubles_per_row` numbers in memory; inputs are matrices of n rows, by their description for errors.
+    `function` maps the inputs in their order, each float64 of shape (m, width), to scores of shape (m, *columns);
+    inputs are matrices of n rows, by their description for errors.
     """
     for name, values in inputs.items():
         require_finite(name, values, ids)
     scores = np.empty((len(ids), *columns))
     # An overflow is either intended (a probability of 1) or caught by the check of the scores below.
     with np.errstate(over="ignore", invalid="ignore"):
-        for rows in chunks(len(ids), doubles_per_row):
+        for rows in chunks(len(ids), sum(values.shape[1] for values in inputs.values()), at_once):
             scores[rows] = function(*(values[rows].astype(np.float64, copy=False) for values in inputs.values()))
     finite = np.isfinite(scores).all(axis=tuple(range(1, scores.ndim)))
     if not finite.all():

@@ -35,11 +35,10 @@ class Chosen(NamedTuple):
 def choose(detectors: str | Own | Iterable[str | Own] | None, settings: Settings | None = None) -> Chosen:
     """Make an instance of each detector: of names (`NAME,NAME` stands for two), classes, instances and functions.
 
-    None, or `all` among the names, stands for all that can be used. Hyperparameters of names and classes are searched
-    or set by `settings`; those of instances stay. Detectors of the user's own are `Checked`.
+    None, or `all` among the names, stands for all that can be used. `settings` are searched in place of a detector's
+    own lists; an instance without any is not searched. Detectors of the user's own are `Checked`.
     """
     scored: dict[str, Detector] = {}
-    given: set[str] = set()  # instances
     everything = detectors is None
     for one in [] if detectors is None else _listed(detectors):
         names = [name.strip() for name in one.split(",") if name.strip()] if isinstance(one, str) else []
@@ -49,29 +48,19 @@ def choose(detectors: str | Own | Iterable[str | Own] | None, settings: Settings
         for detector in [DETECTORS[name] for name in names] if isinstance(one, str) else [_instance(one)]:
             if scored.setdefault(detector.name, detector) is not detector:
                 raise EvaluationError(f"Two detectors have the name {detector.name}. Give one of them another.")
-            if detector.fixed if isinstance(detector, Checked) else detector is one:
-                given.add(detector.name)
     if not scored and not everything:
         raise EvaluationError("No detector is named. Name some, such as msp,energy, or all of them by all.")
     scored = {**DETECTORS, **scored} if everything else scored
     bases = sorted({base for detector in scored.values() for base in detector.base_methods} - {*scored})
     require_known("detector", bases, DETECTORS)
     used = {**{name: DETECTORS[name] for name in bases}, **scored}
-    searched = {**used}
-    for name, values in _checked_settings(settings).items():
+    for name, values in (settings or {}).items():
         require_known("detector", [name], {**DETECTORS, **used})
         numbers = _numbers(used.get(name) or DETECTORS[name], values)
         if name not in used:
             raise EvaluationError(f"There are settings of {name}, which is not scored. Add it to the detectors.")
-        if name in given:
-            raise EvaluationError(
-                f"{name} is an instance, whose hyperparameters stay. Set {', '.join(values)} there, and leave it out "
-                "of the settings."
-            )
-        searched[name] = _searching(used[name], {**used[name].search, **numbers})
-    for name in given:
-        searched[name] = _searching(used[name], {})
-    return Chosen({name: searched[name] for name in scored}, {name: searched[name] for name in bases}, everything)
+        used[name] = _searching(used[name], {**used[name].search, **numbers})
+    return Chosen({name: used[name] for name in scored}, {name: used[name] for name in bases}, everything)
 
 
 def settable(detector: Detector) -> dict[str, tuple[float, ...]]:
@@ -116,24 +105,21 @@ def describe_settable() -> list[tuple[str, str]]:
 
 def _listed(detectors: Any) -> list[Any]:
     """Return one or several detectors as a list; those of a set are in the order of their texts, so in any run."""
-    several = isinstance(detectors, Iterable) and not isinstance(detectors, str | type | Detector | Mapping)
-    if not several or callable(detectors) or callable(getattr(detectors, "score", None)):
+    if isinstance(detectors, str) or callable(detectors) or callable(getattr(detectors, "score", None)):
         return [detectors]
+    if not isinstance(detectors, Iterable):
+        return [Checked(detectors)]  # which says what it is
     return sorted(detectors, key=str) if isinstance(detectors, Set) else list(detectors)
 
 
 def _instance(given: Any) -> Detector:
-    """Return the built-in detector of a class, a detector itself, or one of the user's as `Checked`."""
-    if isinstance(given, Checked) or type(given) in map(type, DETECTORS.values()):
+    """Return the built-in detector of a class, an instance that is not searched, or one of the user's as `Checked`."""
+    if isinstance(given, Checked):
         return given
-    built_in = next((detector for detector in DETECTORS.values() if type(detector) is given), None)
-    return built_in or Checked(given)
-
-
-def _checked_settings(settings: Any) -> Settings:
-    if not isinstance(settings or {}, Mapping) or not all(isinstance(of, Mapping) for of in (settings or {}).values()):
-        raise TypeError('Settings are values by detector and hyperparameter, such as {"knn": {"k": 50}}.')
-    return settings or {}
+    built_in = next((one for one in DETECTORS.values() if type(one) in (given, type(given))), None)
+    if built_in is None:
+        return Checked(given)
+    return built_in if isinstance(given, type) else _searching(given, {})
 
 
 def _searching(detector: Detector, search: Mapping[str, tuple[float, ...]]) -> Detector:
@@ -145,9 +131,8 @@ def _searching(detector: Detector, search: Mapping[str, tuple[float, ...]]) -> D
 
 def _numbers(detector: Detector, settings: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
     """Return settings of a detector as numbers; refuse other hyperparameters than it has, and what is no number."""
-    checked = {}
+    allowed, checked = settable(detector), {}
     for name, value in settings.items():
-        allowed = settable(detector)
         if not allowed:
             raise EvaluationError(f"{detector.name} has no hyperparameters. Leave {detector.name}.{name} out.")
         require_known(f"hyperparameter of {detector.name}", [name], allowed)

@@ -82,7 +82,6 @@ class OODL(RowDetector):
         self.gamma = float(1 / (standard.shape[1] * standard.var()))
         machine = OneClassSVM(kernel="rbf", nu=self.nu, gamma=self.gamma).fit(standard)
         self.vectors, self.weights = machine.support_vectors_, machine.dual_coef_[0]
-        self.more = 2 * len(self.vectors)
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
         if self.block >= len(features.blocks):
@@ -152,7 +151,6 @@ class ScoreMixture(RowDetector):
         # The rounding of multi-threaded sums differs between machines, and on a busy machine they take minutes.
         with threadpool_limits(1):
             self.mixture.fit((scores - self.mean) / self.scale)
-        self.more = 3 * components
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
         bases = ", ".join(self.base_methods)

@@ -10,7 +10,7 @@ that rows lose their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -111,7 +111,7 @@ def average(members: Sequence[Features]) -> Features:
         require_finite("logits", member.logits, member.ids)
     logits = tuple(member.logits for member in members)
     mean = np.empty(first.logits.shape)
-    for rows in chunks(len(first), 3 * len(members) * first.logits.shape[1]):
+    for rows in chunks(len(first), len(members) * first.logits.shape[1]):
         mean[rows] = log_mean_softmax(np.stack([member[rows] for member in logits]).astype(np.float64))
     return Features(first.ids, first.labels, mean, np.empty((len(first), 0)), (), members=logits)
 
@@ -260,27 +260,24 @@ class GEN(Together):
     gamma: float = 0.1
     largest: int = 100
 
-    def _plan(self, detectors: Sequence[GEN], features: Features) -> tuple[Callable[..., Doubles], int]:
+    def _rows_together(self, detectors: Sequence[GEN], *inputs: Doubles) -> Doubles:
         """Sort the probabilities once."""
-
-        def score(logits: Doubles) -> Doubles:
-            odds, total = odds_to_greatest(logits)
-            # p (1 - p) without a subtraction from one: of the greatest probability 1 / (1 + r), and of the others.
-            greatest = total / (1 + total) ** 2
-            products = odds * (1 + total[:, None] - odds) / (1 + total[:, None]) ** 2
-            products[np.arange(len(products)), logits.argmax(axis=1)] = -1.0
-            # Up to p = 1/2, that is for all but the greatest, p (1 - p) sorts as p does.
-            descending = -np.sort(-products, axis=1)
-            descending = np.concatenate([greatest[:, None], descending[:, :-1]], axis=1)
-            scores = np.empty((len(logits), len(detectors)))
-            for gamma in {detector.gamma for detector in detectors}:
-                sums = np.cumsum(descending**gamma, axis=1)
-                for column, detector in enumerate(detectors):
-                    if detector.gamma == gamma:
-                        scores[:, column] = sums[:, min(int(detector.largest), logits.shape[1]) - 1]
-            return scores
-
-        return score, 6 * features.logits.shape[1] + len(detectors)
+        (logits,) = inputs
+        odds, total = odds_to_greatest(logits)
+        # p (1 - p) without a subtraction from one: of the greatest probability 1 / (1 + r), and of the others.
+        greatest = total / (1 + total) ** 2
+        products = odds * (1 + total[:, None] - odds) / (1 + total[:, None]) ** 2
+        products[np.arange(len(products)), logits.argmax(axis=1)] = -1.0
+        # Up to p = 1/2, that is for all but the greatest, p (1 - p) sorts as p does.
+        descending = -np.sort(-products, axis=1)
+        descending = np.concatenate([greatest[:, None], descending[:, :-1]], axis=1)
+        scores = np.empty((len(logits), len(detectors)))
+        for gamma in {detector.gamma for detector in detectors}:
+            sums = np.cumsum(descending**gamma, axis=1)
+            for column, detector in enumerate(detectors):
+                if detector.gamma == gamma:
+                    scores[:, column] = sums[:, min(int(detector.largest), logits.shape[1]) - 1]
+        return scores
 
 
 class KLMatching(RowDetector):

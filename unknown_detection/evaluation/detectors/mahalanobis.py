@@ -26,7 +26,7 @@ from unknown_detection.evaluation.detectors.base import (
     require_width,
     score_in_chunks,
 )
-from unknown_detection.evaluation.detectors.nearest import cuda_device
+from unknown_detection.evaluation.detectors.nearest import torch_device
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
 
@@ -162,8 +162,6 @@ class _Distances(RowDetector):
     fits_on = "train"
     inputs = ()  # layers are read one after the other
     layer: ClassVar[str] = FEATURES
-    copies = 4
-    """Float64 copies of a layer that computing distances holds at once."""
 
     def _layers(self, features: Features) -> Layers:
         if self.layer == FEATURES:
@@ -195,9 +193,9 @@ class _Distances(RowDetector):
         for (name, read), fitted in zip(layers.items(), self.gaussians.values(), strict=True):
             values, (classes, width) = read(), fitted.means.shape
             require_width(name, values, width)
-            device = cuda_device(len(features) * width * (width + classes))
+            device = torch_device(len(features) * width * (width + classes), "cuda")  # a CPU takes as long
             distances = partial(self._distances, fitted, device=device)
-            total += score_in_chunks(distances, {name: values}, features.ids, self.copies * width + 2 * classes)
+            total += score_in_chunks(distances, {name: values}, features.ids)
         return total / len(layers)
 
     def _distances(self, fitted: ClassGaussians, values: Doubles, device: str | None) -> Scores:
@@ -253,7 +251,6 @@ class RMDS(Mahalanobis):
     """
 
     name, title, source = "rmds", "RMDS", "Ren et al. 2021, section 3"
-    copies = 6
 
     def _learn(self, features: Features, head: Head | None) -> None:
         super()._learn(features, head)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import softmax
 
 from unknown_detection.evaluation.detectors.base import (
@@ -26,10 +24,9 @@ from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.nearest import (
     Bank,
     TopProducts,
-    compute_in_halves,
-    in_threads,
+    computing_on,
+    make_bank,
     search_bank,
-    search_device,
     torch_device,
 )
 from unknown_detection.evaluation.errors import EvaluationError
@@ -42,9 +39,6 @@ _BANK_ROWS = 1024
 _PAIRS = 64
 """Pairs of rows that are compared in float64 at once: they stay in a core's cache."""
 
-_RELATION_ROWS = 4096
-"""Number of rows for which Relation decides whether torch is worth it, whatever their number is."""
-
 
 def unit(values: Doubles) -> Doubles:
     """Divide rows, shape (n, D), by their Euclidean norm; rows of zeros stay."""
@@ -52,23 +46,12 @@ def unit(values: Doubles) -> Doubles:
     return values / np.where(norms > 0, norms, 1.0)
 
 
-def unit_bank(features: Features) -> Bank:
-    """Return the directions of the rows' features, and zeros for rows of zeros."""
-    lengths = np.empty(len(features))
-    for start in range(0, len(features), _BANK_ROWS):  # few rows at once, which stay in the cache
-        rows = slice(start, start + _BANK_ROWS)
-        lengths[rows] = np.linalg.norm(features.penultimate[rows].astype(np.float64), axis=1)
-    return Bank(features, np.where(lengths > 0, lengths, 1.0), np.ones(len(features)))
-
-
-Decided = tuple[Doubles, npt.NDArray[np.bool_]]
-
-
 class _Nearest(Together):
     """A detector that searches the `k` nearest fitted rows; several search once, for the greatest k."""
 
     fits_on = "train"
     inputs: ClassVar[tuple[str, ...]] = (FEATURES,)
+    at_once = 4096  # the more, the less often the bank is read
     ranges: ClassVar = {"k": "1 to the number of rows fitted on"}
     k: int
     bank: Bank
@@ -79,29 +62,15 @@ class _Nearest(Together):
                 f"k of {self.name} must be a whole number from 1 to the {len(features):,} rows it is fitted on, found "
                 f"{self.k:,}. Give fewer, or fit on more rows."
             )
-        self.bank = unit_bank(features)
+        self.bank = make_bank(features.penultimate)
 
-    def _plan(self, detectors: Sequence[_Nearest], features: Features) -> tuple[Callable[..., Doubles], int]:
-        counts = [int(detector.k) for detector in detectors]
-        width = features.penultimate.shape[1]
-        device = search_device(len(features) * self.bank.features.penultimate.size)
-        search = partial(self._search, counts=counts, device=device)
-        # The more rows at once, the less often the bank is read; 4,096 are enough, and their products take 128 MiB.
-        return partial(in_threads, search) if device is None else search, max(width, 2 * max(counts), 2048)
+    def _rows_together(self, detectors: Sequence[_Nearest], *inputs: Doubles) -> Doubles:
+        z, counts = unit(inputs[0]), [int(detector.k) for detector in detectors]
+        return search_bank(z, self.bank, max(counts), lambda rows, top: self._decide(z[rows], counts, top))
 
     @abc.abstractmethod
-    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Decided:
-        """Compute from the top products a column for each k, and whether these suffice, for each row."""
-
-    def _search(self, values: Doubles, *more: Doubles, counts: Sequence[int], device: str | None) -> Doubles:
-        """Search for rows, shape (m, D); in float64 where many of the bank are nearly as far."""
-        z, bank = unit(values), self.bank
-        decided, certain = self._decide(z, counts, search_bank(z, bank, max(counts), device=device))
-        if not certain.all():
-            z = z[~certain]
-            exact = search_bank(z, bank, max(counts), device=None, exact=True)
-            decided[~certain] = self._decide(z, counts, exact)[0]
-        return decided
+    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
+        """Compute from the top products a column for each k, for each row."""
 
 
 @dataclass
@@ -119,12 +88,11 @@ class KNN(_Nearest):
 
     k: int = 50
 
-    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Decided:
+    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
         """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
         distances = np.empty((len(z), len(counts)))
-        certain = np.ones(len(z), dtype=np.bool_)
         for column, count in enumerate(counts):
-            first, end, sure = top.around(count)  # the candidates of each row
+            first, end = top.around(count)  # the candidates of each row
             sizes = end - first
             starts = np.cumsum(sizes) - sizes
             row = np.repeat(np.arange(len(z)), sizes)
@@ -135,8 +103,7 @@ class KNN(_Nearest):
                 # As a difference: from the product, the distance of a row to itself could be up to 1e-8.
                 of_pairs[pairs] = np.linalg.norm(z[row[pairs]] - self.bank.directions(candidates[pairs]), axis=1)
             distances[:, column] = of_pairs[np.lexsort((of_pairs, row))][starts + count - 1 - first]
-            certain &= sure
-        return distances, certain
+        return distances
 
 
 @dataclass
@@ -156,10 +123,10 @@ class NNGuide(_Nearest):
 
     k: int = 10
 
-    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Decided:
+    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
         """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
         most = max(counts)
-        _, end, certain = top.around(most)
+        _, end = top.around(most)
         row, place = np.nonzero(np.arange(end.max(initial=most)) < end[:, None])
         candidates = top.index[row, place]
         products = np.full((len(z), end.max(initial=most)), -np.inf)
@@ -168,15 +135,15 @@ class NNGuide(_Nearest):
             products[row[pairs], place[pairs]] = dots(z[row[pairs]], self.bank.directions(candidates[pairs]))
         products[row, place] *= self.bank.weights[candidates]
         descending = -np.sort(-products, axis=1)
-        return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1), certain
+        return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
 
     def _learn(self, features: Features, head: Head | None) -> None:
         super()._learn(features, head)
         energies = [-energy(logits) for _, logits in pieces(features.logits)]
         self.bank = replace(self.bank, weights=np.concatenate(energies))
 
-    def _search(self, values: Doubles, *more: Doubles, counts: Sequence[int], device: str | None) -> Doubles:
-        return energy(more[0])[:, None] * super()._search(values, counts=counts, device=device)
+    def _rows_together(self, detectors: Sequence[_Nearest], *inputs: Doubles) -> Doubles:
+        return energy(inputs[1])[:, None] * super()._rows_together(detectors, *inputs)
 
 
 @dataclass
@@ -194,6 +161,7 @@ class Relation(Together):
     name, title, source = "relation", "Relation", "Kim et al. 2023, section 3"
     fits_on = "train"
     inputs = (FEATURES, LOGITS)
+    at_once = 4096
     search: ClassVar = {"power": (1.0, 2.0, 4.0, 8.0), "cutoff": (0.03, 0.0)}
     ranges: ClassVar = {"power": POSITIVE, "cutoff": Range("0 to 1", lambda value: 0 <= value <= 1)}
 
@@ -201,24 +169,16 @@ class Relation(Together):
     cutoff: float = 0.03
 
     def _learn(self, features: Features, head: Head | None) -> None:
-        self.bank = unit_bank(features)
+        self.bank, self.logits = make_bank(features.penultimate), features.logits
 
-    def _plan(self, detectors: Sequence[Relation], features: Features) -> tuple[Callable[..., Doubles], int]:
+    def _rows_together(self, detectors: Sequence[Relation], *inputs: Doubles) -> Doubles:
         """Compute the relations to the bank once."""
-        width, classes = features.penultimate.shape[1], features.logits.shape[1]
+        rows = unit(inputs[0]), softmax(inputs[1], axis=1)
         # By the size of the bank alone, so that a row's score does not depend on the number of rows.
-        device = torch_device(_RELATION_ROWS * len(self.bank) * (width + classes))
-        bank_rows = min(_BANK_ROWS, len(self.bank))
-        doubles = 2 * width + 3 * classes + 4 * bank_rows if device is None else max(width, 2048)
-
-        def score(z: Doubles, logits: Doubles) -> Doubles:
-            rows = unit(z), softmax(logits, axis=1)
-            if device is None:
-                return -_relations(*rows, detectors) / len(self.bank)
-            parts = compute_in_halves(partial(_relations_on_device, detectors=detectors), device, *rows)
-            return -np.concatenate(parts) / len(self.bank)
-
-        return score, doubles + len(detectors)
+        device = torch_device(self.at_once * len(self.bank) * sum(values.shape[1] for values in rows))
+        if device is None:
+            return -_relations(*rows, detectors) / len(self.bank)
+        return -_relations_on_device(*rows, detectors, device) / len(self.bank)
 
 
 def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]) -> Doubles:
@@ -226,26 +186,31 @@ def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]
     bank = detectors[0].bank
     total = np.zeros((len(z), len(detectors)))
     for rows in bank.pieces(_BANK_ROWS):
-        relations = np.maximum(z @ bank.vectors(rows).T, 0.0)
-        relations *= probabilities @ softmax(bank.features.logits[rows].astype(np.float64), axis=1).T
+        relations = np.maximum(z @ bank.directions(rows).T, 0.0)
+        relations *= probabilities @ softmax(detectors[0].logits[rows].astype(np.float64), axis=1).T
         for column, detector in enumerate(detectors):
             counted = np.where(relations <= detector.cutoff, 0.0, relations) if detector.cutoff > 0 else relations
             total[:, column] += (counted if detector.power == 1 else counted**detector.power).sum(axis=1)
     return total
 
 
-def _relations_on_device(z: Any, probabilities: Any, detectors: Sequence[Relation]) -> Doubles:
+def _relations_on_device(z: Any, probabilities: Any, detectors: Sequence[Relation], device: str) -> Doubles:
     """As `_relations`, in float32, which suffices: a score is a sum of all relations, and no single one decides it."""
     import torch
 
     bank = detectors[0].bank
     total = np.zeros((len(z), len(detectors)))
-    for rows in bank.pieces(8 * _BANK_ROWS):
-        logits = torch.tensor(bank.features.logits[rows], dtype=torch.float32, device=z.device)
-        relations = (z @ torch.from_numpy(bank.vectors32(rows)).to(z.device).T).clamp_(min=0)
-        relations *= probabilities @ logits.softmax(dim=1).T
-        for column, detector in enumerate(detectors):
-            counted = torch.where(relations > detector.cutoff, relations, 0.0) if detector.cutoff > 0 else relations
-            counted = counted if detector.power == 1 else counted**detector.power
-            total[:, column] += counted.sum(dim=1).cpu().numpy()
+    with computing_on(device):
+        z, probabilities = (torch.from_numpy(values.astype(np.float32)).to(device) for values in (z, probabilities))
+        for rows in bank.pieces(8 * _BANK_ROWS):
+            logits = torch.tensor(detectors[0].logits[rows], dtype=torch.float32, device=z.device)
+            vectors, factors = (torch.tensor(values, device=device) for values in bank.factored(rows))
+            relations = (z @ vectors.T * factors).clamp_(min=0)
+            relations *= probabilities @ logits.softmax(dim=1).T
+            for column, detector in enumerate(detectors):
+                counted = (
+                    torch.where(relations > detector.cutoff, relations, 0.0) if detector.cutoff > 0 else relations
+                )
+                counted = counted if detector.power == 1 else counted**detector.power
+                total[:, column] += counted.sum(dim=1).cpu().numpy()
     return total

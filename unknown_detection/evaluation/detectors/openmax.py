@@ -99,7 +99,6 @@ class OpenMax(RowDetector):
             )
         self.tails = fit_tails(largest, self.translation)
         self._alpha = min(int(self.revised), classes)
-        self.more = 3 * self._alpha * classes
 
     def _rows(self, logits: Doubles) -> Scores:
         unknown, revised = self._revise(logits)
@@ -108,7 +107,7 @@ class OpenMax(RowDetector):
     def predict(self, features: Features) -> Integers:
         """Return the class of the greatest revised logit, shape (n,); -1 where the unknown class has a greater one."""
         classes = np.empty(len(features), dtype=np.int64)
-        for rows in chunks(len(features), 4 * len(self.means) + self.more):
+        for rows in chunks(len(features), features.logits.shape[1]):
             unknown, revised = self._revise(features.logits[rows].astype(np.float64))
             classes[rows] = np.where(unknown > revised.max(axis=1), -1, revised.argmax(axis=1))
         return classes

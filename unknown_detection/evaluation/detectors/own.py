@@ -42,17 +42,8 @@ Stability of Numerical Algorithms, 2nd edition, section 3.1)."""
 _NAME = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
 
 _DECLARED: tuple[str, ...] = (
-    "title",
-    "source",
-    "fits_on",
-    "search",
-    "ranges",
-    "chosen_by",
-    "reads",
-    "reads_head",
-    "image_pass",
-    "base_methods",
-    "requires",
+    *("title", "source", "fits_on", "search", "ranges", "chosen_by", "reads", "reads_head"),
+    *("image_pass", "base_methods", "requires"),
 )
 """What a detector says of itself, besides its name."""
 
@@ -83,12 +74,13 @@ class Checked(Detector):
     def __init__(self, own: Any, name: str = "", source: str = "the user's own", digest: str = "") -> None:
         name = getattr(own, "name", "") or name or getattr(own, "__name__", type(own).__name__)
         self.own: Any = _made(own, name)
-        self.fixed = isinstance(own, Detector)
         fitted = {"fits_on": "train"} if callable(getattr(self.own, "fit", None)) else {}
         vars(self).update(fitted | {key: getattr(self.own, key) for key in _DECLARED if hasattr(self.own, key)})
         self.name, self.title, self.source = name, self.title or name, self.source or source
         self.digest = digest
         self._require_usable()
+        if not isinstance(own, type):
+            vars(self)["search"] = {}  # an instance is not searched
 
     def fit(self, features: Any, head: Any = None) -> Self:
         """See `Detector.fit`; a `fit` of the user's takes the features, and the head if it has a second parameter."""
@@ -130,8 +122,7 @@ class Checked(Detector):
     def clone(self, **values: Any) -> Self:
         """See `Detector.clone`."""
         copied = super().clone()
-        if isinstance(self.own, Detector):
-            copied.own = self.own.clone(**values)
+        copied.own = self.own.clone(**values) if isinstance(self.own, Detector) else self.own
         return copied
 
     def arguments(self) -> dict[str, Any]:

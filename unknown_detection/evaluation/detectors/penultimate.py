@@ -186,7 +186,7 @@ class FDBD(RowDetector):
                 "Two classes of the last layer have the same weights, or there is one only, so that there is no "
                 "boundary between classes. Leave fdbd out."
             )
-        self.inverse, self.more = 1 / distances, 4 * len(distances)
+        self.inverse = 1 / distances
         self.origin = mean_features(features) if self.centred else 0.0
 
     def _rows(self, z: Doubles) -> Scores:

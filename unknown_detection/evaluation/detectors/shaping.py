@@ -22,7 +22,6 @@ from unknown_detection.evaluation.detectors.base import (
     chunks,
     layer,
     mean_features,
-    score_in_chunks,
 )
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.errors import EvaluationError
@@ -44,7 +43,6 @@ class ShapedEnergy(RowDetector):
 
     def _learn(self, features: Any, head: Any) -> None:
         self.weight, self.bias = layer(head)
-        self.more = 4 * len(self.bias)
 
     @abc.abstractmethod
     def _shape(self, z: Doubles) -> Doubles:
@@ -58,9 +56,7 @@ class ShapedEnergy(RowDetector):
 
     def predict(self, features: Features) -> npt.NDArray[np.int64]:
         """Return the class of the greatest of these logits, shape (n,)."""
-        inputs, doubles = self._inputs(features), 6 * features.penultimate.shape[1] + self.more
-        classes = score_in_chunks(lambda z: self._logits(z).argmax(axis=1), inputs, features.ids, doubles)
-        return classes.astype(np.int64)
+        return self._score_rows(lambda z: self._logits(z).argmax(axis=1), features).astype(np.int64)
 
 
 @dataclass
@@ -223,7 +219,7 @@ def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
     high = sample[place + margin] if place + margin < len(sample) else np.inf
     for least, greatest in ((low, high), (-np.inf, np.inf)):
         less, inside = 0, []
-        for rows in chunks(len(values), 8 * values.shape[1]):
+        for rows in chunks(len(values), values.shape[1]):
             chunk = values[rows].ravel()
             inside.append(chunk[chunk >= least])
             less += chunk.size - inside[-1].size
