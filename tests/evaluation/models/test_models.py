@@ -214,7 +214,10 @@ def test_probabilities_in_place_of_logits_are_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error", EvaluationWarning)
         opened(plain())
-    for layer, kind in ((nn.Softmax(1), "probabilities: "), (nn.LogSoftmax(1), "logarithms of probabilities: their")):
+    for layer, kind in (
+        (nn.Softmax(1), "probabilities: they"),
+        (nn.LogSoftmax(1), "logarithms of probabilities: their"),
+    ):
         with pytest.warns(EvaluationWarning, match=f"The outputs of Sequential are {kind}.*Energy means nothing"):
             model = opened(nn.Sequential(*plain(), layer))
         assert not model.layers.linear

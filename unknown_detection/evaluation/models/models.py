@@ -278,9 +278,10 @@ def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
         )
     for values, kind in ((runs[0], "probabilities"), (runs[0].exp(), "logarithms of probabilities")):
         if (values >= 0).all() and ((values.sum(dim=1) - 1).abs() < 1e-4).all():
+            subject = "they" if values is runs[0] else "their exponentials"
             warnings.warn(
-                f"The outputs of {name} are {kind}: {'' if values is runs[0] else 'their exponentials '}sum to one in "
-                "each row. Energy means nothing of them, and msp may not; return the logits before the softmax.",
+                f"The outputs of {name} are {kind}: {subject} sum to one in each row. Energy means nothing of them, "
+                "and msp something else; return the logits before the softmax.",
                 EvaluationWarning,
                 stacklevel=4,
             )
