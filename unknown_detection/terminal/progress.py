@@ -41,7 +41,7 @@ def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", d
         how |= {"mininterval": _SECONDS, "maxinterval": _SECONDS, "delay": _SECONDS}
     with bar_of_the_place(total=total, desc=title, unit=unit, initial=done, file=sys.stderr, **how) as shown:
         if not redrawn:  # a new title is no reason for a line
-            shown.set_description = partial(shown.set_description, refresh=False)
+            shown.set_description = partial(shown.set_description, refresh=False)  # type: ignore[method-assign]
         yield shown
         shown.update(total - shown.n)
 
