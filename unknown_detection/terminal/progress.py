@@ -9,6 +9,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TextIO
 
 from tqdm import tqdm
@@ -35,9 +36,12 @@ def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", d
     from tqdm.auto import tqdm as bar_of_the_place  # asks what runs this: a terminal or a notebook
 
     how: dict[str, Any] = {"unit_scale": True, "dynamic_ncols": True, "disable": quiet or not total}
-    if not _is_redrawn():
+    redrawn = _is_redrawn()
+    if not redrawn:
         how |= {"mininterval": _SECONDS, "maxinterval": _SECONDS, "delay": _SECONDS}
     with bar_of_the_place(total=total, desc=title, unit=unit, initial=done, file=sys.stderr, **how) as shown:
+        if not redrawn:  # a new title is no reason for a line
+            shown.set_description = partial(shown.set_description, refresh=False)  # type: ignore[method-assign]
         yield shown
         shown.update(total - shown.n)
 

@@ -51,6 +51,7 @@ def test_a_file_has_a_line_of_a_bar_now_and_then_and_nothing_of_short_work(monke
         monkeypatch.setattr("unknown_detection.terminal.progress._SECONDS", seconds)
         with contextlib.redirect_stderr(io.StringIO()) as file, bar(2, "counting") as shown:
             shown.update(1)
+            shown.set_description("counting")
             log("a note")
         assert "a note\n" in file.getvalue()
         assert set(re.findall(r"counting: +(\d+)%", file.getvalue())) == shares
