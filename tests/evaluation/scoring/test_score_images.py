@@ -93,8 +93,8 @@ def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
         assert np.isclose(by_key["mc_dropout", id_]["score"], 1 - mean.max(), atol=1e-6)
         assert np.isclose(by_key["mc_dropout_mi", id_]["score"], outputs["mutual_information"][number], atol=1e-6)
         assert by_key["mc_dropout", id_]["prediction"] == by_key["mc_dropout_mi", id_]["prediction"] == mean.argmax()
-    files = sorted((base / "features" / "looks").rglob("*.arrow"))
-    assert {path.relative_to(base / "features" / "looks").parts[0] for path in files} == {"dropout-samples=5-seed=0"}
+    files = sorted((base / "features" / "passes").rglob("*.arrow"))
+    assert {path.relative_to(base / "features" / "passes").parts[0] for path in files} == {"dropout-samples=5-seed=0"}
     before = {path: path.stat().st_mtime_ns for path in files}
     assert np.array_equal(score(*few[:2], detectors="mc_dropout")[3]["mc_dropout"], scores["mc_dropout"])
     assert {path: path.stat().st_mtime_ns for path in files} == before
@@ -128,7 +128,7 @@ def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on
     code, out, err, _ = score(*flags, detectors="msp")
     assert (code, err) == (0, "")
     assert "the best of 6 with AUROC" in out
-    looks = {path.name for path in (base / "features" / "looks").iterdir()}
+    looks = {path.name for path in (base / "features" / "passes").iterdir()}
     digest = hashlib.sha256(OWN.encode()).hexdigest()[:16]
     of_own = {f"brightness-step={step}-{digest}" for step in (1, 2)}
     assert {name for name in looks if "brightness" in name} == of_own
@@ -185,7 +185,7 @@ def test_near_values_have_passes_of_their_own(base, score):
     for epsilon in ("0.01", "0.0100000001"):
         flags = ("--no-search", "--set", f"odin.epsilon={epsilon}", "--splits", f"{CONFIG}/near_ood")
         assert score(*flags, detectors="odin")[0] == 0
-        assert (base / "features" / "looks" / f"perturbed-epsilon={epsilon}-temperature=1000").is_dir()
+        assert (base / "features" / "passes" / f"perturbed-epsilon={epsilon}-temperature=1000").is_dir()
 
 
 def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypatch):
@@ -224,7 +224,7 @@ def test_odin_is_tuned_on_external_rows(base, score, tmp_path):
     lines = (tmp_path / "scores.search.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * 12
     assert out.count("the best of 12 with AUROC") == 2
-    looks = {path.name for path in (base / "features" / "looks").glob("perturbed-*")}
+    looks = {path.name for path in (base / "features" / "passes").glob("perturbed-*")}
     assert not any(name.startswith("perturbed-epsilon=0-") for name in looks)
     assert sum(name.endswith("temperature=10") for name in looks) == 2
     msp = {row["id"]: row for row in rows_of(score, tmp_path, "msp")}
