@@ -36,6 +36,9 @@ from unknown_detection.evaluation.models.features import Features, Head
 # larger.
 _BANK_ROWS = 1024
 
+_AT_ONCE = 4096
+"""Rows that are compared at once: the more, the less often the bank is read."""
+
 _PAIRS = 64
 """Pairs of rows that are compared in float64 at once: they stay in a core's cache."""
 
@@ -51,7 +54,7 @@ class _Nearest(Together):
 
     fits_on = "train"
     inputs: ClassVar[tuple[str, ...]] = (FEATURES,)
-    at_once = 4096  # the more, the less often the bank is read
+    at_once = _AT_ONCE
     ranges: ClassVar = {"k": "1 to the number of rows fitted on"}
     k: int
     bank: Bank
@@ -161,7 +164,7 @@ class Relation(Together):
     name, title, source = "relation", "Relation", "Kim et al. 2023, section 3"
     fits_on = "train"
     inputs = (FEATURES, LOGITS)
-    at_once = 4096
+    at_once = _AT_ONCE
     search: ClassVar = {"power": (1.0, 2.0, 4.0, 8.0), "cutoff": (0.03, 0.0)}
     ranges: ClassVar = {"power": POSITIVE, "cutoff": Range("0 to 1", lambda value: 0 <= value <= 1)}
 
@@ -175,7 +178,7 @@ class Relation(Together):
         """Compute the relations to the bank once."""
         rows = unit(inputs[0]), softmax(inputs[1], axis=1)
         # By the size of the bank alone, so that a row's score does not depend on the number of rows.
-        device = torch_device(self.at_once * len(self.bank) * sum(values.shape[1] for values in rows))
+        device = torch_device(_AT_ONCE * len(self.bank) * sum(values.shape[1] for values in rows))
         if device is None:
             return -_relations(*rows, detectors) / len(self.bank)
         return -_relations_on_device(*rows, detectors, device) / len(self.bank)

@@ -60,6 +60,7 @@ class OpenMax(RowDetector):
 
     name, title, source = "openmax", "OpenMax", "Bendale and Boult 2016, algorithms 1 and 2"
     fits_on = "train"
+    at_once = 256  # each with `revised` copies of its logits
     search: ClassVar = {"revised": (10, 1, 5, 20, 30, 40), "tail": (20, 2, 5, 10, 30, 40)}
     ranges: ClassVar = {
         "revised": at_least(1, "1 to the number of classes"),
@@ -107,7 +108,7 @@ class OpenMax(RowDetector):
     def predict(self, features: Features) -> Integers:
         """Return the class of the greatest revised logit, shape (n,); -1 where the unknown class has a greater one."""
         classes = np.empty(len(features), dtype=np.int64)
-        for rows in chunks(len(features), features.logits.shape[1]):
+        for rows in chunks(len(features), features.logits.shape[1], self.at_once):
             unknown, revised = self._revise(features.logits[rows].astype(np.float64))
             classes[rows] = np.where(unknown > revised.max(axis=1), -1, revised.argmax(axis=1))
         return classes
