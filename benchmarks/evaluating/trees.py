@@ -44,7 +44,8 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
         differ |= both[name] != both[f"{name}_new"]
     alone = merged[merged["side"] != "both"].astype({"side": str})
     counts = alone.groupby(["side", "protocol", "rows"], observed=True).size().rename("figures").reset_index()
-    return both[differ], counts.replace({"left_only": "only old", "right_only": "only new"})
+    sides = counts["side"].astype(str).replace({"left_only": "only old", "right_only": "only new"})
+    return both[differ], counts.assign(side=sides)
 
 
 def main(first: str, second: str) -> int:
