@@ -225,24 +225,6 @@ def test_a_detector_whose_scores_change_when_a_few_rows_are_scored_alone_is_refu
         detector.score(ROWS.take(slice(rows)))
 
 
-def test_detectors_scored_together_are_scored_alone_too():
-    class Mine(Twice):
-        name = "mine"
-
-        @staticmethod
-        def score_together(detectors, features):
-            return [features.logits[:, 0] - detector.times * features.logits[:, 0].mean() for detector in detectors]
-
-    mine = Checked(Mine)
-    assert mine.shares_work and not Checked(Twice).shares_work
-    apart, mixed, undefined = (mine.clone(times=times) for times in (0.0, 1.0, np.nan))
-    np.testing.assert_array_equal(mine.score_together([apart], ROWS)[0], ROWS.logits[:, 0])
-    with pytest.raises(EvaluationError, match="Mend the detector: a score may depend on its own row only"):
-        mine.score_together([apart, mixed], ROWS)
-    with pytest.raises(EvaluationError, match="mine gives 20 of 20 rows a score that is NaN or infinite"):
-        mine.score_together([apart, undefined], ROWS)
-
-
 def test_rounding_of_float32_is_no_dependence_on_other_rows():
     """Products of 4,096 features, of which a batch may be added in another order than a row."""
     random = np.random.default_rng(0)
