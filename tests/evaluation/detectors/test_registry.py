@@ -30,6 +30,9 @@ FITTED = with_parts(BARE, BARE)
 TESTED = with_parts(BARE, toy_features(rows=60, seed=2, unknown=40))
 
 
+ABOVE = (0, -1.0, np.nan, np.inf)
+
+
 def make(name):
     if name in NEEDS_SCIKIT_LEARN:
         pytest.importorskip("sklearn", reason=f"scikit-learn fits {name}")
@@ -128,42 +131,26 @@ def test_rows_without_one_of_the_classes_are_not_fitted(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "hyperparameter", "value", "allowed"),
+    ("hyperparameters", "values", "allowed"),
     [
-        ("temperature", "temperature", 0.0, "above 0"),
-        ("temperature", "temperature", float("nan"), "above 0"),
-        ("energy", "temperature", -1.0, "above 0"),
-        ("gen", "gamma", 0.0, "above 0"),
-        ("gen", "largest", 0, "1 or more"),
-        ("react", "quantile", 1.0, "0 to below 1"),
-        ("dice", "sparsity", -0.1, "0 to below 1"),
-        ("ash", "pruned", 1.0, "0 to below 1"),
-        ("scale", "pruned", -0.1, "0 to below 1"),
-        ("fdbd", "centred", 0.5, "0 or 1"),
-        ("relation", "power", 0.0, "above 0"),
-        ("relation", "cutoff", -0.1, "0 to 1"),
-        ("openmax", "revised", 0, "1 to the number of classes"),
-        ("openmax", "tail", 1, "2 or more"),
-        ("openmax", "euclidean_weight", -1, "0 or more"),
-        ("openmax", "rank_weight", 1.1, "0 to 1"),
-        ("openmax", "translation", 0, "above 0"),
-        ("oodl", "depth", 1.5, "0 to 1"),
-        ("oodl", "nu", 0.0, "above 0, up to 1"),
-        ("oodl", "nu", 1.1, "above 0, up to 1"),
-        ("oodl", "rows", 1, "2 or more"),
-        ("ens_f", "components", 0, "1 or more"),
-        ("odin", "temperature", 0, "above 0"),
-        ("odin", "epsilon", -1, "0 or more"),
-        ("odin_max_logit", "temperature", -1, "above 0"),
-        ("mc_dropout", "samples", 1, "2 or more"),
-        ("mc_dropout_mi", "samples", 0, "2 or more"),
-        ("cadet", "views", 1, "2 or more"),
+        ("temperature.temperature energy.temperature odin.temperature odin_max_logit.temperature", ABOVE, "above 0"),
+        ("gen.gamma relation.power openmax.translation", ABOVE, "above 0"),
+        ("react.quantile dice.sparsity ash.pruned scale.pruned", (-0.1, 1.0, np.nan), "0 to below 1"),
+        ("relation.cutoff oodl.depth openmax.rank_weight", (-0.1, 1.1), "0 to 1"),
+        ("gen.largest ens_f.components", (0, np.inf), "1 or more"),
+        ("mc_dropout.samples mc_dropout_mi.samples cadet.views oodl.rows openmax.tail", (1, 0), "2 or more"),
+        ("openmax.euclidean_weight openmax.cosine_weight odin.epsilon", (-1, np.inf), "0 or more"),
+        ("openmax.revised", (0,), "1 to the number of classes"),
+        ("oodl.nu", (0.0, 1.1), "above 0, up to 1"),
+        ("fdbd.centred", (0.5, 2), "0 or 1"),
     ],
 )
-def test_values_out_of_range_are_refused(name, hyperparameter, value, allowed):
-    sentence = f"^{hyperparameter} of {name} must be {allowed}.*, found {value}; give another"
-    with pytest.raises(EvaluationError, match=sentence):
-        DETECTORS[name].clone(**{hyperparameter: value}).fit(FITTED, HEAD)
+def test_values_out_of_range_are_refused(hyperparameters, values, allowed):
+    for name, hyperparameter in (text.split(".") for text in hyperparameters.split()):
+        for value in values:
+            sentence = f"^{hyperparameter} of {name} must be {allowed}.*, found {value}; give another"
+            with pytest.raises(EvaluationError, match=sentence):
+                DETECTORS[name].clone(**{hyperparameter: value}).fit(FITTED, HEAD)
 
 
 def test_values_of_a_wrong_type_are_refused():
