@@ -155,13 +155,6 @@ def test_rows_that_do_not_differ_are_not_fitted():
         Mahalanobis().fit(features_of(np.ones((8, 3)) * labels[:, None], labels))
 
 
-def test_nan_in_the_fitted_rows_is_refused():
-    spoiled = FITTED.penultimate.copy()
-    spoiled[7, 3] = np.nan
-    with pytest.raises(EvaluationError, match=f"penultimate features of '{FITTED.ids[7]}' are NaN or infinite. Check"):
-        Mahalanobis().fit(dataclasses.replace(FITTED, penultimate=spoiled))
-
-
 def test_blocks_must_have_been_extracted_and_be_as_many():
     with pytest.raises(EvaluationError, match=r"needs features of the model's blocks, and there are none\. Name"):
         MahalanobisFirst().fit(dataclasses.replace(FITTED, blocks=()))

@@ -289,8 +289,6 @@ def test_methods_that_cannot_be_used_are_refused():
             Checked(type("Named", (Twice,), {"name": name}))
     with pytest.raises(EvaluationError, match=r"Bare has no method score. Write one that returns the scores of"):
         Checked(type("Bare", (Detector,), {}))
-    with pytest.raises(EvaluationError, match="msp is the name of a built-in detector"):
-        Checked(type("Mine", (ODIN,), {"name": "msp"}))
 
     class Needs(Twice):
         name = "needs"

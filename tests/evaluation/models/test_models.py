@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 torch = pytest.importorskip("torch", reason="opens torch models")
 nn = torch.nn
@@ -16,6 +15,7 @@ torchvision = pytest.importorskip("torchvision", reason="opens torchvision's mod
 
 import unknown_detection as ud  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.models.test_preprocessing import picture  # noqa: E402
 from tests.evaluation.refusals import refusal  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
@@ -24,7 +24,6 @@ from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarni
 from unknown_detection.evaluation.models.models import open_model, pick_device  # noqa: E402
 
 FILE = Path(small_models.__file__)
-MEAN, STD = small_models.MEAN, small_models.STD
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -39,12 +38,6 @@ def weights(tmp_path):
         return tmp_path / "weights.pt"
 
     return save
-
-
-def picture(width=40, height=30, mode="RGB"):
-    """Noise, which any resize changes."""
-    values = np.random.default_rng(width * height).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    return Image.fromarray(values).convert(mode)
 
 
 def test_a_model_from_a_file(weights):

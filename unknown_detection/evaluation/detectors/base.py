@@ -418,11 +418,8 @@ def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Intege
     short = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=classes) < least).tolist()
     if not short:
         return labels, ""
-    named = first_few(short)
-    whose = "class" if len(short) == 1 else "classes"
-    few = "none is" if least == 1 else f"fewer than {least} are"
     counted = np.where(np.isin(features.labels, short), features.labels, labels)
-    return counted, f"with all rows of {whose} {named}, of which {few} classified right"
+    return counted, f"with all rows of class {first_few(short)}, too few of which are classified right"
 
 
 def mean_features(features: Features) -> Doubles:
