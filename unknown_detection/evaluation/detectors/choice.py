@@ -99,7 +99,7 @@ def describe_settable() -> list[tuple[str, str]]:
 
 
 def _listed(detectors: Any) -> list[Any]:
-    """Return one or several detectors as a list; those of a set are in the order of their texts, so in any run."""
+    """List one or several detectors; those of a set are sorted by their texts, so that runs agree."""
     if isinstance(detectors, str) or callable(detectors) or callable(getattr(detectors, "score", None)):
         return [detectors]
     if not isinstance(detectors, Iterable):

@@ -106,7 +106,7 @@ class Bank:
             yield slice(start, min(start + size, len(self)))
 
     def factored(self, rows: slice) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Return some vectors as vectors and factors, both float32."""
+        """Return some rows, and the factors by which they become weighted vectors, both float32."""
         factors = self.weights[rows] / self.lengths[rows]
         return self.rows[rows].astype(np.float32, copy=False), factors.astype(np.float32)
 
@@ -140,7 +140,7 @@ class TopProducts:
     error: float
 
     def around(self, count: int) -> tuple[Integers, Integers]:
-        """Return between which places the vector with the `count`-th greatest product lies, each of shape (m,).
+        """Return the range of places where the `count`-th greatest product may lie, first and end of shape (m,).
 
         These are the first, before which are only vectors with greater products, and the place after the last.
         """

@@ -73,7 +73,7 @@ class _Nearest(Together):
 
     @abc.abstractmethod
     def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
-        """Compute from the top products a column for each k, for each row."""
+        """Compute the scores of rows from their top products, shape (m, number of ks)."""
 
 
 @dataclass
@@ -198,7 +198,7 @@ def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]
 
 
 def _relations_on_device(z: Any, probabilities: Any, detectors: Sequence[Relation], device: str) -> Doubles:
-    """As `_relations`, in float32, which suffices: a score is a sum of all relations, and no single one decides it."""
+    """Compute `_relations` in float32 on a device: a score sums all relations, so no single one decides it."""
     import torch
 
     bank = detectors[0].bank

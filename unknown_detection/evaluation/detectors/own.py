@@ -49,7 +49,7 @@ _DECLARED: tuple[str, ...] = (
 
 
 def load_own(spec: str) -> Checked:
-    """Load a detector from the user's file, whose code is run: `FILE.py:NAME`, with the name of an `Own` in it."""
+    """Load a detector, an `Own`, from the user's file, whose code is run: `FILE.py:NAME`."""
     own, name, path, digest = load_python(spec, "detector")
     return Checked(own, name=name, source=path.name, digest=digest)
 

@@ -112,7 +112,7 @@ def of_timm(module: Any) -> Preprocessing:
 
 
 def of_torchvision(transform: Any, name: Any = "ImageClassification") -> Preprocessing:
-    """Build the preprocessing of a transform of torchvision's for classification, such as that of `name`d weights."""
+    """Build the preprocessing of torchvision's transform for classification; `name` says whose it is."""
     description = {
         "from": f"torchvision {name}",
         "resize_size": list(transform.resize_size),
