@@ -67,14 +67,15 @@ def test_a_model_that_is_another_at_every_call_is_refused(weights):
 def test_a_model_of_timm(weights):
     """The transform is timm's own for evaluating, made here from its config of the model."""
     made = of_seed(timm.create_model, model_name="resnet10t", num_classes=4)
-    model = open_model("timm:resnet10t", weights(made), "abcd", device="cpu")
     config = timm.data.resolve_data_config({}, model=made)
-    transform = timm.data.create_transform(**config, is_training=False)
-    image = transform(picture(300, 200))
-    assert torch.equal(model.preprocessing(picture(300, 200)), image)
-    with torch.no_grad():
-        assert torch.allclose(model.forward(image[None]).logits, made(image[None]))
-    assert model.preprocessing.description["crop_pct"] == config["crop_pct"]
+    image = timm.data.create_transform(**config, is_training=False)(picture(300, 200))
+    for spec, path in (("timm:resnet10t", weights(made)), (made, None)):
+        model = open_model(spec, path, "abcd", device="cpu")
+        assert torch.equal(model.preprocessing(picture(300, 200)), image)
+        with torch.no_grad():
+            assert torch.allclose(model.forward(image[None]).logits, made(image[None]))
+        assert model.preprocessing.description["crop_pct"] == config["crop_pct"]
+        assert model.name.endswith("resnet10t")
 
 
 def test_models_of_torchvision(weights):
@@ -88,6 +89,8 @@ def test_models_of_torchvision(weights):
         assert model.preprocessing.description["resize_size"] == entry.transforms().resize_size
         digests.add(model.digest)
     assert len(digests) == 2
+    alone = refusal(open_model, torchvision.models.mobilenet_v2(num_classes=4), None, "abcd")
+    assert re.search("MobileNetV2 does not say how .* Give preprocessing=, a function from", alone)
 
 
 def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
@@ -243,9 +246,10 @@ def test_a_module_on_a_gpu_is_run_there():
     assert next(module.parameters()).is_cuda
 
 
-def test_the_module_in_data_parallel_is_the_model():
+@pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile])
+def test_the_module_that_is_wrapped_is_the_model(wrap):
     module = of_seed(plain)
-    assert opened(nn.DataParallel(module)).digest == opened(module).digest
+    assert opened(wrap(module)).digest == opened(module).digest
 
 
 class WithState(nn.Linear):
