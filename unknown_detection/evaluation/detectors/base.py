@@ -290,7 +290,7 @@ def dots(first: Doubles, second: Doubles) -> Doubles:
     return np.einsum("nd,nd->n", first, second)
 
 
-def chunks(count: int, width: int, at_once: int | None = None) -> Iterator[slice]:
+def chunks(count: int, width: int = 1, at_once: int | None = None) -> Iterator[slice]:
     """Yield slices of `count` rows: of `at_once` rows each, or of as many of a width as 16 MiB hold."""
     step = at_once or max(1, min(_ROWS, _CHUNK // max(1, width)))
     for start in range(0, count, step):
