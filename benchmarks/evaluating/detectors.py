@@ -68,7 +68,7 @@ def make_task(rows: int) -> Task:
     weight = torch.linalg.solve(z.T @ z + torch.eye(z.shape[1]), z.T @ targets).T
     module.fc.load_state_dict({"weight": weight, "bias": torch.full((CLASSES,), 0.1)})
     layers = find_layers(module, torch.randn(2, 3, SIDE, SIDE), declared=None, name="resnet18")
-    prepared = preprocessing.of_torchvision(torchvision.models.ResNet18_Weights.DEFAULT)
+    prepared = preprocessing.of_torchvision(torchvision.models.ResNet18_Weights.DEFAULT.transforms())
     return Task(Model("resnet18", module, prepared, layers, "", "cpu"), encoder, module.fc, *loaders)
 
 

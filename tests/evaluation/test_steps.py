@@ -24,7 +24,6 @@ from tests.evaluation.refusals import refusal  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -137,34 +136,6 @@ def test_the_receipt_says_whose_weights_and_what_is_known_of_the_preprocessing(r
     assert any(line.startswith("accuracy ") for line in lines)
 
 
-def test_timm_says_how_images_become_the_input_of_its_models():
-    module = timm.create_model("test_resnet", num_classes=len(LABELS))
-    opened = open_model(module, None, LABELS, device="cpu")
-    picture = torchvision.transforms.functional.to_pil_image(torch.rand(3, 200, 300))
-    expected = timm.data.create_transform(**timm.data.resolve_model_data_config(module), is_training=False)
-    assert torch.equal(opened.preprocessing(picture), expected(picture))
-    assert opened.name == "test_resnet"
-
-
-def test_torchvisions_weights_say_it_for_theirs_and_a_module_alone_asks():
-    module = torchvision.models.shufflenet_v2_x0_5(num_classes=len(LABELS)).eval()
-    entry = torchvision.models.ShuffleNet_V2_X0_5_Weights.DEFAULT
-    message = refusal(open_model, module, None, LABELS, device="cpu")
-    assert re.search("ShuffleNetV2 does not say how .* Give preprocessing=, a function from", message)
-    picture = torchvision.transforms.functional.to_pil_image(torch.rand(3, 200, 300))
-    for preprocessing in (entry, entry.transforms()):
-        opened = open_model(module, None, LABELS, preprocessing=preprocessing, device="cpu")
-        assert torch.equal(opened.preprocessing(picture), entry.transforms()(picture))
-
-
-def test_a_compiled_module_is_the_module_that_was_compiled(model):
-    compiled = torch.compile(model)
-    first, second = (
-        open_model(module, None, LABELS, preprocessing=eight, device="cpu") for module in (compiled, model)
-    )
-    assert first.digest == second.digest
-
-
 def test_detectors_that_look_at_images_again_find_the_module_that_extracted_them(release, features, scores):
     odin = ud.score(features, "odin", search=False)
     assert set(odin["detector"]) == {"odin"}
@@ -203,14 +174,6 @@ def test_a_function_that_loads_its_weights_needs_no_others(release, loading, tmp
     scores = ud.score(tmp_path / "out", "msp", splits=f"{CONFIG}/test")
     expected = ud.score(features, "msp", splits=f"{CONFIG}/test")
     assert scores.equals(expected)
-
-
-def test_a_function_that_returns_random_weights_is_told_to_load_some(release, tmp_path, capsys):
-    flags = ["--release", str(release), "--splits", f"{CONFIG}/test", "--model", f"{small_models.__file__}:cnn"]
-    assert main(["extract", *flags, "--device", "cpu", "--out", str(tmp_path / "out")]) == 2
-    message = capsys.readouterr().err
-    assert "small_models.py:cnn returns other weights at every call, so none were loaded" in message
-    assert not (tmp_path / "out").exists()
 
 
 # Scores and figures

@@ -68,9 +68,8 @@ def passed(columns):
 
 def score(name, model, images=None, ids=IDS, seed=0, **hyperparameters):
     method = DETECTORS[name]
-    hyperparameters = {key: values[0] for key, values in method.search.items()} | hyperparameters
     columns = method.image_pass.run(
-        model, images_of() if images is None else images, ids, seed=seed, **hyperparameters
+        model, images_of() if images is None else images, ids, seed=seed, **method.parameters() | hyperparameters
     )
     return method.clone(**hyperparameters).fit().score(passed(columns))
 
@@ -383,4 +382,4 @@ def test_what_the_table_says_holds():
     assert len(readers) == 6
     for method in readers:
         assert method.fits_on == "none"
-        assert set(method.image_pass.depends_on) == set(method.search)
+        assert set(method.image_pass.depends_on) == set(method.parameters())

@@ -173,15 +173,6 @@ def test_gen_is_the_sum_over_the_greatest_probabilities(gamma, largest, factor):
     np.testing.assert_allclose(GEN(gamma=gamma, largest=largest).fit().score(tested), expected, rtol=1e-12)
 
 
-def test_several_gen_score_together_as_each_does():
-    sets = [(0.1, 100), (0.1, 2), (2.0, 3), (0.5, 1)]
-    detectors = [GEN(gamma=gamma, largest=largest).fit() for gamma, largest in sets]
-    together = GEN.score_together(detectors, TESTED)
-    for detector, scores in zip(detectors, together, strict=True):
-        np.testing.assert_array_equal(scores, detector.score(TESTED))
-    assert len({scores.tobytes() for scores in together}) == len(sets)
-
-
 def divergences(fitted, tested):
     """The smallest sum of p log(p / d), by loops over rows and classes."""
     with localcontext() as context:

@@ -36,7 +36,7 @@ def test_she_has_the_mean_of_all_rows_of_a_class_without_right_ones():
     wrong = FITTED.logits.copy()
     wrong[FITTED.labels == 2, 2] = -100
     detector = SHE().fit(dataclasses.replace(FITTED, logits=wrong), HEAD)
-    assert detector.remark == "with all rows of class 2, of which none is classified right"
+    assert detector.remark == "with all rows of class 2, too few of which are classified right"
     rows = TESTED.take(TESTED.logits.argmax(axis=1) == 2)
     pattern = FITTED.penultimate[FITTED.labels == 2].astype(float).mean(axis=0)
     np.testing.assert_allclose(detector.score(rows), -rows.penultimate.astype(float) @ pattern, rtol=1e-12)
@@ -48,25 +48,21 @@ def test_she_needs_a_row_of_each_class():
 
 
 @pytest.mark.parametrize("dimension", [0, 1, 6, 11, None])
-def test_vim_is_the_virtual_logit_less_the_energy(dimension):
-    weight, bias = HEAD.weight.astype(np.float64), HEAD.bias.astype(np.float64)
-    origin = -np.linalg.pinv(weight) @ bias
-    centred = FITTED.penultimate.astype(np.float64) - origin
+def test_residual_and_vim_are_what_the_principal_directions_leave(dimension):
+    """By a singular value decomposition; ViM is the virtual logit less the energy."""
+    origin = -np.linalg.pinv(HEAD.weight.astype(float)) @ HEAD.bias.astype(float)
     dimensions = WIDTH // 2 if dimension is None else dimension
-    principal = np.linalg.svd(centred)[2][:dimensions]
+    principal = np.linalg.svd(FITTED.penultimate.astype(float) - origin)[2][:dimensions]
 
-    def residual(z):
-        difference = z - origin
-        return np.linalg.norm(difference - principal.T @ (principal @ difference))
+    def residuals(features):
+        differences = features.penultimate.astype(float) - origin
+        return np.array([np.linalg.norm(d - principal.T @ (principal @ d)) for d in differences])
 
-    fitted = [residual(z) for z in FITTED.penultimate.astype(np.float64)]
-    alpha = np.mean(FITTED.logits.max(axis=1).astype(np.float64)) / np.mean(fitted)
-    expected = [
-        alpha * residual(z) - logsumexp(logits)
-        for z, logits in zip(TESTED.penultimate.astype(np.float64), TESTED.logits.astype(np.float64), strict=True)
-    ]
-    scores = ViM(dimension=dimension).fit(FITTED, HEAD).score(TESTED)
-    np.testing.assert_allclose(scores, expected, rtol=1e-9)
+    scores = Residual(dimension=dimension).fit(FITTED, HEAD).score(TESTED)
+    np.testing.assert_allclose(scores, residuals(TESTED), rtol=1e-9)
+    alpha = np.mean(FITTED.logits.max(axis=1).astype(float)) / np.mean(residuals(FITTED))
+    expected = alpha * residuals(TESTED) - logsumexp(TESTED.logits.astype(float), axis=1)
+    np.testing.assert_allclose(ViM(dimension=dimension).fit(FITTED, HEAD).score(TESTED), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("dimension", [-1, WIDTH, WIDTH + 1, 2.5])
@@ -96,17 +92,6 @@ def test_the_origin_is_the_pseudoinverses(classes, equal_rows):
     fitted = dataclasses.replace(FITTED, logits=random.standard_normal((len(FITTED), classes)))
     detector = Residual().fit(fitted, Head(weight, bias))
     np.testing.assert_allclose(detector.origin, -np.linalg.pinv(weight) @ bias, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("dimension", [0, 1, 6, 11, None])
-def test_residual_is_what_the_principal_directions_leave(dimension):
-    origin = -np.linalg.pinv(HEAD.weight.astype(float)) @ HEAD.bias.astype(float)
-    dimensions = WIDTH // 2 if dimension is None else dimension
-    principal = np.linalg.svd(FITTED.penultimate.astype(float) - origin)[2][:dimensions]
-    differences = TESTED.penultimate.astype(float) - origin
-    expected = [np.sqrt(max(0.0, d @ d - (principal @ d) @ (principal @ d))) for d in differences]
-    scores = Residual(dimension=dimension).fit(FITTED, HEAD).score(TESTED)
-    np.testing.assert_allclose(scores, expected, rtol=1e-9)
 
 
 def test_the_residual_of_a_single_feature_is_its_distance_from_the_origin():

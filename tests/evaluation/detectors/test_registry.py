@@ -30,6 +30,9 @@ FITTED = with_parts(BARE, BARE)
 TESTED = with_parts(BARE, toy_features(rows=60, seed=2, unknown=40))
 
 
+ABOVE = (0, -1.0, np.nan, np.inf)
+
+
 def make(name):
     if name in NEEDS_SCIKIT_LEARN:
         pytest.importorskip("sklearn", reason=f"scikit-learn fits {name}")
@@ -98,6 +101,23 @@ def test_fits_do_not_depend_on_the_pieces_they_are_computed_in(name, monkeypatch
     np.testing.assert_allclose(make(name).score(TESTED), expected, rtol=1e-8)
 
 
+TOGETHER = {
+    "knn": [{"k": count} for count in (7, 1, 120, 20)],
+    "nnguide": [{"k": count} for count in (10, 1, 120)],
+    "relation": [{"power": 2.0}, {"power": 1.0}, {"power": 1.0, "cutoff": 0.0}, {"power": 8.0}],
+    "gen": [{"gamma": 0.1}, {"gamma": 0.1, "largest": 2}, {"gamma": 2.0, "largest": 3}, {"gamma": 0.5, "largest": 1}],
+}
+
+
+@pytest.mark.parametrize("name", [name for name in ON_FEATURES if DETECTORS[name].shares_work])
+def test_several_score_together_as_each_does(name):
+    detectors = [DETECTORS[name].clone(**values).fit(FITTED, HEAD) for values in TOGETHER[name]]
+    together = detectors[0].score_together(detectors, TESTED)
+    assert len({scores.tobytes() for scores in together}) == len(detectors)
+    for detector, scores in zip(detectors, together, strict=True):
+        assert_close(detector.score(TESTED), scores)
+
+
 def test_scores_leave_what_they_read_as_it_was(scored):
     detector, _ = scored
     before = [TESTED.logits.copy(), TESTED.penultimate.copy(), *(block.copy() for block in TESTED.blocks)]
@@ -127,43 +147,37 @@ def test_rows_without_one_of_the_classes_are_not_fitted(name):
             DETECTORS[name].clone().fit(features, HEAD)
 
 
+@pytest.mark.parametrize("name", FITTED_ON_ROWS)
+def test_nan_in_the_fitted_rows_is_refused(name):
+    logits, penultimate, *blocks = (of.copy() for of in (FITTED.logits, FITTED.penultimate, *FITTED.blocks))
+    for values in (logits, penultimate, *blocks):
+        values[7, 3] = np.nan
+    spoilt = dataclasses.replace(FITTED, logits=logits, penultimate=penultimate, blocks=blocks)
+    with pytest.raises(EvaluationError, match=f"^The .* of '{FITTED.ids[7]}' are NaN or infinite. Check"):
+        DETECTORS[name].clone().fit(spoilt, HEAD)
+
+
 @pytest.mark.parametrize(
-    ("name", "hyperparameter", "value", "allowed"),
+    ("hyperparameters", "values", "allowed"),
     [
-        ("temperature", "temperature", 0.0, "above 0"),
-        ("temperature", "temperature", float("nan"), "above 0"),
-        ("energy", "temperature", -1.0, "above 0"),
-        ("gen", "gamma", 0.0, "above 0"),
-        ("gen", "largest", 0, "1 or more"),
-        ("react", "quantile", 1.0, "0 to below 1"),
-        ("dice", "sparsity", -0.1, "0 to below 1"),
-        ("ash", "pruned", 1.0, "0 to below 1"),
-        ("scale", "pruned", -0.1, "0 to below 1"),
-        ("fdbd", "centred", 0.5, "0 or 1"),
-        ("relation", "power", 0.0, "above 0"),
-        ("relation", "cutoff", -0.1, "0 to 1"),
-        ("openmax", "revised", 0, "1 to the number of classes"),
-        ("openmax", "tail", 1, "2 or more"),
-        ("openmax", "euclidean_weight", -1, "0 or more"),
-        ("openmax", "rank_weight", 1.1, "0 to 1"),
-        ("openmax", "translation", 0, "above 0"),
-        ("oodl", "depth", 1.5, "0 to 1"),
-        ("oodl", "nu", 0.0, "above 0, up to 1"),
-        ("oodl", "nu", 1.1, "above 0, up to 1"),
-        ("oodl", "rows", 1, "2 or more"),
-        ("ens_f", "components", 0, "1 or more"),
-        ("odin", "temperature", 0, "above 0"),
-        ("odin", "epsilon", -1, "0 or more"),
-        ("odin_max_logit", "temperature", -1, "above 0"),
-        ("mc_dropout", "samples", 1, "2 or more"),
-        ("mc_dropout_mi", "samples", 0, "2 or more"),
-        ("cadet", "views", 1, "2 or more"),
+        ("temperature.temperature energy.temperature odin.temperature odin_max_logit.temperature", ABOVE, "above 0"),
+        ("gen.gamma relation.power openmax.translation", ABOVE, "above 0"),
+        ("react.quantile dice.sparsity ash.pruned scale.pruned", (-0.1, 1.0, np.nan), "0 to below 1"),
+        ("relation.cutoff oodl.depth openmax.rank_weight", (-0.1, 1.1), "0 to 1"),
+        ("gen.largest ens_f.components", (0, np.inf), "1 or more"),
+        ("mc_dropout.samples mc_dropout_mi.samples cadet.views oodl.rows openmax.tail", (1, 0), "2 or more"),
+        ("openmax.euclidean_weight openmax.cosine_weight odin.epsilon", (-1, np.inf), "0 or more"),
+        ("openmax.revised", (0,), "1 to the number of classes"),
+        ("oodl.nu", (0.0, 1.1), "above 0, up to 1"),
+        ("fdbd.centred", (0.5, 2), "0 or 1"),
     ],
 )
-def test_values_out_of_range_are_refused(name, hyperparameter, value, allowed):
-    sentence = f"^{hyperparameter} of {name} must be {allowed}.*, found {value}; give another"
-    with pytest.raises(EvaluationError, match=sentence):
-        DETECTORS[name].clone(**{hyperparameter: value}).fit(FITTED, HEAD)
+def test_values_out_of_range_are_refused(hyperparameters, values, allowed):
+    for name, hyperparameter in (text.split(".") for text in hyperparameters.split()):
+        for value in values:
+            sentence = f"^{hyperparameter} of {name} must be {allowed}.*, found {value}; give another"
+            with pytest.raises(EvaluationError, match=sentence):
+                DETECTORS[name].clone(**{hyperparameter: value}).fit(FITTED, HEAD)
 
 
 def test_values_of_a_wrong_type_are_refused():
@@ -209,33 +223,25 @@ def test_every_value_searched_makes_a_detector(name):
             assert np.isfinite(detector.score(TESTED)).all()
 
 
-@pytest.mark.parametrize("name", [name for name in ON_FEATURES if not DETECTORS[name].reads_head])
-def test_detectors_that_do_not_read_the_last_layer_need_none(name):
-    expected, method = make(name).score(TESTED), DETECTORS[name]
-    scores = method.clone().fit(None if method.fits_on == "none" else FITTED).score(TESTED)
-    np.testing.assert_array_equal(scores, expected)
-
-
-@pytest.mark.parametrize("name", [name for name in ON_FEATURES if DETECTORS[name].reads_head])
-def test_detectors_that_read_the_last_layer_say_so(name):
-    method = DETECTORS[name]
-    with pytest.raises(EvaluationError, match=f"{name} reads the model's last layer, found none. Give the head"):
-        method.clone().fit(None if method.fits_on == "none" else FITTED)
-
-
-def test_no_two_methods_of_a_family_or_of_two_have_one_name():
-    every = {method for family in _FAMILIES for method in vars(family).values() if isinstance(method, type)}
-    names = [method.name for method in every if issubclass(method, Detector) and method.name]
-    assert sorted(names) == sorted(DETECTORS)
+@pytest.mark.parametrize("name", ON_FEATURES)
+def test_detectors_that_read_the_last_layer_say_so_and_others_need_none(name):
+    method = DETECTORS[name].clone()
+    fitted = None if method.fits_on == "none" else FITTED
+    if method.reads_head:
+        with pytest.raises(EvaluationError, match=f"{name} reads the model's last layer, found none. Give the head"):
+            method.fit(fitted)
+    else:
+        np.testing.assert_array_equal(method.fit(fitted).score(TESTED), make(name).score(TESTED))
 
 
 def test_names_are_unique_keys_with_titles_and_sources():
+    every = {method for family in _FAMILIES for method in vars(family).values() if isinstance(method, type)}
+    names = [method.name for method in every if issubclass(method, Detector) and method.name]
+    assert sorted(names) == sorted(DETECTORS)
     assert all(name == method.name for name, method in DETECTORS.items())
     assert len({method.title for method in DETECTORS.values()}) == len(DETECTORS)
     assert all(method.source for method in DETECTORS.values())
-    assert all(
-        part in DETECTORS or part in {"odin", "cadet"} for method in DETECTORS.values() for part in method.base_methods
-    )
+    assert {part for method in DETECTORS.values() for part in method.base_methods} <= {*DETECTORS}
 
 
 @pytest.mark.parametrize("name", sorted(name for name in DETECTORS if DETECTORS[name].fits_on != "none"))

@@ -5,15 +5,14 @@ import pytest
 
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors import DETECTORS, ReAct
-from unknown_detection.evaluation.detectors.choice import choose, parse_settings, settable
+from unknown_detection.evaluation.detectors.choice import choose, parse_settings
 from unknown_detection.evaluation.errors import EvaluationError
 
 
 def test_every_value_of_a_grid_can_be_set():
     """And a hyperparameter without one: the temperature, which is fitted if it is not given."""
     for name, detector in DETECTORS.items():
-        assert detector.search.keys() <= settable(detector).keys(), name
-        assert detector.ranges.keys() <= settable(detector).keys(), name
+        assert {*detector.search, *detector.ranges} <= detector.parameters().keys(), name
     texts = ["knn.k=50", "temperature.temperature=1000", "openmax.tail = 5,10", "openmax.rank_weight=0.5"]
     choices = choose("knn,temperature,openmax", parse_settings(texts))
     assert choices.scored["knn"].search == {"k": (50,)}
@@ -56,6 +55,8 @@ def test_settings_in_python_are_one_value_or_several(values, grid):
         ({"KNN": {"k": (7,)}}, "'KNN' is not a detector; "),
         ({"knn": {"k": ()}}, "knn.k= has no value. Give one, or several to search among."),
         ({"knn": {"k": None}}, "'None' in knn.k=None is not a whole number. Give one."),
+        ({"knn": 5}, "Settings are values by detector and hyperparameter, found {'knn': 5}. Write them as in {"),
+        (["knn.k=5"], 'found [\'knn.k=5\']. Write them as in {"knn": {"k": 50}}.'),
     ],
 )
 def test_what_cannot_be_set(text, sentence):
@@ -76,4 +77,4 @@ def test_the_help_names_each_with_its_range_and_search(capsys):
     assert "knn.k 50; 1 to the number of rows fitted on; searched: 1, 5, 10, 20, 50, 100, 200, 500, 1000" in text
     assert "openmax.rank_weight 0; 0 to 1; 0 for weights by rank" in text
     for name, detector in DETECTORS.items():
-        assert all(f"{name}.{hyperparameter} " in text for hyperparameter in settable(detector))
+        assert all(f"{name}.{hyperparameter} " in text for hyperparameter in detector.parameters())

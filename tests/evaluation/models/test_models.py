@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 torch = pytest.importorskip("torch", reason="opens torch models")
 nn = torch.nn
@@ -16,6 +15,7 @@ torchvision = pytest.importorskip("torchvision", reason="opens torchvision's mod
 
 import unknown_detection as ud  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.models.test_preprocessing import picture  # noqa: E402
 from tests.evaluation.refusals import refusal  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
@@ -24,7 +24,6 @@ from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarni
 from unknown_detection.evaluation.models.models import open_model, pick_device  # noqa: E402
 
 FILE = Path(small_models.__file__)
-MEAN, STD = small_models.MEAN, small_models.STD
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -39,12 +38,6 @@ def weights(tmp_path):
         return tmp_path / "weights.pt"
 
     return save
-
-
-def picture(width=40, height=30, mode="RGB"):
-    """Noise, which any resize changes."""
-    values = np.random.default_rng(width * height).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    return Image.fromarray(values).convert(mode)
 
 
 def test_a_model_from_a_file(weights):
@@ -74,14 +67,15 @@ def test_a_model_that_is_another_at_every_call_is_refused(weights):
 def test_a_model_of_timm(weights):
     """The transform is timm's own for evaluating, made here from its config of the model."""
     made = of_seed(timm.create_model, model_name="resnet10t", num_classes=4)
-    model = open_model("timm:resnet10t", weights(made), "abcd", device="cpu")
     config = timm.data.resolve_data_config({}, model=made)
-    transform = timm.data.create_transform(**config, is_training=False)
-    image = transform(picture(300, 200))
-    assert torch.equal(model.preprocessing(picture(300, 200)), image)
-    with torch.no_grad():
-        assert torch.allclose(model.forward(image[None]).logits, made(image[None]))
-    assert model.preprocessing.description["crop_pct"] == config["crop_pct"]
+    image = timm.data.create_transform(**config, is_training=False)(picture(300, 200))
+    for spec, path in (("timm:resnet10t", weights(made)), (made, None)):
+        model = open_model(spec, path, "abcd", device="cpu")
+        assert torch.equal(model.preprocessing(picture(300, 200)), image)
+        with torch.no_grad():
+            assert torch.allclose(model.forward(image[None]).logits, made(image[None]))
+        assert model.preprocessing.description["crop_pct"] == config["crop_pct"]
+        assert model.name.endswith("resnet10t")
 
 
 def test_models_of_torchvision(weights):
@@ -95,6 +89,8 @@ def test_models_of_torchvision(weights):
         assert model.preprocessing.description["resize_size"] == entry.transforms().resize_size
         digests.add(model.digest)
     assert len(digests) == 2
+    alone = refusal(open_model, torchvision.models.mobilenet_v2(num_classes=4), None, "abcd")
+    assert re.search("MobileNetV2 does not say how .* Give preprocessing=, a function from", alone)
 
 
 def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
@@ -250,9 +246,10 @@ def test_a_module_on_a_gpu_is_run_there():
     assert next(module.parameters()).is_cuda
 
 
-def test_the_module_in_data_parallel_is_the_model():
+@pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile])
+def test_the_module_that_is_wrapped_is_the_model(wrap):
     module = of_seed(plain)
-    assert opened(nn.DataParallel(module)).digest == opened(module).digest
+    assert opened(wrap(module)).digest == opened(module).digest
 
 
 class WithState(nn.Linear):

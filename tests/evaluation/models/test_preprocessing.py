@@ -26,7 +26,6 @@ from unknown_detection.evaluation.models.preprocessing import (  # noqa: E402
     load_batches,
     of_declaration,
     of_timm,
-    of_torchvision,
 )
 
 transforms = torchvision.transforms
@@ -138,9 +137,10 @@ def ways():
     tiny = timm.create_model("test_resnet", num_classes=4)
     return [
         of_timm(tiny),
-        of_torchvision(RESNET),
-        of_torchvision(VIT),
-        *(of_declaration(declared, "it") for declared in (PREPROCESSING, RESNET.transforms(), of_three.preprocessing)),
+        *(
+            of_declaration(declared, "it")
+            for declared in (RESNET, VIT, PREPROCESSING, RESNET.transforms(), of_three.preprocessing)
+        ),
     ]
 
 

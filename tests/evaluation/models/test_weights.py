@@ -95,11 +95,6 @@ def test_what_is_no_state_dict(tmp_path, value):
         read_state_dict(tmp_path / "weights.pt")
 
 
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(EvaluationError, match=r"There is no weights file .*weights.pt.*pretrained=True"):
-        read_state_dict(tmp_path / "weights.pt")
-
-
 def without(state, *names):
     return {name: tensor for name, tensor in state.items() if name not in names}
 

@@ -290,8 +290,8 @@ def dots(first: Doubles, second: Doubles) -> Doubles:
     return np.einsum("nd,nd->n", first, second)
 
 
-def chunks(count: int, width: int, at_once: int | None = None) -> Iterator[slice]:
-    """Yield slices of `count` rows of a width, of a number of rows, or of as many as are computed at once."""
+def chunks(count: int, width: int = 1, at_once: int | None = None) -> Iterator[slice]:
+    """Yield slices of `count` rows: of `at_once` rows each, or of as many of a width as 16 MiB hold."""
     step = at_once or max(1, min(_ROWS, _CHUNK // max(1, width)))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
@@ -407,7 +407,7 @@ def labels_if_correct(features: Features) -> Integers:
 
 
 def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Integers, str]:
-    """Return the labels, -1 for rows that do not count, for a detector of correctly classified rows, and a remark.
+    """Return the labels to fit on, -1 for rows classified wrong, and a remark on classes with too few other rows.
 
     Of a class with fewer than `least` correctly classified rows, all rows count (ours), and the remark names it: the
     unified benchmark's OpenMax stops there, and OpenOOD's SHE gives rows predicted as such a class NaN.
@@ -418,11 +418,8 @@ def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Intege
     short = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=classes) < least).tolist()
     if not short:
         return labels, ""
-    named = first_few(short)
-    whose = "class" if len(short) == 1 else "classes"
-    few = "none is" if least == 1 else f"fewer than {least} are"
     counted = np.where(np.isin(features.labels, short), features.labels, labels)
-    return counted, f"with all rows of {whose} {named}, of which {few} classified right"
+    return counted, f"with all rows of class {first_few(short)}, too few of which are classified right"
 
 
 def mean_features(features: Features) -> Doubles:
@@ -438,7 +435,7 @@ def class_means(values: Floats, labels: Integers, classes: int) -> Doubles:
 def class_sums(
     values: Floats, labels: Integers, classes: int, of: Callable[[Doubles], Doubles] = lambda chunk: chunk
 ) -> Doubles:
-    """Return the sums, shape (C, D), of the rows (n, D) of each class, or of `of` them; rows of -1 do not count."""
+    """Sum the rows (n, D) of each class, mapped by `of`, to the shape (C, D); rows labelled -1 do not count."""
     sums = np.zeros((classes, values.shape[1]))
     for rows, chunk in pieces(values):
         counted = np.flatnonzero(labels[rows] >= 0)

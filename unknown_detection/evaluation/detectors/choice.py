@@ -54,25 +54,19 @@ def choose(detectors: str | Own | Iterable[str | Own] | None, settings: Settings
     bases = sorted({base for detector in scored.values() for base in detector.base_methods} - {*scored})
     require_known("detector", bases, DETECTORS)
     used = {**{name: DETECTORS[name] for name in bases}, **scored}
-    for name, values in (settings or {}).items():
+    settings = settings or {}
+    if not isinstance(settings, Mapping) or not all(isinstance(of, Mapping) for of in settings.values()):
+        raise EvaluationError(
+            f"Settings are values by detector and hyperparameter, found {one_line(repr(settings))}. Write them as in "
+            '{"knn": {"k": 50}}.'
+        )
+    for name, values in settings.items():
         require_known("detector", [name], {**DETECTORS, **used})
         numbers = _numbers(used.get(name) or DETECTORS[name], values)
         if name not in used:
             raise EvaluationError(f"There are settings of {name}, which is not scored. Add it to the detectors.")
         used[name] = _searching(used[name], {**used[name].search, **numbers})
     return Chosen({name: used[name] for name in scored}, {name: used[name] for name in bases}, everything)
-
-
-def settable(detector: Detector) -> dict[str, tuple[float, ...]]:
-    """Return a detector's hyperparameters with the values that a search tries, the default first.
-
-    A hyperparameter that is not searched has its default only, or nothing if it is computed from the fitted rows.
-    """
-    values: dict[str, tuple[float, ...]] = {}
-    for name, default in detector.parameters().items():
-        if isinstance(default, int | float | None):
-            values[name] = tuple(map(float, detector.search.get(name, () if default is None else (default,))))
-    return values
 
 
 def parse_settings(texts: Iterable[str]) -> Settings:
@@ -95,16 +89,17 @@ def describe_settable() -> list[tuple[str, str]]:
     """Describe each hyperparameter that can be set: its name, and its default, range and searched values."""
     lines = []
     for detector in DETECTORS.values():
-        for name, values in settable(detector).items():
-            parts = [f"{values[0]:g}" if values else "fitted"]
+        for name, default in detector.parameters().items():
+            values = sorted(detector.search.get(name, ()))
+            parts = ["fitted" if default is None else f"{default:g}"]
             parts += [detector.ranges[name]] if name in detector.ranges else []
-            parts += ["searched: " + ", ".join(f"{value:g}" for value in sorted(values))] if len(values) > 1 else []
+            parts += ["searched: " + ", ".join(f"{value:g}" for value in values)] if len(values) > 1 else []
             lines.append((f"{detector.name}.{name}", "; ".join(parts)))
     return lines
 
 
 def _listed(detectors: Any) -> list[Any]:
-    """Return one or several detectors as a list; those of a set are in the order of their texts, so in any run."""
+    """List one or several detectors; those of a set are sorted by their texts, so that runs agree."""
     if isinstance(detectors, str) or callable(detectors) or callable(getattr(detectors, "score", None)):
         return [detectors]
     if not isinstance(detectors, Iterable):
@@ -131,7 +126,8 @@ def _searching(detector: Detector, search: Mapping[str, tuple[float, ...]]) -> D
 
 def _numbers(detector: Detector, settings: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
     """Return settings of a detector as numbers; refuse other hyperparameters than it has, and what is no number."""
-    allowed, checked = settable(detector), {}
+    allowed = {name: of for name, of in detector.parameters().items() if isinstance(of, int | float | None)}
+    checked = {}
     for name, value in settings.items():
         if not allowed:
             raise EvaluationError(f"{detector.name} has no hyperparameters. Leave {detector.name}.{name} out.")
@@ -140,8 +136,7 @@ def _numbers(detector: Detector, settings: Mapping[str, Any]) -> dict[str, tuple
         text = one_line(f"{detector.name}.{name}={','.join(map(str, listed))}")
         if not listed:
             raise EvaluationError(f"{text} has no value. Give one, or several to search among.")
-        whole = isinstance(detector.parameters()[name], int)
-        checked[name] = tuple(_number(one, text, whole=whole) for one in listed)
+        checked[name] = tuple(_number(one, text, whole=isinstance(allowed[name], int)) for one in listed)
     return checked
 
 

@@ -311,7 +311,6 @@ class MCDropout(ImageDetector):
 
     name, title, source = "mc_dropout", "MC-Dropout", "Gal and Ghahramani 2016, section 4"
     image_pass = ImagePass("dropout", run_with_dropout, ("samples",), predicts=True, check=require_dropout)
-    search: ClassVar = {"samples": (50,)}
     ranges: ClassVar = {"samples": at_least(2)}
 
     samples: int = 50
@@ -347,7 +346,6 @@ class CADet(ImageDetector):
     name, title, source = "cadet", "CADet", "Guille-Escuret et al. 2023, section 3"
     image_pass = ImagePass("crops", run_on_crops, ("views",))
     column = "similarity"
-    search: ClassVar = {"views": (5,)}
     ranges: ClassVar = {"views": at_least(2)}
 
     views: int = 5

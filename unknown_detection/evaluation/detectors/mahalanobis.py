@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -26,7 +26,6 @@ from unknown_detection.evaluation.detectors.base import (
     require_width,
     score_in_chunks,
 )
-from unknown_detection.evaluation.detectors.nearest import torch_device
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
 
@@ -36,9 +35,6 @@ _ROUNDINGS = 8
 For float32 logits with a constant sum, from layers of 64 to 2,048 synthetic features and 10 to 1,000 classes, the
 variance left unexplained by the other logits was at most D (2.4 units)^2.
 """
-
-Layers = Mapping[str, Callable[[], Floats]]
-"""Layers of `Features` by their description for errors; called, each is read, (n, D)."""
 
 
 @dataclass(frozen=True)
@@ -57,23 +53,12 @@ class ClassGaussians:
     means: Doubles
     shrinkage: float
 
-    def distances(self, values: Doubles, device: str | None = None) -> Scores:
-        """Compute the squared Mahalanobis distance of values, shape (m, D), to the nearest class mean, shape (m,).
-
-        On a device of torch, in float64 too; None for NumPy.
-        """
+    def distances(self, values: Doubles) -> Scores:
+        """Compute the squared Mahalanobis distance of values, shape (m, D), to the nearest class mean, shape (m,)."""
         # A matrix product finds the nearest mean; the distance to it is then computed without cancellation.
-        if device is None:
-            white = _whiten(values, self.centre, self.scale, self.factor)
-            white -= self.means[(dots(self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)]
-            return dots(white, white)
-        import torch
-
-        arrays = ((values - self.centre) / self.scale, self.factor, self.means)
-        scaled, factor, means = (torch.from_numpy(array).to(device) for array in arrays)
-        white = torch.linalg.solve_triangular(factor, scaled.T, upper=False).T
-        nearest = ((means * means).sum(dim=1) - 2 * (white @ means.T)).argmin(dim=1)
-        return ((white - means[nearest]) ** 2).sum(dim=1).cpu().numpy()
+        white = _whiten(values, self.centre, self.scale, self.factor)
+        white -= self.means[(dots(self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)]
+        return dots(white, white)
 
 
 def _whiten(values: Doubles, centre: Doubles, scale: Doubles, factor: Doubles) -> Doubles:
@@ -163,43 +148,39 @@ class _Distances(RowDetector):
     inputs = ()  # layers are read one after the other
     layer: ClassVar[str] = FEATURES
 
-    def _layers(self, features: Features) -> Layers:
-        if self.layer == FEATURES:
-            return {FEATURES: lambda: features.penultimate}
-        if self.layer == LOGITS:
-            return {LOGITS: lambda: features.logits}
+    def _layers(self, features: Features) -> Iterator[tuple[str, Floats]]:
+        """Yield the layers with their names in errors; each is read when it is asked for."""
+        if self.layer in (FEATURES, LOGITS):
+            yield from self._read(features, [self.layer]).items()
+            return
         require_blocks(features.blocks, self.name)
-        numbers = range(1 if self.layer == "first block" else len(features.blocks))
-        return {f"features of block {number + 1}": partial(features.blocks.__getitem__, number) for number in numbers}
+        for number in range(1 if self.layer == "first block" else len(features.blocks)):
+            yield f"features of block {number + 1}", features.blocks[number]
 
     def _learn(self, features: Features, head: Head | None) -> None:
         classes = features.logits.shape[1]
         require_rows_of_each_class(features.labels, classes, 2, self.name)
-        self.gaussians = {}
-        for name, read in self._layers(features).items():
-            require_finite(name, values := read(), features.ids)
-            self.gaussians[name] = fit_class_gaussians(name, values, features.labels, classes)
+        self.gaussians = []
+        for name, values in self._layers(features):
+            require_finite(name, values, features.ids)
+            self.gaussians.append(fit_class_gaussians(name, values, features.labels, classes))
 
     def score(self, features: Features) -> Scores:
         """See `Detector.score`."""
         self._require_fitted()
-        layers = self._layers(features)
-        if list(layers) != list(self.gaussians):
+        if self.layer == "blocks" and len(features.blocks) != len(self.gaussians):
             raise EvaluationError(
-                f"The detector was fitted on {len(self.gaussians)} layers, but there are {len(layers)}. Extract both "
-                "splits with one model."
+                f"The detector was fitted on {len(self.gaussians)} blocks, but there are {len(features.blocks)}. "
+                "Extract both splits with one model."
             )
         total = np.zeros(len(features))
-        for (name, read), fitted in zip(layers.items(), self.gaussians.values(), strict=True):
-            values, (classes, width) = read(), fitted.means.shape
-            require_width(name, values, width)
-            device = torch_device(len(features) * width * (width + classes), "cuda")  # a CPU takes as long
-            distances = partial(self._distances, fitted, device=device)
-            total += score_in_chunks(distances, {name: values}, features.ids)
-        return total / len(layers)
+        for (name, values), fitted in zip(self._layers(features), self.gaussians, strict=True):
+            require_width(name, values, fitted.means.shape[1])
+            total += score_in_chunks(partial(self._distances, fitted), {name: values}, features.ids)
+        return total / len(self.gaussians)
 
-    def _distances(self, fitted: ClassGaussians, values: Doubles, device: str | None) -> Scores:
-        return fitted.distances(values, device)
+    def _distances(self, fitted: ClassGaussians, values: Doubles) -> Scores:
+        return fitted.distances(values)
 
 
 class Mahalanobis(_Distances):
@@ -256,5 +237,5 @@ class RMDS(Mahalanobis):
         super()._learn(features, head)
         self.background = fit_class_gaussians(FEATURES, features.penultimate, np.zeros_like(features.labels), 1)
 
-    def _distances(self, fitted: ClassGaussians, values: Doubles, device: str | None) -> Scores:
-        return fitted.distances(values, device) - self.background.distances(values, device)
+    def _distances(self, fitted: ClassGaussians, values: Doubles) -> Scores:
+        return fitted.distances(values) - self.background.distances(values)

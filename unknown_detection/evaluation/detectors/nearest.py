@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
-from unknown_detection.evaluation.detectors.base import Doubles, Integers, pieces
+from unknown_detection.evaluation.detectors.base import Doubles, Integers, chunks, pieces
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Floats
 from unknown_detection.evaluation.models.models import check_device, out_of_memory, pick_device
@@ -100,13 +100,8 @@ class Bank:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def pieces(self, size: int) -> Iterator[slice]:
-        """Yield slices of at most `size` rows."""
-        for start in range(0, len(self), size):
-            yield slice(start, min(start + size, len(self)))
-
     def factored(self, rows: slice) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Return some vectors as vectors and factors, both float32."""
+        """Return some rows, and the factors by which they become weighted vectors, both float32."""
         factors = self.weights[rows] / self.lengths[rows]
         return self.rows[rows].astype(np.float32, copy=False), factors.astype(np.float32)
 
@@ -140,7 +135,7 @@ class TopProducts:
     error: float
 
     def around(self, count: int) -> tuple[Integers, Integers]:
-        """Return between which places the vector with the `count`-th greatest product lies, each of shape (m,).
+        """Return the range of places where the `count`-th greatest product may lie, first and end of shape (m,).
 
         These are the first, before which are only vectors with greater products, and the place after the last.
         """
@@ -164,7 +159,7 @@ def search_bank(z: Doubles, bank: Bank, count: int, decide: Callable[[slice, Top
         return decide(rows, TopProducts(*top(z[rows].astype(np.float32), bank, count, 2 * error), error))
 
     step = max(_LEAST_ROWS, _PRODUCTS // len(bank)) if device is None else len(z)
-    blocks = [slice(start, start + step) for start in range(0, len(z), step)]
+    blocks = [*chunks(len(z), at_once=step)]
     # A product on several threads would leave all but one idle in what follows it.
     threads = min((library["num_threads"] for library in _blas().info()), default=1)
     if device is not None or threads == 1:
@@ -181,7 +176,7 @@ def _blas() -> Any:
 
 def _top_with_numpy(z: npt.NDArray[np.float32], bank: Bank, count: int, margin: float) -> tuple[Any, Integers]:
     products = np.empty((len(z), len(bank)), np.float32)
-    for rows in bank.pieces(_BANK_ROWS):
+    for rows in chunks(len(bank), at_once=_BANK_ROWS):
         vectors, factors = bank.factored(rows)
         np.multiply(z @ vectors.T, factors, out=products[:, rows])
     # Of the greatest of 16 products each, the k-th greatest is hardly less than that of all, and found faster.
@@ -205,7 +200,7 @@ def _top_on_device(
     with computing_on(device):
         given = torch.from_numpy(z).to(device)
         products, index = given.new_empty((len(z), 0)), torch.empty((len(z), 0), dtype=torch.int64, device=device)
-        for rows in bank.pieces(8 * _BANK_ROWS):
+        for rows in chunks(len(bank), at_once=8 * _BANK_ROWS):
             vectors, factors = (torch.tensor(values, device=device) for values in bank.factored(rows))
             numbers = torch.arange(rows.start, rows.stop, device=device).expand(len(z), -1)
             products, index = torch.cat((products, given @ vectors.T * factors), 1), torch.cat((index, numbers), 1)

@@ -17,6 +17,7 @@ from unknown_detection.evaluation.detectors.base import (
     Doubles,
     Range,
     Together,
+    chunks,
     dots,
     pieces,
 )
@@ -73,7 +74,7 @@ class _Nearest(Together):
 
     @abc.abstractmethod
     def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
-        """Compute from the top products a column for each k, for each row."""
+        """Compute the scores of rows from their top products, shape (m, number of ks)."""
 
 
 @dataclass
@@ -188,7 +189,7 @@ def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]
     """Return sums of relations over the bank, shape (m, number of detectors)."""
     bank = detectors[0].bank
     total = np.zeros((len(z), len(detectors)))
-    for rows in bank.pieces(_BANK_ROWS):
+    for rows in chunks(len(bank), at_once=_BANK_ROWS):
         relations = np.maximum(z @ bank.directions(rows).T, 0.0)
         relations *= probabilities @ softmax(detectors[0].logits[rows].astype(np.float64), axis=1).T
         for column, detector in enumerate(detectors):
@@ -198,14 +199,14 @@ def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]
 
 
 def _relations_on_device(z: Any, probabilities: Any, detectors: Sequence[Relation], device: str) -> Doubles:
-    """As `_relations`, in float32, which suffices: a score is a sum of all relations, and no single one decides it."""
+    """Compute `_relations` in float32 on a device: a score sums all relations, so no single one decides it."""
     import torch
 
     bank = detectors[0].bank
     total = np.zeros((len(z), len(detectors)))
     with computing_on(device):
         z, probabilities = (torch.from_numpy(values.astype(np.float32)).to(device) for values in (z, probabilities))
-        for rows in bank.pieces(8 * _BANK_ROWS):
+        for rows in chunks(len(bank), at_once=8 * _BANK_ROWS):
             logits = torch.tensor(detectors[0].logits[rows], dtype=torch.float32, device=z.device)
             vectors, factors = (torch.tensor(values, device=device) for values in bank.factored(rows))
             relations = (z @ vectors.T * factors).clamp_(min=0)

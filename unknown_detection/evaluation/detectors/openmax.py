@@ -17,7 +17,6 @@ from unknown_detection.evaluation.detectors.base import (
     RowDetector,
     Scores,
     at_least,
-    chunks,
     class_means,
     labels_to_fit,
     pieces,
@@ -107,11 +106,12 @@ class OpenMax(RowDetector):
 
     def predict(self, features: Features) -> Integers:
         """Return the class of the greatest revised logit, shape (n,); -1 where the unknown class has a greater one."""
-        classes = np.empty(len(features), dtype=np.int64)
-        for rows in chunks(len(features), features.logits.shape[1], self.at_once):
-            unknown, revised = self._revise(features.logits[rows].astype(np.float64))
-            classes[rows] = np.where(unknown > revised.max(axis=1), -1, revised.argmax(axis=1))
-        return classes
+
+        def classes(logits: Doubles) -> Scores:
+            unknown, revised = self._revise(logits)
+            return np.where(unknown > revised.max(axis=1), -1, revised.argmax(axis=1))
+
+        return self._score_rows(classes, features).astype(np.int64)
 
     def _revise(self, logits: Doubles) -> tuple[Doubles, Doubles]:
         """Move a part of the greatest logits to the unknown class; return its logit (n,) and the others (n, C)."""

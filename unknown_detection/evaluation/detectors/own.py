@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, ClassVar, Self, get_args
 
@@ -49,7 +49,7 @@ _DECLARED: tuple[str, ...] = (
 
 
 def load_own(spec: str) -> Checked:
-    """Load a detector from the user's file, whose code is run: `FILE.py:NAME`, with the name of an `Own` in it."""
+    """Load a detector, an `Own`, from the user's file, whose code is run: `FILE.py:NAME`."""
     own, name, path, digest = load_python(spec, "detector")
     return Checked(own, name=name, source=path.name, digest=digest)
 
@@ -95,7 +95,7 @@ class Checked(Detector):
     def score(self, features: Features) -> Scores:
         """See `Detector.score`."""
         score = getattr(self.own, "score", self.own)
-        return _scores_of(self.name, lambda rows: [score(rows)], features)[0]
+        return _scores_of(self.name, score, features)
 
     def predict(self, features: Features) -> Integers:
         """See `Detector.predict`."""
@@ -103,17 +103,6 @@ class Checked(Detector):
             return super().predict(features)
         predicted = self.own.predict(_to_score(features))
         return _column(f"{self.name}'s predict", predicted, features, "iu").astype(np.int64)
-
-    @staticmethod
-    def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
-        """See `Detector.score_together`."""
-        owns = [detector.own for detector in detectors]
-        return _scores_of(detectors[0].name, lambda rows: type(owns[0]).score_together(owns, rows), features)
-
-    @property
-    def shares_work(self) -> bool:
-        """See `Detector.shares_work`."""
-        return isinstance(self.own, Detector) and self.own.shares_work
 
     def parameters(self) -> dict[str, Any]:
         """See `Detector.parameters`."""
@@ -178,33 +167,28 @@ def _to_score(features: Features) -> Features:
     return read_only(dataclasses.replace(features, ids=np.array(hashes, dtype=f"<U{_DIGITS}")).unlabelled())
 
 
-def _scores_of(name: str, score: Callable[[Features], Sequence[object]], features: Features) -> list[Scores]:
-    """Score rows by one or several detectors, and check the scores of a few rows by scoring these alone."""
-    scores_of_all = []
-    for returned in score(_to_score(features)):
-        values = _column(name, returned, features, "fiu").astype(np.float64)
-        finite = np.isfinite(values)
-        if not finite.all():
-            raise EvaluationError(
-                f"{name} gives {np.count_nonzero(~finite):,} of {len(values):,} rows a score that is NaN or infinite, "
-                f"the first {str(features.ids[np.argmin(finite)])!r}. Mend the detector: no metric can rank such rows."
-            )
-        scores_of_all.append(values)
-    count = len(features)
+def _scores_of(name: str, score: Callable[[Features], object], features: Features) -> Scores:
+    """Score rows, and check the scores of a few rows by scoring these alone."""
+    scores, count = _column(name, score(_to_score(features)), features, "fiu").astype(np.float64), len(features)
+    finite = np.isfinite(scores)
+    if not finite.all():
+        raise EvaluationError(
+            f"{name} gives {np.count_nonzero(~finite):,} of {count:,} rows a score that is NaN or infinite, the first "
+            f"{str(features.ids[np.argmin(finite)])!r}. Mend the detector: no metric can rank such rows."
+        )
     if not count:
-        return scores_of_all
+        return scores
     places = np.array([count - 1, count // 2, 0] if count > _ALONE else [count - 1])
     sample = features.take(places)
-    for scores, returned in zip(scores_of_all, score(_to_score(sample)), strict=True):
-        alone = _column(name, returned, sample, "fiu").astype(np.float64)
-        close = np.abs(alone - scores[places]) <= _ROUNDING * np.abs(scores).max()
-        if not close.all():
-            first = int(np.argmin(close))
-            raise EvaluationError(
-                f"{name} gives {str(sample.ids[first])!r} the score {scores[places[first]]:g} among {count:,} rows "
-                f"and {alone[first]:g} among {len(places)}. Mend the detector: a score may depend on its own row only."
-            )
-    return scores_of_all
+    alone = _column(name, score(_to_score(sample)), sample, "fiu").astype(np.float64)
+    close = np.abs(alone - scores[places]) <= _ROUNDING * np.abs(scores).max()
+    if not close.all():
+        first = int(np.argmin(close))
+        raise EvaluationError(
+            f"{name} gives {str(sample.ids[first])!r} the score {scores[places[first]]:g} among {count:,} rows and "
+            f"{alone[first]:g} among {len(places)}. Mend the detector: a score may depend on its own row only."
+        )
+    return scores
 
 
 def _column(name: str, returned: Any, features: Features, kinds: str) -> npt.NDArray[Any]:

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import lstsq
 from scipy.spatial.distance import cdist
+from scipy.special import softmax
 
 from unknown_detection.evaluation.detectors.base import (
     FEATURES,
@@ -152,9 +153,8 @@ class GradNorm(RowDetector):
     inputs = (FEATURES, LOGITS)
 
     def _rows(self, z: Doubles, logits: Doubles) -> Scores:
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        distance = np.abs(odds / odds.sum(axis=1, keepdims=True) - 1 / logits.shape[1]).sum(axis=1)
-        return -np.abs(z).sum(axis=1) * distance
+        distances = np.abs(softmax(logits, axis=1) - 1 / logits.shape[1]).sum(axis=1)
+        return -np.abs(z).sum(axis=1) * distances
 
 
 @dataclass

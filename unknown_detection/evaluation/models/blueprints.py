@@ -205,7 +205,7 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     entries = models.get_model_weights(base)
     require_known(f"tag of torchvision's weights of {base}", [tag or "DEFAULT"], entries.__members__)
     entry = entries[tag or "DEFAULT"]
-    preprocessing, description = of_torchvision(entry), {"model": f"torchvision:{base}"}
+    preprocessing, description = of_torchvision(entry.transforms(), entry), {"model": f"torchvision:{base}"}
     if not pretrained:
         return Blueprint(models.get_model(base, num_classes=classes), preprocessing, None, description)
     path, source = download_torchvision(entry)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,42 +88,36 @@ class Features:
 
     def take(self, rows: Rows) -> Features:
         """Select rows, in the given order."""
-        rows_alone = replace(self, head=None)
-        return replace(_mapped(rows_alone, lambda array: array[rows]), head=self.head)
+        return _mapped(self, lambda array: array[rows])
 
     def unlabelled(self) -> Features:
         """Hide the labels, as from a detector that scores these rows."""
         return replace(self, labels=np.full_like(self.labels, -1))
 
 
-Outputs = TypeVar("Outputs", Features, Head)
-
-
-def read_only(outputs: Outputs) -> Outputs:
-    """Return the same features or layer in arrays that cannot be written to, because others read them, too."""
+def read_only(features: Features) -> Features:
+    """Return the same features in arrays that cannot be written to, because others read them, too."""
 
     def locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         view = array.view()
         view.flags.writeable = False
         return view
 
-    return _mapped(outputs, locked)
+    head = features.head
+    return replace(_mapped(features, locked), head=head and Head(locked(head.weight), locked(head.bias)))
 
 
-def _mapped(outputs: Outputs, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Outputs:
-    """Return the same features or layer with every array changed; lazy ones are when they are read."""
+def _mapped(features: Features, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Features:
+    """Return the same features with every array of rows changed; lazy ones are when they are read."""
 
     def changed(values: Any) -> Any:
-        if values is None:
-            return None
         if isinstance(values, np.ndarray):
             return change(values)
-        if isinstance(values, Head):
-            return _mapped(values, change)
         if isinstance(values, Mapping):
             return {name: change(of_name) for name, of_name in values.items()}
         if isinstance(values, LazyBlocks):
             return LazyBlocks(len(values), lambda number: change(values[number]))
         return tuple(map(change, values))
 
-    return replace(outputs, **{each.name: changed(getattr(outputs, each.name)) for each in fields(outputs)})
+    arrays = (each.name for each in fields(features) if each.name != "head")
+    return replace(features, **{name: changed(getattr(features, name)) for name in arrays})

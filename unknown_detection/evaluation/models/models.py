@@ -220,7 +220,7 @@ def _with_weights(spec: Any, path: Path | None, classes: int, *, pretrained: boo
 
 
 def _classes_in(tensors: Mapping[str, Any], module: Any, classes: int) -> int:
-    """Return how many classes weights are for that are loaded into a module of some number of them."""
+    """Return the number of classes that a file's weights are for; `classes` where no tensor says another."""
     heads = {name: value for name, value in module.state_dict().items() if value.ndim and len(value) == classes}
     widths = {
         len(tensors[name]) for name, value in heads.items() if name in tensors and tensors[name].ndim == value.ndim

@@ -111,15 +111,10 @@ def of_timm(module: Any) -> Preprocessing:
     return Preprocessing(transform, {"from": "timm", **{key: config[key] for key in keys}}, config["input_size"][1:])
 
 
-def of_torchvision(weights: Any) -> Preprocessing:
-    """Build the preprocessing of a torchvision weights entry; the weights are not downloaded."""
-    return _of_preset(weights.transforms(), f"torchvision {weights}")
-
-
-def _of_preset(transform: Any, name: str) -> Preprocessing:
-    """Build the preprocessing of a transform of torchvision's for classification, which says what it does."""
+def of_torchvision(transform: Any, name: Any = "ImageClassification") -> Preprocessing:
+    """Build the preprocessing of torchvision's transform for classification; `name` says whose it is."""
     description = {
-        "from": name,
+        "from": f"torchvision {name}",
         "resize_size": list(transform.resize_size),
         "crop_size": list(transform.crop_size),
         "interpolation": transform.interpolation.value,
@@ -139,9 +134,9 @@ def of_declaration(values: Any, name: str) -> Preprocessing:
     from torchvision.transforms._presets import ImageClassification
 
     if isinstance(values, Enum) and hasattr(values, "transforms"):
-        return of_torchvision(values)
+        return of_torchvision(values.transforms(), values)
     if type(values) is ImageClassification:  # what `ResNet50_Weights.DEFAULT.transforms()` returns
-        return _of_preset(values, "torchvision ImageClassification")
+        return of_torchvision(values)
     if callable(values):
         return _of_callable(values, name)
     found = "" if values is None else f" ({a_kind(values)} is none)"

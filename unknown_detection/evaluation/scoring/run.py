@@ -81,8 +81,8 @@ def score(
         fit_configs: configs to fit on, `CONFIG,...` or several, needed for several configs with other rows each; empty
             for `<config>-train` if it was extracted, else a half of the validation rows, which get no scores.
         search: search hyperparameters on `external_validation`; if false, use the defaults.
-        settings: by detector, hyperparameters with the values to search among, or one value that sets it, as in
-            `{"knn": {"k": 50}}`; not of instances, which have theirs.
+        settings: by detector and hyperparameter, the values to search among, or one value that sets it, as in
+            `{"knn": {"k": 50}}`; for an instance, too.
         runner: runs the model on the images again, for the detectors that need it; None for the one that extracted
             the features in this process.
         seed: random seed, 0 or more; detectors that are given as instances get it, too.
