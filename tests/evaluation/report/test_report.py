@@ -224,7 +224,7 @@ def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, d
     assert sorted(order, key=body.index) == order, "what it is of, results, warnings, the rest"
     assert all(f"<code>{name}</code>" in page for name in COLUMNS)
     start = lines.index("Unknown detection on digits, best first")
-    assert lines[start + 1].split("  ")[0] == "detector"
+    assert lines[start + 1].split()[0] == "detector"
     figures = read_figures(tmp_path / "out")
     figures = figures[(figures["rows"] == "as_published") & (figures["protocol"] == "unknown-detection")]
     table = figures.groupby(["detector", "setting", "metric", "unknown", "statistic"])["value"].agg(["mean", "std"])
@@ -454,8 +454,8 @@ def test_the_docs_show_the_file_that_is_run(name):
 
 NAMES = {
     "auroc-unknown-detection-digits",
-    "densities-digits",
-    "risk-coverage-digits",
+    "densities-unknown-detection-digits",
+    "risk-coverage-unknown-detection-digits",
     "roc-unknown-detection-digits",
 }
 

@@ -8,7 +8,7 @@ Tested by `tests/evaluation/report/test_pivot.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,10 +104,9 @@ class Pivot:
     def text(self, most: int) -> list[str]:
         """Return the table for a terminal, with its title and its first rows."""
         cells = self.cells()
-        heads = [" ".join(filter(None, of)) for of in cells]
-        hidden = [f"and {len(self.mean) - most} more"] * (len(self.mean) > most)
-        body = cells.iloc[:most].reset_index().to_numpy().tolist()
-        return [f"{self.title}, best first", *aligned_columns([["detector", *heads], *body]), *hidden, self.note]
+        flat = cells.set_axis([" ".join(filter(None, of)) for of in cells], axis=1).rename_axis(columns="detector")
+        hidden = [f"and {len(cells) - most} more"] * (len(cells) > most)
+        return [f"{self.title}, best first", *flat.iloc[:most].to_string().splitlines(), *hidden, self.note]
 
     def page(self) -> content.PageTable:
         """Return the table for a page, which shows twelve rows until a reader asks for all."""
@@ -261,16 +260,3 @@ def number_text(value: float, deviation: float = float("nan")) -> str:
     if value != value:
         return "-"
     return f"{value:.2f}" + (f" ± {deviation:.2f}" if deviation == deviation else "")
-
-
-def aligned_columns(lines: Sequence[Sequence[str]], *, left: Iterable[int] = (0,)) -> list[str]:
-    """Align lines of cells in columns, for a terminal."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    places = {*left}
-    return [
-        "  ".join(
-            cell.ljust(width) if column in places else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
