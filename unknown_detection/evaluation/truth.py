@@ -49,7 +49,7 @@ def truth_table(rows: Mapping[tuple[str, str], pa.Table], paired: Mapping[str, p
         columns = {name: of_split[name] for name in ("id", "class_id", "label")} | {
             "config": pa.repeat(config, len(of_split)),
             "split": pa.repeat(split, len(of_split)),
-            "role": role_names(of_split),
+            "role": pa.array(ROLES, pa.string()).take(of_split["role"]),
             "source_id": pc.binary_join_element_wise(of_split["source"], of_split["source_id"], "/"),
             "overlap": pa.nulls(len(of_split), pa.string()) if overlap is None else overlap,
         }
@@ -75,11 +75,6 @@ def as_category(texts: pa.ChunkedArray | pa.Array) -> pd.Categorical:
     rank[order.to_numpy()], rank[-1] = np.arange(len(order)), -1
     codes = rank[pc.fill_null(encoded.indices, -1).to_numpy()]
     return pd.Categorical.from_codes(codes, pd.Index(encoded.dictionary.take(order).to_pandas()))
-
-
-def role_names(rows: pa.Table) -> pa.ChunkedArray:
-    """Return each row's role by name."""
-    return pa.array(ROLES, pa.string()).take(rows["role"])
 
 
 def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
