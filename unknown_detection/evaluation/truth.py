@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.schema import ROLES
-from unknown_detection.evaluation.errors import EvaluationError, one_line
 
 IN_DISTRIBUTION = "in_distribution"
 """Role of the rows that a detector should accept."""
@@ -85,14 +84,7 @@ def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
             continue
         values = rows[name]
         if pa.types.is_boolean(values.type):
-            values = pc.if_else(pc.fill_null(values, False), SEEN, "")
-        elif pa.types.is_null(values.type):
-            values = values.cast(pa.string())
-        elif not pa.types.is_string(values.type):
-            raise EvaluationError(
-                f"The column {name} of the release has the type {one_line(values.type, 40)}, instead of a known "
-                "class's name or null. Run `python -m hf_scripts.verify` to find out what is wrong."
-            )
-        named = pc.fill_null(values, "")
+            values = pc.if_else(values, SEEN, "")
+        named = pc.fill_null(values.cast(pa.string()), "")
         overlaps = named if overlaps is None else pc.if_else(pc.equal(named, ""), overlaps, named)
     return overlaps

@@ -155,9 +155,9 @@ def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tm
     used = {"msp": {"threshold_on": tuned}, "mine": {"fitted_on": tuned, "threshold_on": tuned}}
     path = write(tmp_path / "run.parquet", digits, rows(0), rows=used)
     warning = f"od-test chooses the thresholds of mine on rows of {tuned} that they were fitted on"
-    assert report(tmp_path / "out", digits, "--scores", path, "--protocol", "od-test", "--dry-run") == 0
+    assert report(tmp_path / "out", digits, "--scores", path, "--protocol", "od-test") == 0
     assert f"note: {warning}\n" in capsys.readouterr().out
-    assert report(tmp_path / "out", digits, "--scores", path, "--dry-run") == 0
+    assert report(tmp_path / "out", digits, "--scores", path) == 0
     assert "od-test chooses" not in capsys.readouterr().out, "a protocol without thresholds"
 
 
@@ -301,7 +301,7 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
     assert "Robustness to the training method" in page_of(tmp_path / "out")
     alone = refused(capsys, tmp_path / "no", digits, "--protocol", "optimizer-robustness", "--scores", *files)
     assert "optimizer-robustness compares the figures of another protocol" in alone
-    assert report(tmp_path / "few", digits, "--dry-run", "--scores", *files[:3]) == 0
+    assert report(tmp_path / "few", digits, "--scores", *files[:3]) == 0
     assert "optimizer-robustness" not in capsys.readouterr().out, "not asked for, and one model of sgd is too few"
 
 
@@ -352,14 +352,6 @@ def test_what_cannot_be_judged_is_refused(tmp_path, digits, rows, path, capsys, 
     assert "matplotlib is not installed, but needed to draw plots" in capsys.readouterr().err
 
 
-def test_a_dry_run_checks_and_writes_nothing(tmp_path, digits, path, capsys):
-    assert report(tmp_path / "out", digits, "--dry-run", "--scores", path) == 0
-    output = capsys.readouterr().out
-    assert "unknown-detection: digits" in output
-    assert f"nothing was written; the report would go to {tmp_path / 'out'}" in output
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_python_gives_the_same_report_as_the_command_with_tables_on_demand(tmp_path, digits, path):
     lines = []
     options = {"splits": CONFIG, "plots": False, "csv": True, "latex": True}
@@ -370,7 +362,7 @@ def test_python_gives_the_same_report_as_the_command_with_tables_on_demand(tmp_p
     files = files_of(tmp_path / "out")
     assert files_of(tmp_path / "python") == files
     assert figures.equals(read_figures(tmp_path / "python"))
-    assert any("demo release" in text for text in lines)
+    assert any("demo release" in text for text in lines) and "\nunknown-detection: digits" in lines[0]
     name = "tables/unknown-detection-digits"
     assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-results.tex"} < set(files)
     lines = csv.DictReader(files[f"{name}-results.csv"].decode().splitlines())

@@ -91,10 +91,9 @@ def report(
     csv: bool = False,
     latex: bool = False,
     plots: bool | None = None,
-    dry_run: bool = False,
     quiet: bool = True,
     log: Log = lambda text: None,
-) -> Report | None:
+) -> Report:
     """Compute the papers' figures from scores, and write them with a page that shows them.
 
         >>> report = ud.report(scores, "build/digits", "build/report", plots=False)
@@ -114,12 +113,11 @@ def report(
         csv: also write the figures and each table as CSV.
         latex: also write each table as LaTeX.
         plots: True also writes the plots as PDF, PNG and SVG; False leaves them out of the page, too.
-        dry_run: check the files and ids, log what would be computed, and write nothing.
         quiet: no progress bars.
         log: receives lines on what is evaluated, and notes.
 
     Returns:
-        The report, with its `figures` as a DataFrame; None for a dry run.
+        The report, with its `figures` as a DataFrame.
 
     Raises:
         EvaluationError: as for `evaluate`, a protocol lacks rows that it needs, the folder has other files, or
@@ -143,9 +141,6 @@ def report(
     notes = [*described.values(), *(remark for config in scored for remark in opened.remarks_on_classes(config))]
     for note in (*warnings, *notes):
         log(f"note: {note}")
-    if dry_run:
-        log(f"dry run: nothing was written; the report would go to {out}")
-        return None
     judged = judging.judge(runs, plan, opened, quiet=quiet)
     hints = judging.reversed_signs(judged.figures)
     try:
