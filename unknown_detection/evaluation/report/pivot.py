@@ -77,11 +77,11 @@ class Pivot:
 
         Rows have their names as commands spell them, with the papers' in brackets; columns an arrow to better values.
         """
-        pairs = zip(self.mean.to_numpy().tolist(), self.std.to_numpy().tolist(), strict=True)
-        texts = [[number_text(*pair) for pair in zip(*lines, strict=True)] for lines in pairs]
+        mean = self.mean.map("{:.2f}".format).mask(self.mean.isna(), "-")
+        cells = mean + self.std.map(" ± {:.2f}".format).mask(self.std.isna(), "")
         names = [shown_name(detector, variant) for detector, variant in self._rows()]
         heads = [(group, metric + _ARROWS[to]) for (group, metric), to in zip(self.mean, self.better, strict=True)]
-        return pd.DataFrame(texts, index=names, columns=pd.MultiIndex.from_tuples(heads), dtype=object)
+        return cells.set_axis(names, axis=0).set_axis(pd.MultiIndex.from_tuples(heads), axis=1)
 
     def _rows(self) -> list[tuple[str, str]]:
         """Return the detector of each row, with the training method if there are several."""
@@ -253,10 +253,3 @@ def _runs_note(lines: pd.DataFrame) -> str:
         return "" if lines["variant"].iloc[0] == ALL_VARIANTS else "One run."
     runs = f"{most}" if fewest == most else f"{fewest} to {most}"
     return f"Mean ± sample standard deviation (of n - 1) over {runs} runs; a single run has none and is never bold."
-
-
-def number_text(value: float, deviation: float = float("nan")) -> str:
-    """Format a number for tables, such as `90.00 ± 1.25`, or `-` for NaN."""
-    if value != value:
-        return "-"
-    return f"{value:.2f}" + (f" ± {deviation:.2f}" if deviation == deviation else "")

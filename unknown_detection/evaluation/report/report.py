@@ -16,10 +16,9 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from builders.errors import BuildError
 from builders.storage.files import write_text
 from unknown_detection.durable import finish, make_folder
-from unknown_detection.evaluation.errors import require_packages
+from unknown_detection.evaluation.errors import EvaluationError, require_packages
 from unknown_detection.evaluation.files import require_folder_of
 from unknown_detection.evaluation.frame import REDUCED
 from unknown_detection.evaluation.metrics.metrics import find_metric
@@ -146,7 +145,7 @@ def report(
     try:
         best, rows = _best_rows(judged)
         looks = {f"{title} to {best}": look_at(opened, of) for title, of in confused_rows(rows).items()}
-    except BuildError as error:
+    except EvaluationError as error:
         looks, hints = {}, [*hints, f"no pictures of rows are shown: {error}"]
     for hint in hints:
         log(f"note: {hint}")
