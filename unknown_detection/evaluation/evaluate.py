@@ -21,19 +21,10 @@ import pandas as pd
 from unknown_detection.evaluation import frame
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.metrics.bootstrap import resampled, row_counts
-from unknown_detection.evaluation.metrics.metrics import Floats, Metric, find_metric
+from unknown_detection.evaluation.metrics.metrics import USUAL, Floats, Metric, find_metrics
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.runs import ScoredRun, join_runs
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
-
-COLUMNS: Mapping[str, str] = {
-    "AUROC": "auroc",
-    "FPR95": "fpr_at_95_tpr_known_positive",
-    "AUPR_IN": "aupr_in_average_precision",
-    "AUPR_OUT": "aupr_out_average_precision",
-}
-"""The usual metrics by their columns. Of the two that are called FPR@95, it is that of the ODIN paper and of most
-others."""
 
 MEAN = "mean"
 """Stands for the split in lines with the mean over the splits of a role."""
@@ -84,8 +75,8 @@ def evaluate(
             no unknown rows among them, or no predictions for a metric that needs them.
         TypeError: the scores, the release or a metric are something else.
     """
-    asked = [*COLUMNS] if metrics is None else [metrics] if isinstance(metrics, str) or callable(metrics) else metrics
-    chosen = dict(_named(metric) for metric in asked)
+    columns = {name: column for column, name in USUAL.items()}
+    chosen = {columns.get(of.name, of.name): of for of in find_metrics([*USUAL] if metrics is None else metrics)}
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits)
     require_known("config with scores", configs, {config for run in runs for config in run.about.configs})
@@ -102,16 +93,7 @@ def evaluate(
     return figures
 
 
-def _named(metric: str | Callable[..., float]) -> tuple[str, Metric]:
-    """Return a metric by the name of its column."""
-    found = find_metric(COLUMNS.get(metric, metric) if isinstance(metric, str) else metric)
-    if found.takes == "rejected":
-        raise EvaluationError(f"{found.name} is of decisions, not of scores. Choose another metric.")
-    usual = {name: column for column, name in COLUMNS.items()}
-    return usual.get(found.name, found.name), found
-
-
-class _Side(NamedTuple):
+class _Split(NamedTuple):
     """A split of unknown rows to evaluate of a detector, and the known rows beside it."""
 
     detector: str
@@ -122,7 +104,7 @@ class _Side(NamedTuple):
     unknown: pd.DataFrame
 
 
-def _sides(detector: str, rows: pd.DataFrame) -> Iterator[_Side]:
+def _sides(detector: str, rows: pd.DataFrame) -> Iterator[_Split]:
     """Yield what is to evaluate of a joined frame."""
     for config, of_config in frame.by(rows, "config").items():
         known = of_config[of_config["known"] & (of_config["split"] == frame.TEST)]
@@ -130,14 +112,14 @@ def _sides(detector: str, rows: pd.DataFrame) -> Iterator[_Side]:
             if split not in FIT_AND_TUNE_SPLITS:
                 for role, unknown in frame.by(of_split, "role").items():
                     beside = known if len(known) else frame.known_rows(rows)
-                    yield _Side(detector, config, split, role, beside, unknown)
+                    yield _Split(detector, config, split, role, beside, unknown)
 
 
 def _lines(run: ScoredRun, metrics: Mapping[str, Metric], intervals: int) -> Iterator[dict[str, Any]]:
     """Yield the lines of a run: of each detector and config the splits, then the means of roles."""
     counts = functools.cache(partial(row_counts, samples=intervals))
 
-    def judge(side: _Side) -> dict[str, Floats]:
+    def judge(side: _Split) -> dict[str, Floats]:
         """Return each metric, followed by those of the bootstrap samples."""
         detector, config, split, role, known, unknown = side
         rankings = frame.rankings(known, unknown, takes={metric.takes for metric in metrics.values()})
@@ -171,7 +153,7 @@ def _lines(run: ScoredRun, metrics: Mapping[str, Metric], intervals: int) -> Ite
                 yield _line(of_role[0][0]._replace(split=MEAN), means, n_unknown)
 
 
-def _line(side: _Side, values: Mapping[str, Floats], n_unknown: int) -> dict[str, Any]:
+def _line(side: _Split, values: Mapping[str, Floats], n_unknown: int) -> dict[str, Any]:
     """Return a line of the table: each metric is followed by its interval, if there are samples."""
     line: dict[str, Any] = {name: getattr(side, name) for name in ("detector", "config", "split", "role")}
     for name, (value, *samples) in values.items():

@@ -65,10 +65,9 @@ def truth_table(rows: Mapping[tuple[str, str], pa.Table], paired: Mapping[str, p
     return pd.DataFrame(frame)
 
 
-def as_category(texts: pa.ChunkedArray | pa.Array) -> pd.Categorical:
+def as_category(texts: pa.ChunkedArray) -> pd.Categorical:
     """Return texts as a pandas category whose values are sorted; null is a missing value."""
-    encoded = pa.chunked_array([texts] if isinstance(texts, pa.Array) else texts.chunks, pa.string())
-    encoded = encoded.combine_chunks().dictionary_encode()
+    encoded = texts.combine_chunks().dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary)
     rank = np.empty(len(order) + 1, dtype=np.int32)
     rank[order.to_numpy()], rank[-1] = np.arange(len(order)), -1

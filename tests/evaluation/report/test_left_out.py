@@ -9,12 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.evaluation.duplicates_release import PAIRS, make_release
-from tests.evaluation.report.as_text import page_of
+from tests.evaluation.report.as_text import figures_of, page_of
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.frame import left_out
 from unknown_detection.evaluation.releases import load
-from unknown_detection.evaluation.report.figures import read_figures
 
 # Sorted by score: t0 f1 n2 t1 t3 n0 t2 f0 n1. Predictions are right but for t2.
 SCORES = {
@@ -61,7 +60,7 @@ def report(tmp_path, root, *words, name="out", scores=SCORES):
 
 
 def lines(out, **named):
-    return [line for line in read_figures(out).to_dict("records") if named.items() <= line.items()]
+    return [line for line in figures_of(out).to_dict("records") if named.items() <= line.items()]
 
 
 def value(out, rows, setting, unknown, metric):

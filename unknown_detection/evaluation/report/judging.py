@@ -40,7 +40,7 @@ Plan = Mapping[Protocol, Sequence[str]]
 def choose_protocols(
     requested: str | Protocol | Sequence[str | Protocol], runs: Sequence[ScoredRun], configs: Sequence[str]
 ) -> dict[Protocol, tuple[str, ...]]:
-    """Choose the configs that each protocol evaluates, of those to evaluate; empty for all with scores.
+    """Choose protocols, and the configs that each evaluates; without `configs`, of all that have scores.
 
     `requested` are protocols or their names, or `FILE.py:NAME` for one of the user's own, a name perhaps with
     `=CONFIG,...`; empty for the default protocol of each config, and the optimizer paper's if there are several
@@ -121,7 +121,7 @@ def judge(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: boo
 
 
 def describe_left_out(runs: Sequence[ScoredRun], plan: Plan) -> dict[str, str]:
-    """Say by kind how many rows figures leave out, of how many, and of which splits all; none where it is unknown."""
+    """Describe by kind how many rows figures leave out, and which splits lose all; nothing where it is unknown."""
     keys, parts = ["config", "split"], []
     for protocol, configs in plan.items():
         for run in runs if protocol.compare is None else ():

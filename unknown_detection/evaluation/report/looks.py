@@ -1,4 +1,4 @@
-"""Pictures of rows that a detector takes for what they are not: unknown ones that look known, and the reverse.
+"""Shows rows that a detector takes for what they are not: unknown ones that look known, and the reverse.
 
 Tested by `tests/evaluation/report/test_looks.py`.
 """

@@ -181,7 +181,7 @@ def pivot(
 def shown_tables(
     protocol: Protocol, lines: pd.DataFrame, order: Sequence[Any], kind: str = AS_PUBLISHED, note: str = "In percent."
 ) -> Iterator[Pivot]:
-    """Tabulate what a protocol shows of each config, on all rows; of another kind beside those on all rows."""
+    """Tabulate what a protocol shows of each config; another kind of figures stands beside those on all rows."""
     but_rows = [key for key in FIGURE_KEY if key != "rows"]
     for config, of_config in lines[lines["rows"].isin([AS_PUBLISHED, kind])].groupby("config", sort=False):
         parts = protocol.shown(of_config)
@@ -223,7 +223,7 @@ def full_tables(protocol: Protocol, lines: pd.DataFrame, order: Sequence[Any]) -
 
 
 def best_first(protocol: Protocol, lines: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return (detector, variant) by the protocol's headline on all rows, the best first, undefined ones last.
+    """Order pairs (detector, variant) by the protocol's headline on all rows: best first, undefined ones last.
 
     It is the one order of all tables and plots of a protocol: the mean over configs of the first figure of each.
     """
@@ -239,7 +239,7 @@ def best_first(protocol: Protocol, lines: pd.DataFrame) -> list[tuple[str, str]]
 
 
 def _heading(line: Mapping[Any, Any]) -> str:
-    """Return a column's metric, with the number of rows if it is small: of the smaller side, or of both for errors."""
+    """Return a column's heading: its metric, and how many rows the smaller side has (both, for errors) if few."""
     metric, statistic, sides = METRICS[line["metric"]], line["statistic"], (line["n_known"], line["n_unknown"])
     rows = sum(sides) if metric.takes == "errors" else min(sides)
     few = f", n = {rows}" if 0 < rows < FEW else ""

@@ -21,7 +21,7 @@ from unknown_detection.durable import finish, make_folder
 from unknown_detection.evaluation.errors import EvaluationError, require_packages
 from unknown_detection.evaluation.files import require_folder_of
 from unknown_detection.evaluation.frame import REDUCED
-from unknown_detection.evaluation.metrics.metrics import find_metric
+from unknown_detection.evaluation.metrics.metrics import find_metrics
 from unknown_detection.evaluation.protocols import Protocol, chosen
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.report import judging
@@ -126,8 +126,7 @@ def report(
         require_packages("matplotlib", to="draw plots", instead="give --no-plots (in Python plots=False)")
     target = Path(out)
     require_folder_of(target, "report", _PARTS if (target / FILE).is_file() else ())
-    asked = [metrics] if isinstance(metrics, str) or callable(metrics) else metrics
-    more = [find_metric(metric) for metric in asked]
+    more = find_metrics(metrics)
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits, quiet=quiet)
     plan = judging.choose_protocols(protocols, runs, configs)
