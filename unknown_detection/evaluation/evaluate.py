@@ -93,7 +93,7 @@ def evaluate(
     return figures
 
 
-class _Split(NamedTuple):
+class _UnknownSplit(NamedTuple):
     """A split of unknown rows to evaluate of a detector, and the known rows beside it."""
 
     detector: str
@@ -104,7 +104,7 @@ class _Split(NamedTuple):
     unknown: pd.DataFrame
 
 
-def _sides(detector: str, rows: pd.DataFrame) -> Iterator[_Split]:
+def _sides(detector: str, rows: pd.DataFrame) -> Iterator[_UnknownSplit]:
     """Yield what is to evaluate of a joined frame."""
     for config, of_config in frame.by(rows, "config").items():
         known = of_config[of_config["known"] & (of_config["split"] == frame.TEST)]
@@ -112,14 +112,14 @@ def _sides(detector: str, rows: pd.DataFrame) -> Iterator[_Split]:
             if split not in FIT_AND_TUNE_SPLITS:
                 for role, unknown in frame.by(of_split, "role").items():
                     beside = known if len(known) else frame.known_rows(rows)
-                    yield _Split(detector, config, split, role, beside, unknown)
+                    yield _UnknownSplit(detector, config, split, role, beside, unknown)
 
 
 def _lines(run: ScoredRun, metrics: Mapping[str, Metric], intervals: int) -> Iterator[dict[str, Any]]:
     """Yield the lines of a run: of each detector and config the splits, then the means of roles."""
     counts = functools.cache(partial(row_counts, samples=intervals))
 
-    def judge(side: _Split) -> dict[str, Floats]:
+    def judge(side: _UnknownSplit) -> dict[str, Floats]:
         """Return each metric, followed by those of the bootstrap samples."""
         detector, config, split, role, known, unknown = side
         rankings = frame.rankings(known, unknown, takes={metric.takes for metric in metrics.values()})
@@ -153,7 +153,7 @@ def _lines(run: ScoredRun, metrics: Mapping[str, Metric], intervals: int) -> Ite
                 yield _line(of_role[0][0]._replace(split=MEAN), means, n_unknown)
 
 
-def _line(side: _Split, values: Mapping[str, Floats], n_unknown: int) -> dict[str, Any]:
+def _line(side: _UnknownSplit, values: Mapping[str, Floats], n_unknown: int) -> dict[str, Any]:
     """Return a line of the table: each metric is followed by its interval, if there are samples."""
     line: dict[str, Any] = {name: getattr(side, name) for name in ("detector", "config", "split", "role")}
     for name, (value, *samples) in values.items():
