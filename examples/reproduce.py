@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import pandas as pd
 
 from builders.cli.executor_flags import ExecutorFlags
 from builders.errors import BuildError
@@ -38,7 +39,6 @@ from builders.executors.base import Executor, Progress, Resources
 from builders.executors.ray import RayExecutor
 from unknown_detection import auroc, load
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.report.figures import read_figures
 from unknown_detection.evaluation.scoring.scores import read_scores
 
 HERE = Path(__file__).parent
@@ -298,7 +298,7 @@ def report(grid: Grid) -> dict[tuple[str, Column], list[float]]:
     grid._do("report", [*command, "--no-plots", "--quiet", "--out", str(folder)])
     names = {value: name for name, value in ROWS.items()}
     values: dict[tuple[str, Column], list[float]] = {}
-    for line in read_figures(folder).to_dict("records"):
+    for line in pd.read_parquet(folder / "figures.parquet").to_dict("records"):
         name = names.get((line["variant"], line["detector"]))
         compared = line["metric"] in PAPERS_METRICS.get(line["setting"], ()) and not line["statistic"]
         if name is None or not compared or line["rows"] != "as_published":

@@ -241,8 +241,3 @@ def test_what_is_made_from_a_duplicate_goes_with_it_and_what_it_is_made_from_too
 def test_overlaps_are_read_from_either_column(columns, expected):
     assert find_overlaps(pa.table(columns)).to_pylist() == expected
     assert find_overlaps(pa.table({"id": ["a"]})) is None
-
-
-def test_a_column_of_overlaps_of_another_type_is_refused():
-    with pytest.raises(EvaluationError, match="The column id_overlap of the release has the type int64, instead of"):
-        find_overlaps(pa.table({"id_overlap": [1, 2]}))

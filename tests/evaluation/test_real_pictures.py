@@ -53,9 +53,9 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     from PIL import Image
     from sklearn.metrics import roc_auc_score
 
+    from tests.evaluation.report.as_text import figures_of
     from unknown_detection.evaluation.__main__ import main
     from unknown_detection.evaluation.features.store import FeatureStore
-    from unknown_detection.evaluation.report.figures import read_figures
 
     real.one_thread()
     weights, release, wnids = world
@@ -90,7 +90,7 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     judged = ["report", *of_release, "--scores", str(scores), "--protocol", "openood", "--no-plots"]
     assert main([*judged, "--out", str(report)]) == 0
     of = {"unknown": "far_ood_photographs", "metric": "auroc", "statistic": ""}
-    areas = {row["value"] for row in read_figures(report).to_dict("records") if of.items() <= row.items()}
+    areas = {row["value"] for row in figures_of(report).to_dict("records") if of.items() <= row.items()}
     shares = np.exp(np.concatenate([known.logits, photographs.logits]).astype(np.float64))
     surest = (shares / shares.sum(axis=1, keepdims=True)).max(axis=1)
     area = roc_auc_score(np.repeat([0, 1], [20, len(PHOTOGRAPHS)]), -surest)

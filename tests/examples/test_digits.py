@@ -21,7 +21,7 @@ def quick(tmp_path_factory):
     out = tmp_path_factory.mktemp("digits")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(EXAMPLES)
-        patch.setattr("unknown_detection.evaluation.report.report.scenes", lambda *words: [])
+        patch.setattr("unknown_detection.evaluation.report.report.draw", lambda *words, **options: [])
         done = CliRunner().invoke(runpy.run_path(str(EXAMPLES / "digits.py"))["main"], ["--out", str(out), "--quick"])
     assert done.exit_code == 0, done.output
     return out, done.output

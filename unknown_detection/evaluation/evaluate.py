@@ -13,28 +13,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation import frame
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.metrics.bootstrap import resampled, row_counts
-from unknown_detection.evaluation.metrics.metrics import Metric, find_metric
+from unknown_detection.evaluation.metrics.metrics import USUAL, Floats, Metric, find_metrics
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.runs import ScoredRun, join_runs
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
-
-COLUMNS: Mapping[str, str] = {
-    "AUROC": "auroc",
-    "FPR95": "fpr_at_95_tpr_known_positive",
-    "AUPR_IN": "aupr_in_average_precision",
-    "AUPR_OUT": "aupr_out_average_precision",
-}
-"""The usual metrics by their columns. Of the two that are called FPR@95, it is that of the ODIN paper and of most
-others."""
 
 MEAN = "mean"
 """Stands for the split in lines with the mean over the splits of a role."""
@@ -85,8 +75,8 @@ def evaluate(
             no unknown rows among them, or no predictions for a metric that needs them.
         TypeError: the scores, the release or a metric are something else.
     """
-    asked = [*COLUMNS] if metrics is None else [metrics] if isinstance(metrics, str) or callable(metrics) else metrics
-    chosen = dict(_named(metric) for metric in asked)
+    columns = {name: column for column, name in USUAL.items()}
+    chosen = {columns.get(of.name, of.name): of for of in find_metrics([*USUAL] if metrics is None else metrics)}
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits)
     require_known("config with scores", configs, {config for run in runs for config in run.about.configs})
@@ -103,34 +93,35 @@ def evaluate(
     return figures
 
 
-def _named(metric: str | Callable[..., float]) -> tuple[str, Metric]:
-    """Return a metric by the name of its column."""
-    found = find_metric(COLUMNS.get(metric, metric) if isinstance(metric, str) else metric)
-    if found.takes == "rejected":
-        raise EvaluationError(f"{found.name} is of decisions, not of scores. Choose another metric.")
-    usual = {name: column for column, name in COLUMNS.items()}
-    return usual.get(found.name, found.name), found
+class _UnknownSplit(NamedTuple):
+    """A split of unknown rows to evaluate of a detector, and the known rows beside it."""
+
+    detector: str
+    config: str
+    split: str
+    role: str
+    known: pd.DataFrame
+    unknown: pd.DataFrame
 
 
-_Side = tuple[str, str, str, pd.DataFrame, pd.DataFrame]
-
-
-def _sides(rows: pd.DataFrame) -> Iterator[_Side]:
-    """Yield config, split, role, known and unknown rows of each split to evaluate of a joined frame."""
+def _sides(detector: str, rows: pd.DataFrame) -> Iterator[_UnknownSplit]:
+    """Yield what is to evaluate of a joined frame."""
     for config, of_config in frame.by(rows, "config").items():
         known = of_config[of_config["known"] & (of_config["split"] == frame.TEST)]
         for split, of_split in frame.by(of_config[~of_config["known"]], "split").items():
             if split not in FIT_AND_TUNE_SPLITS:
                 for role, unknown in frame.by(of_split, "role").items():
-                    yield config, split, role, known if len(known) else frame.known_rows(rows), unknown
+                    beside = known if len(known) else frame.known_rows(rows)
+                    yield _UnknownSplit(detector, config, split, role, beside, unknown)
 
 
-def _lines(run: ScoredRun, metrics: Mapping[str, Metric], intervals: int) -> list[dict[str, Any]]:
+def _lines(run: ScoredRun, metrics: Mapping[str, Metric], intervals: int) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a run: of each detector and config the splits, then the means of roles."""
     counts = functools.cache(partial(row_counts, samples=intervals))
 
-    def judge(side: tuple[str, _Side]) -> tuple[dict[str, float], dict[str, npt.NDArray[np.float64]]]:
-        """Return the metrics of a detector on a split, and those of each bootstrap sample."""
-        detector, (config, split, role, known, unknown) = side
+    def judge(side: _UnknownSplit) -> dict[str, Floats]:
+        """Return each metric, followed by those of the bootstrap samples."""
+        detector, config, split, role, known, unknown = side
         rankings = frame.rankings(known, unknown, takes={metric.takes for metric in metrics.values()})
         lacking = [name for name, metric in metrics.items() if metric.takes not in rankings]
         if lacking:
@@ -138,43 +129,35 @@ def _lines(run: ScoredRun, metrics: Mapping[str, Metric], intervals: int) -> lis
                 f"{', '.join(lacking)} needs predictions, and the scores of {detector} have none. Add a column "
                 "prediction, or choose another metric."
             )
-        values = {name: metric.of(rankings[metric.takes]) for name, metric in metrics.items()}
+        values = {name: np.array([metric.of(rankings[metric.takes])]) for name, metric in metrics.items()}
         if not intervals:
-            return values, {}
+            return values
         drawn = counts(len(known), name=f"known of {config}"), counts(len(unknown), name=f"{config}/{split}/{role}")
         errors = known["wrong"].to_numpy() if "wrong" in known else None
-        scores = known["score"].to_numpy(), unknown["score"].to_numpy()
-        return values, resampled(*scores, errors, drawn, metrics)
+        samples = resampled(known["score"].to_numpy(), unknown["score"].to_numpy(), errors, drawn, metrics)
+        return {name: np.append(value, samples[name]) for name, value in values.items()}
 
-    tasks = [(detector, side) for detector, rows in run.rows.items() for side in _sides(rows)]
+    sides = [side for detector, rows in run.rows.items() for side in _sides(detector, rows)]
     # NumPy sorts and adds without the interpreter's lock.
     with ThreadPoolExecutor(os.cpu_count() if intervals else 1) as threads:
-        judged = [*zip(tasks, threads.map(judge, tasks), strict=True)]
-    lines = []
-    for (detector, config), of_config in itertools.groupby(judged, key=lambda of: (of[0][0], of[0][1][0])):
+        judged = [*zip(sides, threads.map(judge, sides), strict=True)]
+    for _, of_config in itertools.groupby(judged, key=lambda of: of[0][:2]):
         roles = defaultdict(list)
-        for (_, (_, split, role, known, unknown)), (values, samples) in of_config:
-            roles[role].append((len(known), len(unknown), values, samples))
-            named = {"detector": detector, "config": config, "split": split, "role": role}
-            lines.append(named | _columns(values, samples) | {"n_known": len(known), "n_unknown": len(unknown)})
-        for role, of_role in roles.items():
+        for side, values in of_config:
+            roles[side.role].append((side, values))
+            yield _line(side, values, len(side.unknown))
+        for of_role in roles.values():
             if len(of_role) > 1:
-                mean = {name: float(np.mean([values[name] for *_, values, _ in of_role])) for name in metrics}
-                drawn = {
-                    name: np.mean([samples[name] for *_, samples in of_role], axis=0) for name in metrics if intervals
-                }
-                counted = {"n_known": of_role[0][0], "n_unknown": sum(unknown for _, unknown, *_ in of_role)}
-                named = {"detector": detector, "config": config, "split": MEAN, "role": role}
-                lines.append(named | _columns(mean, drawn) | counted)
-    return lines
+                means = {name: np.mean([values[name] for _, values in of_role], axis=0) for name in metrics}
+                n_unknown = sum(len(side.unknown) for side, _ in of_role)
+                yield _line(of_role[0][0]._replace(split=MEAN), means, n_unknown)
 
 
-def _columns(values: Mapping[str, float], samples: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, float]:
-    """Return the columns of metrics, each followed by its interval, if there are samples."""
-    columns: dict[str, float] = {}
-    for name, value in values.items():
-        columns[name] = value
-        if name in samples:
-            ends = np.quantile(samples[name], QUANTILES).tolist()
-            columns |= dict(zip((f"{name}_low", f"{name}_high"), ends, strict=True))
-    return columns
+def _line(side: _UnknownSplit, values: Mapping[str, Floats], n_unknown: int) -> dict[str, Any]:
+    """Return a line of the table: each metric is followed by its interval, if there are samples."""
+    line: dict[str, Any] = {name: getattr(side, name) for name in ("detector", "config", "split", "role")}
+    for name, (value, *samples) in values.items():
+        line[name] = value
+        if samples:
+            line[f"{name}_low"], line[f"{name}_high"] = np.quantile(samples, QUANTILES)
+    return line | {"n_known": len(side.known), "n_unknown": n_unknown}

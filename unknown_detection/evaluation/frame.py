@@ -66,7 +66,7 @@ def unknown_splits(frame: pd.DataFrame, roles: Sequence[str]) -> dict[str, pd.Da
 
 
 def beside(known: pd.DataFrame, *unknown: pd.DataFrame) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Return the scores of known rows, then of unknown ones, and which are unknown; shape (n,)."""
+    """Concatenate the scores of known and of unknown rows; returned with flags of the unknown ones, shape (n,)."""
     scores = np.concatenate([rows["score"].to_numpy() for rows in (known, *unknown)])
     return scores, np.arange(len(scores)) >= len(known)
 
@@ -127,9 +127,9 @@ def join(
     where: str = "The table of scores",
     fitted_on: pa.Array | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return the rows that have a score, with it, by detector; in the order of the index, whose columns are shared.
+    """Join scores with an index by id: by detector, the rows that have a score, in the order of the index.
 
-    Every row must have exactly one score per detector, and every score must belong to a row. Splits in
+    Columns of the index are shared. Every row must have one score per detector, and every score a row. Splits in
     `FIT_AND_TUNE_SPLITS` may be missing, each as a whole, and so may their rows that detectors were `fitted_on` in
     place of training rows; where that is None, as of a DataFrame or a CSV file, all rows of a split's fit half may. An
     id in several splits has the same score in all of them. A row without a prediction has -1, and NaN without a

@@ -130,7 +130,6 @@ def run(
         drawn = False if out is None and plots is None else plots
         of_report: dict[str, Any] = {"protocols": protocols, "metrics": metrics, "plots": drawn}
         written = report(scores, opened, root / "report", **of_report, quiet=quiet, log=log)
-        assert written is not None  # it is no dry run
         done = Evaluation(features, scores, figures, written)
         weakref.finalize(done, temporary.pop_all().close)
     return done

@@ -56,7 +56,7 @@ class ScoredRun:
 
     @property
     def name(self) -> str:
-        """The file's stem."""
+        """Name of the run: the file's stem."""
         return self.path.stem
 
     @property
@@ -66,7 +66,7 @@ class ScoredRun:
         return (source.get("file", "") if kind == "torchvision" else name) if "address" in source else ""
 
     def columns(self, detector: str, **release: str) -> dict[str, Any]:
-        """Return what the table of figures says of a detector's."""
+        """Return the columns of the table of figures that say whose a detector's figures are."""
         about = self.about
         versions = {"judged": _VERSIONS, **({"scored": about.versions} if about.versions else {})}
         return {

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.schema import ROLES
-from unknown_detection.evaluation.errors import EvaluationError, one_line
 
 IN_DISTRIBUTION = "in_distribution"
 """Role of the rows that a detector should accept."""
@@ -49,7 +48,7 @@ def truth_table(rows: Mapping[tuple[str, str], pa.Table], paired: Mapping[str, p
         columns = {name: of_split[name] for name in ("id", "class_id", "label")} | {
             "config": pa.repeat(config, len(of_split)),
             "split": pa.repeat(split, len(of_split)),
-            "role": role_names(of_split),
+            "role": pa.array(ROLES, pa.string()).take(of_split["role"]),
             "source_id": pc.binary_join_element_wise(of_split["source"], of_split["source_id"], "/"),
             "overlap": pa.nulls(len(of_split), pa.string()) if overlap is None else overlap,
         }
@@ -66,20 +65,14 @@ def truth_table(rows: Mapping[tuple[str, str], pa.Table], paired: Mapping[str, p
     return pd.DataFrame(frame)
 
 
-def as_category(texts: pa.ChunkedArray | pa.Array) -> pd.Categorical:
+def as_category(texts: pa.ChunkedArray) -> pd.Categorical:
     """Return texts as a pandas category whose values are sorted; null is a missing value."""
-    encoded = pa.chunked_array([texts] if isinstance(texts, pa.Array) else texts.chunks, pa.string())
-    encoded = encoded.combine_chunks().dictionary_encode()
+    encoded = texts.combine_chunks().dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary)
     rank = np.empty(len(order) + 1, dtype=np.int32)
     rank[order.to_numpy()], rank[-1] = np.arange(len(order)), -1
     codes = rank[pc.fill_null(encoded.indices, -1).to_numpy()]
     return pd.Categorical.from_codes(codes, pd.Index(encoded.dictionary.take(order).to_pandas()))
-
-
-def role_names(rows: pa.Table) -> pa.ChunkedArray:
-    """Return each row's role by name."""
-    return pa.array(ROLES, pa.string()).take(rows["role"])
 
 
 def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
@@ -90,14 +83,7 @@ def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
             continue
         values = rows[name]
         if pa.types.is_boolean(values.type):
-            values = pc.if_else(pc.fill_null(values, False), SEEN, "")
-        elif pa.types.is_null(values.type):
-            values = values.cast(pa.string())
-        elif not pa.types.is_string(values.type):
-            raise EvaluationError(
-                f"The column {name} of the release has the type {one_line(values.type, 40)}, instead of a known "
-                "class's name or null. Run `python -m hf_scripts.verify` to find out what is wrong."
-            )
-        named = pc.fill_null(values, "")
+            values = pc.if_else(values, SEEN, "")
+        named = pc.fill_null(values.cast(pa.string()), "")
         overlaps = named if overlaps is None else pc.if_else(pc.equal(named, ""), overlaps, named)
     return overlaps

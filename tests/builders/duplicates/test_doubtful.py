@@ -25,11 +25,10 @@ from builders.release.manifest import read_manifest
 from hf_scripts.verify import main as verify
 from tests.builders.duplicates import drawn
 from tests.builders.trees import linked
-from tests.evaluation.report.as_text import page_of
+from tests.evaluation.report.as_text import figures_of, page_of
 from tests.hf_scripts.pair_tables import replace_pairs
 from tests.manifests import manifest_of
 from unknown_detection.evaluation.__main__ import main as evaluate
-from unknown_detection.evaluation.report.figures import read_figures
 
 EQUAL = 30
 """Equal pictures, of as many rows of each of the three classes."""
@@ -176,7 +175,7 @@ def test_the_report_leaves_out_equal_pictures_alone_there(built, tmp_path):
             writer.writerows((row["id"], random.random(), 0) for row in rows_of(release, key))
     words = ["report", "--scores", str(tmp_path / "scores.csv"), "--release", str(release), "--splits", ",".join(keys)]
     assert evaluate([*words, "--no-plots", "--quiet", "--out", str(tmp_path / "report")]) == 0
-    figures = read_figures(tmp_path / "report")
+    figures = figures_of(tmp_path / "report")
     chosen = figures[(figures["metric"] == "auroc") & (figures["unknown"] == "near_ood")]
     left_out = {line["rows"]: line["left_out"] for line in chosen.to_dict("records")}
     equal = sum(len(ids_in_pairs(release, key, near=False)) for key in keys[:2])

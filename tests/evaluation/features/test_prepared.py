@@ -12,7 +12,7 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from PIL import Image  # noqa: E402
 
 from tests.evaluation.broad_release import LABELS, OTHER, OWN, SPLITS, make_broad  # noqa: E402
-from tests.evaluation.report.as_text import page_of  # noqa: E402
+from tests.evaluation.report.as_text import figures_of, page_of  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
@@ -21,7 +21,6 @@ from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E4
 from unknown_detection.evaluation.features.table import RowTable  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.releases import load  # noqa: E402
-from unknown_detection.evaluation.report.figures import read_figures  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 MODEL = "test_resnet"  # of timm's models for tests: 160 x 160 pixels, of which the usual geometry crops 95 %
@@ -109,12 +108,10 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
         "broad-adversarial has no autoattack_resnet50, autoattack_vit: its mean is over the other splits",
         "broad-corruptions has no defocus_blur, gaussian_noise, brightness: its mean is over the other splits",
         f"timm:{MODEL} got images of {RESIZED}: broad-adversarial/pgd_vit",
-        "detectors of scores were fitted on half of broad-reference/held_out, for want of training rows; thresholds "
-        "are chosen on the other half",
     ]
     page = page_of(tmp_path / "report")
     assert all(note in page for note in notes)
-    figures = read_figures(tmp_path / "report").to_dict("records")
+    figures = figures_of(tmp_path / "report").to_dict("records")
     assert {line["prepared"] for line in figures} == {json.dumps(WAYS)}
     plain = [line for line in figures if line["protocol"] == "broad" and not line["statistic"]]
     assert {(line["setting"], line["unknown"]) for line in plain} == {

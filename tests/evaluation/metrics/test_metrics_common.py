@@ -196,6 +196,14 @@ def test_a_decorated_function_is_a_metric(monkeypatch):
         metric("AUROC", "higher", name="auroc")(clear)
 
 
+def test_metrics_are_found_by_name_column_or_function():
+    assert metrics.find_metrics(["FPR95", metrics.auroc, "oscr"]) == [
+        METRICS[name] for name in ("fpr_at_95_tpr_known_positive", "auroc", "oscr")
+    ]
+    with pytest.raises(EvaluationError, match="balanced_accuracy is of decisions, not of scores"):
+        metrics.find_metrics("balanced_accuracy")
+
+
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.booleans()), min_size=1, max_size=30))
 def test_one_sort_serves_for_any_number_of_flags(drawn):
     scores, first, second = zip(*drawn, strict=True)

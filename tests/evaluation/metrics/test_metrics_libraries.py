@@ -6,12 +6,13 @@ from sklearn import metrics as sk
 
 from tests.evaluation.metrics.formulas import (
     balanced_accuracy,
+    detection_error,
     interpolated_fpr_at_95_tpr,
     least_detection_error_at_95_tpr,
 )
 from unknown_detection.evaluation.metrics.metrics import aupr_in, aupr_out, aurc, auroc, fpr_at_95_tpr, oscr
 
-SIZES = (20, 997, 20_000)
+SIZES = (6, 20, 997, 20_000)
 TOLERANCE = 1e-9  # that of the issue; what is found is below 1e-12
 
 
@@ -42,8 +43,10 @@ def test_equal_to_scikit_learn(size, step):
         assert ours(scores, unknown, estimator="trapezoid") == pytest.approx(sk.auc(recall, precision), abs=TOLERANCE)
     for side, positive, sure in (("unknown", unknown, scores), ("known", ~unknown, -scores)):
         fpr, tpr, _ = sk.roc_curve(positive, sure, drop_intermediate=False)
-        expected = fpr[np.flatnonzero(tpr >= 0.95)[0]]
-        assert fpr_at_95_tpr(scores, unknown, positive=side) == pytest.approx(expected, abs=TOLERANCE)
+        first = np.flatnonzero(tpr >= 0.95)[0]
+        assert fpr_at_95_tpr(scores, unknown, positive=side) == pytest.approx(fpr[first], abs=TOLERANCE)
+        expected = 0.5 * (1 - tpr[first]) + 0.5 * fpr[first]
+        assert detection_error(scores, unknown, positive=side) == pytest.approx(expected, abs=TOLERANCE)
     rejected = scores > 0.5
     expected = sk.balanced_accuracy_score(unknown, rejected)
     assert balanced_accuracy(unknown, rejected) == pytest.approx(expected, abs=TOLERANCE)

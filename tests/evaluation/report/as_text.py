@@ -3,6 +3,8 @@
 import html
 import re
 
+import pandas as pd
+
 
 def text_lines(table):
     """The heading and the rows, with cells between bars and bold ones between stars."""
@@ -16,6 +18,11 @@ def text_lines(table):
         for first, *cells in page.rows
     ]
     return [f"| {' | '.join(line)} |" for line in (head, *rows)]
+
+
+def figures_of(folder):
+    """The figures of a report."""
+    return pd.read_parquet(folder / "figures.parquet")
 
 
 def page_of(folder):

@@ -4,18 +4,15 @@ import csv
 import math
 import statistics
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.evaluation.made_rows import figure, of_run
-from tests.evaluation.refusals import refusal
+from tests.evaluation.report.as_text import figures_of
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY
 from unknown_detection.evaluation.report.figures import (
     COLUMNS,
     over_runs,
-    read_figures,
     tidy,
     write_figures,
 )
@@ -36,7 +33,7 @@ def test_what_is_written_is_read_back_and_the_same_bytes_come_again(tmp_path):
     for name in ("one", "two"):
         write_figures(tmp_path / name / "figures.csv", written)
         write_figures(tmp_path / name / "figures.parquet", written)
-    assert read_figures(tmp_path / "one").equals(written), "NaN and the missing seed, too"
+    assert figures_of(tmp_path / "one").equals(written), "NaN and the missing seed, too"
     for name in ("figures.csv", "figures.parquet"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     with (tmp_path / "one" / "figures.csv").open(encoding="utf-8", newline="") as file:
@@ -73,12 +70,3 @@ def test_the_same_run_twice_is_refused_but_not_scores_of_unknown_origin():
     assert len(tidy((of_run(model_digest="", run=name), [figure(0.5)]) for name in "ab")) == 2
     # Scores of one run may come in several files, as long as no figure comes twice.
     tidy([(of_run(), [figure(0.5)]), (of_run("odin", **again), [figure(0.5)])])
-
-
-def test_what_are_no_figures_is_refused(tmp_path):
-    assert f"There is no report at {tmp_path}" in refusal(read_figures, tmp_path)
-    (tmp_path / "figures.parquet").write_bytes(b"no")
-    with pytest.raises(EvaluationError, match=r"Cannot read the figures .* as Parquet"):
-        read_figures(tmp_path)
-    pq.write_table(pa.table({"value": [1.0]}), tmp_path / "figures.parquet")
-    assert "has other columns than the figures of this version" in refusal(read_figures, tmp_path)

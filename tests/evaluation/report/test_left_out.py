@@ -9,12 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.evaluation.duplicates_release import PAIRS, make_release
-from tests.evaluation.report.as_text import page_of
+from tests.evaluation.report.as_text import figures_of, page_of
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.frame import left_out
 from unknown_detection.evaluation.releases import load
-from unknown_detection.evaluation.report.figures import read_figures
 
 # Sorted by score: t0 f1 n2 t1 t3 n0 t2 f0 n1. Predictions are right but for t2.
 SCORES = {
@@ -61,7 +60,7 @@ def report(tmp_path, root, *words, name="out", scores=SCORES):
 
 
 def lines(out, **named):
-    return [line for line in read_figures(out).to_dict("records") if named.items() <= line.items()]
+    return [line for line in figures_of(out).to_dict("records") if named.items() <= line.items()]
 
 
 def value(out, rows, setting, unknown, metric):
@@ -93,14 +92,13 @@ def test_the_results_say_how_many_rows_each_figure_lacks_and_of_which_table(judg
     assert {line["duplicates_sha256"] for line in lines(judged)} == {manifest["duplicates"]["sha256"]}
 
 
-def test_the_report_counts_them_by_split_and_says_why(judged):
+def test_the_report_counts_them_and_says_why(judged):
     sentence = (
         "Figures without duplicates leave out 3 of 9 rows, which are in a pair of the release's table of duplicates, "
         "or made from such."
     )
     page = page_of(judged)
     assert sentence in page.rpartition("The release has the digest")[2], "where it says what the figures are of"
-    assert "imagenet/near_ood 3 1 imagenet/test 4 2 " in page
     assert sentence in page.rpartition("Effect of duplicates on imagenet")[2], "below the table, too"
 
 
@@ -182,9 +180,7 @@ def test_figures_without_overlap_are_those_by_hand_and_the_report_says_what_is_l
         "Figures without overlap leave out 3 of 9 rows, which are of a class that is, holds or shows a known one, by "
         "the column id_overlap. Nothing is left of imagenet/far_ood_noise."
     )
-    page = page_of(out)
-    assert sentence in page and "Effect of overlap on imagenet" in page
-    assert "imagenet/far_ood_noise 2 0 2 imagenet/near_ood 3 1 1 " in page
+    assert sentence in page_of(out).rpartition("Effect of overlap on imagenet")[2]
 
 
 def test_openoods_demo_has_figures_with_and_without_its_kin_of_known_classes(openood_release, tmp_path):

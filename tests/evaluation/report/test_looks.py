@@ -2,8 +2,10 @@
 
 import base64
 import io
+import shutil
 
 import numpy as np
+import pyarrow.parquet as pq
 from PIL import Image
 
 import unknown_detection as ud
@@ -40,3 +42,14 @@ def test_the_page_shows_them_and_says_nothing_without_pixels(release, tmp_path):
     ud.report(scored(release), release, tmp_path / "report", plots=False)
     assert "Unknown rows that look most known" in page_of(tmp_path / "report")
     assert (tmp_path / "report" / "report.html").read_text().count("data:image/png;base64") == 2 * SHOWN
+
+
+def test_a_picture_that_is_another_one_is_not_shown(release, tmp_path):
+    """The rows of a shard stand in the opposite order."""
+    damaged = shutil.copytree(release, tmp_path / "damaged")
+    shard = damaged / "data" / CONFIG / "test-00000-of-00001.parquet"
+    rows = pq.read_table(shard)
+    pq.write_table(rows.take([*range(len(rows))][::-1]), shard)
+    ud.report(scored(damaged), damaged, tmp_path / "report", plots=False)
+    page = page_of(tmp_path / "report")
+    assert "no pictures of rows are shown: The image of row" in page and "is another one" in page

@@ -66,14 +66,9 @@ def test_risk_coverage_names_the_best_detectors_and_the_baseline():
     by_name = {f"D{n}": rows.assign(score=rows["wrong"] * (n + 1.0) + noise) for n in range(8)}
     by_name["msp"] = rows.assign(score=-1.0 * rows["wrong"])
     order = [f"D{n}" for n in range(7, -1, -1)]
-    scene = pictures.Scene(
-        PROTOCOLS["unknown-detection"],
-        FIGURES,
-        {"c": {name: by_name[name] for name in [*order, "msp"]}},
-        {"c": "run"},
-        order,
-    )
-    picture = next(of for of in scene.pictures() if of.name.startswith("risk-coverage"))
+    rows = {("c", "run"): {name: by_name[name] for name in [*order, "msp"]}}
+    drawn = pictures.draw_protocol(PROTOCOLS["unknown-detection"], FIGURES, rows, order)
+    picture = next(of for of in drawn if of.name == "risk-coverage-unknown-detection-c")
     (legend,) = picture.figure.legends
     names = [text.get_text().partition(" (")[0] for text in legend.get_texts()]
     assert names == ["D7", "D6", "D5", "D4", "D3", "msp", "3 others"], "in the order of all tables, the worst named"

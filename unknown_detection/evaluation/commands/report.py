@@ -1,6 +1,6 @@
 """`python -m unknown_detection evaluate report`: computes a paper's figures from scores files.
 
-Tested by `tests/evaluation/reports/test_report.py`.
+Tested by `tests/evaluation/report/test_report.py`.
 """
 
 from __future__ import annotations
@@ -58,9 +58,6 @@ from unknown_detection.terminal.progress import Log
     help="Also write the plots as PDF, PNG and SVG; or draw none at all: matplotlib is not needed then.",
 )
 @options.quiet
-@click.option(
-    "--dry-run", is_flag=True, help="Check the files and ids and print what would be computed; write nothing."
-)
 @click.option("--json", "as_json", is_flag=True, help="Print the tables of results as JSON, rates from 0 to 1.")
 def command(
     first: tuple[str, ...],
@@ -88,5 +85,5 @@ def command(
     written = report(
         [*first, *more], load(release, revision), out, metrics=options.metrics_of(metrics), log=log, **flags
     )
-    if as_json and written is not None:
+    if as_json:
         click.echo(written.json())

@@ -10,7 +10,7 @@ the expectation over all orders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
@@ -88,16 +88,35 @@ def metric(
     return register
 
 
-def find_metric(metric: str | Callable[..., float]) -> Metric:
-    """Return a metric by its name or by the function that `metric` decorated.
+USUAL = {
+    "AUROC": "auroc",
+    "FPR95": "fpr_at_95_tpr_known_positive",
+    "AUPR_IN": "aupr_in_average_precision",
+    "AUPR_OUT": "aupr_out_average_precision",
+}
+"""The usual metrics by their columns. Of the two that are called FPR@95, it is that of the ODIN paper and of most
+others."""
+
+
+def find_metrics(asked: str | Callable[..., float] | Iterable[str | Callable[..., float]]) -> list[Metric]:
+    """Return metrics of scores by their names, those of columns too, or by the functions that `metric` decorated.
 
     Raises:
-        EvaluationError: there is no metric of the name, or the function is not decorated.
+        EvaluationError: there is no metric of a name, it is one of decisions, or a function is not decorated.
         TypeError: it is something else.
     """
+    found = [*map(_find_metric, [asked] if isinstance(asked, str) or callable(asked) else asked)]
+    for of in found:
+        if of.takes == "rejected":
+            raise EvaluationError(f"{of.name} is of decisions, not of scores. Choose another metric.")
+    return found
+
+
+def _find_metric(metric: str | Callable[..., float]) -> Metric:
     if isinstance(metric, str):
-        require_known("metric", [metric], METRICS)
-        return METRICS[metric]
+        name = USUAL.get(metric, metric)
+        require_known("metric", [name], METRICS)
+        return METRICS[name]
     if not callable(metric):
         raise TypeError(f"A metric is a name or a function decorated with ud.metric, not {a_kind(metric)}.")
     name = getattr(metric, "__name__", a_kind(metric))

@@ -49,7 +49,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """List what one chooses from and builds on, and none of what this module imports for itself."""
+    """List the public names, without those that this module imports for itself."""
     return [*__all__]
 
 

@@ -1,4 +1,4 @@
-"""Metrics that a user chooses, of each split of unknown rows against the known ones: `report(metrics=...)`.
+"""Measures metrics that a user chooses, of each split of unknown rows against the known ones.
 
 Tested by `tests/evaluation/report/test_report.py`.
 """
@@ -19,7 +19,7 @@ NAME = "metrics"
 
 
 def protocol_of(metrics: Sequence[Metric]) -> Protocol:
-    """Return the protocol that measures some metrics; its means are over the splits of a role."""
+    """Return the protocol of `report(metrics=...)`, whose means are over the splits of a role."""
 
     def judge(rows: pd.DataFrame) -> list[Figure]:
         unknown, measured = rows[~rows["known"] & ~rows["split"].isin(FIT_AND_TUNE_SPLITS)], []

@@ -1,4 +1,4 @@
-"""What a protocol is: a function from one detector's joined frame to figures, with the names of what it shows.
+"""Defines protocols: functions from one detector's joined frame to figures, with the names of what they show.
 
 A figure is a plain dictionary, one number with what identifies it (`FIGURE_KEY`), made by `measure` and `means`.
 

@@ -144,7 +144,7 @@ def robust_figures(figures: pd.DataFrame) -> pd.DataFrame:
 
 
 def _components(lines: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield what is mixed, of one detector: the variant, the name of the OoD sets, and the components' moments."""
+    """Yield the mixtures of a detector: variant, name of the OoD sets, and the moments of the components."""
     key = [*FIGURE_KEY, "factor"]
     of_figures = lines.groupby(key, sort=False)["reported"]
     lacking = lines[of_figures.transform("size") < lines.groupby(_MODEL, dropna=False).ngroups]

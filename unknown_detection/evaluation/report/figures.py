@@ -11,12 +11,10 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from builders.storage.files import atomic_path, write_text
 from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.files import read_untrusted
 from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY, Figure
 
 FILE = "figures.parquet"
@@ -72,7 +70,10 @@ def tidy(judged: Iterable[tuple[Mapping[str, Any], Iterable[Figure]]]) -> pd.Dat
     Refuses two runs of the same weights with the same figure.
     """
     lines = [{**columns, **figure} for columns, figures in judged for figure in figures]
-    figures = _frame(pa.Table.from_pylist(lines, _SCHEMA))
+    # A seed may be missing, so integers are nullable.
+    figures: pd.DataFrame = pa.Table.from_pylist(lines, _SCHEMA).to_pandas(
+        types_mapper={pa.int64(): pd.Int64Dtype()}.get
+    )
     keys = ["variant", "model_digest", "seed", "detector", *FIGURE_KEY]
     repeated = figures[(figures["model_digest"] != "") & figures.duplicated(keys, keep=False)]
     for key, runs in repeated.groupby(keys, sort=False, dropna=False)["run"]:
@@ -104,23 +105,5 @@ def write_figures(path: Path, figures: pd.DataFrame) -> None:
         missing = figures.astype(object).where(figures.notna() | (figures.columns == "value"), None)
         write_text(path, csv_text([[*figures.columns], *missing.itertuples(index=False)]))
         return
-    table = pa.Table.from_pandas(figures, _SCHEMA, preserve_index=False).replace_schema_metadata(None)
     with atomic_path(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
-
-
-def read_figures(where: Path) -> pd.DataFrame:
-    """Read the figures of a report, from its folder or its `figures.parquet`."""
-    path = where / FILE if where.is_dir() else where
-    if not path.is_file():
-        raise EvaluationError(f"There is no report at {where}: no such file as {path}. Check the path.")
-    table = read_untrusted(path, f"the figures {path}")
-    if not table.schema.equals(_SCHEMA):
-        raise EvaluationError(f"{path} has other columns than the figures of this version. Write the report again.")
-    return _frame(table.replace_schema_metadata(None))
-
-
-def _frame(table: pa.Table) -> pd.DataFrame:
-    """Return figures as a frame; a seed may be missing, so integers are nullable."""
-    frame: pd.DataFrame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
-    return frame
+        figures.to_parquet(temporary, index=False, schema=_SCHEMA, compression="zstd")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,8 @@ from unknown_detection.evaluation.protocols import (
     robustness,
 )
 from unknown_detection.evaluation.releases import Release
-from unknown_detection.evaluation.report.figures import tidy
+from unknown_detection.evaluation.report.figures import over_runs, tidy
+from unknown_detection.evaluation.report.pivot import Pivot, best_first, shown_tables
 from unknown_detection.evaluation.runs import ScoredRun
 from unknown_detection.terminal.progress import bar
 from unknown_detection.words import quantity
@@ -38,7 +40,7 @@ Plan = Mapping[Protocol, Sequence[str]]
 def choose_protocols(
     requested: str | Protocol | Sequence[str | Protocol], runs: Sequence[ScoredRun], configs: Sequence[str]
 ) -> dict[Protocol, tuple[str, ...]]:
-    """Choose the configs that each protocol evaluates, of those to evaluate; empty for all with scores.
+    """Choose protocols, and the configs that each evaluates; without `configs`, of all that have scores.
 
     `requested` are protocols or their names, or `FILE.py:NAME` for one of the user's own, a name perhaps with
     `=CONFIG,...`; empty for the default protocol of each config, and the optimizer paper's if there are several
@@ -72,8 +74,29 @@ def choose_protocols(
     return {PROTOCOLS[name]: of for name, of in plan.items()}
 
 
-def compute_figures(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: bool = True) -> pd.DataFrame:
-    """Compute the table of all figures."""
+@dataclass(frozen=True)
+class Judged:
+    """The figures of runs, and what tables and plots are made of.
+
+    Attributes:
+        runs: the runs.
+        plan: the configs of each protocol.
+        figures: one line per figure.
+        lines: the same over runs.
+        orders: (detector, variant) by protocol, the best first.
+        results: the tables of results.
+    """
+
+    runs: Sequence[ScoredRun]
+    plan: Plan
+    figures: pd.DataFrame
+    lines: Mapping[Protocol, pd.DataFrame]
+    orders: Mapping[Protocol, Sequence[tuple[str, str]]]
+    results: Sequence[Pivot]
+
+
+def judge(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: bool = True) -> Judged:
+    """Compute all figures of runs, and the tables of results."""
     named = {"release": release_name(release), "release_digest": release.digest}
     named["duplicates_sha256"] = release.duplicates_digest
     judged = []
@@ -89,11 +112,16 @@ def compute_figures(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, 
                 judged.append((run.columns(detector, **named), measured))
                 progress.update(1)
     table = tidy(judged)
-    return pd.concat([table, *(protocol.compare(table) for protocol in plan if protocol.compare)])
+    table = pd.concat([table, *(protocol.compare(table) for protocol in plan if protocol.compare)])
+    over, known = over_runs(table), {protocol.name: protocol for protocol in plan}
+    lines = {known[name]: over[over["protocol"] == name] for name in table["protocol"].unique()}
+    orders = {protocol: best_first(protocol, of) for protocol, of in lines.items()}
+    results = [shown for protocol, of in lines.items() for shown in shown_tables(protocol, of, orders[protocol])]
+    return Judged(runs, plan, table, lines, orders, results)
 
 
-def left_out_counts(runs: Sequence[ScoredRun], plan: Plan) -> pd.DataFrame:
-    """Count the rows of each split that is judged, and those left out by kind, missing where it is unknown."""
+def describe_left_out(runs: Sequence[ScoredRun], plan: Plan) -> dict[str, str]:
+    """Describe by kind how many rows figures leave out, and which splits lose all; nothing where it is unknown."""
     keys, parts = ["config", "split"], []
     for protocol, configs in plan.items():
         for run in runs if protocol.compare is None else ():
@@ -101,11 +129,7 @@ def left_out_counts(runs: Sequence[ScoredRun], plan: Plan) -> pd.DataFrame:
             out = {kind: frame.left_out(rows, kind) for kind in frame.REDUCED}
             flags = {kind: np.nan if of is None else of.astype(float) for kind, of in out.items()}
             parts.append(rows[keys].assign(rows=1.0, **flags).groupby(keys, observed=True).sum(min_count=1))
-    return pd.concat(parts).groupby(level=keys, observed=True).first().astype("Int64")
-
-
-def describe_left_out(counts: pd.DataFrame) -> dict[str, str]:
-    """Say by kind how many rows figures leave out, of how many, and of which splits all; none where it is unknown."""
+    counts = pd.concat(parts).groupby(level=keys, observed=True).first().astype("Int64")
     sentences = {}
     for kind in frame.REDUCED:
         known = counts[counts[kind].notna()]

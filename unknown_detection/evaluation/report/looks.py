@@ -1,4 +1,4 @@
-"""Pictures of rows that a detector takes for what they are not: unknown ones that look known, and the reverse.
+"""Shows rows that a detector takes for what they are not: unknown ones that look known, and the reverse.
 
 Tested by `tests/evaluation/report/test_looks.py`.
 """
@@ -6,18 +6,15 @@ Tested by `tests/evaluation/report/test_looks.py`.
 from __future__ import annotations
 
 import base64
+import functools
 import io
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
+from PIL import Image
 
 from builders.card.grid import fitted
-from builders.release import images
-from builders.release.reader import RowGroup
-from builders.storage.parquet import open_parquet
 from unknown_detection.evaluation.frame import TEST
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.report.names import set_name
@@ -35,11 +32,7 @@ class Look(NamedTuple):
 
 
 def confused_rows(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the unknown rows with the lowest scores and the known ones of `test` with the highest, by a heading.
-
-    A column `row` has their numbers in their splits.
-    """
-    rows = rows.assign(row=rows.groupby(["config", "split"], observed=True).cumcount())
+    """Return the unknown rows with the lowest scores and the known ones of `test` with the highest, by a heading."""
     unknown = rows[~rows["known"] & ~rows["split"].isin(FIT_AND_TUNE_SPLITS)]
     known = rows[rows["known"] & (rows["split"] == TEST)]
     return {
@@ -49,37 +42,26 @@ def confused_rows(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def look_at(release: Release, rows: pd.DataFrame) -> list[Look]:
-    """Read the pictures of some rows from the shards of a release in a folder; none where it has no pixels.
+    """Read the pictures of some rows of a release in a folder; none where it has no pixels.
 
-    The Hub is not asked, since `datasets` would download every image of a config for a few.
+    The Hub is not asked, since it would send whole shards for a few images.
 
     Raises:
-        BuildError: a shard is damaged, or a picture does not decode.
+        EvaluationError: a shard is missing or damaged, or a picture is another one than the index lists.
     """
-    found: dict[object, Look] = {}
-    for (config, split), of_split in rows.groupby(["config", "split"], observed=True):
-        numbers = of_split.sort_values("row")
-        folder = Path(release.source) / "data" / str(config)
-        files = [] if release.revision else sorted(folder.glob(f"{split}-[0-9]*-of-[0-9]*.parquet"))
-        pictures = _pictures(files, numbers["row"].tolist())
-        for (place, row), picture in zip(numbers.iterrows(), pictures, strict=bool(files)):
-            found[place] = Look(picture, f"{row['class_id']}, {set_name(str(split))}, score {row['score']:.4g}")
-    return [found[place] for place in rows.index if place in found]
+    looks, images = [], functools.cache(release.images)
+    for row in rows.to_dict("records"):
+        config, split = row["config"], row["split"]
+        if release.revision or not release.manifest.configs[config].splits[split].data:
+            continue
+        of_split = images(config, split)
+        number = pc.index(of_split.rows["id"], row["id"]).as_py()
+        caption = f"{row['class_id']}, {set_name(split)}, score {row['score']:.4g}"
+        looks.append(Look(_address(of_split.image(number)), caption))
+    return looks
 
 
-def _pictures(files: Sequence[Path], rows: Sequence[int]) -> Iterator[str]:
-    numbers, start = np.array(rows, dtype=np.int64), 0
-    for path in files:
-        with open_parquet(path) as opened:
-            sizes = [opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)]
-        for group, size in enumerate(sizes):
-            inside = numbers[(numbers >= start) & (numbers < start + size)] - start
-            start += size
-            if len(inside):
-                yield from RowGroup(path, group, tuple(inside.tolist()), 0).each(_small)
-
-
-def _small(data: bytes) -> str:
+def _address(image: Image.Image) -> str:
     encoded = io.BytesIO()
-    fitted(images.decode(data).convert("RGB"), SIDE).save(encoded, format="PNG")
+    fitted(image.convert("RGB"), SIDE).save(encoded, format="PNG")
     return f"data:image/png;base64,{base64.b64encode(encoded.getvalue()).decode()}"

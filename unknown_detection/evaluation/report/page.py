@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from unknown_detection.evaluation.protocols import Protocol, openood
 from unknown_detection.evaluation.report.figures import COLUMNS
+from unknown_detection.evaluation.report.judging import Judged
 from unknown_detection.evaluation.report.looks import Look
 from unknown_detection.evaluation.report.names import shown_name
 from unknown_detection.evaluation.report.pivot import Pivot
@@ -52,35 +53,33 @@ CAUTION = (
 
 
 def render_page(
-    figures: pd.DataFrame,
-    short: Sequence[Pivot],
+    judged: Judged,
     tables: Mapping[Protocol, Sequence[Pivot]],
-    drawn: Sequence[tuple[str, str, str]],
+    drawn: Sequence[tuple[Protocol, str, str]],
     looks: Mapping[str, Sequence[Look]],
-    runs: Sequence[ScoredRun],
     *,
     demo: bool,
     warnings: Sequence[str],
     notes: Sequence[str],
-    left_out: pd.DataFrame,
 ) -> str:
     """Render the page as HTML, in one file that fetches nothing.
 
     `drawn` has the protocol of each picture, its title, and its SVG element, the first of which stands beside the
     first table of results. Warnings come after that table, notes at the end.
     """
+    figures, runs = judged.figures, judged.runs
     sections: list[dict[str, Any]] = [
         {
             "anchor": anchor(protocol.name),
             "title": protocol.title,
             "paper": protocol.paper,
-            "pictures": [(title, Markup(svg)) for name, title, svg in drawn[1:] if name == protocol.name],
+            "pictures": [(title, Markup(svg)) for by, title, svg in drawn[1:] if by is protocol],
             "tables": [table.page() for table in of],
         }
         for protocol, of in tables.items()
     ]
-    results = [table.page() for table in short] + _published(figures, runs)
-    origin = [table for table in (_left_out(left_out), _fitting(runs), _runs(runs)) if table.rows]
+    results = [table.page() for table in judged.results] + _published(figures, runs)
+    origin = [table for table in (_fitting(runs), _runs(runs)) if table.rows]
     parts: list[tuple[str, str, Sequence[PageTable]]] = [
         ("results", "Results", results),
         *((section["anchor"], section["title"], section["tables"]) for section in sections),
@@ -165,14 +164,3 @@ def _fitting(runs: Sequence[ScoredRun]) -> PageTable:
                 rows[name] = [shown_name(name), *of, values]
     note = "A dash: the detector uses no such rows. extract computes in exact float32, without TF32."
     return page_table("fitting", "What each detector was fitted and tuned on", titles, [*rows.values()], note=note)
-
-
-def _left_out(counts: pd.DataFrame) -> PageTable:
-    """Tabulate the rows of each split that figures without duplicates and without overlap leave out."""
-    counts = counts.dropna(axis=1, how="all")
-    lost = counts.drop(columns="rows")
-    shown = counts[lost.fillna(0).gt(0).any(axis=1)] if len(lost.columns) else counts.iloc[:0]
-    titles = ["Split", "Rows", *(name.removeprefix("without_").capitalize() for name in lost)]
-    rows = [["/".join(key), *(None if of is pd.NA else int(of) for of in line)]
-            for key, line in zip(shown.index, shown.itertuples(index=False), strict=True)]  # fmt: skip
-    return page_table("left-out", "Rows left out as duplicates or for their overlap", titles, rows)

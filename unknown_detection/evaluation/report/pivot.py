@@ -8,7 +8,7 @@ Tested by `tests/evaluation/report/test_pivot.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,11 +77,11 @@ class Pivot:
 
         Rows have their names as commands spell them, with the papers' in brackets; columns an arrow to better values.
         """
-        pairs = zip(self.mean.to_numpy().tolist(), self.std.to_numpy().tolist(), strict=True)
-        texts = [[number_text(*pair) for pair in zip(*lines, strict=True)] for lines in pairs]
+        mean = self.mean.map("{:.2f}".format).mask(self.mean.isna(), "-")
+        cells = mean + self.std.map(" ± {:.2f}".format).mask(self.std.isna(), "")
         names = [shown_name(detector, variant) for detector, variant in self._rows()]
         heads = [(group, metric + _ARROWS[to]) for (group, metric), to in zip(self.mean, self.better, strict=True)]
-        return pd.DataFrame(texts, index=names, columns=pd.MultiIndex.from_tuples(heads), dtype=object)
+        return cells.set_axis(names, axis=0).set_axis(pd.MultiIndex.from_tuples(heads), axis=1)
 
     def _rows(self) -> list[tuple[str, str]]:
         """Return the detector of each row, with the training method if there are several."""
@@ -104,10 +104,9 @@ class Pivot:
     def text(self, most: int) -> list[str]:
         """Return the table for a terminal, with its title and its first rows."""
         cells = self.cells()
-        heads = [" ".join(filter(None, of)) for of in cells]
-        hidden = [f"and {len(self.mean) - most} more"] * (len(self.mean) > most)
-        body = cells.iloc[:most].reset_index().to_numpy().tolist()
-        return [f"{self.title}, best first", *aligned_columns([["detector", *heads], *body]), *hidden, self.note]
+        flat = cells.set_axis([" ".join(filter(None, of)) for of in cells], axis=1).rename_axis(columns="detector")
+        hidden = [f"and {len(cells) - most} more"] * (len(cells) > most)
+        return [f"{self.title}, best first", *flat.iloc[:most].to_string().splitlines(), *hidden, self.note]
 
     def page(self) -> content.PageTable:
         """Return the table for a page, which shows twelve rows until a reader asks for all."""
@@ -182,7 +181,7 @@ def pivot(
 def shown_tables(
     protocol: Protocol, lines: pd.DataFrame, order: Sequence[Any], kind: str = AS_PUBLISHED, note: str = "In percent."
 ) -> Iterator[Pivot]:
-    """Tabulate what a protocol shows of each config, on all rows; of another kind beside those on all rows."""
+    """Tabulate what a protocol shows of each config; another kind of figures stands beside those on all rows."""
     but_rows = [key for key in FIGURE_KEY if key != "rows"]
     for config, of_config in lines[lines["rows"].isin([AS_PUBLISHED, kind])].groupby("config", sort=False):
         parts = protocol.shown(of_config)
@@ -224,7 +223,7 @@ def full_tables(protocol: Protocol, lines: pd.DataFrame, order: Sequence[Any]) -
 
 
 def best_first(protocol: Protocol, lines: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return (detector, variant) by the protocol's headline on all rows, the best first, undefined ones last.
+    """Order pairs (detector, variant) by the protocol's headline on all rows: best first, undefined ones last.
 
     It is the one order of all tables and plots of a protocol: the mean over configs of the first figure of each.
     """
@@ -240,7 +239,7 @@ def best_first(protocol: Protocol, lines: pd.DataFrame) -> list[tuple[str, str]]
 
 
 def _heading(line: Mapping[Any, Any]) -> str:
-    """Return a column's metric, with the number of rows if it is small: of the smaller side, or of both for errors."""
+    """Return a column's heading: its metric, and how many rows the smaller side has (both, for errors) if few."""
     metric, statistic, sides = METRICS[line["metric"]], line["statistic"], (line["n_known"], line["n_unknown"])
     rows = sum(sides) if metric.takes == "errors" else min(sides)
     few = f", n = {rows}" if 0 < rows < FEW else ""
@@ -254,23 +253,3 @@ def _runs_note(lines: pd.DataFrame) -> str:
         return "" if lines["variant"].iloc[0] == ALL_VARIANTS else "One run."
     runs = f"{most}" if fewest == most else f"{fewest} to {most}"
     return f"Mean ± sample standard deviation (of n - 1) over {runs} runs; a single run has none and is never bold."
-
-
-def number_text(value: float, deviation: float = float("nan")) -> str:
-    """Format a number for tables, such as `90.00 ± 1.25`, or `-` for NaN."""
-    if value != value:
-        return "-"
-    return f"{value:.2f}" + (f" ± {deviation:.2f}" if deviation == deviation else "")
-
-
-def aligned_columns(lines: Sequence[Sequence[str]], *, left: Iterable[int] = (0,)) -> list[str]:
-    """Align lines of cells in columns, for a terminal."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    places = {*left}
-    return [
-        "  ".join(
-            cell.ljust(width) if column in places else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]

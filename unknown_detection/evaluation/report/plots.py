@@ -104,11 +104,6 @@ def inline_svg(figure: Any, name: str) -> str:
     return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
 
 
-def legend_label(text: str) -> str:
-    """Return a label that a legend shows; matplotlib leaves out those that begin with an underscore."""
-    return f" {text}" if text.startswith("_") else text
-
-
 def readable(color: Any) -> str:
     """Return black or white, whichever is easier to read on a colour: at least 4.5 to 1 (WCAG 2, contrast)."""
     from matplotlib.colors import to_rgb
@@ -176,7 +171,9 @@ def plot_curves(
     for x, y in others:
         place.plot(x * 100, y * 100, color=_OTHERS, linewidth=0.5, alpha=0.5)
     for (label, (x, y)), color in zip(curves.items(), itertools.cycle(_LINES), strict=False):
-        place.plot(x * 100, y * 100, color=color, linewidth=1.2, zorder=3, label=legend_label(label))
+        # Legends leave out labels that begin with an underscore.
+        shown = f" {label}" if label.startswith("_") else label
+        place.plot(x * 100, y * 100, color=color, linewidth=1.2, zorder=3, label=shown)
     if others:
         place.plot([], [], color=_OTHERS, linewidth=0.5, label=f"{len(others)} others")
     place.set(xlim=(0, 100), ylim=(0, top), xlabel=axes[0], ylabel=axes[1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,26 +16,25 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from builders.errors import BuildError
 from builders.storage.files import write_text
 from unknown_detection.durable import finish, make_folder
-from unknown_detection.evaluation.errors import require_packages
+from unknown_detection.evaluation.errors import EvaluationError, require_packages
 from unknown_detection.evaluation.files import require_folder_of
 from unknown_detection.evaluation.frame import REDUCED
-from unknown_detection.evaluation.metrics.metrics import find_metric
+from unknown_detection.evaluation.metrics.metrics import find_metrics
 from unknown_detection.evaluation.protocols import Protocol, chosen
-from unknown_detection.evaluation.protocols.protocol import AS_PUBLISHED
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.report import judging
-from unknown_detection.evaluation.report.figures import FILE, over_runs, write_figures
+from unknown_detection.evaluation.report.figures import FILE, write_figures
 from unknown_detection.evaluation.report.looks import confused_rows, look_at
 from unknown_detection.evaluation.report.names import shown_name
 from unknown_detection.evaluation.report.page import PAGE, render_page
-from unknown_detection.evaluation.report.pictures import Scene
-from unknown_detection.evaluation.report.pivot import Pivot, aligned_columns, best_first, full_tables, shown_tables
+from unknown_detection.evaluation.report.pictures import draw
+from unknown_detection.evaluation.report.pivot import Pivot, full_tables, shown_tables
 from unknown_detection.evaluation.report.plots import inline_svg, save
-from unknown_detection.evaluation.runs import ALL_VARIANTS, ScoredRun, join_runs
-from unknown_detection.terminal.progress import Log, bar
+from unknown_detection.evaluation.runs import ScoredRun, join_runs
+from unknown_detection.terminal.progress import Log
+from unknown_detection.words import quantity
 
 _SHOWN = 12
 """Detectors that a terminal shows of the first table; of others, a third."""
@@ -80,36 +79,6 @@ class Report:
         return json.dumps({"page": str(self.page), "warnings": [*self.warnings], "results": results}, indent=1)
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """The figures of runs, and what tables and plots are made of.
-
-    Attributes:
-        runs: the runs.
-        plan: the configs of each protocol.
-        figures: one line per figure.
-        lines: the same over runs.
-        orders: (detector, variant) by protocol, the best first.
-        results: the tables of results.
-    """
-
-    runs: Sequence[ScoredRun]
-    plan: judging.Plan
-    figures: pd.DataFrame
-    lines: Mapping[Protocol, pd.DataFrame]
-    orders: Mapping[Protocol, Sequence[tuple[str, str]]]
-    results: Sequence[Pivot]
-
-
-def _judge(runs: Sequence[ScoredRun], plan: judging.Plan, release: Release, *, quiet: bool = True) -> _Judged:
-    figures = judging.compute_figures(runs, plan, release, quiet=quiet)
-    over, known = over_runs(figures), {protocol.name: protocol for protocol in plan}
-    lines = {known[name]: over[over["protocol"] == name] for name in figures["protocol"].unique()}
-    orders = {protocol: best_first(protocol, of) for protocol, of in lines.items()}
-    results = [table for protocol, of in lines.items() for table in shown_tables(protocol, of, orders[protocol])]
-    return _Judged(runs, plan, figures, lines, orders, results)
-
-
 def report(
     scores: Any,
     release: Release | str | Path,
@@ -121,10 +90,9 @@ def report(
     csv: bool = False,
     latex: bool = False,
     plots: bool | None = None,
-    dry_run: bool = False,
     quiet: bool = True,
     log: Log = lambda text: None,
-) -> Report | None:
+) -> Report:
     """Compute the papers' figures from scores, and write them with a page that shows them.
 
         >>> report = ud.report(scores, "build/digits", "build/report", plots=False)
@@ -144,12 +112,11 @@ def report(
         csv: also write the figures and each table as CSV.
         latex: also write each table as LaTeX.
         plots: True also writes the plots as PDF, PNG and SVG; False leaves them out of the page, too.
-        dry_run: check the files and ids, log what would be computed, and write nothing.
         quiet: no progress bars.
         log: receives lines on what is evaluated, and notes.
 
     Returns:
-        The report, with its `figures` as a DataFrame; None for a dry run.
+        The report, with its `figures` as a DataFrame.
 
     Raises:
         EvaluationError: as for `evaluate`, a protocol lacks rows that it needs, the folder has other files, or
@@ -159,30 +126,25 @@ def report(
         require_packages("matplotlib", to="draw plots", instead="give --no-plots (in Python plots=False)")
     target = Path(out)
     require_folder_of(target, "report", _PARTS if (target / FILE).is_file() else ())
-    asked = [metrics] if isinstance(metrics, str) or callable(metrics) else metrics
-    found = [find_metric(metric) for metric in asked]
+    more = find_metrics(metrics)
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits, quiet=quiet)
     plan = judging.choose_protocols(protocols, runs, configs)
-    if found:
-        plan[chosen.protocol_of(found)] = tuple(dict.fromkeys(config for of in plan.values() for config in of))
+    if more:
+        plan[chosen.protocol_of(more)] = tuple(dict.fromkeys(config for of in plan.values() for config in of))
     log(_described(opened, runs, plan))
-    left_out = judging.left_out_counts(runs, plan)
-    described = judging.describe_left_out(left_out)
+    described = judging.describe_left_out(runs, plan)
     warnings = judging.warnings(opened, runs, plan)
     scored = sorted({config for run in runs for config in run.about.configs})
     notes = [*described.values(), *(remark for config in scored for remark in opened.remarks_on_classes(config))]
     for note in (*warnings, *notes):
         log(f"note: {note}")
-    if dry_run:
-        log(f"dry run: nothing was written; the report would go to {out}")
-        return None
-    judged = _judge(runs, plan, opened, quiet=quiet)
+    judged = judging.judge(runs, plan, opened, quiet=quiet)
     hints = judging.reversed_signs(judged.figures)
     try:
         best, rows = _best_rows(judged)
         looks = {f"{title} to {best}": look_at(opened, of) for title, of in confused_rows(rows).items()}
-    except BuildError as error:
+    except EvaluationError as error:
         looks, hints = {}, [*hints, f"no pictures of rows are shown: {error}"]
     for hint in hints:
         log(f"note: {hint}")
@@ -195,19 +157,12 @@ def report(
     try:
         temporary.mkdir()
         drawn = []
-        drawn_of = [] if plots is False else scenes(judged)
-        with bar(len(drawn_of), "drawing", quiet=quiet, unit=" protocols") as progress:
-            for scene in drawn_of:
-                for picture in scene.pictures():
-                    drawn.append((scene.protocol.name, picture.title, inline_svg(picture.figure, picture.name)))
-                    if plots:
-                        save(picture.figure, temporary / "plots", picture.name, PLOT_SUFFIXES)
-                progress.update(1)
-        said: dict[str, Any] = {"warnings": [*warnings, *hints], "notes": notes, "demo": opened.is_demo}
-        write_text(
-            temporary / PAGE,
-            render_page(judged.figures, judged.results, tables, drawn, looks, runs, **said, left_out=left_out),
-        )
+        for picture in () if plots is False else draw(judged, quiet=quiet):
+            drawn.append((picture.protocol, picture.title, inline_svg(picture.figure, picture.name)))
+            if plots:
+                save(picture.figure, temporary / "plots", picture.name, PLOT_SUFFIXES)
+        found: dict[str, Any] = {"warnings": [*warnings, *hints], "notes": notes, "demo": opened.is_demo}
+        write_text(temporary / PAGE, render_page(judged, tables, drawn, looks, **found))
         write_figures(temporary / FILE, judged.figures)
         if csv:
             write_figures(temporary / "figures.csv", judged.figures)
@@ -225,40 +180,16 @@ def report(
     for line in _terminal_lines(judged.results):
         log(line)
     log(f"{'the page' if drawn else 'the page, without plots'}: {target / PAGE}")
-    return Report(judged.figures, judged.results, target / PAGE, said["warnings"])
+    return Report(judged.figures, judged.results, target / PAGE, found["warnings"])
 
 
 def short_results(scores: Any, release: Release) -> list[str]:
     """Return the main figures of scores for a terminal, on all rows, by the protocol of each config."""
     runs, _ = join_runs(scores, release, None)
-    return _terminal_lines(_judge(runs, judging.choose_protocols((), runs, ()), release).results)
+    return _terminal_lines(judging.judge(runs, judging.choose_protocols((), runs, ()), release).results)
 
 
-def scenes(judged: _Judged) -> list[Scene]:
-    """Return what the pictures of each protocol and training method are of, the best method first."""
-    drawn_of = []
-    variants = [*dict.fromkeys(variant for order in judged.orders.values() for _, variant in order)]
-    variants = [variant for variant in variants if variant != ALL_VARIANTS]
-    for variant in variants:
-        of_variant = [run for run in judged.runs if run.variant == variant]
-        of_variant.sort(key=lambda run: (run.about.seed is None, run.about.seed or 0, run.name))
-        figures = judged.figures[(judged.figures["variant"] == variant) & (judged.figures["rows"] == AS_PUBLISHED)]
-        for protocol, pairs in judged.orders.items():
-            order, rows, names = [name for name, of in pairs if of == variant], {}, {}
-            configs = judged.plan[protocol]
-            for of in [[config] for config in configs] if protocol.each_config else [configs]:
-                run = next((run for run in of_variant if {*of} & {*run.about.configs}), None)
-                if run is not None:
-                    place = of[0] if protocol.each_config else protocol.name
-                    whole = {name: run.of_configs(of, name) for name in order if name in run.rows}
-                    rows[place] = {name: one[protocol.drawn(one)] for name, one in whole.items()}
-                    names[place] = run.name
-            lines, labels = figures[figures["protocol"] == protocol.name], [variant] * (len(variants) > 1)
-            drawn_of.append(Scene(protocol, lines, rows, names, order, labels))
-    return drawn_of
-
-
-def _best_rows(judged: _Judged) -> tuple[str, pd.DataFrame]:
+def _best_rows(judged: judging.Judged) -> tuple[str, pd.DataFrame]:
     """Return the name of the best detector of the first protocol, and the rows of its first run."""
     protocol, order = next(iter(judged.orders.items()))
     configs = judged.plan[protocol]
@@ -279,8 +210,8 @@ def _terminal_lines(short: Sequence[Pivot]) -> list[str]:
 
 
 def _described(release: Release, runs: Sequence[ScoredRun], plan: judging.Plan) -> str:
-    lines = [[run.name, run.variant or "-", str(len(run.rows)), ", ".join(run.about.configs)] for run in runs]
-    protocols = [f"{protocol.name}: {', '.join(of)}" for protocol, of in plan.items()]
-    head = f"release  {release.name}, digest {release.digest[:12]}"
-    table = aligned_columns([["run", "training", "detectors", "configs"], *lines], left=(0, 1, 3))
-    return "\n".join([head, *table, *protocols])
+    lines = [f"release  {release.name}, digest {release.digest[:12]}"]
+    for run in runs:
+        training = f", trained by {run.variant}" * bool(run.variant)
+        lines.append(f"{run.name}: {quantity(len(run.rows), 'detector')} on {', '.join(run.about.configs)}{training}")
+    return "\n".join([*lines, *(f"{protocol.name}: {', '.join(of)}" for protocol, of in plan.items())])

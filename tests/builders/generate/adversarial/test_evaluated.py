@@ -15,9 +15,9 @@ def test_pgd_deceives_the_model_also_as_the_rows_are_stored_and_evaluated(world,
     from sklearn.metrics import roc_auc_score
 
     from hf_scripts import verify
+    from tests.evaluation.report.as_text import figures_of
     from unknown_detection.evaluation.__main__ import main
     from unknown_detection.evaluation.features.store import FeatureStore
-    from unknown_detection.evaluation.report.figures import read_figures
 
     real.one_thread()
     assert verify.main([str(release), "--workers", "1"]) == 0
@@ -50,7 +50,7 @@ def test_pgd_deceives_the_model_also_as_the_rows_are_stored_and_evaluated(world,
     assert main([*scored, "--out", str(scores)]) == 0
     judged = ["report", *of_release, "--scores", str(scores), "--protocol", "broad", "--no-plots"]
     assert main([*judged, "--out", str(report)]) == 0
-    figures = {line["unknown"]: line for line in read_figures(report).to_dict("records") if not line["statistic"]}
+    figures = {line["unknown"]: line for line in figures_of(report).to_dict("records") if not line["statistic"]}
     before, after = (np.array([row[name] for row in rows]) for name in ("confidence_before", "confidence"))
     for name, some in ((SPLIT, np.ones(len(rows), bool)), (f"{SPLIT}, wrong since the attack", np.array(right))):
         # scikit-learn's area, of the columns alone: the less confident, the more unknown.
