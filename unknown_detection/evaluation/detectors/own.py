@@ -7,6 +7,7 @@ Tested by `tests/evaluation/detectors/test_own.py`.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import inspect
@@ -60,7 +61,8 @@ class Checked(Detector):
     It gets read-only arrays, and of rows to score neither ids nor labels: hashes stand for ids. This guards against
     accidents, such as a score that depends on a row's place or changes others' features in place, not against code
     that looks for the caller's variables. Scores and predictions are one finite number per row, and a few rows that
-    are scored alone must have the scores that they have among all.
+    are scored alone must have the scores that they have among all. Each time a shallow copy scores, so that nothing
+    which it keeps of a split is there for the next one.
 
     Args:
         own: a class of detectors, an instance, a function of features, or an object with a method `score`.
@@ -94,21 +96,29 @@ class Checked(Detector):
 
     def score(self, features: Features) -> Scores:
         """See `Detector.score`."""
-        score = getattr(self.own, "score", self.own)
-        return _scores_of(self.name, lambda rows: [score(rows)], features)[0]
+
+        def score(rows: Features) -> list[Any]:
+            own = copy.copy(self.own)
+            return [getattr(own, "score", own)(rows)]
+
+        return _scores_of(self.name, score, features)[0]
 
     def predict(self, features: Features) -> Integers:
         """See `Detector.predict`."""
         if not hasattr(self.own, "predict"):
             return super().predict(features)
-        predicted = self.own.predict(_to_score(features))
+        predicted = copy.copy(self.own).predict(_to_score(features))
         return _column(f"{self.name}'s predict", predicted, features, "iu").astype(np.int64)
 
     @staticmethod
     def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
         """See `Detector.score_together`."""
-        owns = [detector.own for detector in detectors]
-        return _scores_of(detectors[0].name, lambda rows: type(owns[0]).score_together(owns, rows), features)
+
+        def score(rows: Features) -> Sequence[object]:
+            owns = [copy.copy(detector.own) for detector in detectors]
+            return type(owns[0]).score_together(owns, rows)  # type: ignore[no-any-return]
+
+        return _scores_of(detectors[0].name, score, features)
 
     @property
     def shares_work(self) -> bool:
@@ -122,7 +132,8 @@ class Checked(Detector):
     def clone(self, **values: Any) -> Self:
         """See `Detector.clone`."""
         copied = super().clone()
-        copied.own = self.own.clone(**values) if isinstance(self.own, Detector) else self.own
+        if isinstance(self.own, Detector):
+            copied.own = self.own.clone(**values)
         return copied
 
     def arguments(self) -> dict[str, Any]:
