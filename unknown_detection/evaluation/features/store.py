@@ -110,7 +110,9 @@ class FeatureStore:
         parts = sorted((self.root / "features").glob("[!.]*.arrow"))[:1]
         names = {block_column(number): name for number, name in enumerate(self.identity.blocks)}
         widths = {
-            names.get(of.name, of.name): of.type.list_size for path in parts for of in [*read_columns(path, self.of).schema][1:]
+            names.get(of.name, of.name): of.type.list_size
+            for path in parts
+            for of in [*read_columns(path, self.of).schema][1:]
         }
         lines = []
         for key in self.splits:
