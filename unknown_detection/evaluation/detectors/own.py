@@ -116,7 +116,7 @@ class Checked(Detector):
 
         def score(rows: Features) -> Sequence[object]:
             owns = [copy.copy(detector.own) for detector in detectors]
-            return type(owns[0]).score_together(owns, rows)  # type: ignore[no-any-return]
+            return type(owns[0]).score_together(owns, rows)
 
         return _scores_of(detectors[0].name, score, features)
 
