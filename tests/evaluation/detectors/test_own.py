@@ -238,6 +238,17 @@ def test_a_detector_that_keeps_something_of_the_first_rows_that_it_scores_is_ref
         Checked(Centred()).score(ROWS)
 
 
+def test_one_great_score_hides_no_dependence_on_other_rows():
+    """The difference that may be rounding was relative to the greatest score of the split."""
+
+    def centred(features):
+        greatest = features.logits[:, 0] == ROWS.logits[1, 0]
+        return features.logits[:, 0] - features.logits[:, 0].mean() + 1e9 * greatest
+
+    with pytest.raises(EvaluationError, match="Mend the detector: a score may depend on its own row only"):
+        Checked(centred, name="mine").score(ROWS)
+
+
 def test_an_instance_is_fitted_as_a_copy(folder):
     """Two runs have the same scores, and what the caller holds stays as it was."""
 
