@@ -13,6 +13,7 @@ from unknown_detection.evaluation.frame import (
     against,
     by,
     by_errors,
+    by_split,
     join,
     known_rows,
     left_out,
@@ -74,6 +75,20 @@ def test_a_split_that_is_not_judged_may_be_left_out_whole():
     assert msp["score"].tolist() == [2.0, 1.0, 0.0]
     assert not {"prediction", "wrong"} & {*msp}
     assert "2 rows of c/validation" in refusal(scores(["n0", "t1", "t0", "v1"]))
+
+
+def test_an_image_of_several_configs_is_one_known_row_and_splits_of_one_name_stay_apart():
+    """Counted twice, it changed the AUPR, and two splits called textures were one."""
+    rows = make_rows(
+        *(("a", "test", "in_distribution", [0, 1]), ("b", "test", "in_distribution", [0, 1, 2])),
+        *(("a", "textures", "far_ood", [3, 4]), ("b", "textures", "far_ood", [4, 5, 6]), ("b", "sun", "far_ood", [7])),
+    )
+    shared = rows["id"].astype(str).str.replace("b/test", "a/test")
+    rows = rows.assign(id=shared.astype("category"))
+    assert sorted(known_rows(rows)["score"]) == [0, 1, 2]
+    expected = {"a/textures": [3, 4], "b/textures": [4, 5, 6], "sun": [7]}
+    for splits in (by_split(rows[rows["role"] == "far_ood"]), unknown_splits(rows, ["far_ood"])):
+        assert {name: sorted(of["score"]) for name, of in splits.items()} == expected
 
 
 def test_rows_that_detectors_were_fitted_on_need_no_score():

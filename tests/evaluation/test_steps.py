@@ -23,7 +23,7 @@ from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.refusals import refusal  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
+from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -285,6 +285,33 @@ def test_several_scores_are_runs_by_their_files_names_or_numbers(release, scores
     figures = ud.evaluate([tmp_path / "first.parquet", scores, pa.Table.from_pandas(scores)], ud.load(release))
     assert figures["run"].unique().tolist() == ["first", "scores-2", "scores-3"]
     assert len(figures) == 3 * 4
+
+
+def test_provenance_of_some_scores_is_not_that_of_others_beside_them(release, features, scores, tmp_path):
+    """Arrow keeps the first table's metadata where several are joined, as pandas does of a folder of files.
+
+    Another model's scores were then this model's, and those of splits that the first table says nothing of were left
+    out without a word.
+    """
+    parts = [ud.score(features, "msp", splits=f"{CONFIG}/{split}") for split in ("test", "near_ood", "far_ood_noise")]
+    other = scores[scores["detector"] == "msp"].assign(detector="energy", score=0.5)
+    other.attrs = {"provenance": {**other.attrs["provenance"], "model": "another"}}
+    for tables, says in (([scores, other], "energy"), (parts, f"{CONFIG}/far_ood_noise, {CONFIG}/near_ood")):
+        folder = tmp_path / f"{len(tables)}"
+        folder.mkdir()
+        for number, table in enumerate(tables):
+            table.to_parquet(folder / f"{number}.parquet")
+        together = pd.read_parquet(folder)
+        with pytest.warns(EvaluationWarning, match=f"has scores of {says}, of which its provenance says nothing"):
+            figures = ud.evaluate(together, release)
+        assert set(figures["model"]) == {""}
+        assert set(figures["split"]) == {"near_ood", "far_ood_noise"}
+        assert values_of(figures).equals(values_of(ud.evaluate(pd.concat(tables), release)))
+
+
+def test_a_column_seed_is_the_seed_of_the_training_whatever_that_of_the_scoring_was(release, scores):
+    assert set(ud.evaluate(scores, release)["seed"]) == {0}
+    assert set(ud.evaluate(scores.assign(seed=7), release)["seed"]) == {7}
 
 
 def test_latex_has_the_names_of_papers(release, scores, tmp_path):

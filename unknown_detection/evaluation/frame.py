@@ -41,9 +41,23 @@ def by(frame: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
     return {name: frame[frame[column] == name] for name in names(frame, column)}
 
 
+def by_split(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Divide rows by split, sorted by name; splits of several configs with one name by `config/split`."""
+    splits: dict[str, pd.DataFrame] = {}
+    for name, rows in by(frame, "split").items():
+        configs = by(rows, "config")
+        splits |= {name: rows} if len(configs) == 1 else {f"{config}/{name}": of for config, of in configs.items()}
+    return splits
+
+
 def known_rows(frame: pd.DataFrame, split: str = TEST) -> pd.DataFrame:
-    """Select the in-distribution rows of a split; `EvaluationError` if there are none."""
+    """Select the in-distribution rows of a split; `EvaluationError` if there are none.
+
+    Of an image that several configs have in this split, the first row counts.
+    """
     selected = frame[frame["known"] & (frame["split"] == split)]
+    if len(names(selected, "config")) > 1:
+        selected = selected[~selected["id"].cat.codes.duplicated()]
     if not len(selected):
         raise EvaluationError(
             f"{split} of {' and '.join(names(frame, 'config'))} has no in-distribution rows among {len(frame):,} "
@@ -56,7 +70,7 @@ def unknown_splits(frame: pd.DataFrame, roles: Sequence[str]) -> dict[str, pd.Da
     """Return the rows of some roles by split, in the order of the roles and then by name; refuses none at all."""
     splits: dict[str, pd.DataFrame] = {}
     for role in roles:
-        splits |= by(frame[frame["role"] == role], "split")
+        splits |= by_split(frame[frame["role"] == role])
     if not splits:
         raise EvaluationError(
             f"{' and '.join(names(frame, 'config'))} has no rows of the role {' or '.join(roles)} (found: "

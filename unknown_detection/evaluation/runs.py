@@ -9,6 +9,7 @@ import hashlib
 import json
 import platform
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -22,12 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unknown_detection.evaluation import frame
-from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.releases import Key, Release, choose_splits
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, in_fit_half
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, read_scores
 from unknown_detection.terminal.progress import bar
+from unknown_detection.words import first_few
 
 ALL_VARIANTS = "*"
 """The variant of figures over several training methods."""
@@ -118,6 +120,9 @@ def join_runs(
                 )
             where = str(path) if in_file else f"The table {path}"
             table, stated = read_scores(path if in_file else source, release=release)
+            if stated and (misfit := _misfit(stated, table, release)):
+                warnings.warn(f"{where} {misfit}", EvaluationWarning, stacklevel=3)
+                stated = None
             scored = choose_splits(available, stated.splits, release.name) if stated and stated.splits else []
             scored = keys or scored or ([] if stated else _splits_of_ids(release, table["id"]))
             configs = stated.configs if stated else tuple(dict.fromkeys(config for config, _ in scored))
@@ -127,12 +132,15 @@ def join_runs(
             labels = {config: release.label_names(config) for config in configs}
             fitted_on = ids_fitted_on(release, stated.fit_half) if stated else None
             rows = frame.join(index, table, labels, where=where, fitted_on=fitted_on)
+            seed = table["seed"][0].as_py() if "seed" in table.column_names else stated and stated.seed
             if stated:
                 # A model file is recorded without its folder, which may differ between machines.
                 model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", stated.model)
-                about, variant = msgspec.structs.replace(stated, model=model), model if variant is None else variant
+                about, variant = (
+                    msgspec.structs.replace(stated, model=model, seed=seed),
+                    model if variant is None else variant,
+                )
             else:
-                seed = table["seed"][0].as_py() if "seed" in table.column_names else None
                 about = Provenance(release.digest, configs, "", "", seed, {}, {})  # type: ignore[arg-type]
             digest = hashlib.sha256(path.read_bytes()).hexdigest() if in_file else ""
             runs.append(ScoredRun(path, variant or "", about, rows, digest))
@@ -146,6 +154,24 @@ def join_runs(
                 "differ in letters or digits, as --scores NAME=FILE."
             )
     return runs, named
+
+
+def _misfit(stated: Provenance, scores: pa.Table, release: Release) -> str:
+    """Say that provenance is not of all scores, as where Arrow joined several tables and kept that of the first."""
+    detectors = {*scores["detector"].unique().to_pylist()} - {*stated.hyperparameters}
+    others = sorted(detectors if stated.hyperparameters else ())
+    if not others and stated.splits:
+        keys = [(config, split) for config in stated.configs for split in release.splits(config)]
+        ids = {"/".join(key): release.rows(*key)["id"].combine_chunks() for key in keys}
+        of_stated = pa.concat_arrays([ids[key] for key in stated.splits])
+        strange = scores["id"].filter(pc.invert(pc.is_in(scores["id"], value_set=of_stated)))
+        others = [key for key in ids if pc.any(pc.is_in(ids[key], value_set=strange.combine_chunks())).as_py()]
+    if not others:
+        return ""
+    return (
+        f"has scores of {first_few(others)}, of which its provenance says nothing, so it is that of other scores. Ids "
+        "decide, and model and seed are unknown. Give scores of several models or runs as a list"
+    )
 
 
 def ids_fitted_on(release: Release, key: str) -> pa.Array:

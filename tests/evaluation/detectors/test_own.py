@@ -219,6 +219,57 @@ def test_a_detector_whose_scores_change_when_a_few_rows_are_scored_alone_is_refu
         detector.score(ROWS.take(slice(rows)))
 
 
+def test_a_detector_that_keeps_something_of_the_first_rows_that_it_scores_is_refused():
+    """Its scores would depend on the order of splits, while rows scored alone after them have the same ones."""
+
+    class Centred:
+        def score(self, features):
+            if not hasattr(self, "mean"):
+                self.mean = features.logits.mean()
+            return features.logits[:, 0] - self.mean
+
+    with pytest.raises(EvaluationError, match="Mend the detector: a score may depend on its own row only"):
+        Checked(Centred()).score(ROWS)
+
+
+def test_one_great_score_hides_no_dependence_on_other_rows():
+    """The difference that may be rounding was relative to the greatest score of the split."""
+
+    def centred(features):
+        greatest = features.logits[:, 0] == ROWS.logits[1, 0]
+        return features.logits[:, 0] - features.logits[:, 0].mean() + 1e9 * greatest
+
+    with pytest.raises(EvaluationError, match="Mend the detector: a score may depend on its own row only"):
+        Checked(centred, name="mine").score(ROWS)
+
+
+def test_an_instance_is_fitted_as_a_copy(folder):
+    """Two runs have the same scores, and what the caller holds stays as it was."""
+
+    class Grows:
+        def __init__(self):
+            self.fits = 0
+
+        def fit(self, features):
+            self.fits += 1
+
+        def score(self, features):
+            return self.fits * features.logits[:, 0]
+
+    mine = Grows()
+    first, second = (ud.score(folder, mine)["score"] for _ in range(2))
+    assert mine.fits == 0 and first.equals(second)
+
+
+def test_results_state_the_hyperparameters_that_were_chosen_whatever_a_fit_makes_of_them(folder):
+    class Mine(Twice):
+        def fit(self, features):
+            self.times *= 1000
+
+    about = ud.score(folder, Mine(times=3)).attrs["provenance"]
+    assert about["hyperparameters"] == {"twice": {"times": 3}}
+
+
 def test_rounding_of_float32_is_no_dependence_on_other_rows():
     """Products of 4,096 features, of which a batch may be added in another order than a row."""
     random = np.random.default_rng(0)

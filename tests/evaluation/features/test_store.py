@@ -2,6 +2,7 @@
 
 import multiprocessing
 import re
+import shutil
 
 import msgspec
 import numpy as np
@@ -122,6 +123,21 @@ def test_the_first_logits_of_fixed_inputs_are_recorded_and_compared_up_to_roundi
     for probed in ((1.005, 5.0), (1.0, 5.0, 1.0)):
         changed = msgspec.structs.replace(IDENTITY, probed=probed)
         assert "in other code, which gives" in refusal(FeatureStore.check, tmp_path / "out", changed)
+
+
+@pytest.mark.parametrize("changed", [{"model_digest": "c" * 64}, {"release_digest": "c" * 64}])
+def test_files_copied_from_another_folder_are_refused(store, tmp_path, changed):
+    # As by a copy of one machine's folder over another's, or two runs that begin one folder at the same moment.
+    other = FeatureStore.begin(tmp_path / "other", msgspec.structs.replace(IDENTITY, **changed), HEAD)
+    for of in (store, other):
+        put(of, ("cifar", "near_ood"), names("near_ood"), LABELS, columns("near_ood"))
+    for path in sorted(other.root.glob("**/*.arrow")):
+        into = store.root / path.relative_to(other.root)
+        before = into.read_bytes()
+        shutil.copy(path, into)
+        message = refusal(lambda: FeatureStore.open(store.root)["near_ood"].head)
+        assert f"{into} is of another model or release than its folder. Delete it" in message
+        into.write_bytes(before)
 
 
 def test_a_folder_of_other_things(tmp_path):

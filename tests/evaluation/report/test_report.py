@@ -66,7 +66,8 @@ def write(path, digits, columns, detectors=("msp", "mine"), seed=0, keep=None, *
     path.parent.mkdir(exist_ok=True)
     digest = load(str(digits)).digest
     model = f"folder/net.py:make {path.stem}"
-    about = Provenance(digest, (CONFIG,), model, path.stem, seed, {"mine": {"k": 3.0}}, {"torch": "2"}, **options)
+    hyperparameters = {**{name: {} for name in detectors}, "mine": {"k": 3.0}}
+    about = Provenance(digest, (CONFIG,), model, path.stem, seed, hyperparameters, {"torch": "2"}, **options)
     write_scores(path, pa.concat_tables(tables), about)
     return str(path)
 

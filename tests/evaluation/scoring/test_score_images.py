@@ -130,7 +130,7 @@ def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on
     assert "the best of 6 with AUROC" in out
     looks = {path.name for path in (base / "features" / "passes").iterdir()}
     digest = hashlib.sha256(OWN.encode()).hexdigest()[:16]
-    of_own = {f"brightness-step={step}-{digest}" for step in (1, 2)}
+    of_own = {f"brightness-step={step}-mixed-{digest}" for step in (1, 2)}
     assert {name for name in looks if "brightness" in name} == of_own
     chosen = read_scores(tmp_path / "scores.parquet")[1].hyperparameters["mixed"]
     rows = list(load(str(base / "release")).images(CONFIG, "near_ood"))
@@ -178,6 +178,26 @@ def test_outputs_of_a_pass_in_python_are_those_of_its_code(base, tmp_path, monke
         rank.append([row["score"] for row in rows if row["detector"] == "rankfeat"])
     assert rank[0] == rank[1] and not np.allclose(rank[0], expected)
     assert not list(tmp_path.iterdir()), "nothing is left"
+
+
+def test_passes_of_one_name_are_of_the_detector_that_asks(base):
+    """Of two detectors of one's own in one run, the second once got what the first one's pass had given."""
+    store, release = FeatureStore.open(base / "features"), load(str(base / "release"))
+    names = store.identity.label_names
+    runner = Runner(release, open_model(f"{FILE}:with_dropout", base / "weights.pt", names, device="cpu"))
+
+    def detector(of, value):
+        class Mine(ImageDetector):
+            name = of
+            image_pass = ImagePass("mine", lambda model, images, ids, seed: {"logits": np.full((len(ids), 1), value)})
+
+            def _rows(self, logits):
+                return logits[:, 0]
+
+        return Mine
+
+    table = ud.score(store, [detector("one", 1.0), detector("two", 2.0)], runner=runner, splits=f"{CONFIG}/test")
+    assert table.groupby("detector")["score"].unique().to_dict() == {"one": [1.0], "two": [2.0]}
 
 
 def test_near_values_have_passes_of_their_own(base, score):

@@ -158,7 +158,7 @@ def extract(
 
         source, spec = (opened.source, opened.revision, opened.digest), (model, file, names, pretrained, labels)
         runner.opening = Opening(source, spec, ready.digest, device, torch.get_num_threads())
-        executor.run([ComputeParts(runner, outputs_of, None, Path(), chosen[0], ())], lambda images, size: None)
+        executor.run([ComputeParts(runner, outputs_of, None, Path(), "", chosen[0], ())], lambda images, size: None)
     store = FeatureStore.begin(root, identity, ready.head)
     store.runner = runner if executor is None else None
     asked = {(config, split) for config, of in store.by_config().items() for split in of} | {*chosen}

@@ -188,13 +188,14 @@ def _opened(opening: Opening, batch_size: int, workers: int | None) -> Runner:
 class ComputeParts:
     """Computes parts of a split, and writes each into its file: a task that any process may run, more than once.
 
-    `environment` is the one that all workers must have; None asks for the worker's.
+    `environment` is the one that all workers must have; None asks for the worker's. `folder` and `of` are the table's.
     """
 
     runner: Runner
     function: BatchFunction
     environment: Mapping[str, Any] | None
     folder: Path
+    of: str
     key: Key
     parts: tuple[Numbers, ...]
 
@@ -205,7 +206,7 @@ class ComputeParts:
 
     def run(self, progress: TaskProgress) -> Mapping[str, Any]:
         """Compute the parts that no earlier try of this task has written; return the worker's environment."""
-        runner, table, here = self.runner, RowTable(self.folder), self.runner.environment()
+        runner, table, here = self.runner, RowTable(self.folder, self.of), self.runner.environment()
         if self.environment not in (None, here):
             raise EvaluationError(
                 f"The node {platform.node()} would give features other last digits than the first one: "
@@ -273,7 +274,8 @@ def fill(
     computed: dict[Key, int] = {}
     run, alone = (executor or LocalExecutor(1)).run, share == (1, 1)
     while keys:
-        here = run([ComputeParts(runner, function, None, table.folder, keys[0], ())], lambda images, size: None)[0]
+        asking = ComputeParts(runner, function, None, table.folder, table.of, keys[0], ())
+        here = run([asking], lambda images, size: None)[0]
         size = -(-ROWS // runner.batch_size) * runner.batch_size
         plan = _plan(runner.release, table, keys, size, here, alone=alone)
         # By its place among all parts, not among those that are left while others work.
@@ -292,7 +294,7 @@ def fill(
 
         step = len(plan) + 1 if executor is None else _PARTS  # here one after another, as one load of images
         tasks = [
-            ComputeParts(runner, function, here, table.folder, key, tuple(parts[first : first + step]))
+            ComputeParts(runner, function, here, table.folder, table.of, key, tuple(parts[first : first + step]))
             for key, parts in left.items()
             for first in range(0, len(parts), step)
         ]

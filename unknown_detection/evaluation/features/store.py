@@ -90,13 +90,15 @@ class FeatureStore:
         root: the folder.
         identity: the release and the model, see `Identity`.
         runner: runs the model again where this process extracted the features, else None.
+        of: what each file of the folder says that it is of, a digest.
     """
 
     def __init__(self, root: Path, identity: Identity) -> None:
         self.root = root
         self.identity = identity
         self.runner: Runner | None = None
-        self.table = RowTable(root / "features")
+        self.of = _digest(identity)
+        self.table = RowTable(root / "features", self.of)
 
     def __repr__(self) -> str:
         return f"<features of {self.model}: {', '.join(self.splits) or 'none'}>"
@@ -108,11 +110,13 @@ class FeatureStore:
         parts = sorted((self.root / "features").glob("[!.]*.arrow"))[:1]
         names = {block_column(number): name for number, name in enumerate(self.identity.blocks)}
         widths = {
-            names.get(of.name, of.name): of.type.list_size for path in parts for of in [*read_columns(path).schema][1:]
+            names.get(of.name, of.name): of.type.list_size
+            for path in parts
+            for of in [*read_columns(path, self.of).schema][1:]
         }
         lines = []
         for key in self.splits:
-            labels = read_columns(self._index(*key.split("/")))["label"]
+            labels = read_columns(self._index(*key.split("/")), self.of)["label"]
             line: dict[str, Any] = {
                 "split": key,
                 "rows": len(labels),
@@ -186,7 +190,7 @@ class FeatureStore:
         store = cls(root, identity)
         store._record()
         if head is not None and not (root / "head.arrow").exists():
-            write_columns(root / "head.arrow", {"weight": head.weight, "bias": head.bias})
+            write_columns(root / "head.arrow", {"weight": head.weight, "bias": head.bias}, store.of)
         return store
 
     @classmethod
@@ -249,15 +253,16 @@ class FeatureStore:
         """Record the rows of splits that are to be extracted, so that one that is lost later is missed."""
         for key, of_split in rows.items():
             if not self._index(*key).exists():
-                write_columns(self._index(*key), {name: of_split[name] for name in ("id", "label", "role")})
+                index = {name: of_split[name] for name in ("id", "label", "role")}
+                write_columns(self._index(*key), index, self.of)
 
     def passes(self, name: str) -> RowTable:
         """Return the table of a second pass's outputs, existing or not."""
-        return RowTable(self.root / "passes" / name)
+        return RowTable(self.root / "passes" / name, self.of)
 
     def ids(self, config: str, split: str) -> pa.ChunkedArray:
         """Return the ids of the rows of a split that was asked for."""
-        return read_columns(self._index(config, split))["id"]
+        return read_columns(self._index(config, split), self.of)["id"]
 
     def by_config(self) -> dict[str, tuple[str, ...]]:
         """Return the splits with complete features, by config; all sorted."""
@@ -283,14 +288,14 @@ class FeatureStore:
         """The model's last linear layer; None if the logits are not its output."""
         if not self.identity.linear:
             return None
-        layer = read_columns(self.root / "head.arrow")
+        layer = read_columns(self.root / "head.arrow", self.of)
         return Head(to_numpy(layer["weight"]), to_numpy(layer["bias"]))
 
     def features(self, config: str, split: str) -> Features:
         """Read the features of a split, block features on access; `EvaluationError` if there are none."""
         key, names = f"{config}/{split}", [block_column(number) for number in range(len(self.identity.blocks))]
         choose_splits(self.by_config(), [(config, split)], str(self.root))
-        index = read_columns(self._index(config, split))
+        index = read_columns(self._index(config, split), self.of)
         columns = self.table.read(key, index["id"], ("logits", "penultimate"))
 
         def read(number: int) -> Any:
@@ -327,6 +332,12 @@ def _said(identity: Identity) -> dict[str, str]:
         "blocks": f"the blocks {', '.join(identity.blocks) or 'none'}",
         **{key: f"images with {way}" for key, way in identity.prepared.items()},
     }
+
+
+def _digest(identity: Identity) -> str:
+    """Return a digest of what two identities must have in common, for the files of a folder."""
+    said = {"release": identity.release_digest, **_said(identity)}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _canonical(identity: Identity) -> str:

@@ -1,7 +1,8 @@
 """A table of rows by image id, in files of some hundred rows each, so that a killed run loses little.
 
 Files are complete once they have their names (`atomic_path`), are never written again, and are read as the files of
-our own that they are. An image that several splits share is in one of them.
+our own that they are. Each says what its rows are `of`, since a copied one has a name like any other. An image that
+several splits share is in one of them.
 
 Tested by `tests/evaluation/features/test_table.py`.
 """
@@ -23,7 +24,7 @@ from builders.storage.files import atomic_path
 from unknown_detection.evaluation.errors import EvaluationError
 
 _METADATA = b"unknown_detection"
-"""Key in a file's schema metadata: the environment that its rows were computed in."""
+"""Key in a file's schema metadata: what its rows are of, and the environment that they were computed in."""
 
 Columns = Mapping[str, npt.NDArray[Any]]
 """Columns by name, n rows each: vectors of text or numbers, or matrices of float32 or float64."""
@@ -45,10 +46,12 @@ class RowTable:
     """Columns of rows by their ids, in the files of a folder.
 
     The environment is what results depend on besides the model and the image, as JSON. Splits are `config/split`.
+    Files that are `of` another model or release are refused.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, of: str = "") -> None:
         self.folder = folder
+        self.of = of
         self._parts: dict[str, _Rows] = {}
 
     def has(self, key: str, ids: pa.ChunkedArray, environment: Mapping[str, Any] | None = None) -> npt.NDArray[Any]:
@@ -88,8 +91,8 @@ class RowTable:
         self, key: str, first: int, ids: pa.ChunkedArray, columns: Columns, environment: Mapping[str, Any]
     ) -> None:
         """Write a part; equal arguments produce equal bytes."""
-        described = json.dumps({"split": key, "environment": dict(environment)}, sort_keys=True)
-        write_columns(self.path(key, first, ids), {"id": ids, **columns}, {_METADATA: described})
+        about = {"split": key, "environment": dict(environment)}
+        write_columns(self.path(key, first, ids), {"id": ids, **columns}, self.of, **about)
 
     def read(self, key: str, ids: pa.ChunkedArray, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
         """Read columns of rows of a split, in the order of the ids; raises `EvaluationError` if one is missing."""
@@ -105,7 +108,7 @@ class RowTable:
         read: dict[str, npt.NDArray[Any]] = {}
         for file in np.unique(files).tolist():
             here = np.flatnonzero(files == file)
-            table = read_columns(parts[file].path)
+            table = read_columns(parts[file].path, self.of)
             chosen = table.select(names or table.column_names[1:]).take(rows[here] - starts[file])
             for name in chosen.column_names:
                 values = to_numpy(chosen[name])
@@ -124,8 +127,13 @@ class RowTable:
     def _of(self, key: str) -> list[_Rows]:
         """Return the files by name, those that were computed for a split first: of several values the first counts."""
         names = sorted(path.name for path in self.folder.glob("[!.]*.arrow"))
-        self._parts = {name: self._parts.get(name) or _open_file(self.folder / name) for name in names}
+        self._parts = {name: self._parts.get(name) or self._open(name) for name in names}
         return sorted(self._parts.values(), key=lambda part: part.key != key)
+
+    def _open(self, name: str) -> _Rows:
+        table = read_columns(self.folder / name, self.of)
+        about = _about(table)
+        return _Rows(self.folder / name, about["split"], table["id"], about["environment"])
 
 
 def block_column(number: int) -> str:
@@ -142,27 +150,40 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     )
 
 
-def write_columns(path: Path, columns: Mapping[str, Any], metadata: Mapping[bytes, str] | None = None) -> None:
-    """Write columns to an Arrow file; equal arguments produce equal bytes."""
+def write_columns(path: Path, columns: Mapping[str, Any], of: str, **about: Any) -> None:
+    """Write columns to an Arrow file that says what they are of; equal arguments produce equal bytes."""
     arrays = dict(columns)
     for name, values in columns.items():
         if isinstance(values, np.ndarray):
             arrays[name] = pa.array(np.ascontiguousarray(values).reshape(-1))
             if values.ndim > 1:
                 arrays[name] = pa.FixedSizeListArray.from_arrays(arrays[name], values.shape[1])
-    table = pa.table(arrays).combine_chunks().replace_schema_metadata(metadata)
+    described = json.dumps({"of": of, **about}, sort_keys=True)
+    table = pa.table(arrays).combine_chunks().replace_schema_metadata({_METADATA: described})
     with atomic_path(path) as temporary, pa.ipc.new_file(str(temporary), table.schema) as writer:
         writer.write_table(table)
 
 
-def read_columns(path: Path) -> pa.Table:
-    """Map an Arrow file into memory; `EvaluationError` if it is damaged."""
+def read_columns(path: Path, of: str) -> pa.Table:
+    """Map an Arrow file into memory; `EvaluationError` if it is damaged, or of another model or release."""
     try:
-        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     except (pa.ArrowException, OSError) as error:
         raise EvaluationError(
             f"{path} is damaged. Delete it, and run the command that wrote it again: it resumes."
         ) from error
+    if _about(table).get("of") != of:
+        raise EvaluationError(
+            f"{path} is of another model or release than its folder. Delete it, and run the command that wrote the "
+            "folder again: it resumes."
+        )
+    return table
+
+
+def _about(table: pa.Table) -> dict[str, Any]:
+    """Return what a file says of its rows."""
+    said: dict[str, Any] = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
+    return said
 
 
 def to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
@@ -173,12 +194,6 @@ def to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     if pa.types.is_string(values.type):
         return np.array(values.to_pylist(), dtype=np.str_)
     return np.asarray(values.to_numpy())
-
-
-def _open_file(path: Path) -> _Rows:
-    table = read_columns(path)
-    described = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
-    return _Rows(path, described.get("split", ""), table["id"], described.get("environment", {}))
 
 
 def _find(parts: Iterable[_Rows], ids: pa.ChunkedArray) -> Numbers:

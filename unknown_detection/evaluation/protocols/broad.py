@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.frame import TEST, against, by, by_errors, known_rows, names
+from unknown_detection.evaluation.frame import TEST, against, by_errors, by_split, known_rows, names
 from unknown_detection.evaluation.metrics.ranking import NOTHING, Ranking
 from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure
 
@@ -92,7 +92,7 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
         errors["adversarial"] = _attacks(clean, shifted["adversarial"])
     if "corruption" in shifted:
         errors["corruption"] = []
-        for split, corrupted in by(shifted["corruption"], "split").items():
+        for split, corrupted in by_split(shifted["corruption"]).items():
             ranking = against(right, corrupted[corrupted["wrong"]])
             errors["corruption"] += _auroc("ed", corrupted, "test, right", f"{split}, wrong", ranking)
     return detected + averaged(errors)
@@ -142,14 +142,14 @@ def _shifts(clean: pd.DataFrame, kind: str, shifted: pd.DataFrame) -> list[Figur
             )
     return [
         figure
-        for split, rows in by(shifted, "split").items()
+        for split, rows in by_split(shifted).items()
         for figure in _auroc("dsd", rows, known, split, against(clean, rows))
     ]
 
 
 def _attacks(clean: pd.DataFrame, shifted: pd.DataFrame) -> list[Figure]:
     measured = []
-    for split, rows in by(shifted, "split").items():
+    for split, rows in by_split(shifted).items():
         originals = _originals(clean, rows, split)
         succeeded = ~clean["wrong"].to_numpy()[originals] & rows["wrong"].to_numpy()
         before = clean[np.isin(np.arange(len(clean)), originals[succeeded])]

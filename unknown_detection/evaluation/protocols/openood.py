@@ -21,7 +21,7 @@ from importlib import resources
 import pandas as pd
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.frame import TEST, by, by_errors, known_rows, names, unknown_splits
+from unknown_detection.evaluation.frame import TEST, by_errors, by_split, known_rows, names, unknown_splits
 from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure, measure_each
 
 NAME = "openood"
@@ -60,7 +60,7 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
     measured += _accuracy(TEST, known)
     shifted = rows["role"].isin(SHIFTED) & (rows["label"] >= 0)
     if shifted.any():
-        spectrum = rows[rows["known"] & (rows["split"] == TEST) | shifted]
+        spectrum = rows[rows.index.isin(known.index) | shifted]
         of_spectrum = " + ".join([TEST, *names(rows[shifted], "split")])
         measured += _of_roles(rows, of_spectrum, spectrum, "full_spectrum", METRICS)
         measured += _accuracy(of_spectrum, spectrum)
@@ -73,7 +73,7 @@ def _of_roles(
     """Measure each split of unknown rows, and average by role."""
     measured: list[Figure] = []
     for role in UNKNOWN:
-        splits = by(rows[rows["role"] == role], "split")
+        splits = by_split(rows[rows["role"] == role])
         of_role = measure_each(known, splits, metrics, setting=setting, known=of_known)
         measured += of_role + means(of_role, unknown=role)
     return measured

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from unknown_detection.evaluation.files import safe_file_name
-from unknown_detection.evaluation.frame import TEST, against, by
+from unknown_detection.evaluation.frame import TEST, against, by, by_split, known_rows
 from unknown_detection.evaluation.metrics.metrics import METRICS, risk_coverage
 from unknown_detection.evaluation.protocols.protocol import AS_PUBLISHED, Protocol
 from unknown_detection.evaluation.report import plots
@@ -108,8 +108,8 @@ def _heatmaps(
 def _roc(rows: Rows, on: str) -> tuple[str, Any]:
     """Plot the ROC curves of the best detector, known rows of `test` against each set of unknown ones."""
     name, of = next(iter(rows.items()))
-    known, curves = of[of["known"] & (of["split"] == TEST)], {}
-    splits, roles = by(of[~of["known"]], "split"), [*plots.ROLES]
+    known, curves = known_rows(of), {}
+    splits, roles = by_split(of[~of["known"]]), [*plots.ROLES]
     for split, unknown in sorted(splits.items(), key=lambda of: roles.index(of[1]["role"].iloc[0])):
         ranking = against(known, unknown)
         label = "unknown rows" if split == TEST else set_name(split)

@@ -117,7 +117,7 @@ class FeatureCache:
         values = {**parameters, **({"seed": self.seed} if image_pass.random else {})}
         described = (f"{parameter}={repr(value).removesuffix('.0')}" for parameter, value in sorted(values.items()))
         built_in = image_pass in _BUILT_IN
-        name = "-".join([image_pass.name, *described, *([] if built_in else [detector.digest[:16]])])
+        name = "-".join([image_pass.name, *described, *([] if built_in else [detector.name, detector.digest[:16]])])
         store = self.store if built_in or detector.digest else self._of_this_run
         table, ids = store.passes(name), self.store.ids(*key)
         if not table.has("/".join(key), ids).all():
@@ -154,8 +154,8 @@ class Scorer:
 
     `search` looks for hyperparameters, else the defaults count; `log` receives a line about each detector that cannot
     be searched, and `doing` what is done now. `trials` are lines on each set of hyperparameters that was tried, by
-    detector. `rows` are what detectors are fitted on, by `Detector.fits_on`; hyperparameters and thresholds are chosen
-    on those of "validation".
+    detector, and `hyperparameters` those that each is fitted with, whatever a fit makes of them. `rows` are what
+    detectors are fitted on, by `Detector.fits_on`; hyperparameters and thresholds are chosen on those of "validation".
     """
 
     cache: FeatureCache
@@ -165,6 +165,7 @@ class Scorer:
     log: Log = lambda text: None
     doing: Log = lambda text: None
     trials: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    hyperparameters: dict[str, dict[str, Any]] = field(default_factory=dict)
     rows: dict[str, Rows] = field(default_factory=dict)
     _fitted: dict[str, Detector] = field(default_factory=dict)
     _scores: dict[tuple[str, Key], Scores] = field(default_factory=dict)
@@ -200,7 +201,9 @@ class Scorer:
                 self.fit(base)
             chosen = self._choose(detector)
             self.doing(f"fitting {name}")
-            self._fitted[name] = self._fitted_on_its_rows(self._with(detector, chosen))
+            unfitted = self._with(detector, chosen)
+            self.hyperparameters[name] = unfitted.parameters()
+            self._fitted[name] = self._fitted_on_its_rows(unfitted)
         return self._fitted[name]
 
     def score(self, name: str, key: Key) -> Scores:

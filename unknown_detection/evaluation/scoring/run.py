@@ -288,7 +288,8 @@ def _provenance(
         model_digest=digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
         seed=cache.seed,
         hyperparameters={
-            one.name: _numbers(one) | ({"members": float(len(identities))} if one.reads == "members" else {})
+            one.name: _numbers(scorer, one.name)
+            | ({"members": float(len(identities))} if one.reads == "members" else {})
             for one in detectors
         },
         versions=versions,
@@ -302,9 +303,9 @@ def _provenance(
     )
 
 
-def _numbers(detector: Detector) -> dict[str, int | float]:
+def _numbers(scorer: Scorer, name: str) -> dict[str, int | float]:
     """Return the hyperparameters that are numbers; others, such as one that is fitted, are not recorded."""
-    return {name: value for name, value in detector.parameters().items() if isinstance(value, int | float)}
+    return {name: value for name, value in scorer.hyperparameters[name].items() if isinstance(value, int | float)}
 
 
 def _rows_used(scorer: Scorer, detector: Detector) -> dict[str, str]:
@@ -332,7 +333,7 @@ def _write_trials(path: Path, scorer: Scorer) -> None:
 def _described(scorer: Scorer, name: str) -> str:
     """Describe a fitted detector in one line."""
     detector, trials = scorer.fit(name), scorer.trials.get(name, [])
-    parts = [in_words(_numbers(detector)), detector.remark]
+    parts = [in_words(_numbers(scorer, name)), detector.remark]
     for best in [trial for trial in trials if trial["chosen"]]:
         parts.append(f"the best of {len(trials)} with AUROC {best['auroc']:.4f} of {best['auroc_of']}")
         failed = sum(trial["auroc"] is None for trial in trials)
