@@ -246,6 +246,9 @@ def _leaving_out(name: str, parts: dict[str, list[pa.Table]], missing: dict[str,
     except EvaluationError as error:
         missing[name] = one_line(str(error))
         del parts[name]
+    except Exception as error:  # of the user's own code, whose traceback stays
+        error.add_note(f"The detector {name} failed, and no scores are kept. Mend it, or leave it out.")
+        raise
 
 
 def _in_words(missing: Mapping[str, str]) -> str:
