@@ -112,6 +112,15 @@ def test_a_detector_with_an_error_in_its_code_is_named_under_its_traceback(featu
     assert raised.value.__notes__ == ["The detector broken failed, and no scores are kept. Mend it, or leave it out."]
 
 
+def test_where_nothing_can_be_written_no_detector_is_run(release, features, scores, tmp_path):
+    (tmp_path / "file").write_text("")
+    ran = []
+    sentence = f"Nothing can be written to {tmp_path / 'file'}: not a directory. Fix this, or choose another path."
+    assert refusal(ud.score, features, lambda rows: ran.append(rows), out=tmp_path / "file" / "a.parquet") == sentence
+    assert refusal(ud.report, scores, release, tmp_path / "file" / "report") == sentence
+    assert not ran
+
+
 def test_features_and_images_are_shown_by_their_shapes(features, release):
     """Without ids and values."""
     assert repr(features["test"]).startswith("<features of 40 rows: logits (40, ")
