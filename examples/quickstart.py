@@ -1,13 +1,13 @@
 """From a release to a table of figures in some seconds, on real digits.
 
     $ pip install -e '.[evaluate]' && python examples/quickstart.py
-    role                far_ood                          near_ood
-    split         far_ood_noise far_ood_textures   mean  near_ood
+    role                far_ood                         near_ood
+    split         far_ood_noise far_ood_textures   mean near_ood
     detector
-    energy                0.745            0.083  0.414     0.972
-    highest_logit         0.776            0.084  0.430     0.971
-    knn                   0.994            0.937  0.965     0.968
-    msp                   0.852            0.105  0.479     0.965
+    energy                0.745            0.083  0.414    0.972
+    highest_logit         0.776            0.084  0.430    0.971
+    knn                   0.994            0.937  0.965    0.968
+    msp                   0.852            0.105  0.479    0.965
 
 An AUROC is 1 where every unknown image scores above every known one, and 0.5 by chance.
 """

@@ -73,7 +73,7 @@ def folder_or_repository(text: str, revision: str | None) -> Path | str:
         raise BuildError(f"There is no folder {text}{hint}, and a repository on the Hub is named ORG/NAME. Check it.")
     if revision is None and path.parent.is_dir():
         raise BuildError(
-            f"There is no folder {text}{hint}. Check the path, or give --revision, too, for the dataset repository of "
+            f"There is no folder {text}{hint}. Check the path, or name a revision, too, for the dataset repository of "
             "this name on the Hub."
         )
     return text

@@ -99,6 +99,37 @@ def test_a_detector_whose_scores_cannot_be_used_leaves_the_others(features):
     assert set(scores["detector"]) == {"msp"}
 
 
+def test_a_detector_with_an_error_in_its_code_is_named_under_its_traceback(features):
+    def broken(rows):
+        return rows.logitss
+
+    with pytest.raises(AttributeError) as raised:
+        ud.score(features, ["msp", broken], splits=f"{CONFIG}/test")
+    assert raised.value.__notes__ == ["The detector broken failed, and no scores are kept. Mend it, or leave it out."]
+
+
+def test_where_nothing_can_be_written_no_detector_is_run(release, features, scores, tmp_path):
+    (tmp_path / "file").write_text("")
+    ran = []
+    sentence = f"Nothing can be written to {tmp_path / 'file'}: not a directory. Fix this, or choose another path."
+    assert refusal(ud.score, features, lambda rows: ran.append(rows), out=tmp_path / "file" / "a.parquet") == sentence
+    assert refusal(ud.report, scores, release, tmp_path / "file" / "report") == sentence
+    assert not ran
+
+
+def test_features_and_images_are_shown_by_their_shapes(features, release):
+    """Without ids and values."""
+    assert repr(features["test"]).startswith("<features of 40 rows: logits (40, ")
+    assert repr(ud.load(release).images(CONFIG, "test")) == f"<40 images of {CONFIG}/test in {release}>"
+
+
+def test_a_name_in_other_letters_has_its_nearest_named(release, features, scores, tmp_path):
+    assert "'MSP' is not a detector; the closest names are msp" in refusal(ud.score, features, "MSP")
+    asked = refusal(ud.evaluate, scores, release, metrics="Oscr")
+    assert "'Oscr' is not a metric; the closest names are oscr" in asked
+    assert "--" not in refusal(ud.load, str(tmp_path / "a")) + refusal(ud.load, "docs/nowhere")
+
+
 def test_a_search_says_what_it_does(features, capsys, monkeypatch):
     """44 settings of ODIN, on a terminal; nothing with `quiet`."""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)

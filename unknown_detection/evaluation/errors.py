@@ -44,7 +44,8 @@ _LISTED = 60
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
     """Return the error for an unknown name, with the closest known names."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    lower = {known.lower(): known for known in names}
+    near = [lower[close] for close in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.5)]
     hint = (
         f"the closest names are {', '.join(near)}"
         if near

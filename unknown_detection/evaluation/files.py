@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+import tempfile
 import types
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -54,6 +55,18 @@ def require_folder_of(out: Path, kind: str, patterns: Collection[str]) -> None:
         raise EvaluationError(
             f"{out} has files that are not part of a {kind} ({first_few(found)}). Choose another folder."
         )
+
+
+def require_writable(folder: Path) -> None:
+    """Check, before any work, that files can be written to a folder, or to the one that it will be made in."""
+    there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    try:
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        reason = (error.strerror or first_line(error)).lower()
+        raise EvaluationError(
+            f"Nothing can be written to {there}: {reason}. Fix this, or choose another path."
+        ) from error
 
 
 def safe_file_name(*parts: str) -> str:

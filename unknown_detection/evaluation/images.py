@@ -53,6 +53,9 @@ class SplitImages(Sequence[dict[str, Any]]):
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __repr__(self) -> str:
+        return f"<{len(self):,} images of {self._split}>"
+
     def __getitem__(self, number: Any) -> Any:
         """Return a row by its number, with the decoded image; raises as `image`."""
         number = range(len(self))[number]

@@ -351,9 +351,10 @@ def choose_splits(
             near = difflib.get_close_matches(name, [*available, *dict.fromkeys(split for _, split in pairs)], n=1)
             owners = ["/".join(pair) for pair in pairs if pair[1] in near]
             if owners and (near != [name] or len(owners) > 1):
+                is_not = "a split of several configs of" if near == [name] else "neither a config nor a split of"
                 raise EvaluationError(
-                    f"{name!r} is not a config of {where} (did you mean {' or '.join(owners[:NAMED])}?). Give CONFIG "
-                    "or CONFIG/SPLIT."
+                    f"{name!r} is {is_not} {where} (did you mean {' or '.join(owners[:NAMED])}?). Give CONFIG or "
+                    "CONFIG/SPLIT."
                 )
             config, slash, split = (owners or [name])[0].partition("/")
         require_known(f"config of {where}", [config], available)
@@ -416,7 +417,7 @@ def _download(name: str, revision: str | None, file: str, missing: str) -> tuple
         tags = ", ".join(sorted(ref.name for ref in api.list_repo_refs(name, repo_type="dataset").tags)) or "none"
         raise EvaluationError(f"{name} has no revision {revision} on {api.endpoint}; its tags are {tags}.") from error
     except RemoteEntryNotFoundError as error:
-        raise EvaluationError(f"{missing}. Give another --revision, or another repository.") from error
+        raise EvaluationError(f"{missing}. Give another revision, or another repository.") from error
     except (httpx.HTTPError, OSError) as error:
         nowhere = f"There is no folder {name}. " if file == "manifest.json" else ""
         raise EvaluationError(

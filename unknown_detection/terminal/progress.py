@@ -23,27 +23,46 @@ Progress = Callable[[int], object]
 _SECONDS = 30.0
 """Seconds between two lines of a bar where no terminal redraws it, in the log of a job for instance; ours."""
 
+_drawn: list[str] = []
+"""Titles of the bars that are drawn now, the outermost first."""
+
 
 @contextlib.contextmanager
 def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", done: int = 0) -> Iterator[Any]:
     """Draw a bar with count, rate and remaining time until the block ends.
 
-    On a terminal and in a notebook it is redrawn in its place; in a file it is a line every half minute, and none of
-    what takes less. At the end of the block the bar is full, since items of an earlier run may not have been counted.
-    After an exception it stays where it is. Without items there is no bar; the `done` ones of an earlier run do not
-    count for the rate; `unit` is what follows a number, such as " images" or "B".
+    On a terminal and in a notebook it is redrawn in its place, and one within another goes where it ends, so that a
+    search over many settings leaves one; in a file it is a line every half minute, and none of what takes less. At the
+    end of the block the bar is full, since items of an earlier run may not have been counted. After an exception it
+    stays where it is. Without items there is no bar; the `done` ones of an earlier run do not count for the rate;
+    `unit` is what follows a number, such as " images" or "B".
     """
     from tqdm.auto import tqdm as bar_of_the_place  # asks what runs this: a terminal or a notebook
 
-    how: dict[str, Any] = {"unit_scale": True, "dynamic_ncols": True, "disable": quiet or not total}
+    how: dict[str, Any] = {"unit_scale": total >= 1000, "dynamic_ncols": True, "disable": quiet or not total}
     redrawn = _is_redrawn()
+    how["leave"] = not (redrawn and _drawn)
     if not redrawn:
         how |= {"mininterval": _SECONDS, "maxinterval": _SECONDS, "delay": _SECONDS}
     with bar_of_the_place(total=total, desc=title, unit=unit, initial=done, file=sys.stderr, **how) as shown:
         if not redrawn:  # a new title is no reason for a line
             shown.set_description = partial(shown.set_description, refresh=False)  # type: ignore[method-assign]
-        yield shown
+        with _within(title, drawn=not how["disable"]):
+            yield shown
         shown.update(total - shown.n)
+
+
+@contextlib.contextmanager
+def _within(title: str, *, drawn: bool) -> Iterator[None]:
+    """Note a bar among those that are drawn, until the block ends."""
+    if not drawn:
+        yield
+        return
+    _drawn.append(title)
+    try:
+        yield
+    finally:
+        _drawn.remove(title)
 
 
 def _is_redrawn() -> bool:

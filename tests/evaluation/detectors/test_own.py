@@ -294,7 +294,7 @@ def test_rounding_of_float32_is_no_dependence_on_other_rows():
         ("mine.py:spraed", "'spraed' is not a name in mine.py; the closest names are spread."),
         (
             "mine.py:THREE",
-            "THREE is an int, not a detector. Give a detector's name, a subclass of Detector, or a function",
+            "THREE is an int, not a detector. Give a detector's name, a function that returns the scores of",
         ),
         ("mine.py:Class", "Class is a type, not a detector"),
         ("mine.py:msp", "msp is the name of a built-in detector. Give yours another name."),

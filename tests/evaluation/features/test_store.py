@@ -143,7 +143,8 @@ def test_files_copied_from_another_folder_are_refused(store, tmp_path, changed):
 def test_a_folder_of_other_things(tmp_path):
     (tmp_path / "photo.jpg").write_bytes(b"")
     assert "has files that are not features. Choose" in refusal(FeatureStore.begin, tmp_path, IDENTITY, HEAD)
-    assert "there is no identity.json. Run" in refusal(FeatureStore.open, tmp_path)
+    assert "has no features: there is no identity.json. Check the path" in refusal(FeatureStore.open, tmp_path)
+    assert refusal(FeatureStore.open, tmp_path / "typo").startswith(f"There is no folder {tmp_path / 'typo'}. Check")
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / ".123.identity.json").write_text("{")
     FeatureStore.begin(tmp_path / "hidden", IDENTITY, HEAD)

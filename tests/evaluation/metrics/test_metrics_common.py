@@ -194,6 +194,8 @@ def test_a_decorated_function_is_a_metric(monkeypatch):
         metric("Half", "higher", name="half")(clear)
     with pytest.raises(EvaluationError, match=r"There is a metric auroc already\. Give yours another name"):
         metric("AUROC", "higher", name="auroc")(clear)
+    with pytest.raises(EvaluationError, match="'lowest' is not a direction of a metric; the closest names are lower"):
+        metric("Other", "lowest")
 
 
 def test_metrics_are_found_by_name_column_or_function():

@@ -32,7 +32,7 @@ def test_a_bar_is_full_at_the_end_of_its_block_and_stays_where_it_is_after_an_er
     with terminal() as screen, bar(3, "counting") as shown:
         shown.update(1)  # an earlier run has done the others
     (line,) = screen.lines
-    assert line.startswith("counting: 100%|") and "3.00/3.00" in line
+    assert line.startswith("counting: 100%|") and "3/3" in line
     with terminal() as screen, pytest.raises(ValueError, match="broken"), bar(4, "counting") as shown:
         shown.update(1)
         raise ValueError("broken")
@@ -71,6 +71,19 @@ def test_a_notebook_draws_bars(tmp_path):
     nbclient.NotebookClient(book, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     text = str(book.cells[0].outputs)
     assert "quiet False: 100%" in text and "quiet True" not in text
+
+
+def test_bars_within_a_bar_go_where_they_end():
+    with terminal() as screen:
+        with bar(2, "searching") as shown:
+            for number in range(2):
+                with bar(3, f"setting {number}") as inner:
+                    inner.update(3)
+                    assert screen.lines[1].startswith(f"setting {number}: ")
+                shown.update(1)
+        with bar(1, "scoring") as shown:
+            shown.update(1)
+    assert [line.partition("|")[0] for line in screen.lines] == ["searching: 100%", "scoring: 100%"]
 
 
 def test_lines_stand_above_the_bar():

@@ -152,8 +152,8 @@ def _made(own: Any, name: str) -> Any:
     if not callable(score) and (isinstance(own, type) or not callable(own)):
         shown = repr(own) if name == type(own).__name__ else name
         raise EvaluationError(
-            f"{one_line(shown, 60)} is {a_kind(own)}, not a detector. Give a detector's name, a subclass of Detector, "
-            "or a function that returns the scores of features."
+            f"{one_line(shown, 60)} is {a_kind(own)}, not a detector. Give a detector's name, a function that returns "
+            "the scores of features, or a class or an object with a method score that does."
         )
     if not isinstance(own, type):
         return own

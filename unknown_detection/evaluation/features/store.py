@@ -158,10 +158,9 @@ class FeatureStore:
         """Open an existing feature store; `EvaluationError` if the folder is none."""
         path = root / _RECORD
         if not path.is_file():
-            raise EvaluationError(
-                f"{root} has no features: there is no {_RECORD}. "
-                "Run `python -m unknown_detection evaluate extract` first."
-            )
+            empty = f"{root} has no features: there is no {_RECORD}"
+            lacking = empty if root.is_dir() else f"There is no folder {root}"
+            raise EvaluationError(f"{lacking}. Check the path, or extract the features first.")
         try:
             record = msgspec.json.decode(path.read_bytes())
             if not isinstance(record, dict) or record.pop("format", None) != FORMAT:

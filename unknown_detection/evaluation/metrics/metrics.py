@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from unknown_detection.evaluation.metrics.ranking import Counts, Ranking, Side, 
 
 Floats = npt.NDArray[np.float64]
 Estimator = Literal["average_precision", "trapezoid"]
+Better = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Metric:
 
     name: str
     title: str
-    better: Literal["higher", "lower"]
+    better: Better
     of: Callable[[Ranking], float]
     takes: Takes = "unknown"
     positive: Side | Literal[""] = ""
@@ -58,7 +59,7 @@ METRICS: dict[str, Metric] = {}
 
 def metric(
     title: str,
-    better: Literal["higher", "lower"],
+    better: Better,
     *,
     name: str = "",
     takes: Takes = "unknown",
@@ -75,8 +76,9 @@ def metric(
     `clear` by its name. The arguments are those of `Metric`; without a name, the function's is taken.
 
     Raises:
-        EvaluationError: there is another metric of this name.
+        EvaluationError: there is another metric of this name, or `better` is something else.
     """
+    require_known("direction of a metric", [better], get_args(Better))
 
     def register(of: Of) -> Of:
         key = name or of.__name__

@@ -86,6 +86,11 @@ class Features:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        """Show shapes, not values."""
+        shapes = f"logits {np.shape(self.logits)}, penultimate {np.shape(self.penultimate)}"
+        return f"<features of {len(self):,} rows: {shapes}, {len(self.blocks)} blocks>"
+
     def take(self, rows: Rows) -> Features:
         """Select rows, in the given order."""
         return _mapped(self, lambda array: array[rows])

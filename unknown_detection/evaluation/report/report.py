@@ -19,7 +19,7 @@ from markupsafe import Markup
 from builders.storage.files import write_text
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.evaluation.errors import EvaluationError, require_packages
-from unknown_detection.evaluation.files import require_folder_of
+from unknown_detection.evaluation.files import require_folder_of, require_writable
 from unknown_detection.evaluation.frame import REDUCED
 from unknown_detection.evaluation.metrics.metrics import find_metrics
 from unknown_detection.evaluation.protocols import Protocol, chosen
@@ -63,7 +63,7 @@ class Report:
     warnings: Sequence[str]
 
     def __repr__(self) -> str:
-        return "\n".join([*_terminal_lines(self.results), f"<report: {self.page}>"])
+        return "\n".join([*_terminal_lines(self.results), f"<report: {self.page}>"]).removeprefix("\n")
 
     def _repr_html_(self) -> str:
         tables = [
@@ -126,6 +126,7 @@ def report(
         require_packages("matplotlib", to="draw plots", instead="give --no-plots (in Python plots=False)")
     target = Path(out)
     require_folder_of(target, "report", _PARTS if (target / FILE).is_file() else ())
+    require_writable(target.parent)
     more = find_metrics(metrics)
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits, quiet=quiet)

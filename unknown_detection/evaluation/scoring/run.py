@@ -36,6 +36,7 @@ from unknown_detection.evaluation.errors import (
 from unknown_detection.evaluation.features.extract import Receipt, identify, receipt
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.files import require_writable
 from unknown_detection.evaluation.releases import Key, choose_splits
 from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer, in_words
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, FitSplits, find_fit_splits
@@ -110,6 +111,8 @@ def score(
     runner = runner or store.runner
     if file is not None and file.suffix != ".parquet":
         raise EvaluationError(f"The file of out= must end in .parquet, found {out}. Rename it.")
+    if file is not None:
+        require_writable(file.parent)
     keys, fit_splits = _choose_rows(store, splits, fit_configs)
     if runner is not None:
         store.require(identify(runner.release, runner.model, store.identity.label_names))
@@ -246,6 +249,9 @@ def _leaving_out(name: str, parts: dict[str, list[pa.Table]], missing: dict[str,
     except EvaluationError as error:
         missing[name] = one_line(str(error))
         del parts[name]
+    except Exception as error:  # of the user's own code, whose traceback stays
+        error.add_note(f"The detector {name} failed, and no scores are kept. Mend it, or leave it out.")
+        raise
 
 
 def _in_words(missing: Mapping[str, str]) -> str:

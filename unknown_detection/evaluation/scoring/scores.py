@@ -155,7 +155,9 @@ def _read_file(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
         options = pa.csv.ConvertOptions(column_types=dict(columns), include_columns=known, strings_can_be_null=True)
         return pa.csv.read_csv(path, convert_options=options)
     except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
-        raise EvaluationError(f"Cannot read scores from {path}: {first_line(error)}. Write the file again.") from error
+        raise EvaluationError(
+            f"Cannot read scores from {path}: {first_line(error)}. Write the file again, a CSV as UTF-8."
+        ) from error
 
 
 def _from_memory(values: Any) -> pa.Table:
