@@ -125,9 +125,7 @@ class Release:
         import pandas as pd
 
         keys = [(config, split) for config in self.configs for split in self.splits(config)]
-        counts = [
-            (*key, part.role, part.rows) for key in keys for part in self._split(*key).parts or [_Counted("rows", 0)]
-        ]
+        counts = [(*key, part.role, part.rows) for key in keys for part in self._split(*key).parts]
         table = pd.DataFrame(counts, columns=["config", "split", "role", "rows"])
         rows = table.pivot_table("rows", ["config", "split"], "role", "sum", fill_value=0, sort=False)
         shown = rows.to_html(border=0, formatters=[lambda count: f"{count:,}" if count else ""] * rows.shape[1])
@@ -142,7 +140,7 @@ class Release:
     def digest(self) -> str:
         """SHA-256 over the canonical JSON of all split digests by `config/split`: equal exactly for equal rows."""
         keys = ((config, split) for config in self.configs for split in self.splits(config))
-        digests = {"/".join(key): self.split_digest(*key) for key in keys}
+        digests = {"/".join(key): self._split(*key).digest for key in keys}
         return hashlib.sha256(json.dumps(digests, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     @property
@@ -167,10 +165,6 @@ class Release:
     def label_names(self, config: str) -> tuple[str, ...]:
         """The in-distribution classes of a config, in label order."""
         return self._config(config).label_names
-
-    def split_digest(self, config: str, split: str) -> str:
-        """The digest that identifies a split's rows."""
-        return self._split(config, split).digest
 
     def prepared(self, config: str, split: str) -> int:
         """Width and height of the model input that a split's images are prepared for; 0 if the release names none."""

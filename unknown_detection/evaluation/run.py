@@ -58,7 +58,7 @@ def run(
     out: str | Path | None = None,
     *,
     splits: str | Iterable[str | Key] | None = None,
-    fit_configs: str | Sequence[str] = (),
+    fit_configs: str | Sequence[str] | None = None,
     search: bool = True,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     protocols: str | Protocol | Sequence[str | Protocol] = (),

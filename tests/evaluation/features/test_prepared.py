@@ -16,7 +16,7 @@ from tests.evaluation.report.as_text import page_of  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.features.runner import Runner  # noqa: E402
+from unknown_detection.evaluation.features.runner import Runner, fill  # noqa: E402
 from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
 from unknown_detection.evaluation.features.table import RowTable  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
@@ -142,7 +142,7 @@ def runner(weights, tmp_path):
 def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(runner, tmp_path):
     """In every pass over the images (features, ODIN's), for which `Runner` loads the batches."""
     table, ids = RowTable(tmp_path / "table"), runner.release.rows(*SNOW)["id"]
-    runner.run(lambda model, images, ids: {"input": images.flatten(1).numpy()}, table, SNOW, lambda count: None)
+    fill(runner, lambda model, images, ids: {"input": images.flatten(1).numpy()}, table, [SNOW], lambda count: None)
     stored = np.stack([np.asarray(row["image"]) for row in runner.release.images(*SNOW)]).transpose(0, 3, 1, 2)
     expected = (stored.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
     assert np.array_equal(table.read(SPLIT, ids)["input"], expected.reshape(len(stored), -1))
@@ -160,7 +160,7 @@ def test_batches_halve_when_memory_runs_out(runner, tmp_path, capsys):
         return {"input": images.flatten(1).numpy()}
 
     table, ids = RowTable(tmp_path / "table"), runner.release.rows(*SNOW)["id"]
-    runner.run(compute, table, SNOW, counted.append)
+    fill(runner, compute, table, [SNOW], counted.append)
     rows = len(runner.release.rows(*SNOW))
     assert sizes == [5, 3] + [2] * -(-rows // 2)
     assert sum(counted) == rows
@@ -168,17 +168,17 @@ def test_batches_halve_when_memory_runs_out(runner, tmp_path, capsys):
     assert runner.batch_size == computed_in["batch_size"] == 2
     complete = Runner(runner.release, runner.model, batch_size=2)
     expected = RowTable(tmp_path / "expected")
-    complete.run(lambda *given: compute(*given, limit=9), expected, SNOW, lambda count: None)
+    fill(complete, lambda *given: compute(*given, limit=9), expected, [SNOW], lambda count: None)
     assert np.array_equal(table.read(SPLIT, ids)["input"], expected.read(SPLIT, ids)["input"])
     assert "going on with batches of 2" in capsys.readouterr().err
     with pytest.raises(EvaluationError, match=r"cpu .* has no memory for 1 image with timm:"):
-        runner.run(lambda *batch: compute(*batch, limit=0), RowTable(tmp_path / "none"), SNOW, sizes.append)
+        fill(runner, lambda *batch: compute(*batch, limit=0), RowTable(tmp_path / "none"), [SNOW], sizes.append)
 
     def fails(model, images, ids):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        runner.run(fails, RowTable(tmp_path / "failed"), SNOW, sizes.append)
+        fill(runner, fails, RowTable(tmp_path / "failed"), [SNOW], sizes.append)
 
 
 def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extract, model, tmp_path):

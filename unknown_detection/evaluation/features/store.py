@@ -2,7 +2,7 @@
 
 DIR/identity.json                    the release and the model, by digest
 DIR/head.arrow                       the model's last linear layer
-DIR/index/<config>/<split>.arrow     ids, labels and roles of the splits that were asked for
+DIR/index/<config>/<split>.arrow     ids and labels of the splits that were asked for
 DIR/features/*.arrow                 logits, penultimate features and pooled blocks by id
 DIR/passes/<pass>/*.arrow            outputs of a second pass over the images, for detectors that need one
 
@@ -249,7 +249,7 @@ class FeatureStore:
         """Record the rows of splits that are to be extracted, so that one that is lost later is missed."""
         for key, of_split in rows.items():
             if not self._index(*key).exists():
-                write_columns(self._index(*key), {name: of_split[name] for name in ("id", "label", "role")})
+                write_columns(self._index(*key), {name: of_split[name] for name in ("id", "label")})
 
     def passes(self, name: str) -> RowTable:
         """Return the table of a second pass's outputs, existing or not."""
@@ -274,10 +274,6 @@ class FeatureStore:
                 f"Features of {', '.join(map('/'.join, missing))} in {self.root} are missing or incomplete. Run the "
                 "`extract` that wrote them again; it resumes."
             )
-
-    def environments(self, keys: Iterable[Key]) -> dict[Key, list[Mapping[str, Any]]]:
-        """Return the environments (device, batch size, threads, torch) in which splits were computed, each once."""
-        return {key: self.table.environments("/".join(key), self.ids(*key)) for key in keys}
 
     def head(self) -> Head | None:
         """The model's last linear layer; None if the logits are not its output."""
@@ -307,7 +303,8 @@ class FeatureStore:
         )
 
     def _record(self) -> None:
-        write_text(self.root / _RECORD, _canonical(self.identity))
+        record = {"format": FORMAT, **msgspec.to_builtins(self.identity)}
+        write_text(self.root / _RECORD, json.dumps(record, indent=1, sort_keys=True) + "\n")
 
     def _index(self, config: str, split: str) -> Path:
         return self.root / "index" / config / f"{split}.arrow"
@@ -327,7 +324,3 @@ def _said(identity: Identity) -> dict[str, str]:
         "blocks": f"the blocks {', '.join(identity.blocks) or 'none'}",
         **{key: f"images with {way}" for key, way in identity.prepared.items()},
     }
-
-
-def _canonical(identity: Identity) -> str:
-    return json.dumps({"format": FORMAT, **msgspec.to_builtins(identity)}, indent=1, sort_keys=True) + "\n"

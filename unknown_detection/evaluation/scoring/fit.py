@@ -19,7 +19,7 @@ from unknown_detection.evaluation.detectors.base import Detector, Scores, predic
 from unknown_detection.evaluation.detectors.choice import Chosen, choose
 from unknown_detection.evaluation.detectors.logits import average
 from unknown_detection.evaluation.errors import AGAIN, EvaluationError
-from unknown_detection.evaluation.features.runner import Runner
+from unknown_detection.evaluation.features.runner import Runner, fill
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.metrics.metrics import auroc
 from unknown_detection.evaluation.models.features import Features
@@ -126,7 +126,7 @@ class FeatureCache:
             run = partial(image_pass.run, seed=self.seed, **parameters)
             rows = len(runner.release.rows(*key))
             with store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
-                runner.run(run, table, key, progress.update)
+                fill(runner, run, table, [key], progress.update)
         return replace(features, passed=table.read("/".join(key), ids))
 
 
