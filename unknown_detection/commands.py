@@ -97,7 +97,7 @@ COMMANDS = (
     Command(
         "evaluate",
         "unknown_detection.evaluation.__main__",
-        "Extract features, score detectors, report the papers' figures; or all three.",
+        "Extract features, score detectors, report figures; or all three.",
         _EVALUATE,
     ),
 )

@@ -64,23 +64,21 @@ def test_provenance_survives_pandas_files_and_ours(release, features, scores, tm
             pd.testing.assert_frame_equal(figures.drop(columns="run"), expected.drop(columns="run"))
     lost = scores.copy()
     lost.attrs = {}
-    mine = [lost, pa.Table.from_pandas(lost), tmp_path / "plain.csv", lost.to_dict("list")]
-    mine[-1] = dict(zip(*(lost[lost["detector"] == "knn"][name] for name in ("id", "score")), strict=True))
-    of_sources = ["run", "model", "seed", "detector"]
-    for source, of in zip(mine, [expected] * 3 + [expected[expected["detector"] == "knn"]], strict=True):
+    of_sources = ["run", "model", "seed"]
+    for source in (lost, pa.Table.from_pandas(lost), tmp_path / "plain.csv"):
         figures = ud.evaluate(source, release)
-        pd.testing.assert_frame_equal(
-            figures.drop(columns=of_sources), of.reset_index(drop=True).drop(columns=of_sources)
-        )
+        pd.testing.assert_frame_equal(figures.drop(columns=of_sources), expected.drop(columns=of_sources))
 
 
-def test_missing_repeated_and_foreign_ids_are_named(release, scores):
-    lost = scores[scores["detector"] == "msp"].reset_index(drop=True)
-    lost.attrs = {}
-    first = lost["id"][0]
-    assert f"lacks scores of msp for 1 id ({first})" in refusal(ud.evaluate, lost[1:], release)
-    assert f"several scores of msp for 1 id ({first})" in refusal(ud.evaluate, pd.concat([lost, lost[:1]]), release)
-    assert "has 1 id (elsewhere) that" in refusal(ud.evaluate, lost.replace(first, "elsewhere"), release)
+@pytest.mark.parametrize("stated", [True, False])
+def test_missing_repeated_and_foreign_ids_are_named(release, scores, stated):
+    """With the provenance, which says what they are of, and without."""
+    mine = scores[scores["detector"] == "msp"].reset_index(drop=True)
+    mine.attrs = scores.attrs if stated else {}
+    first = mine["id"][0]
+    assert f"lacks scores of msp for 1 id ({first})" in refusal(ud.evaluate, mine[1:], release)
+    assert f"several scores of msp for 1 id ({first})" in refusal(ud.evaluate, pd.concat([mine, mine[:1]]), release)
+    assert "has 1 id (elsewhere) that" in refusal(ud.evaluate, mine.replace(first, "elsewhere"), release)
 
 
 def test_a_detector_that_cannot_be_fitted_leaves_the_others(release, model):

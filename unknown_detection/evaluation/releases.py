@@ -310,7 +310,7 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
             raise EvaluationError(f"{where} is a file. Give the folder of a release, which has a manifest.json.")
         if revision is not None:
             raise EvaluationError(
-                f"--revision applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "
+                f"revision= applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "
                 "the repository."
             )
         return Release(where, None, _manifest(root / "manifest.json", where))
@@ -410,7 +410,7 @@ def _download(name: str, revision: str | None, file: str, missing: str) -> tuple
         tags = ", ".join(sorted(ref.name for ref in api.list_repo_refs(name, repo_type="dataset").tags)) or "none"
         raise EvaluationError(f"{name} has no revision {revision} on {api.endpoint}; its tags are {tags}.") from error
     except RemoteEntryNotFoundError as error:
-        raise EvaluationError(f"{missing}. Give another --revision, or another repository.") from error
+        raise EvaluationError(f"{missing}. Give another revision=, or another repository.") from error
     except (httpx.HTTPError, OSError) as error:
         nowhere = f"There is no folder {name}. " if file == "manifest.json" else ""
         raise EvaluationError(

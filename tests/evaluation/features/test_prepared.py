@@ -109,8 +109,6 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
         "broad-adversarial has no autoattack_resnet50, autoattack_vit: its mean is over the other splits",
         "broad-corruptions has no defocus_blur, gaussian_noise, brightness: its mean is over the other splits",
         f"timm:{MODEL} got images of {RESIZED}: broad-adversarial/pgd_vit",
-        "detectors of scores were fitted on half of broad-reference/held_out, for want of training rows; thresholds "
-        "are chosen on the other half",
     ]
     page = page_of(tmp_path / "report")
     assert all(note in page for note in notes)
@@ -123,9 +121,8 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
         ("ed", "snow, wrong"),
         ("ed", "test, wrong"),
     }
-    assert {line["n_known"] for line in plain if line["unknown"] == "cocomagenet"} == {
-        9
-    }  # three quarters of the 12 clean rows are of the 17 classes
+    # Three quarters of the 12 clean rows are of the 17 classes.
+    assert {line["n_known"] for line in plain if line["unknown"] == "cocomagenet"} == {9}
 
 
 SNOW = ("broad-corruptions", "snow")

@@ -271,7 +271,7 @@ class Receipt:
             if difference not in accepted:
                 raise EvaluationError(
                     f"{difference}. Check the weights, their preprocessing and the order of the classes, or go on "
-                    "with --accept (in Python accept=True)."
+                    "with accept=True."
                 )
 
 
