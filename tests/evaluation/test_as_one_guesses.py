@@ -153,12 +153,6 @@ def test_the_command_of_all_steps(release, model, tmp_path, capsys):
     assert "warning: there are no scores of deep_ensemble (needs features of" in capsys.readouterr().err
 
 
-def test_errors_name_parameters_in_python_and_flags_in_commands(features, tmp_path, capsys):
-    assert refusal(ud.score, features, "msp", out="x.csv").startswith("The file of out= must end in .parquet")
-    assert main(["score", "--features", str(features.root), "--out", str(tmp_path / "x.csv")]) == 2
-    assert capsys.readouterr().err.startswith("error: The file of --out must end in .parquet")
-
-
 def test_the_version_and_the_names():
     assert re.fullmatch(r"\d+\.\d+.*", ud.__version__)
     assert {"score", "evaluate", "run", "__version__"} <= {*dir(ud)}

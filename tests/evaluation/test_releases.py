@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import datasets
@@ -259,6 +260,8 @@ def test_a_notebook_shows_splits_by_role_and_rows(folder):
         ("b/near_od", "'near_od' is not a split of b in it; the closest names are near_ood."),
         (",", "No split is named; give CONFIG or CONFIG/SPLIT, such as a/test."),
         (None, [("a", "test"), ("b", "near_ood"), ("b", "test")]),
+        ("b/test,a", [("b", "test"), ("a", "test")]),
+        (["a,near_ood", ("b", "test"), "a/test"], [("a", "test"), ("b", "near_ood"), ("b", "test")]),
     ],
 )
 def test_a_split_is_found_by_its_name_alone_where_one_config_has_it(asked, found):
@@ -286,6 +289,11 @@ def test_manifests_of_any_shape(copy, text):
     assert "is invalid: it must list configs with label_names" in refusal(load, str(copy))
 
 
+def prepare(manifest, side):
+    """Say that the images of a split are prepared for an input of a size."""
+    manifest["configs"]["bench"]["splits"]["test"]["generator"] = {"prepared": side}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -297,6 +305,7 @@ def test_manifests_of_any_shape(copy, text):
         lambda manifest: manifest["configs"]["bench"].update(label_names=["\ud800"]),
         lambda manifest: manifest["configs"]["bench"].update(splits=["test"]),
         lambda manifest: manifest["configs"]["bench"]["splits"].update(test="digest"),
+        *(partial(prepare, side=side) for side in (-1, 1 << 16, True, "224", 224.0)),
     ],
 )
 def test_names_that_lead_elsewhere_and_values_of_other_types(copy, change):

@@ -337,23 +337,6 @@ def test_one_detector_needs_no_list(features, scores):
     assert set(ud.score(features, "msp,energy")["detector"]) == {"msp", "energy"}
 
 
-def test_features_of_several_models_are_an_ensemble(release, features):
-    other = ud.extract(small_models.of_seed(small_models.cnn, num_classes=len(LABELS)), release, CONFIG, device="cpu")
-    ensemble = ud.score([features, other], "deep_ensemble", splits=CONFIG)
-    members = [store.features(CONFIG, "test") for store in (features, other)]
-    shares = [np.exp(member.logits) / np.exp(member.logits).sum(axis=1, keepdims=True) for member in members]
-    expected = dict(zip(members[0].ids.tolist(), 1 - np.mean(shares, axis=0).max(axis=1), strict=True))
-    by_id = dict(zip(ensemble["id"], ensemble["score"], strict=True))
-    assert {id_: by_id[id_] for id_ in expected} == pytest.approx(expected, abs=1e-5)
-
-
-def test_splits_are_a_text_or_several_names_or_pairs(release, model):
-    named = f"{CONFIG}/test,{CONFIG}/near_ood"
-    for splits in (named, [named], [f"{CONFIG}/test", (CONFIG, "near_ood")]):
-        features = ud.extract(model, release, splits, device="cpu")
-        assert features.splits == (f"{CONFIG}/near_ood", f"{CONFIG}/test")
-
-
 def test_a_release_that_is_open_or_a_path_is_a_release(release):
     opened = ud.load(release)
     assert ud.load(opened) is opened
@@ -387,6 +370,7 @@ VALUES = {
     "same model as others .*Give each member of": lambda it: ud.score([it.features] * 2, "msp"),
     "3 is an int, not a detector": lambda it: ud.score(it.features, 3),
     "k of knn must be 1 to the .* fitted on, found": lambda it: ud.score(it.features, ud.detectors.KNN(k="5")),
+    "The file of out= must end in .parquet, found x": lambda it: ud.score(it.features, "msp", out="x.csv"),
     "'msq' is not a detector; the closest names are": lambda it: ud.score(it.features, "msq"),
     "'gulls' is not a config of": lambda it: ud.score(it.features, "msp", splits="gulls"),
     "There are no scores to evaluate: the list is empty": lambda it: ud.evaluate([], it.root),

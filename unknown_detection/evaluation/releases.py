@@ -172,7 +172,7 @@ class Release:
         return 0 if generator is None else generator.prepared
 
     def remarks_on_classes(self, config: str) -> tuple[str, ...]:
-        """What the release says of the classes of a config that could not be compared, in sentences."""
+        """The release's sentences on classes of a config that could not be compared."""
         return tuple(
             f"{config}/{split}: {text}"
             for split in self.splits(config)
@@ -251,11 +251,10 @@ class Release:
         from unknown_detection.evaluation.truth import truth_table  # pandas takes a third of a second
 
         configs = configs or self.configs
-        pairs = self.duplicates()
-        paired = None if pairs is None else paired_ids(pairs)
-        if pairs is not None and paired is not None:
-            equal = paired_ids(pairs.filter(pc.equal(pairs["distance"], 0)))
-            paired |= {key: equal.get(key, pa.array([], pa.string())) for key in self.doubtful_duplicates(configs)}
+        pairs, paired = self.duplicates(), None
+        if pairs is not None:
+            equal, none = paired_ids(pairs.filter(pc.equal(pairs["distance"], 0))), pa.array([], pa.string())
+            paired = paired_ids(pairs) | {key: equal.get(key, none) for key in self.doubtful_duplicates(configs)}
         keys = [(config, split) for config in configs for split in self.splits(config)]
         return truth_table({key: self.rows(*key) for key in keys}, paired)
 

@@ -30,7 +30,7 @@ from unknown_detection.terminal.progress import Log
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """What the steps returned; printed, or in a notebook, the tables of results and where the page is.
+    """Holds what the steps returned; printed, or in a notebook, it is the tables of results and the page's place.
 
     Attributes:
         features: what `extract` returned.

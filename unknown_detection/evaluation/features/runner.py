@@ -125,7 +125,7 @@ class Runner:
 
     @property
     def resources(self) -> Resources:
-        """What a task occupies that runs the model."""
+        """Cores and GPUs of a task that runs the model."""
         if self.opening is None:
             return Resources()
         if self.opening.device == "cuda":
@@ -196,7 +196,7 @@ class ComputeParts:
 
     @property
     def resources(self) -> Resources:
-        """What the task occupies."""
+        """Cores and GPUs of the task."""
         return self.runner.resources
 
     def run(self, progress: TaskProgress) -> Mapping[str, Any]:

@@ -316,7 +316,7 @@ class FeatureStore:
 
 
 def _said(identity: Identity) -> dict[str, str]:
-    """Return what two identities must have in common, by what it is about, as messages say it."""
+    """Describe by subject what two identities must have in common, as messages say it."""
     classes = hashlib.sha256("\n".join(identity.label_names).encode()).hexdigest()
     return {
         "model": f"the model {identity.model} with digest {identity.model_digest[:12]}",
