@@ -105,32 +105,21 @@ class FeatureStore:
         """Return the splits and the shapes of their features as a table, for notebooks."""
         import pandas as pd
 
-        parts = sorted((self.root / "features").glob("[!.]*.arrow"))[:1]
         names = {block_column(number): name for number, name in enumerate(self.identity.blocks)}
-        widths = {
-            names.get(of.name, of.name): of.type.list_size for path in parts for of in [*read_columns(path).schema][1:]
-        }
         lines = []
         for key in self.splits:
-            labels = read_columns(self._index(*key.split("/")))["label"]
-            line: dict[str, Any] = {
-                "split": key,
-                "rows": len(labels),
-                "of known classes": pc.sum(pc.greater_equal(labels, 0)).as_py(),
-            }
-            lines.append(line | {name: f"{len(labels)} x {width}" for name, width in widths.items()})
+            index = read_columns(self._index(*key.split("/")))
+            known = pc.sum(pc.greater_equal(index["label"], 0)).as_py()
+            first = self.table.read(key, index["id"][:1])
+            shapes = {names.get(name, name): f"{len(index)} x {of.shape[1]}" for name, of in first.items()}
+            lines.append({"split": key, "rows": len(index), "of known classes": known, **shapes})
         table = pd.DataFrame(lines).to_html(index=False, border=0)
         return f"<p>Features of {html.escape(self.model)} in {html.escape(str(self.root))}</p>{table}"
 
     def __dir__(self) -> list[str]:
         """List what a user calls; the other names are for the steps of an evaluation."""
-        return [
-            *(name for name in object.__dir__(self) if name.startswith("_")),
-            "identity",
-            "model",
-            "root",
-            "splits",
-        ]
+        hidden = [name for name in object.__dir__(self) if name.startswith("_")]
+        return [*hidden, "identity", "model", "root", "splits"]
 
     def __getitem__(self, key: str | Key) -> Features:
         """Read the features of a split, `config/split`; its name alone will do where only one config has it."""
