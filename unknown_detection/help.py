@@ -137,22 +137,6 @@ no_sync_option = click.option(
 """The option of commands that flush their files to the disk."""
 
 
-def as_helpful(command: click.Command) -> HelpCommand:
-    """Make a `HelpCommand` of a click command: required options first, and its epilog, `Example: ...`, as example."""
-    if isinstance(command, HelpCommand):
-        return command
-    required = [str(param.name) for param in command.params if isinstance(param, click.Option) and param.required]
-    epilog = " ".join((command.epilog or "").split()).removeprefix("Example: ")
-    return HelpCommand(
-        command.name,
-        callback=command.callback,
-        params=command.params,
-        help=command.help,
-        examples=(epilog,) if epilog else (),
-        sections={ESSENTIALS: required} if required else None,
-    )
-
-
 def usage_error(error: click.ClickException) -> str:
     """Return the line for an error that click found in the arguments: what is wrong, and which help to read."""
     message = error.format_message()

@@ -12,8 +12,7 @@ def ids_of(texts):
 
 def ask(store, key, ids, labels):
     """Say that rows of a split, a pair of its names, are to be extracted."""
-    roles = [0 if label >= 0 else 1 for label in map(int, labels)]
-    store.ask({key: pa.table({"id": ids_of(ids), "label": pa.array(labels, pa.int64()), "role": roles})})
+    store.ask({key: pa.table({"id": ids_of(ids), "label": pa.array(labels, pa.int64())})})
 
 
 def put(store, key, ids, labels, columns, environment=COMPUTED):

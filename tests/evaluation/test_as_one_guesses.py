@@ -70,13 +70,15 @@ def test_provenance_survives_pandas_files_and_ours(release, features, scores, tm
         pd.testing.assert_frame_equal(figures.drop(columns=of_sources), expected.drop(columns=of_sources))
 
 
-def test_missing_repeated_and_foreign_ids_are_named(release, scores):
-    lost = scores[scores["detector"] == "msp"].reset_index(drop=True)
-    lost.attrs = {}
-    first = lost["id"][0]
-    assert f"lacks scores of msp for 1 id ({first})" in refusal(ud.evaluate, lost[1:], release)
-    assert f"several scores of msp for 1 id ({first})" in refusal(ud.evaluate, pd.concat([lost, lost[:1]]), release)
-    assert "has 1 id (elsewhere) that" in refusal(ud.evaluate, lost.replace(first, "elsewhere"), release)
+@pytest.mark.parametrize("stated", [True, False])
+def test_missing_repeated_and_foreign_ids_are_named(release, scores, stated):
+    """With the provenance, which says what they are of, and without."""
+    mine = scores[scores["detector"] == "msp"].reset_index(drop=True)
+    mine.attrs = scores.attrs if stated else {}
+    first = mine["id"][0]
+    assert f"lacks scores of msp for 1 id ({first})" in refusal(ud.evaluate, mine[1:], release)
+    assert f"several scores of msp for 1 id ({first})" in refusal(ud.evaluate, pd.concat([mine, mine[:1]]), release)
+    assert "has 1 id (elsewhere) that" in refusal(ud.evaluate, mine.replace(first, "elsewhere"), release)
 
 
 def test_a_detector_that_cannot_be_fitted_leaves_the_others(release, model):
@@ -180,12 +182,6 @@ def test_the_command_of_all_steps(release, model, tmp_path, capsys):
     assert "oscr" in {*pd.read_parquet(tmp_path / "out" / "report" / "figures.parquet")["metric"]}
     assert main([*run, "msp,deep_ensemble"]) == 3
     assert "warning: there are no scores of deep_ensemble (needs features of" in capsys.readouterr().err
-
-
-def test_errors_name_parameters_in_python_and_flags_in_commands(features, tmp_path, capsys):
-    assert refusal(ud.score, features, "msp", out="x.csv").startswith("The file of out= must end in .parquet")
-    assert main(["score", "--features", str(features.root), "--out", str(tmp_path / "x.csv")]) == 2
-    assert capsys.readouterr().err.startswith("error: The file of --out must end in .parquet")
 
 
 def test_the_version_and_the_names():

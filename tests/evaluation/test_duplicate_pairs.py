@@ -59,12 +59,6 @@ def test_a_table_that_was_changed_is_refused(root):
     assert "duplicates/pairs.parquet: No such file or directory" in of_table(root)
 
 
-def test_another_table_under_the_same_name_and_card_is_read_anew(root):
-    assert duplicates(root) == ["n0", "t0", "t2"]
-    put_table(root, pairs_table([("imagenet/test", "t1", "imagenet/test", "t3", 0.0), PAIRS[1]]))
-    assert duplicates(root) == ["n0", "t1", "t3"]
-
-
 COLUMNS_IN_ORDER = PAIR_COLUMNS.names
 
 
@@ -138,9 +132,3 @@ def test_a_table_that_the_hub_lacks_or_changed_is_refused(published):
     assert "but the manifest names" in refusal(load(REPO).duplicates)
     published.commit(REPO, {"duplicates/pairs.parquet": None})
     assert "has no duplicates/pairs.parquet, although its manifest names it" in refusal(load(REPO).duplicates)
-
-
-def test_a_hub_that_does_not_answer(published, monkeypatch, waits):
-    release = load(REPO)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert "Cannot reach org/name" in refusal(release.duplicates)

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import datasets
@@ -17,7 +18,6 @@ import pytest
 from datasets import load_dataset
 from PIL import Image
 
-from builders.release.digests import rows_digest
 from tests.builders.conftest import files_of
 from tests.evaluation.refusals import refusal
 from tests.hf_scripts.samples import LABELS, REPO, change_files, make_release, png, with_column
@@ -77,7 +77,7 @@ def test_images_are_decoded_on_access(folder):
     [
         ("nowhere", None, "no folder nowhere, and a repository on the Hub is named ORG/NAME. Check it."),
         ("empty/file", None, "empty/file is a file. Give the folder"),
-        ("folder", "v1.0.0", "--revision"),
+        ("folder", "v1.0.0", "revision= applies to a repository"),
         ("empty", None, "empty is not a release: it has no manifest.json. Check"),
         ("s3://bucket/release", None, "is an address, and the evaluation reads folders and the Hub"),
     ],
@@ -136,27 +136,20 @@ def test_images_of_other_rows_than_the_index_are_refused(copy):
     assert f"The shards of bench/test in {copy} have 5 images, but its index has 6 rows. Run" in message
 
 
-def without_image(table):
-    return table.drop_columns("image")
-
-
-def with_paths_only(table):
-    return table.set_column(0, "image", [[{"path": "x.png"}] * len(table)])
-
-
-def with_texts(table):
-    return table.set_column(0, "image", [[{"bytes": "x"}] * len(table)])
-
-
-@pytest.mark.parametrize("change", [without_image, with_paths_only, with_texts])
-def test_shards_without_encoded_images(copy, change):
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (None, "it has no column image with bytes"),
+        ({"path": "x.png"}, "it has no column image with bytes"),
+        ({"bytes": "x"}, "its images are of the type string, not binary"),
+    ],
+)
+def test_shards_without_encoded_images(copy, image, message):
     path = copy / "data" / "bench" / "test-00000-of-00001.parquet"
-    pq.write_table(change(pq.read_table(path)), path)
-    assert re.fullmatch(
-        rf"Cannot read {path} as Parquet: (it has no column image with bytes|its images are of the type string, not "
-        r"binary)\. Run .*",
-        refusal(load(str(copy)).images, "bench", "test"),
-    )
+    table = pq.read_table(path).drop_columns("image")
+    pq.write_table(table if image is None else table.append_column("image", [[image] * len(table)]), path)
+    refused = refusal(load(str(copy)).images, "bench", "test")
+    assert refused.startswith(f"Cannot read {path} as Parquet: {message}. Run ")
 
 
 def test_rows_lie_in_several_shards_and_row_groups(folder, tmp_path):
@@ -176,17 +169,6 @@ def test_a_split_without_images(copy):
     spoil(copy, lambda manifest: manifest["configs"]["bench"]["splits"]["test"].update(data=[]))
     message = refusal(load(str(copy)).images, "bench", "test")
     assert "has only the index of bench/test, without images; build" in message
-
-
-def test_another_build_under_the_same_name_and_card(copy):
-    """`datasets` would take it for the one that it has in its cache."""
-    before = load(str(copy)).rows("bench", "test")
-    change_files(copy, "bench/test", lambda table: table.take([1, 0, 2, 3, 4, 5]))
-    digest = rows_digest(before.take([1, 0, 2, 3, 4, 5]))
-    spoil(copy, lambda manifest: manifest["configs"]["bench"]["splits"]["test"].update(digest=digest))
-    release = load(str(copy))
-    assert release.rows("bench", "test").equals(before.take([1, 0, 2, 3, 4, 5]))
-    assert release.images("bench", "test")[0]["image"].tobytes() == Image.open(io.BytesIO(png("test/1.png"))).tobytes()
 
 
 @pytest.fixture
@@ -274,7 +256,12 @@ def test_a_notebook_shows_splits_by_role_and_rows(folder):
         ("near_od", "'near_od' is neither a config nor a split of it (did you mean b/near_ood?)."),
         ("test", "'test' is a split of several configs of it (did you mean a/test or b/test?)."),
         ("c", "'c' is not a config of it; choose one of a, b."),
+        ("a,c/test", "'c' is not a config of it; choose one of a, b."),
+        ("b/near_od", "'near_od' is not a split of b in it; the closest names are near_ood."),
+        (",", "No split is named; give CONFIG or CONFIG/SPLIT, such as a/test."),
         (None, [("a", "test"), ("b", "near_ood"), ("b", "test")]),
+        ("b/test,a", [("b", "test"), ("a", "test")]),
+        (["a,near_ood", ("b", "test"), "a/test"], [("a", "test"), ("b", "near_ood"), ("b", "test")]),
     ],
 )
 def test_a_split_is_found_by_its_name_alone_where_one_config_has_it(asked, found):
@@ -305,6 +292,11 @@ def test_manifests_of_any_shape(copy, text):
     assert "is invalid: it must list configs with label_names" in refusal(load, str(copy))
 
 
+def prepare(manifest, side):
+    """Say that the images of a split are prepared for an input of a size."""
+    manifest["configs"]["bench"]["splits"]["test"]["generator"] = {"prepared": side}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -316,6 +308,7 @@ def test_manifests_of_any_shape(copy, text):
         lambda manifest: manifest["configs"]["bench"].update(label_names=["\ud800"]),
         lambda manifest: manifest["configs"]["bench"].update(splits=["test"]),
         lambda manifest: manifest["configs"]["bench"]["splits"].update(test="digest"),
+        *(partial(prepare, side=side) for side in (-1, 1 << 16, True, "224", 224.0)),
     ],
 )
 def test_names_that_lead_elsewhere_and_values_of_other_types(copy, change):
@@ -357,10 +350,6 @@ def other_role(table):
     return table.set_column(table.column_names.index("role"), "role", words).replace_schema_metadata(None)
 
 
-def role_of_none(table):
-    return with_column(table, "role", [99] * len(table))
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -368,7 +357,7 @@ def role_of_none(table):
         lambda table: table.drop_columns(["class_id"]),
         lambda table: with_column(table, "id", [None] * len(table)),
         other_role,
-        role_of_none,
+        lambda table: with_column(table, "role", [99] * len(table)),
         lambda table: table.slice(0, 0),
     ],
     ids=["no digest", "no class", "empty ids", "role as text", "no role", "no rows"],
@@ -398,13 +387,6 @@ def test_damaged_indexes(copy, place, listed):
     except EvaluationError as error:
         assert "\n" not in str(error)
         assert "index/bench/test.parquet" in str(error) or "hf_scripts.verify" in str(error)
-
-
-@pytest.mark.parametrize("card", ["---\n{\n---\n", "---\n- 1\n---\n", "---\nconfigs: 3\n---\n", "---\n? [\n---\n"])
-def test_the_card_is_not_read(copy, card):
-    """It is for `load_dataset`; what the harness reads stands in the manifest."""
-    (copy / "README.md").write_text(card, encoding="utf-8")
-    assert len(load(str(copy)).images("bench", "test")) == 6
 
 
 def test_strangers_load_the_same_rows_with_datasets(folder, no_cache):

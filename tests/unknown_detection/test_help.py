@@ -9,7 +9,7 @@ import pytest
 
 from unknown_detection.__main__ import click_command, main, make_command
 from unknown_detection.commands import COMMANDS, GROUPS, PROGRAM
-from unknown_detection.help import ESSENTIALS, HelpCommand, as_helpful
+from unknown_detection.help import ESSENTIALS, HelpCommand
 
 COLUMNS, LINES = 80, 24
 
@@ -79,8 +79,7 @@ def test_a_help_page_fits_the_width_and_begins_with_the_essentials(capsys, words
 
 @pytest.mark.parametrize("words", [words for words in LEAVES if words != "completion"])
 def test_every_option_has_one_place_and_examples_parse(capsys, words):
-    made, _ = parsed_line(words.split())
-    command = as_helpful(made)
+    command, _ = parsed_line(words.split())
     names = [name for names in command.sections.values() for name in names]
     assert len(set(names)) == len(names)
     assert set(names) <= {param.name for param in command.params}, "a section names no option"
@@ -92,7 +91,7 @@ def test_every_option_has_one_place_and_examples_parse(capsys, words):
         start, *arguments = shlex.split(line)
         assert start == PROGRAM
         target, options = parsed_line(arguments)
-        assert target.name == made.name
+        assert target.name == command.name
         with target.make_context("example", options):
             pass
 

@@ -13,7 +13,7 @@ import click
 
 from builders.errors import BuildError
 from unknown_detection.evaluation.errors import AGAIN, EXTRA, EvaluationError, EvaluationWarning, not_installed_message
-from unknown_detection.help import HelpGroup, as_helpful
+from unknown_detection.help import HelpGroup
 from unknown_detection.terminal.command_line import run_command_line
 from unknown_detection.terminal.progress import log
 
@@ -55,7 +55,8 @@ class _Commands(HelpGroup):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        return as_helpful(importlib.import_module(f"unknown_detection.evaluation.commands.{name}").command)
+        command: click.Command = importlib.import_module(f"unknown_detection.evaluation.commands.{name}").command
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

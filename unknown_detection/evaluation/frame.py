@@ -203,7 +203,7 @@ def _require_whole(index: pd.DataFrame, scored: npt.NDArray[np.bool_], lacks: st
         if missing.any():
             raise EvaluationError(
                 f"{lacks} for {summarize_ids(ids[missing].tolist())} of the {int(in_split.sum()):,} rows of "
-                f"{config}/{split}. Score them, too, or name the splits to evaluate (`--splits`, in Python `splits=`)."
+                f"{config}/{split}. Score them, too, or name the splits to evaluate with splits=."
             )
 
 

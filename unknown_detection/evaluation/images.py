@@ -67,18 +67,18 @@ class SplitImages(Sequence[dict[str, Any]]):
         id_, stored, listed = (self.rows[name][number].as_py() for name in ("id", "stored", "content_sha256"))
         data = self._bytes(number)
         try:
-            image = None if stored not in BY_PIXELS else decode(data)
-            require_content(data, image, listed)
-            return decode(data) if image is None else image
-        except OtherContentError as error:
-            raise EvaluationError(
-                f"The image of row {id_} of {self._split} is another one: its digest is {str(error)[:12]}, but the "
-                f"index lists {listed[:12]}. {VERIFY}"
-            ) from error
+            image = decode(data) if stored in BY_PIXELS else None
+            digest = hashlib.sha256(data).hexdigest() if image is None else pixel_sha256(image)
+            if digest == listed:
+                return decode(data) if image is None else image
         except DECODE_ERRORS as error:
             raise EvaluationError(
                 f"The image of row {id_} of {self._split} cannot be decoded: {first_line(error)}. {VERIFY}"
             ) from error
+        raise EvaluationError(
+            f"The image of row {id_} of {self._split} is another one: its digest is {digest[:12]}, but the index "
+            f"lists {listed[:12]}. {VERIFY}"
+        )
 
     def _bytes(self, number: int) -> bytes:
         """Read the stored bytes of an image, with those of its row group; empty where there are none."""
@@ -89,17 +89,6 @@ class SplitImages(Sequence[dict[str, Any]]):
             # Replaced, not changed, for other threads.
             self._images = {**dict([*self._images.items()][1 - _KEPT :]), group: images}
         return images[number - self._starts[group]].as_py() or b""
-
-
-class OtherContentError(Exception):
-    """Content of another digest, which is the message."""
-
-
-def require_content(data: bytes, image: Image.Image | None, listed: str) -> None:
-    """Check that the stored bytes of an image, or the pixels of one that is given, have the listed digest."""
-    digest = hashlib.sha256(data).hexdigest() if image is None else pixel_sha256(image)
-    if digest != listed:
-        raise OtherContentError(digest)
 
 
 def _row_groups(path: Path) -> list[tuple[Path, int, int]]:

@@ -125,9 +125,7 @@ class Release:
         import pandas as pd
 
         keys = [(config, split) for config in self.configs for split in self.splits(config)]
-        counts = [
-            (*key, part.role, part.rows) for key in keys for part in self._split(*key).parts or [_Counted("rows", 0)]
-        ]
+        counts = [(*key, part.role, part.rows) for key in keys for part in self._split(*key).parts]
         table = pd.DataFrame(counts, columns=["config", "split", "role", "rows"])
         rows = table.pivot_table("rows", ["config", "split"], "role", "sum", fill_value=0, sort=False)
         shown = rows.to_html(border=0, formatters=[lambda count: f"{count:,}" if count else ""] * rows.shape[1])
@@ -142,7 +140,7 @@ class Release:
     def digest(self) -> str:
         """SHA-256 over the canonical JSON of all split digests by `config/split`: equal exactly for equal rows."""
         keys = ((config, split) for config in self.configs for split in self.splits(config))
-        digests = {"/".join(key): self.split_digest(*key) for key in keys}
+        digests = {"/".join(key): self._split(*key).digest for key in keys}
         return hashlib.sha256(json.dumps(digests, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     @property
@@ -168,17 +166,13 @@ class Release:
         """The in-distribution classes of a config, in label order."""
         return self._config(config).label_names
 
-    def split_digest(self, config: str, split: str) -> str:
-        """The digest that identifies a split's rows."""
-        return self._split(config, split).digest
-
     def prepared(self, config: str, split: str) -> int:
         """Width and height of the model input that a split's images are prepared for; 0 if the release names none."""
         generator = self._split(config, split).generator
         return 0 if generator is None else generator.prepared
 
     def remarks_on_classes(self, config: str) -> tuple[str, ...]:
-        """What the release says of the classes of a config that could not be compared, in sentences."""
+        """The release's sentences on classes of a config that could not be compared."""
         return tuple(
             f"{config}/{split}: {text}"
             for split in self.splits(config)
@@ -257,11 +251,10 @@ class Release:
         from unknown_detection.evaluation.truth import truth_table  # pandas takes a third of a second
 
         configs = configs or self.configs
-        pairs = self.duplicates()
-        paired = None if pairs is None else paired_ids(pairs)
-        if pairs is not None and paired is not None:
-            equal = paired_ids(pairs.filter(pc.equal(pairs["distance"], 0)))
-            paired |= {key: equal.get(key, pa.array([], pa.string())) for key in self.doubtful_duplicates(configs)}
+        pairs, paired = self.duplicates(), None
+        if pairs is not None:
+            equal, none = paired_ids(pairs.filter(pc.equal(pairs["distance"], 0))), pa.array([], pa.string())
+            paired = paired_ids(pairs) | {key: equal.get(key, none) for key in self.doubtful_duplicates(configs)}
         keys = [(config, split) for config in configs for split in self.splits(config)]
         return truth_table({key: self.rows(*key) for key in keys}, paired)
 
@@ -316,7 +309,7 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
             raise EvaluationError(f"{where} is a file. Give the folder of a release, which has a manifest.json.")
         if revision is not None:
             raise EvaluationError(
-                f"--revision applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "
+                f"revision= applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "
                 "the repository."
             )
         return Release(where, None, _manifest(root / "manifest.json", where))
@@ -417,7 +410,7 @@ def _download(name: str, revision: str | None, file: str, missing: str) -> tuple
         tags = ", ".join(sorted(ref.name for ref in api.list_repo_refs(name, repo_type="dataset").tags)) or "none"
         raise EvaluationError(f"{name} has no revision {revision} on {api.endpoint}; its tags are {tags}.") from error
     except RemoteEntryNotFoundError as error:
-        raise EvaluationError(f"{missing}. Give another revision, or another repository.") from error
+        raise EvaluationError(f"{missing}. Give another revision=, or another repository.") from error
     except (httpx.HTTPError, OSError) as error:
         nowhere = f"There is no folder {name}. " if file == "manifest.json" else ""
         raise EvaluationError(

@@ -30,7 +30,7 @@ from unknown_detection.terminal.progress import Log
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """What the steps returned; printed, or in a notebook, the tables of results and where the page is.
+    """Holds what the steps returned; printed, or in a notebook, it is the tables of results and the page's place.
 
     Attributes:
         features: what `extract` returned.
@@ -58,7 +58,7 @@ def run(
     out: str | Path | None = None,
     *,
     splits: str | Iterable[str | Key] | None = None,
-    fit_configs: str | Sequence[str] = (),
+    fit_configs: str | Sequence[str] | None = None,
     search: bool = True,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     protocols: str | Protocol | Sequence[str | Protocol] = (),

@@ -117,7 +117,7 @@ def test_memory_that_runs_out_is_said(monkeypatch):
 
     monkeypatch.setattr(nearest, "torch_device", lambda multiplications, *kinds: "cpu")
     monkeypatch.setattr(torch, "cat", fails)
-    with pytest.raises(EvaluationError, match=r"^cpu has no memory left to compare rows .*\. Give --device cpu"):
+    with pytest.raises(EvaluationError, match=r"^cpu has no memory left to compare rows .*\. Give device=cpu"):
         KNN(k=7).fit(FITTED).score(TESTED)
 
 

@@ -83,7 +83,7 @@ def test_a_difference_beyond_the_tolerance_stops_until_it_is_accepted(store, pub
     assert len(checked.differences) == differs
     if differs:
         stopped = (
-            rf"^timm:it is right on 90\.00 % of the 40 rows of cifar/test, but {published} % are published .*--accept"
+            rf"^timm:it is right on 90\.00 % of the 40 rows of cifar/test, but {published} % are published .*accept="
         )
         with pytest.raises(EvaluationError, match=stopped):
             checked.require(stored.identity.accepted)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from builders.errors import BuildError
 from tests.fuzz.target import Target
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.store import FeatureStore, Identity, _canonical
+from unknown_detection.evaluation.features.store import FORMAT, FeatureStore, Identity
 from unknown_detection.evaluation.files import read_untrusted
 from unknown_detection.evaluation.models.models import read_classes
 from unknown_detection.evaluation.releases import load
@@ -127,7 +128,10 @@ TARGETS = (
     Target(
         "identity-json",
         "identity.json",
-        lambda: [_canonical(IDENTITY).encode(), _canonical(replace(IDENTITY, source=SOURCE, linear=False)).encode()],
+        lambda: [
+            json.dumps({"format": FORMAT, **msgspec.to_builtins(identity)}, indent=1).encode()
+            for identity in (IDENTITY, replace(IDENTITY, source=SOURCE, linear=False))
+        ],
         refused(FeatureStore.open),
     ),
     Target(

@@ -16,18 +16,19 @@ from builders.executors.ray import RayExecutor
 from unknown_detection.commands import as_started
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.releases import load
+from unknown_detection.help import ESSENTIALS, helpful
 
 
-@click.command(
-    epilog="Example: python -m unknown_detection evaluate extract --release build/unknown-detection "
-    "--splits imagenet --model timm:resnet50.a1_in1k --pretrained --out build/features"
+@helpful(
+    "extract",
+    sections={ESSENTIALS: ("release", "model", "out")},
+    examples=(
+        "python -m unknown_detection evaluate extract --release build/unknown-detection --splits imagenet "
+        "--model timm:resnet50.a1_in1k --pretrained --out build/features",
+    ),
 )
 @options.release(required=True)
-@options.listed(
-    "--splits",
-    metavar="CONFIG[/SPLIT],...",
-    help="Configs or single splits to extract; their configs must have the same classes. Default: all.",
-)
+@options.splits("Configs or single splits to extract; their configs must have the same classes. Default: all.")
 @options.model(required=True)
 @click.option(
     "--published-accuracy",

@@ -36,6 +36,11 @@ def listed(*names: str, **attributes: Any) -> Decorator[Any]:
     )
 
 
+def splits(text: str) -> Decorator[Any]:
+    """--splits."""
+    return listed("--splits", metavar="CONFIG[/SPLIT],...", help=text)
+
+
 def release(*, required: bool) -> Decorator[Any]:
     """--release and --revision."""
     return _combined(
@@ -83,6 +88,17 @@ def model(*, required: bool) -> Decorator[Any]:
     )
 
 
+def _settings(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> Any:
+    from unknown_detection.evaluation.detectors.choice import parse_settings
+
+    return parse_settings(texts)
+
+
+def _metrics(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> list[Any]:
+    named = [name for name in ",".join(texts).split(",") if name]
+    return [load_python(name, "metric")[0] if ".py:" in name else name for name in named]
+
+
 features = _combined(
     click.option("--features", type=FOLDER, required=True, help="Folder written by `extract`."),
     click.option(
@@ -116,18 +132,38 @@ detectors = _combined(
         "was extracted, else half of validation.",
     ),
     click.option(
-        "--no-search", is_flag=True, help="Use the default hyperparameters, without a search on validation rows."
+        "--no-search",
+        "search",
+        is_flag=True,
+        callback=lambda context, option, given: not given,
+        help="Use the default hyperparameters, without a search on validation rows.",
     ),
     click.option(
         "--set",
         "settings",
         metavar="DETECTOR.NAME=VALUE[,VALUE...]",
         multiple=True,
+        callback=_settings,
         help="Set a hyperparameter, or the values to search among, the default first; may be repeated. See below.",
     ),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed."),
 )
 """--detectors, --detector, --fit-splits, --no-search, --set and --seed."""
+
+metrics = click.option(
+    "--metrics",
+    metavar="NAME|FILE.py:NAME,...",
+    multiple=True,
+    callback=_metrics,
+    help="More metrics of each split of unknown rows, with the means of near and far ones: names, such as oscr, or "
+    "functions of your own in a Python file.",
+)
+
+plots = click.option(
+    "--plots/--no-plots",
+    default=None,
+    help="Also write the plots as PDF, PNG and SVG; or draw none at all: matplotlib is not needed then.",
+)
 
 quiet = click.option("--quiet", is_flag=True, help="No progress bars.")
 
@@ -158,9 +194,3 @@ cluster_options = _combined(*executor_flags.CLUSTER_OPTIONS)
 def model_name(name: str, tag: str | None) -> str:
     """Return a model's name with the tag of its published weights, if one was given."""
     return f"{name}.{tag}" if tag else name
-
-
-def metrics_of(names: str | None) -> list[Any]:
-    """Return the metrics of --metrics: names, and functions of the user's Python files."""
-    named = [name for name in (names or "").split(",") if name]
-    return [load_python(name, "metric")[0] if ".py:" in name else name for name in named]

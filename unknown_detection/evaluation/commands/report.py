@@ -12,12 +12,17 @@ import click
 
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.releases import load
+from unknown_detection.help import ESSENTIALS, helpful
 from unknown_detection.terminal.progress import Log
 
 
-@click.command(
-    epilog="Example: python -m unknown_detection evaluate report --scores scores.parquet --release "
-    "build/unknown-detection --splits cifar --out build/report"
+@helpful(
+    "report",
+    sections={ESSENTIALS: ("first", "release", "out")},
+    examples=(
+        "python -m unknown_detection evaluate report --scores scores.parquet --release build/unknown-detection "
+        "--splits cifar --out build/report",
+    ),
 )
 @click.option(
     "--scores",
@@ -29,7 +34,7 @@ from unknown_detection.terminal.progress import Log
 )
 @click.argument("more", metavar="[FILE...]", nargs=-1)
 @options.release(required=True)
-@options.listed("--splits", metavar="CONFIG[/SPLIT],...", help="What to evaluate. Default: what was scored.")
+@options.splits("What to evaluate. Default: what was scored.")
 @click.option(
     "--protocol",
     "protocols",
@@ -38,12 +43,7 @@ from unknown_detection.terminal.progress import Log
     help="Protocol, or one of your own in a Python file, and the configs to apply it to; may be repeated. Default: "
     "the one that each config was made for.",
 )
-@options.listed(
-    "--metrics",
-    metavar="NAME|FILE.py:NAME,...",
-    help="More metrics of each split of unknown rows, with the means of near and far ones: names, such as oscr, or "
-    "functions of your own in a Python file.",
-)
+@options.metrics
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -52,11 +52,7 @@ from unknown_detection.terminal.progress import Log
 )
 @click.option("--csv", is_flag=True, help="Also write the figures and each table as CSV.")
 @click.option("--latex", is_flag=True, help="Also write each table as LaTeX.")
-@click.option(
-    "--plots/--no-plots",
-    default=None,
-    help="Also write the plots as PDF, PNG and SVG; or draw none at all: matplotlib is not needed then.",
-)
+@options.plots
 @options.quiet
 @click.option("--json", "as_json", is_flag=True, help="Print the tables of results as JSON, rates from 0 to 1.")
 def command(
@@ -64,7 +60,6 @@ def command(
     more: tuple[str, ...],
     release: str,
     revision: str | None,
-    metrics: str | None,
     out: Path,
     *,
     as_json: bool,
@@ -82,8 +77,6 @@ def command(
     from unknown_detection.evaluation.report.report import report
 
     log: Log = (lambda text: None) if as_json else click.echo
-    written = report(
-        [*first, *more], load(release, revision), out, metrics=options.metrics_of(metrics), log=log, **flags
-    )
+    written = report([*first, *more], load(release, revision), out, log=log, **flags)
     if as_json:
         click.echo(written.json())

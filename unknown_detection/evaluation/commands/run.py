@@ -26,13 +26,11 @@ from unknown_detection.terminal.progress import result
     ),
 )
 @options.release(required=True)
-@options.listed(
-    "--splits", metavar="CONFIG[/SPLIT],...", help="Configs or single splits to extract and evaluate. Default: all."
-)
+@options.splits("Configs or single splits to extract and evaluate. Default: all.")
 @options.model(required=True)
 @options.detectors
-@options.listed("--metrics", metavar="NAME|FILE.py:NAME,...", help="More metrics, as of `report`.")
-@click.option("--plots/--no-plots", default=None, help="Also write the plots as files; or draw none at all.")
+@options.metrics
+@options.plots
 @click.option("--out", type=options.FOLDER, required=True, help="Folder for features, scores.parquet and report.")
 @options.run_options
 def command(
@@ -41,11 +39,7 @@ def command(
     revision: str | None,
     detectors: str | None,
     own: tuple[str, ...],
-    fit_configs: str | None,
-    no_search: bool,
-    settings: tuple[str, ...],
     pretrained: str | None,
-    metrics: str | None,
     out: Path,
     **flags: Any,
 ) -> int:
@@ -55,7 +49,6 @@ def command(
     the command goes on where it ended. It ends with the main figures; the exit code is 3 where a detector that was
     asked for could not be scored, as that of `score`.
     """
-    from unknown_detection.evaluation.detectors.choice import parse_settings
     from unknown_detection.evaluation.releases import load
     from unknown_detection.evaluation.run import run
 
@@ -64,11 +57,7 @@ def command(
         load(release, revision),
         asked(detectors, own),
         out,
-        fit_configs=fit_configs or (),
-        search=not no_search,
-        settings=parse_settings(settings),
         pretrained=pretrained is not None,
-        metrics=options.metrics_of(metrics),
         log=result,
         **flags,
     )

@@ -44,11 +44,7 @@ class ScoringCommand(HelpCommand):
     ),
 )
 @options.features
-@options.listed(
-    "--splits",
-    metavar="CONFIG[/SPLIT],...",
-    help="Configs or single splits to score. Default: all configs with rows to evaluate.",
-)
+@options.splits("Configs or single splits to score. Default: all configs with rows to evaluate.")
 @options.detectors
 @click.option("--out", type=options.FILE, required=True, help="Scores file to write, .parquet.")
 @options.release(required=False)
@@ -59,9 +55,7 @@ def command(
     features: Path,
     detectors: str | None,
     own: tuple[str, ...],
-    fit_configs: str | None,
-    no_search: bool,
-    settings: tuple[str, ...],
+    settings: Any,
     release: str | None,
     revision: str | None,
     model: str | None,
@@ -84,15 +78,15 @@ def command(
 
     The exit code is 3 where others were scored, but not all that --detectors and --detector name: a warning says why.
     """
-    from unknown_detection.evaluation.detectors.choice import choose, parse_settings
+    from unknown_detection.evaluation.detectors.choice import choose
     from unknown_detection.evaluation.features.runner import Runner
     from unknown_detection.evaluation.features.store import FeatureStore
     from unknown_detection.evaluation.models.models import open_model
     from unknown_detection.evaluation.report.report import short_results
     from unknown_detection.evaluation.scoring.run import score
 
-    requested, given = asked(detectors, own), parse_settings(settings)
-    choose(requested, given)  # before the model is opened
+    requested = asked(detectors, own)
+    choose(requested, settings)  # before the model is opened
     store = FeatureStore.open(features)
     opened = None if release is None else load(release, revision)
     if opened is not None:
@@ -110,9 +104,7 @@ def command(
     scores = score(
         [store, *members],
         requested,
-        fit_configs=fit_configs or (),
-        search=not no_search,
-        settings=given,
+        settings=settings,
         runner=runner,
         device=device,
         log=log if as_json else result,

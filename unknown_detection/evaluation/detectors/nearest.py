@@ -81,8 +81,7 @@ def computing_on(device: str) -> Iterator[None]:
         if not out_of_memory(error):
             raise
         raise EvaluationError(
-            f"{device} has no memory left to compare rows with the fitted ones. Give --device cpu (in Python "
-            'device="cpu").'
+            f"{device} has no memory left to compare rows with the fitted ones. Give device=cpu."
         ) from error
 
 

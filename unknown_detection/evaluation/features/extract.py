@@ -260,7 +260,7 @@ def _one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What is known of a model in `lines` for people, and where its accuracy differs too much, in clauses."""
+    """Lists what is known of a model (`lines`), and where its accuracy differs too much (`differences`)."""
 
     lines: list[str]
     differences: list[str]
@@ -271,7 +271,7 @@ class Receipt:
             if difference not in accepted:
                 raise EvaluationError(
                     f"{difference}. Check the weights, their preprocessing and the order of the classes, or go on "
-                    "with --accept (in Python accept=True)."
+                    "with accept=True."
                 )
 
 
@@ -287,7 +287,7 @@ def tolerance(published: float, rows: int) -> float:
 
 
 def receipt(store: FeatureStore, keys: Iterable[Key]) -> Receipt:
-    """Return what is known of a model, with its accuracy on the known rows of those splits that are named `TEST`.
+    """Collect what is known of a model, with its accuracy on the known rows of those splits that are named `TEST`.
 
     The published accuracy is one on all classes of the model. It is compared only where every class of the model
     is a class of the release and has rows: among fewer classes a model is right more often.

@@ -125,7 +125,7 @@ class Runner:
 
     @property
     def resources(self) -> Resources:
-        """What a task occupies that runs the model."""
+        """Cores and GPUs of a task that runs the model."""
         if self.opening is None:
             return Resources()
         if self.opening.device == "cuda":
@@ -150,10 +150,6 @@ class Runner:
         """Return the preprocessing of a split's images for the model."""
         side = self.release.prepared(*key)
         return self.model.preprocessing.prepared(side) if side else self.model.preprocessing
-
-    def run(self, function: BatchFunction, table: RowTable, key: Key, progress: Progress) -> None:
-        """Apply a function to the images of a split whose rows a table lacks; as `fill`."""
-        fill(self, function, table, [key], progress)
 
 
 def _size_for(rows: int, model: Model, function: BatchFunction, full: tuple[Any, list[str], Columns] | None) -> int:
@@ -201,7 +197,7 @@ class ComputeParts:
 
     @property
     def resources(self) -> Resources:
-        """What the task occupies."""
+        """Cores and GPUs of the task."""
         return self.runner.resources
 
     def run(self, progress: TaskProgress) -> Mapping[str, Any]:
@@ -318,14 +314,13 @@ def _plan(
 ) -> list[tuple[Key, Numbers]]:
     """Return the parts to compute; an image of several splits is in the first of them only."""
     plan: list[tuple[Key, Numbers]] = []
-    planned = pa.chunked_array([], pa.string())
+    planned = pa.array([], pa.string())
     for key in keys:
         ids = release.rows(*key)["id"]
-        for part in table.left("/".join(key), ids, size, here, alone=alone):
-            part = part[~pc.is_in(ids.take(part), value_set=planned.combine_chunks()).to_numpy()]
-            plan += [(key, part)] if len(part) else []
-        mine = [ids.take(part) for of, part in plan if of == key]
-        planned = pa.chunked_array([chunk for of in [planned, *mine] for chunk in of.chunks], pa.string())
+        elsewhere = pc.is_in(ids, value_set=planned).to_numpy()
+        parts = [part[~elsewhere[part]] for part in table.left("/".join(key), ids, size, here, alone=alone)]
+        plan += [(key, part) for part in parts if len(part)]
+        planned = pa.concat_arrays([planned, *(ids.take(part).combine_chunks() for part in parts)])
     return plan
 
 

@@ -2,7 +2,7 @@
 
 DIR/identity.json                    the release and the model, by digest
 DIR/head.arrow                       the model's last linear layer
-DIR/index/<config>/<split>.arrow     ids, labels and roles of the splits that were asked for
+DIR/index/<config>/<split>.arrow     ids and labels of the splits that were asked for
 DIR/features/*.arrow                 logits, penultimate features and pooled blocks by id
 DIR/passes/<pass>/*.arrow            outputs of a second pass over the images, for detectors that need one
 
@@ -107,34 +107,21 @@ class FeatureStore:
         """Return the splits and the shapes of their features as a table, for notebooks."""
         import pandas as pd
 
-        parts = sorted((self.root / "features").glob("[!.]*.arrow"))[:1]
         names = {block_column(number): name for number, name in enumerate(self.identity.blocks)}
-        widths = {
-            names.get(of.name, of.name): of.type.list_size
-            for path in parts
-            for of in [*read_columns(path, self.of).schema][1:]
-        }
         lines = []
         for key in self.splits:
-            labels = read_columns(self._index(*key.split("/")), self.of)["label"]
-            line: dict[str, Any] = {
-                "split": key,
-                "rows": len(labels),
-                "of known classes": pc.sum(pc.greater_equal(labels, 0)).as_py(),
-            }
-            lines.append(line | {name: f"{len(labels)} x {width}" for name, width in widths.items()})
+            index = read_columns(self._index(*key.split("/")), self.of)
+            known = pc.sum(pc.greater_equal(index["label"], 0)).as_py()
+            first = self.table.read(key, index["id"][:1])
+            shapes = {names.get(name, name): f"{len(index)} x {of.shape[1]}" for name, of in first.items()}
+            lines.append({"split": key, "rows": len(index), "of known classes": known, **shapes})
         table = pd.DataFrame(lines).to_html(index=False, border=0)
         return f"<p>Features of {html.escape(self.model)} in {html.escape(str(self.root))}</p>{table}"
 
     def __dir__(self) -> list[str]:
         """List what a user calls; the other names are for the steps of an evaluation."""
-        return [
-            *(name for name in object.__dir__(self) if name.startswith("_")),
-            "identity",
-            "model",
-            "root",
-            "splits",
-        ]
+        hidden = [name for name in object.__dir__(self) if name.startswith("_")]
+        return [*hidden, "identity", "model", "root", "splits"]
 
     def __getitem__(self, key: str | Key) -> Features:
         """Read the features of a split, `config/split`; its name alone will do where only one config has it."""
@@ -252,8 +239,7 @@ class FeatureStore:
         """Record the rows of splits that are to be extracted, so that one that is lost later is missed."""
         for key, of_split in rows.items():
             if not self._index(*key).exists():
-                index = {name: of_split[name] for name in ("id", "label", "role")}
-                write_columns(self._index(*key), index, self.of)
+                write_columns(self._index(*key), {name: of_split[name] for name in ("id", "label")}, self.of)
 
     def passes(self, name: str) -> RowTable:
         """Return the table of a second pass's outputs, existing or not."""
@@ -278,10 +264,6 @@ class FeatureStore:
                 f"Features of {', '.join(map('/'.join, missing))} in {self.root} are missing or incomplete. Run the "
                 "`extract` that wrote them again; it resumes."
             )
-
-    def environments(self, keys: Iterable[Key]) -> dict[Key, list[Mapping[str, Any]]]:
-        """Return the environments (device, batch size, threads, torch) in which splits were computed, each once."""
-        return {key: self.table.environments("/".join(key), self.ids(*key)) for key in keys}
 
     def head(self) -> Head | None:
         """The model's last linear layer; None if the logits are not its output."""
@@ -311,7 +293,8 @@ class FeatureStore:
         )
 
     def _record(self) -> None:
-        write_text(self.root / _RECORD, _canonical(self.identity))
+        record = {"format": FORMAT, **msgspec.to_builtins(self.identity)}
+        write_text(self.root / _RECORD, json.dumps(record, indent=1, sort_keys=True) + "\n")
 
     def _index(self, config: str, split: str) -> Path:
         return self.root / "index" / config / f"{split}.arrow"
@@ -323,7 +306,7 @@ class FeatureStore:
 
 
 def _said(identity: Identity) -> dict[str, str]:
-    """Return what two identities must have in common, by what it is about, as messages say it."""
+    """Describe by subject what two identities must have in common, as messages say it."""
     classes = hashlib.sha256("\n".join(identity.label_names).encode()).hexdigest()
     return {
         "model": f"the model {identity.model} with digest {identity.model_digest[:12]}",
@@ -337,7 +320,3 @@ def _digest(identity: Identity) -> str:
     """Return a digest of what two identities must have in common, for the files of a folder."""
     said = {"release": identity.release_digest, **_said(identity)}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-
-
-def _canonical(identity: Identity) -> str:
-    return json.dumps({"format": FORMAT, **msgspec.to_builtins(identity)}, indent=1, sort_keys=True) + "\n"

@@ -123,7 +123,7 @@ def report(
             matplotlib is not installed.
     """
     if plots is not False:
-        require_packages("matplotlib", to="draw plots", instead="give --no-plots (in Python plots=False)")
+        require_packages("matplotlib", to="draw plots", instead="give plots=False")
     target = Path(out)
     require_folder_of(target, "report", _PARTS if (target / FILE).is_file() else ())
     require_writable(target.parent)

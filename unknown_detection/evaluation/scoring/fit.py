@@ -19,17 +19,15 @@ from unknown_detection.evaluation.detectors.base import Detector, Scores, predic
 from unknown_detection.evaluation.detectors.choice import Chosen, choose
 from unknown_detection.evaluation.detectors.logits import average
 from unknown_detection.evaluation.errors import AGAIN, EvaluationError
-from unknown_detection.evaluation.features.runner import Runner
+from unknown_detection.evaluation.features.runner import Runner, fill
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.metrics.metrics import auroc
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.releases import Key
 from unknown_detection.evaluation.scoring.fit_splits import (
     EXTERNAL,
-    FIT_HALF,
     HELD_OUT,
     TRAIN,
-    TUNE_HALF,
     VALIDATION,
     FitSplits,
     Mask,
@@ -59,15 +57,14 @@ class FeatureCache:
     quiet: bool = False
 
     def __post_init__(self) -> None:
-        digests = [self.store.identity.model_digest]
-        for member in self.members:
+        digests = [store.identity.model_digest for store in (self.store, *self.members)]
+        for number, member in enumerate(self.members, start=1):
             member.require_release(self.store.identity.release_digest)
-            if member.identity.model_digest in digests:
+            if digests[number] in digests[:number]:
                 raise EvaluationError(
                     f"The features in {member.root} are of the same model as others that were given. Give each member "
                     "of an ensemble once."
                 )
-            digests.append(member.identity.model_digest)
         self._features = lru_cache(_KEPT)(self.store.features)
 
     def check(self, detector: Detector) -> None:
@@ -126,7 +123,7 @@ class FeatureCache:
             run = partial(image_pass.run, seed=self.seed, **parameters)
             rows = len(runner.release.rows(*key))
             with store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
-                runner.run(run, table, key, progress.update)
+                fill(runner, run, table, [key], progress.update)
         return replace(features, passed=table.read("/".join(key), ids))
 
 
@@ -136,7 +133,7 @@ def in_words(hyperparameters: Mapping[str, float]) -> str:
 
 
 class Rows(NamedTuple):
-    """The in-distribution rows of a split, or those of a half: a mask of all its rows; with a name for people."""
+    """Selects the in-distribution rows of a split, or of the half that a mask of all its rows has."""
 
     key: Key
     name: str
@@ -179,8 +176,8 @@ class Scorer:
             counts = np.unique(features.labels[features.labels >= 0], return_counts=True)[1]
             if len(counts) and (counts > 1).all():  # every class needs a row for either half
                 half = in_fit_half(features.ids.tolist(), features.labels)
-                self.rows["train"] = Rows(key, f"{name} ({FIT_HALF})", half)
-                self.rows["validation"] = Rows(key, f"{name} ({TUNE_HALF})", ~half)
+                self.rows["train"] = Rows(key, f"{name} (fit half)", half)
+                self.rows["validation"] = Rows(key, f"{name} (tune half)", ~half)
 
     def words(self, rows: str) -> str:
         """Name rows of `rows`; empty if there are none."""

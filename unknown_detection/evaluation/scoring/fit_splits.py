@@ -1,4 +1,4 @@
-"""Which rows detectors are fitted on, tuned on and given thresholds on.
+"""Chooses the rows that detectors are fitted on, tuned on and given thresholds on.
 
 Without training rows, the in-distribution rows of validation are divided into two halves: detectors are fitted on one,
 and hyperparameters and thresholds are chosen on the other. A nearest neighbour would otherwise find every tuning row
@@ -34,8 +34,6 @@ HELD_OUT = "held_out"
 
 FIT_AND_TUNE_SPLITS = (*EXTERNALS, HELD_OUT, TRAIN, VALIDATION)
 """Splits for fitting and tuning; scores may omit one of them, but only as a whole."""
-
-FIT_HALF, TUNE_HALF = "fit half", "tune half"
 
 Mask = npt.NDArray[np.bool_]
 

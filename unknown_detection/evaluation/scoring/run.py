@@ -52,7 +52,7 @@ def score(
     detectors: str | Own | Iterable[str | Own] | None = None,
     *,
     splits: str | Iterable[str | Key] | None = None,
-    fit_configs: str | Sequence[str] = (),
+    fit_configs: str | Sequence[str] | None = None,
     search: bool = True,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     runner: Runner | None = None,
@@ -79,7 +79,7 @@ def score(
             `Features` to one score per row. None, or `all` among them, for all built-in ones that can be used with
             these features.
         splits: as for `extract`; None for all of the configs with rows to evaluate.
-        fit_configs: configs to fit on, `CONFIG,...` or several, needed for several configs with other rows each; empty
+        fit_configs: configs to fit on, `CONFIG,...` or several, needed for several configs with other rows each; None
             for `<config>-train` if it was extracted, else a half of the validation rows, which get no scores.
         search: search hyperparameters on `external_validation`; if false, use the defaults.
         settings: by detector and hyperparameter, the values to search among, or one value that sets it, as in
@@ -123,7 +123,9 @@ def score(
     scorer = Scorer(FeatureCache(store, members, runner, int(seed), quiet), fit_splits, chosen, search=search, log=log)
     model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
     model_receipt.require(model_receipt.differences if accept else store.identity.accepted)
-    environments = {str(found): key for key, of in store.environments(keys).items() for found in of}
+    environments = {
+        str(found): key for key in keys for found in store.table.environments("/".join(key), store.ids(*key))
+    }
     if len(environments) > 1:
         log(
             "note: features were computed in several environments (device, batch size, threads or torch version), so "
@@ -164,7 +166,7 @@ def _open_stores(features: FeatureSource) -> list[FeatureStore]:
 
 
 def _choose_rows(
-    store: FeatureStore, splits: str | Iterable[str | Key] | None, fit_configs: str | Sequence[str]
+    store: FeatureStore, splits: str | Iterable[str | Key] | None, fit_configs: str | Sequence[str] | None
 ) -> tuple[list[Key], FitSplits]:
     """Choose the splits to score (the given ones, else all of the configs with splits to evaluate), and to fit on.
 
@@ -172,7 +174,7 @@ def _choose_rows(
     which, those that would be fitted on other rows each are refused; FACETS's, which have no training rows, share the
     in-distribution rows of their validation splits.
     """
-    listed = fit_configs.split(",") if isinstance(fit_configs, str) else fit_configs
+    listed = fit_configs.split(",") if isinstance(fit_configs, str) else fit_configs or ()
     fit_configs = [name.strip() for name in listed if name.strip()]
     available = store.by_config()
     keys = [] if splits is None else choose_splits(available, splits, str(store.root))
