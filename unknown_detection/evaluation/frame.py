@@ -124,13 +124,8 @@ def left_out(frame: pd.DataFrame, kind: str) -> npt.NDArray[np.bool_] | None:
     if "duplicate" not in frame:
         return None
     duplicates: npt.NDArray[np.bool_] = frame["duplicate"].to_numpy()
-    flagged: dict[str, npt.NDArray[np.bool_]] = {}
-    for name in ("id", "source_id"):
-        codes = frame[name].cat.codes.to_numpy()
-        of_category = np.zeros(len(frame[name].cat.categories), dtype=np.bool_)
-        of_category[codes[duplicates]] = True
-        flagged[name] = of_category[codes]
-    return duplicates | (flagged["source_id"] & ~flagged["id"])
+    ids, sources = (frame[name].cat.codes.to_numpy() for name in ("id", "source_id"))
+    return duplicates | (np.isin(sources, sources[duplicates]) & ~np.isin(ids, ids[duplicates]))
 
 
 def join(

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from builders.release.schema import ROLES
-from unknown_detection.evaluation.frame import TEST, known_rows, names, unknown_splits
+from unknown_detection.evaluation.frame import TEST, known_rows, names
 from unknown_detection.evaluation.metrics.metrics import Metric
-from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure_each
+from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, measure_roles
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 
 NAME = "metrics"
@@ -22,13 +22,10 @@ def protocol_of(metrics: Sequence[Metric]) -> Protocol:
     """Return the protocol of `report(metrics=...)`, whose means are over the splits of a role."""
 
     def judge(rows: pd.DataFrame) -> list[Figure]:
-        unknown, measured = rows[~rows["known"] & ~rows["split"].isin(FIT_AND_TUNE_SPLITS)], []
-        for role in sorted(names(unknown, "role"), key=ROLES.index):
-            splits = unknown_splits(unknown, (role,))
-            named = {"setting": NAME, "known": TEST}
-            figures = measure_each(known_rows(rows), splits, [metric.name for metric in metrics], **named)
-            measured += figures + means(figures, unknown=role)
-        return measured
+        unknown = rows[~rows["known"] & ~rows["split"].isin(FIT_AND_TUNE_SPLITS)]
+        roles, measured = sorted(names(unknown, "role"), key=ROLES.index), [metric.name for metric in metrics]
+        named = {"setting": NAME, "known": TEST}
+        return measure_roles(unknown, known_rows(rows), roles, measured, **named) if roles else []
 
     return Protocol(
         name=NAME,

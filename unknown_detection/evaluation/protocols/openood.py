@@ -15,14 +15,14 @@ Tested by `tests/evaluation/protocols/test_registry.py` and `tests/evaluation/pr
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import resources
 
 import pandas as pd
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.frame import TEST, by_errors, by_split, known_rows, names, unknown_splits
-from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, means, measure, measure_each
+from unknown_detection.evaluation.frame import TEST, by_errors, known_rows, names, unknown_splits
+from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, measure, measure_roles
 
 NAME = "openood"
 METRICS = ("fpr_at_95_tpr_unknown_positive", "auroc", "aupr_in_trapezoid", "aupr_out_trapezoid")
@@ -54,7 +54,7 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
             f"config. Give it with the configs that belong to it: --protocol {NAME}={configs[0]}."
         )
     unknown_splits(rows, UNKNOWN)  # refuses rows without any
-    each = _of_roles(rows, TEST, known, "standard", (*METRICS, "oscr"))
+    each = measure_roles(rows, known, UNKNOWN, (*METRICS, "oscr"), setting="standard", known=TEST)
     measured = [figure for figure in each if figure["metric"] != "oscr"]
     measured += [figure | {"setting": "open_set"} for figure in each if figure["metric"] == "oscr"]
     measured += _accuracy(TEST, known)
@@ -62,20 +62,8 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
     if shifted.any():
         spectrum = rows[rows.index.isin(known.index) | shifted]
         of_spectrum = " + ".join([TEST, *names(rows[shifted], "split")])
-        measured += _of_roles(rows, of_spectrum, spectrum, "full_spectrum", METRICS)
+        measured += measure_roles(rows, spectrum, UNKNOWN, METRICS, setting="full_spectrum", known=of_spectrum)
         measured += _accuracy(of_spectrum, spectrum)
-    return measured
-
-
-def _of_roles(
-    rows: pd.DataFrame, of_known: str, known: pd.DataFrame, setting: str, metrics: Sequence[str]
-) -> list[Figure]:
-    """Measure each split of unknown rows, and average by role."""
-    measured: list[Figure] = []
-    for role in UNKNOWN:
-        splits = by_split(rows[rows["role"] == role])
-        of_role = measure_each(known, splits, metrics, setting=setting, known=of_known)
-        measured += of_role + means(of_role, unknown=role)
     return measured
 
 

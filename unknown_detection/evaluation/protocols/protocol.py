@@ -179,6 +179,17 @@ def measure_each(
     return measured
 
 
+def measure_roles(
+    rows: pd.DataFrame, known: pd.DataFrame, roles: Iterable[str], metrics: Sequence[str], /, **named: str
+) -> list[Figure]:
+    """Compute metrics of known rows against each split of some roles among the rows, and the mean of each role."""
+    measured = []
+    for role in roles:
+        of_role = measure_each(known, frame.by_split(rows[rows["role"] == role]), metrics, **named)
+        measured += of_role + means(of_role, unknown=role)
+    return measured
+
+
 def means(figures: Sequence[Figure], **named: str) -> list[Figure]:
     """Return the unweighted mean, for each metric, of figures on different rows; NaN if one of them is.
 
