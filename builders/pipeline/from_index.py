@@ -18,9 +18,9 @@ from builders.executors.base import Executor, Meter
 from builders.pipeline.build_plan import BuildPlan, Run
 from builders.pipeline.published import Published
 from builders.plan.candidates import Draws
-from builders.plan.planner import PLAN_SCHEMA, PlannedSplit, as_listed
+from builders.plan.planner import PlannedSplit, as_listed
 from builders.release.images import LEAVE_OUT
-from builders.release.schema import ROLES
+from builders.release.schema import PLAN, ROLES
 from builders.sources.base import SourceIndex, open_source
 
 
@@ -83,7 +83,8 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
             in_part = np.isin([piece.partition for piece in index.pieces], split.partitions)
             inside = pa.array(in_part[index.piece_of(numbers.to_numpy())])
             part_rows, numbers = part_rows.filter(inside), numbers.filter(inside)
-        chosen, table = numbers.to_numpy().astype(np.int32), part_rows.select([*PLAN_SCHEMA.names, *own_columns])
+        chosen, table = numbers.to_numpy().astype(np.int32), part_rows.select([*PLAN, *own_columns])
+        table = table.append_column("expected_sha256", part_rows["content_sha256"])
         planned.append(
             PlannedSplit(
                 key=part.key,

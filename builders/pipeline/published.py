@@ -273,9 +273,8 @@ def with_residuals(published: Published, plan: ReadPlan, layout: Layout) -> Read
 
 
 def with_expected(published: Published, plan: ReadPlan) -> ReadPlan:
-    """Add the published values of each row: the config's own columns, and the digest to compare with."""
-    rows = published.rows(plan.key)
-    table = plan.table.append_column("expected_sha256", rows["content_sha256"])
+    """Add the published values of the config's own columns, and compare those that were generated."""
+    rows, table = published.rows(plan.key), plan.table
     for name in (column.name for column in plan.config.columns):
         if name not in table.column_names:
             table = table.append_column(name, rows[name])

@@ -25,7 +25,7 @@ from builders.pipeline.shards import ShardTask, image_places, read_record
 from builders.release import images
 from builders.release.layout import PARTS
 from builders.release.remarks import summary as remarks_summary
-from builders.release.schema import arrow_schema
+from builders.release.schema import MADE, arrow_schema
 from builders.sources.base import SourceIndex
 from builders.storage.byte_ranges import Reader
 from builders.storage.parquet import read_parquet, write_arrow
@@ -120,7 +120,6 @@ class ShardWork:
             schema=arrow_schema(split.parts[0].labels, split.config.columns, demo=self.run.demo),
             decode=self.run.decode,
             drop_unreadable=self.run.allow_partial,
-            columns=tuple(column.name for column in split.config.columns if column.name in split.table.column_names),
             generated=split.key in self.batches,
             stored="pixels" if generator is None else generator.stored,
             contents=split.contents,
@@ -164,11 +163,13 @@ class ShardWork:
         if generator is not None:
             batches = self.batches[plan.key][1]
             table, packs = generated_table(plan.parts[0].table, batches, STAGING, generator.columns), ()
+        absent: dict[str, pa.Scalar] = dict.fromkeys(MADE, pa.scalar("")) if generator is None else {}
         # Columns of the generators of other splits of the config have the values for absent rows.
         for column in plan.config.generated_columns:
-            if column.name not in table.column_names:
-                absent = pa.repeat(pa.scalar(column.absent, column.arrow), table.num_rows)
-                table = table.append_column(column.name, absent)
+            if generator is None or column not in generator.columns:
+                absent[column.name] = pa.scalar(column.absent, column.arrow)
+        for name, value in absent.items():
+            table = table.append_column(name, pa.repeat(value, table.num_rows))
         return dataclasses.replace(plan, table=table, packs=packs)
 
     def _files(self, plan: ReadPlan, shard: int) -> list[Path]:

@@ -19,15 +19,21 @@ from builders.declare.benchmark import Count, split_of
 from builders.declare.splits import AllClasses, ClassesOf, Config, FirstClasses, Split
 from builders.plan.candidates import Adopted, Draws, IndexArrays, KeyedRanks, original_ids
 from builders.release.digests import lines_digest
-from builders.release.schema import NUMBERED, OODNESS, PLANNED, ROLES, UNKNOWN_ROLES
+from builders.release.schema import (
+    EXPECTED,
+    ID_OVERLAP,
+    ID_OVERLAP_KIND,
+    OODNESS,
+    PLAN,
+    ROLES,
+    UNKNOWN_ROLES,
+    plain_schema,
+)
 from builders.release.tables import Exclusion
 from builders.sources.base import Rows, SourceIndex
 from builders.storage.parquet import BLOCK, spilled
 from taxonomy import decisions, overlaps
 from taxonomy.rules import own_classes
-
-PLAN_SCHEMA = pa.schema([(name, pa.int64() if name in NUMBERED else pa.string()) for name in PLANNED])
-"""Columns of a plan. `label` is a position in the config's label names, or -1; `role` is a position in `ROLES`."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class PlannedSplit:
 
     @property
     def table(self) -> pa.Table:
-        """`PLAN_SCHEMA` of each image, and `oodness`, overlaps and the sources' own columns if the config has them."""
+        """The columns `PLAN` and `EXPECTED` of each image, and `Config.planned_columns`."""
         return self.listing()[1]
 
     @property
@@ -241,43 +247,44 @@ class _Selection:
     def table(self, rows: Rows, labels: Sequence[str]) -> pa.Table:
         """Return the table of some rows of the source, in their order.
 
-        It has the columns of `PLAN_SCHEMA`, and `oodness`, `id_overlap` and the sources' own columns if the config has
-        them.
+        It has the columns `PLAN`, an empty `EXPECTED`, and what the config has of its own that is planned.
         """
         config, split, view = self.config, self.split, self.view
         class_ids = [str(class_id) for class_id in view.class_ids]
-        codes, source_ids, count = view.class_codes[rows], view.ids(rows), len(rows)
-        class_of_row = pa.array(codes)
+        source_ids, class_of_row = view.ids(rows), pa.array(view.class_codes[rows])
 
         def of_class(values: Sequence[object], kind: pa.DataType) -> pa.Array:
             return pa.array(values, kind).take(class_of_row)
 
+        def of_each(value: object, kind: pa.DataType) -> pa.Array:
+            return pa.repeat(pa.scalar(value, kind), len(rows))
+
         numbers = {name: i for i, name in enumerate(labels)} if config.has_labels(split) else {}
-        columns = [
-            of_class([numbers.get(class_id, -1) for class_id in class_ids], pa.int64()),
-            pa.repeat(pa.scalar(ROLES.index(split.role), pa.int64()), count),
-            of_class(class_ids, pa.string()),
-            of_class([view.names[class_id] for class_id in class_ids], pa.string()),
-            pa.repeat(pa.scalar(split.source.key), count),
-            source_ids,
-            row_ids(split, source_ids),
-        ]
-        table = pa.Table.from_arrays(columns, schema=PLAN_SCHEMA)
+        values = {
+            "label": of_class([numbers.get(class_id, -1) for class_id in class_ids], pa.int64()),
+            "role": of_each(ROLES.index(split.role), pa.int64()),
+            "class_id": of_class(class_ids, pa.string()),
+            "class_name": of_class([view.names[class_id] for class_id in class_ids], pa.string()),
+            "source": of_each(split.source.key, pa.string()),
+            "source_id": source_ids,
+            "id": row_ids(split, source_ids),
+            "expected_sha256": of_each("", pa.string()),
+        }
         if OODNESS in config.columns:
             distances = _oodness(split, self.adopted)
-            values = [distances.get(class_id, np.nan) for class_id in class_ids]
-            table = table.append_column(OODNESS.name, of_class(values, pa.float64()))
+            values[OODNESS.name] = of_class([distances.get(name, np.nan) for name in class_ids], pa.float64())
         if config.overlaps:
             known = _overlaps(config, split, labels)
-            overlapped = [known.get(class_id, (None, None)) for class_id in class_ids]
-            for column, per_class in zip(config.overlap_columns, zip(*overlapped, strict=True), strict=False):
-                table = table.append_column(column.name, of_class(per_class, column.arrow))
+            for number, column in enumerate((ID_OVERLAP, ID_OVERLAP_KIND)):
+                per_class = [known[name][number] if name in known else None for name in class_ids]
+                values[column.name] = of_class(per_class, column.arrow)
         for column in config.source_columns:
             if column in split.source.columns:
-                table = table.append_column(column.name, view.index.take([column.name], rows)[column.name])
+                values[column.name] = view.index.take([column.name], rows)[column.name]
             else:
-                table = table.append_column(column.name, pa.repeat(pa.scalar(column.absent, column.arrow), count))
-        return table
+                values[column.name] = of_each(column.absent, column.arrow)
+        own = {column.name: column.type for column in config.planned_columns}
+        return pa.Table.from_pydict(values, plain_schema({**PLAN, **EXPECTED, **own}))
 
     def counted(self, counts: npt.NDArray[np.int64], reasons: Mapping[str, Reason]) -> Iterator[Exclusion]:
         """Count the images that are left out; `counts` is by partition and class, `reasons` by class id."""

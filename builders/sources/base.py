@@ -331,7 +331,8 @@ def partition_table(
     rows = len(source_ids)
     zeros = pa.repeat(pa.scalar(0, pa.int64()), rows) if offsets is None else offsets
     unknown = pa.repeat(pa.scalar(-1, pa.int64()), rows) if sizes is None else sizes
-    table = pa.Table.from_arrays([class_ids, source_ids, files, zeros, unknown], schema=PARTITION_SCHEMA)
+    columns = {"class_id": class_ids, "source_id": source_ids, "file": files, "offset": zeros, "size": unknown}
+    table = pa.table(columns, PARTITION_SCHEMA)
     for name, values in (own or {}).items():
         table = table.append_column(name, values)
     return table
