@@ -5,6 +5,7 @@ Tested by `tests/builders/pipeline/test_from_index.py`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.cli.request import BuildRequest
 from builders.declare.splits import Part, Split
 from builders.errors import BuildError, os_errors_as_build_errors
-from builders.executors.base import Executor, Meter
-from builders.pipeline.build_plan import BuildPlan, Run
+from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.published import Published
 from builders.plan.candidates import Draws
 from builders.plan.planner import PlannedSplit, as_listed
@@ -24,19 +25,13 @@ from builders.release.schema import PLAN, ROLES
 from builders.sources.base import SourceIndex, open_source
 
 
-def plan_published(
-    published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor
-) -> BuildPlan:
+def plan_published(published: Published, request: BuildRequest, roots: Mapping[str, Path]) -> BuildPlan:
     """Find the rows of a published config in the given sources, and write nothing."""
     benchmark = published.benchmark
     released = published.manifest.benchmarks[benchmark.name]
-    run = Run(
-        benchmark,
-        executor,
-        meter,
-        out=out,
+    request = dataclasses.replace(
+        request,
         splits=tuple(published.splits),
-        roots=roots,
         seed=released.seed,
         limit_per_class=released.limit_per_class,
         index_only=False,
@@ -55,9 +50,9 @@ def plan_published(
         # Advice about single images goes; a published index has all its rows.
         raise BuildError(str(error).replace(LEAVE_OUT, "")) from error
     return BuildPlan(
-        run=run,
+        request=request,
         indexes=indexes,
-        draws=Draws(benchmark, run.seed),
+        draws=Draws(benchmark, request.seed),
         planned=tuple(planned),
         labels={published.config: published.entry.label_names},
         adopted={key: part.adopted for key, part in published.parts.items()},

@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark
 from builders.declare.splits import Config, Split
 from builders.errors import BuildError, first_line, one_line
 from builders.executors.base import Advance
 from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE, Generator, identity_differences
 from builders.generate.sealed import CONTENT, residual_opener
-from builders.pipeline.build_plan import Run
 from builders.pipeline.finish import data_entries
 from builders.pipeline.read_plan import STAGING, Pack, ReadPlan
 from builders.release.digests import file_sha256, rows_digest
@@ -292,15 +292,15 @@ def with_expected(published: Published, plan: ReadPlan) -> ReadPlan:
 
 
 def with_published_splits(
-    published: Published, run: Run, written: Sequence[ReadPlan], before: Manifest, advance: Advance
+    published: Published, request: BuildRequest, written: Sequence[ReadPlan], before: Manifest, advance: Advance
 ) -> Manifest:
     """Write the published index and exclusions, and add the config to a manifest as its publisher described it."""
-    layout, entry, manifest = run.layout, published.entry, published.manifest
+    layout, entry, manifest = request.layout, published.entry, published.manifest
     ready = {plan.key: plan for plan in written}
     splits = dict(before.configs[published.config].splits) if published.config in before.configs else {}
     for key, listed in published.splits.items():
         path, rows = layout.index(key), published.rows(key)
-        write_index(path, rows, entry.label_names, entry.columns, demo=run.demo)
+        write_index(path, rows, entry.label_names, entry.columns, demo=request.demo)
         data = data_entries(layout, ready[key]) if key in ready else listed.data
         splits[key.partition("/")[2]] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
         advance(rows.num_rows)
@@ -311,7 +311,7 @@ def with_published_splits(
     used_keys = sorted({key for listed in published.splits.values() for key in listed.sources})
     return msgspec.structs.replace(
         before,
-        benchmarks={**before.benchmarks, run.benchmark.name: manifest.benchmarks[run.benchmark.name]},
+        benchmarks={**before.benchmarks, published.benchmark.name: manifest.benchmarks[published.benchmark.name]},
         configs={**before.configs, published.config: entry},
         sources={**before.sources, **{key: manifest.sources[key] for key in used_keys}},
     )

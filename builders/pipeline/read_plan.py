@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.splits import Config, Part
-from builders.executors.base import Advance
+from builders.executors.base import Advance, Meter
 from builders.generate.contract import COMPANION_VALUE, Generator
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.shards import SHARD_BYTES
@@ -121,18 +121,18 @@ class ReadPlan:
         return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
 
 
-def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadPlan]:
+def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit], meter: Meter) -> list[ReadPlan]:
     """Find the images of some splits, and join those that are declared in parts."""
-    run, indexes, staging = plan.run, plan.indexes, plan.run.layout.state / STAGING
+    out, indexes, staging = plan.request.out, plan.indexes, plan.request.layout.state / STAGING
     packed = {key: rows for key, index in indexes.items() if len(rows := _packed_rows(index, splits))}
-    if store_of(run.out).is_local and not staging.exists():
+    if store_of(out).is_local and not staging.exists():
         # These lie on the disk twice during a build; until they are unpacked their bytes are an estimate.
         estimate = sum(estimated_bytes(indexes[key], rows) for key, rows in packed.items())
-        store_of(run.out).require_space(run.out, [2 * estimate])
+        store_of(out).require_space(out, [2 * estimate])
     parts: dict[str, list[PlannedSplit]] = {}
     for split in splits:
         parts.setdefault(split.split_key, []).append(split)
-    with run.meter.step("finding", sum(split.size for split in splits)) as advance:
+    with meter.step("finding", sum(split.size for split in splits)) as advance:
         unpacked = {key: _unpacked(indexes[key], rows, staging, advance) for key, rows in packed.items()}
         return [_located(plan, key, of_split, unpacked, advance) for key, of_split in parts.items()]
 

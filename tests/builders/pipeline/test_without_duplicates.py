@@ -82,7 +82,7 @@ def planted(demo, release, plain, tmp_path_factory):
 def varied(planted, tmp_path_factory):
     """The variant, built in one run."""
     root = tmp_path_factory.mktemp("varied") / "release"
-    build_demo(planted[0], root, limit_per_class=1, without_duplicates=True)
+    build_demo(planted[0], root, limit_per_class=1, withdraw="duplicates")
     return root
 
 
@@ -239,7 +239,7 @@ def test_near_duplicates_go_too(demo, cifar_release, tmp_path):
         for config in CIFAR.configs[:2]
     ]
     quick = dataclasses.replace(CIFAR, configs=tuple(configs), variants=())
-    build_demo(demo, tmp_path, benchmark=quick, splits=splits, without_duplicates=True, index_only=True)
+    build_demo(demo, tmp_path, benchmark=quick, splits=splits, withdraw="duplicates", index_only=True)
     assert read_pairs(tmp_path / "duplicates" / "pairs.parquet") == []
     pairs = read_pairs(cifar_release / "duplicates" / "pairs.parquet")
     pairs = [pair for pair in pairs if {*pair.splits} <= {*quick.parts}]
