@@ -100,7 +100,7 @@ def dry_run_document(plan: BuildPlan) -> dict[str, Any]:
         if request.has_pixels(planned.config):
             index = plan.indexes[planned.split.source.key]
             nominal = None if generator is None else generator.nominal_bytes * planned.size
-            size = estimated_bytes(index, planned.chosen) if nominal is None else nominal
+            size = estimated_bytes(index, planned.rows) if nominal is None else nominal
         count = benchmark.count(key)
         entry = splits.setdefault(
             key, {"split": key, "rows": 0, "expected": count.rows, "paper": count.paper, "bytes": 0, "left_out": {}}

@@ -19,7 +19,7 @@ from builders.errors import BuildError, os_errors_as_build_errors
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.published import Published
 from builders.plan.candidates import Draws
-from builders.plan.planner import PlannedSplit, as_listed
+from builders.plan.planner import PlannedSplit
 from builders.release.images import LEAVE_OUT
 from builders.release.schema import PLAN, ROLES
 from builders.sources.base import SourceIndex, open_source
@@ -78,7 +78,7 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
             in_part = np.isin([piece.partition for piece in index.pieces], split.partitions)
             inside = pa.array(in_part[index.piece_of(numbers.to_numpy())])
             part_rows, numbers = part_rows.filter(inside), numbers.filter(inside)
-        chosen, table = numbers.to_numpy().astype(np.int32), part_rows.select([*PLAN, *own_columns])
+        table = part_rows.select([*PLAN, *own_columns])
         table = table.append_column("expected_sha256", part_rows["content_sha256"])
         planned.append(
             PlannedSplit(
@@ -87,8 +87,8 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
                 split=split,
                 count=benchmark.count(part.key),
                 labels=published.entry.label_names,
-                chosen=chosen,
-                listing=as_listed(chosen, table),
+                rows=numbers.to_numpy().astype(np.int32),
+                table=table,
                 classes=len(table["class_id"].unique()),
                 available=part.available,
                 excluded=(),

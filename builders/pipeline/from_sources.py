@@ -36,9 +36,9 @@ def prepare(benchmark: Benchmark, request: BuildRequest, roots: Mapping[str, Pat
         index = indexes[source.key] = open_source(source, root, partitions)
         layouts = ", ".join(f"{partition} as {layout}" for partition, layout in index.layouts.items())
         note(f"{source.title}: {index.num_rows:,} images ({layouts})")
-    adopted = (
-        adopt(benchmark, parts, request.adopt, indexes, note, seed=request.seed) if request.adopt is not None else {}
-    )
+    adopted = {}
+    if request.adopt is not None:
+        adopted = adopt(benchmark, parts, request.adopt, indexes, note, seed=request.seed)
     draws = Draws(benchmark, request.seed, adopted)
     lacking: dict[str, tuple[str, ...]] = {}
     for key in parts:
@@ -58,7 +58,12 @@ def prepare(benchmark: Benchmark, request: BuildRequest, roots: Mapping[str, Pat
         if originals is not None and len(originals.partitions) > 1:
             note(f"{key}: of {originals.of.title}, {shared_originals(originals, indexes[originals.of.key])}")
     planned = plan(
-        draws, indexes, splits=own_parts, limit_per_class=request.limit_per_class, withdrawn=request.withdrawn
+        draws,
+        indexes,
+        splits=own_parts,
+        limit_per_class=request.limit_per_class,
+        withdrawn=request.withdrawn,
+        counts_only=request.dry_run,
     )
     for split in planned:
         if split.split.authors is not None:

@@ -31,7 +31,7 @@ from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import ReadPlan, locate_splits
 from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.shards import ShardTask
-from builders.plan.planner import PlannedSplit, as_listed, plan
+from builders.plan.planner import PlannedSplit, plan
 from builders.release.duplicates import Pair, PairedRow, pair_of
 from builders.release.schema import KNOWN_ROLE, PIXEL_DIGEST, ROLES
 from builders.storage.parquet import read_parquet, write_arrow
@@ -174,8 +174,8 @@ class _Survey:
             mask = np.array([name not in self.seen for name in ids], bool)
             self.seen.update(ids)
             if mask.any():
-                rows, table = split.rows[mask], split.table.filter(pa.array(mask))
-                unread.append(dataclasses.replace(split, chosen=rows, listing=as_listed(rows, table)))
+                table = split.table.filter(pa.array(mask))
+                unread.append(dataclasses.replace(split, rows=split.rows[mask], table=table))
         if not unread:
             return
         work = ShardWork(self.build, self.executor, self.meter)

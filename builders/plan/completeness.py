@@ -127,7 +127,7 @@ def agreement(draws: Draws, plan: PlannedSplit, index: SourceIndex) -> str:
         raise ValueError(f"the authors of {plan.key} published no list")
     listed = authors.listed().keys()
     present = len(listed & set(index.table["source_id"].to_pylist()))
-    shared = len(listed & set(plan.table["source_id"].to_pylist()))
+    shared = len(listed & set(IndexArrays(index).ids(plan.rows).to_pylist()))
     text = f"{plan.key}: {shared:,} of its {plan.size:,} images are on the authors' list of {len(listed):,}"
     text += f", of which the source has {present:,}" if present < len(listed) else ""
     if authors.other_column and isinstance(quota, Largest):

@@ -7,7 +7,7 @@ on disk and the layout of the sources.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,11 +41,12 @@ class PlannedSplit:
     """The plan of one split, or of one part of a joined split.
 
     `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
-    `labels` are the label names of the config. `chosen` are the images as row numbers of the source's index, in any
-    order. `listing` makes `rows` and `table` when either is first asked for: a dry run counts images, and asks
-    for neither. `classes` counts the classes of the images, and `available` the source's images in the split's
-    partitions: the chosen and the excluded ones. `draws` has the digests of the images that are drawn, before a limit
-    and withdrawn rows, by each split that others draw after: this one where it is such, and those before it.
+    `labels` are the label names of the config. `rows` are the images in the order of the release, as row numbers of
+    the source's index, and `table` has the columns `PLAN` and `EXPECTED` of each, and `Config.planned_columns`; a
+    plan that only counts (`plan`) has ascending rows, and no table. `classes` counts the classes of the images, and
+    `available` the source's images in the split's partitions: the rows and the excluded ones. `draws` has the digests
+    of the images that are drawn, before a limit and withdrawn rows, by each split that others draw after: this one
+    where it is such, and those before it.
     """
 
     key: str
@@ -53,37 +54,22 @@ class PlannedSplit:
     split: Split
     count: Count
     labels: tuple[str, ...]
-    chosen: Rows = field(repr=False)
-    listing: Callable[[], tuple[Rows, pa.Table]] = field(repr=False)
+    rows: Rows = field(repr=False)
+    table: pa.Table = field(repr=False)
     classes: int
     available: int
     excluded: tuple[Exclusion, ...] = field(repr=False)
     draws: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
-    def rows(self) -> Rows:
-        """The images in the order of the release, as row numbers of the source's index."""
-        return self.listing()[0]
-
-    @property
-    def table(self) -> pa.Table:
-        """The columns `PLAN` and `EXPECTED` of each image, and `Config.planned_columns`."""
-        return self.listing()[1]
-
-    @property
     def size(self) -> int:
         """Number of images."""
-        return len(self.chosen)
+        return len(self.rows)
 
     @property
     def split_key(self) -> str:
         """Key of the published split that these rows belong to: `config/split`."""
         return split_of(self.key)
-
-
-def as_listed(rows: Rows, table: pa.Table) -> Callable[[], tuple[Rows, pa.Table]]:
-    """Return a `PlannedSplit.listing` of existing rows and their table."""
-    return lambda: (rows, table)
 
 
 def plan(
@@ -94,16 +80,18 @@ def plan(
     limit_per_class: int | None = None,
     withdrawn: Mapping[str, str] | None = None,
     duplicates: Mapping[str, Mapping[str, str]] | None = None,
+    counts_only: bool = False,
 ) -> list[PlannedSplit]:
     """Choose the images of some splits, given as keys of `Benchmark.units`.
 
     `indexes` are by source key and have the partitions that the splits need. `limit_per_class` keeps only the first
     images of a class by keyed rank. `withdrawn` has the reason by row id for rows that may no longer be published; no
     other rows take their place. `duplicates` has ids of rows that are never drawn, by `Benchmark.group`, each with the
-    id of the row that shows its picture; other rows take their place.
+    id of the row that shows its picture; other rows take their place. A dry run wants `counts_only`: neither order nor
+    tables, which take longer than all else.
     """
     planner = _Planner(draws, indexes, duplicates or {})
-    return [planner.plan(key, limit_per_class, withdrawn or {}) for key in splits]
+    return [planner.plan(key, limit_per_class, withdrawn or {}, counts_only=counts_only) for key in splits]
 
 
 class _Planner:
@@ -118,7 +106,7 @@ class _Planner:
         self.duplicates = duplicates
         self.selected: dict[str, _Selection] = {}
 
-    def plan(self, key: str, limit: int | None, withdrawn: Mapping[str, str]) -> PlannedSplit:
+    def plan(self, key: str, limit: int | None, withdrawn: Mapping[str, str], *, counts_only: bool) -> PlannedSplit:
         selection = self.select(key)
         config, split, view = selection.config, selection.split, selection.view
         taken_back = _named(view, split, selection.drawn, withdrawn)
@@ -138,14 +126,17 @@ class _Planner:
         duplicates = self.duplicates.get(self.benchmark.group(config.name), {})
         labels = self.draws.label_names(config)
         parents = {other.quota.parent for _, other in self.benchmark.units.values()}
+        rows = chosen if counts_only else selection.ranks.ordered(chosen, selection.ranks.prefixes(chosen))
+        listed = rows[:0] if counts_only else rows
+        blocks = (listed[start : start + BLOCK] for start in range(0, max(len(listed), 1), BLOCK))
         return PlannedSplit(
             key=key,
             config=config,
             split=split,
             count=self.benchmark.count(key),
             labels=labels,
-            chosen=chosen,
-            listing=functools.cache(functools.partial(selection.listing, chosen, labels)),
+            rows=rows,
+            table=spilled(selection.table(block, labels) for block in blocks),
             classes=int(np.count_nonzero(view.sizes(chosen))),
             available=len(inside),
             excluded=(
@@ -237,12 +228,6 @@ class _Selection:
     def digest(self) -> str:
         """Digest of the ids of the drawn images, in whose order those of a source's layouts may differ."""
         return lines_digest(pa.table({"id": self.view.ids(self.drawn)}).sort_by("id"), ("id",))
-
-    def listing(self, chosen: Rows, labels: tuple[str, ...]) -> tuple[Rows, pa.Table]:
-        """Return some of the rows in the order of their ranks, and their table."""
-        rows = self.ranks.ordered(chosen, self.ranks.prefixes(chosen))
-        blocks = (rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK))
-        return rows, spilled(self.table(block, labels) for block in blocks)
 
     def table(self, rows: Rows, labels: Sequence[str]) -> pa.Table:
         """Return the table of some rows of the source, in their order.
