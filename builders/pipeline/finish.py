@@ -26,7 +26,6 @@ from builders.release.duplicates import pairs_summary, read_pairs
 from builders.release.entries import (
     BenchmarkEntry,
     ConfigEntry,
-    FileEntry,
     Manifest,
     PartEntry,
     SourceEntry,
@@ -130,7 +129,7 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
         withdrawn=tuple(withdrawn),
         shortfalls=tuple(shortfalls),
         digest=rows_digest(rows),
-        data=data_entries(layout, located),
+        data=located.data_entries(layout),
         index=file_entry(layout, layout.index(key)),
         sealed=tuple(file_entry(layout, layout.shard("sealed", key, n, located.shards)) for n in sealed),
         made=None if generator is None else generator.description,
@@ -178,17 +177,6 @@ def _unreadable(planned: PlannedSplit, dropped: Mapping[str, str]) -> list[Exclu
         place = (planned.key, row["source"], "", row["class_id"], row["class_name"], row["source_id"])
         exclusions.append(Exclusion(*place, 1, rule, evidence))
     return exclusions
-
-
-def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
-    """Return the finished shards of a split that have pixels, as the manifest lists them."""
-    entries = []
-    for number in range(plan.shards):
-        path = layout.shard("data", plan.key, number, plan.shards)
-        if path.exists():
-            record = read_record(layout.shard(PARTS, plan.key, number, plan.shards))
-            entries.append(FileEntry(layout.relative(path), record.bytes, record.sha256))
-    return tuple(entries)
 
 
 def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest, meter: Meter) -> Manifest:

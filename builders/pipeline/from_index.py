@@ -68,16 +68,17 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
         config, split = benchmark.units[part.key]
         own_columns = [column.name for column in (*config.source_columns, *config.overlap_columns)]
         index = indexes[split.source.key]
-        part_rows = rows
+        positions, part_rows = np.empty(0, np.int64), rows
         if isinstance(split, Part):
             of_role = pc.equal(rows["role"], ROLES.index(split.role))
-            part_rows = rows.filter(pc.and_(of_role, pc.equal(rows["source"], split.source.key)))
-        numbers = _row_numbers(key, split, part_rows, index)
+            positions = np.flatnonzero(pc.and_(of_role, pc.equal(rows["source"], split.source.key)).to_numpy())
+            part_rows = rows.take(pa.array(positions))
+        numbers = _row_numbers(key, split, part_rows, index).to_numpy()
         if isinstance(split, Part):
             # A role may have several partitions of one source, each a part of its own.
             in_part = np.isin([piece.partition for piece in index.pieces], split.partitions)
-            inside = pa.array(in_part[index.piece_of(numbers.to_numpy())])
-            part_rows, numbers = part_rows.filter(inside), numbers.filter(inside)
+            inside = in_part[index.piece_of(numbers)]
+            positions, part_rows, numbers = positions[inside], part_rows.filter(pa.array(inside)), numbers[inside]
         table = part_rows.select([*PLAN, *own_columns])
         table = table.append_column("expected_sha256", part_rows["content_sha256"])
         planned.append(
@@ -87,11 +88,12 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
                 split=split,
                 count=benchmark.count(part.key),
                 labels=published.entry.label_names,
-                rows=numbers.to_numpy().astype(np.int32),
+                rows=numbers.astype(np.int32),
                 table=table,
                 classes=len(table["class_id"].unique()),
                 available=part.available,
                 excluded=(),
+                positions=positions,
             )
         )
     return planned

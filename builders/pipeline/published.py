@@ -25,7 +25,6 @@ from builders.errors import BuildError, first_line, one_line
 from builders.executors.base import Advance
 from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE, Generator, identity_differences
 from builders.generate.sealed import CONTENT, residual_opener
-from builders.pipeline.finish import data_entries
 from builders.pipeline.read_plan import STAGING, Pack, ReadPlan
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.entries import ConfigEntry, FileEntry, GeneratorEntry, Manifest, PartEntry, SplitEntry
@@ -301,7 +300,7 @@ def with_published_splits(
     for key, listed in published.splits.items():
         path, rows = layout.index(key), published.rows(key)
         write_index(path, rows, entry.label_names, entry.columns, demo=request.demo)
-        data = data_entries(layout, ready[key]) if key in ready else listed.data
+        data = ready[key].data_entries(layout) if key in ready else listed.data
         splits[key.partition("/")[2]] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
         advance(rows.num_rows)
     excluded = layout.excluded(published.config)

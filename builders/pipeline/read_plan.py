@@ -28,11 +28,12 @@ import pyarrow.compute as pc
 from builders.declare.splits import Config, Part
 from builders.executors.base import Advance, Meter
 from builders.generate.contract import COMPANION_VALUE, Generator
-from builders.pipeline.build_plan import BuildPlan
-from builders.pipeline.shards import SHARD_BYTES
+from builders.pipeline.shards import SHARD_BYTES, read_record
 from builders.plan.candidates import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
+from builders.release.entries import FileEntry
+from builders.release.layout import PARTS, Layout
 from builders.sources.base import IN_PLACE, Rows, SourceIndex
 from builders.sources.sizes import estimated_bytes, look_up_sizes
 from builders.sources.unpack import UNPACKERS
@@ -116,14 +117,26 @@ class ReadPlan:
             if not pack.path.exists():
                 pack.unpack()
 
+    def data_entries(self, layout: Layout) -> tuple[FileEntry, ...]:
+        """Return the finished shards that have pixels, as the manifest lists them."""
+        entries = []
+        for number in range(self.shards):
+            path = layout.shard("data", self.key, number, self.shards)
+            if path.exists():
+                record = read_record(layout.shard(PARTS, self.key, number, self.shards))
+                entries.append(FileEntry(layout.relative(path), record.bytes, record.sha256))
+        return tuple(entries)
+
     def rows_of(self, shard: int) -> pa.Table:
         """Return the rows of one shard."""
         return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
 
 
-def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit], meter: Meter) -> list[ReadPlan]:
+def locate_splits(
+    splits: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex], layout: Layout, meter: Meter
+) -> list[ReadPlan]:
     """Find the images of some splits, and join those that are declared in parts."""
-    out, indexes, staging = plan.request.out, plan.indexes, plan.request.layout.state / STAGING
+    out, staging = layout.root, layout.state / STAGING
     packed = {key: rows for key, index in indexes.items() if len(rows := _packed_rows(index, splits))}
     if store_of(out).is_local and not staging.exists():
         # These lie on the disk twice during a build; until they are unpacked their bytes are an estimate.
@@ -134,7 +147,7 @@ def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit], meter: Meter)
         parts.setdefault(split.split_key, []).append(split)
     with meter.step("finding", sum(split.size for split in splits)) as advance:
         unpacked = {key: _unpacked(indexes[key], rows, staging, advance) for key, rows in packed.items()}
-        return [_located(plan, key, of_split, unpacked, advance) for key, of_split in parts.items()]
+        return [_located(key, of_split, indexes, unpacked, advance) for key, of_split in parts.items()]
 
 
 def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Rows:
@@ -152,22 +165,21 @@ def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Rows:
 
 
 def _located(
-    plan: BuildPlan, key: str, parts: Sequence[PlannedSplit], unpacked: Mapping[str, _Unpacked], advance: Advance
+    key: str,
+    parts: Sequence[PlannedSplit],
+    indexes: Mapping[str, SourceIndex],
+    unpacked: Mapping[str, _Unpacked],
+    advance: Advance,
 ) -> ReadPlan:
     """Find the images of a split's parts, put them in the order of the release, and cut the whole into shards."""
     tables, packs = [], dict[Path, Pack]()
     for part in parts:
-        table, used = _with_places(part, plan.indexes, unpacked, advance)
+        table, used = _with_places(part, indexes, unpacked, advance)
         tables.append(table)
         packs |= {pack.path: pack for pack in used}
     table, config, generator = pa.concat_tables(tables), parts[0].config, parts[0].split.image_generator
     if isinstance(parts[0].split, Part):
-        ids = table["id"].combine_chunks()
-        order = (
-            plan.draws.rank(key).order(ids)
-            if plan.published is None
-            else pc.index_in(plan.published.rows(key)["id"], value_set=ids).to_numpy().astype(np.int64)
-        )
+        order = np.argsort(np.concatenate([part.positions for part in parts]))
         table = table.take(pa.array(order)).combine_chunks()
     sizes = table["size"].to_numpy()
     if generator is not None:

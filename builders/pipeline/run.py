@@ -49,7 +49,7 @@ def write_release(plan: BuildPlan, executor: Executor, meter: Meter) -> Manifest
             plan = leave_duplicates_out(plan, executor, meter)
         if published is not None:
             copy_published(published, layout)
-        located = locate_splits(plan, plan.planned, meter)
+        located = locate_splits(plan.planned, plan.indexes, layout, meter)
         if published is not None:
             located = [with_residuals(published, split, layout) for split in located]
         draws = {key: digest for split in plan.planned for key, digest in split.draws.items()}

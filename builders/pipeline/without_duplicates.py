@@ -174,12 +174,13 @@ class _Survey:
             mask = np.array([name not in self.seen for name in ids], bool)
             self.seen.update(ids)
             if mask.any():
-                table = split.table.filter(pa.array(mask))
-                unread.append(dataclasses.replace(split, rows=split.rows[mask], table=table))
+                kept = {"rows": split.rows[mask], "table": split.table.filter(pa.array(mask))}
+                positions = split.positions[mask] if len(split.positions) else split.positions
+                unread.append(dataclasses.replace(split, positions=positions, **kept))
         if not unread:
             return
         work = ShardWork(self.build, self.executor, self.meter)
-        ready = work.generate(locate_splits(self.build, unread, self.meter))
+        ready = work.generate(locate_splits(unread, self.build.indexes, self.build.request.layout, self.meter))
         self._read_copied([split for split in ready.values() if split.image_generator is None], work)
         for key, located in ready.items():
             if located.image_generator is not None:

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.quotas import Largest, Listed
-from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, names_of
+from builders.declare.ranking import names_of
+from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
 from builders.plan.planner import PlannedSplit
 from builders.sources.base import Expected, PartitionIndex, SourceIndex
 from taxonomy import lists
@@ -137,6 +138,6 @@ def agreement(draws: Draws, plan: PlannedSplit, index: SourceIndex) -> str:
             dataclasses.replace(quota, by=authors.other_column),
             KeyedRanks(view, draws.rank(plan.split_key)),
         )
-        others = set(view.ids(other_quota.take(rows, ranks, plan.split.partitions)).to_pylist())
+        others = set(view.ids(ranks.take(other_quota, rows, plan.split.partitions)).to_pylist())
         text += f"; by {authors.other_column} it would be {len(listed & others):,}"
     return text

@@ -6,6 +6,7 @@ on disk and the layout of the sources.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.benchmark import Count, split_of
-from builders.declare.splits import AllClasses, ClassesOf, Config, FirstClasses, Split
+from builders.declare.splits import AllClasses, ClassesOf, Config, FirstClasses, Part, Split
 from builders.plan.candidates import Adopted, Draws, IndexArrays, KeyedRanks, original_ids
 from builders.release.digests import lines_digest
 from builders.release.schema import (
@@ -46,7 +47,7 @@ class PlannedSplit:
     plan that only counts (`plan`) has ascending rows, and no table. `classes` counts the classes of the images, and
     `available` the source's images in the split's partitions: the rows and the excluded ones. `draws` has the digests
     of the images that are drawn, before a limit and withdrawn rows, by each split that others draw after: this one
-    where it is such, and those before it.
+    where it is such, and those before it. `positions` are the places of a part's rows in the joined split.
     """
 
     key: str
@@ -60,6 +61,7 @@ class PlannedSplit:
     available: int
     excluded: tuple[Exclusion, ...] = field(repr=False)
     draws: Mapping[str, str] = field(default_factory=dict, repr=False)
+    positions: Rows = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
 
     @property
     def size(self) -> int:
@@ -90,8 +92,23 @@ def plan(
     id of the row that shows its picture; other rows take their place. A dry run wants `counts_only`: neither order nor
     tables, which take longer than all else.
     """
-    planner = _Planner(draws, indexes, duplicates or {})
-    return [planner.plan(key, limit_per_class, withdrawn or {}, counts_only=counts_only) for key in splits]
+    planner, of_split = _Planner(draws, indexes, duplicates or {}), dict[str, list[PlannedSplit]]()
+    for key in splits:
+        planned = planner.plan(key, limit_per_class, withdrawn or {}, counts_only=counts_only)
+        of_split.setdefault(planned.split_key, []).append(planned)
+    joined = (parts if counts_only else _with_positions(parts, draws) for parts in of_split.values())
+    return [part for parts in joined for part in parts]
+
+
+def _with_positions(parts: Sequence[PlannedSplit], draws: Draws) -> Sequence[PlannedSplit]:
+    """Place the rows of a split's parts among each other, by the ranks of their ids; a whole split stays as it is."""
+    if not isinstance(parts[0].split, Part):
+        return parts
+    ids = pa.chunked_array([chunk for part in parts for chunk in part.table["id"].chunks], pa.string())
+    positions = np.empty(len(ids), np.int64)
+    positions[draws.rank(parts[0].split_key).order(ids.combine_chunks())] = np.arange(len(ids))
+    of_each = np.split(positions, np.cumsum([part.size for part in parts])[:-1])
+    return [dataclasses.replace(part, positions=own) for part, own in zip(parts, of_each, strict=True)]
 
 
 class _Planner:
@@ -164,7 +181,7 @@ class _Planner:
                 rows = view.named(rows, original_ids(self.views[originals.of.key].index, originals.partitions))
             for first in self.benchmark.drawn_before(key):
                 rows = _without(rows, self.select(first).drawn)
-            rows = split.quota.take(rows, ranks, split.partitions)
+            rows = ranks.take(split.quota, rows, split.partitions)
         self.selected[key] = _Selection(key, config, split, view, ranks, class_ids, adopted, rows, duplicated)
         return self.selected[key]
 

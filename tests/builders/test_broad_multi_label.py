@@ -74,7 +74,7 @@ def test_cocomagenet_is_what_a_plain_loop_finds(index, coco, count):
 
 def taken(split, view, rows):
     """Images that are drawn by their values alone, without a key."""
-    return split.quota.take(rows, KeyedRanks(view, None), split.partitions)
+    return KeyedRanks(view, None).take(split.quota, rows, split.partitions)
 
 
 def test_the_other_reading_ranks_by_last_objects(index, coco):
