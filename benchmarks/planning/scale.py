@@ -33,8 +33,7 @@ from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import AllImages, PerClass, Rest
 from builders.declare.splits import AllClasses, ClassesOf, Config, PaperCount, Split
 from builders.pipeline.from_sources import prepare
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
-from builders.sources.readers.layouts import CopyLayout
+from builders.sources.base import CopyLayout, Expected, Licence, PartitionIndex, Source, partition_table
 from unknown_detection.terminal.progress import TerminalMeter
 
 CLASSES = tuple(f"n{1440764 + 97 * number:08d}" for number in range(1000))

@@ -147,9 +147,11 @@ sources_option: Callable[[Any], Any] = click.option(
 def recognised_partitions(source: Source, folder: Path) -> Iterator[str]:
     """Yield the partitions of a source that a folder has, complete or not."""
     if folder.is_dir():
+        from builders.sources.opening import scan  # here, since `--help` computes nothing
+
         for partition in source.expected():
             with contextlib.suppress(BuildError):
-                source.scan(folder, (partition,))
+                scan(source, folder, (partition,))
                 yield partition
 
 

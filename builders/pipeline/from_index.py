@@ -22,7 +22,8 @@ from builders.plan.candidates import Draws
 from builders.plan.planner import PlannedSplit
 from builders.release.images import LEAVE_OUT
 from builders.release.schema import PLAN, ROLES
-from builders.sources.base import SourceIndex, open_source
+from builders.sources.base import SourceIndex
+from builders.sources.opening import open_source
 
 
 def plan_published(published: Published, request: BuildRequest, roots: Mapping[str, Path]) -> BuildPlan:

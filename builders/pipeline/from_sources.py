@@ -20,7 +20,8 @@ from builders.pipeline.build_plan import BuildPlan
 from builders.plan.candidates import Draws, missing_originals, shared_originals
 from builders.plan.completeness import agreement, count_shortfalls, missing_listed
 from builders.plan.planner import PlannedSplit, plan
-from builders.sources.base import SourceIndex, open_source
+from builders.sources.base import SourceIndex
+from builders.sources.opening import open_source
 from builders.sources.sizes import refuse_resized
 
 

@@ -23,10 +23,9 @@ from builders.errors import BuildError, one_line
 from builders.release.images import UnreadableImageError, check_image
 from builders.release.names import absolute_paths, is_file_name
 from builders.release.remarks import collect_remarks
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
+from builders.sources.base import CopyLayout, Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_column, escape_name, is_hidden
-from builders.sources.readers.layouts import CopyLayout
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
 from taxonomy import tables

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import Expected, Home, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.formats import lmdb_pages
 from builders.sources.formats.tar_headers import File
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import trees
 from builders.sources.readers.folders import child_names, relative
-from builders.sources.readers.layouts import Home, OtherDataError
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 from builders.storage.paths import store_of

@@ -11,10 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.folders import by_spelling, child_names, escape_name
-from builders.sources.readers.layouts import CopyLayout, Home
 from builders.sources.readers.patterns import ClassFolders
 from builders.storage.paths import store_of
 from taxonomy import tables

@@ -11,7 +11,8 @@ from builders.executors.local import LocalExecutor
 from builders.imagenet_benchmark import BENCHMARK
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
-from builders.sources.base import Expected, open_source
+from builders.sources.base import Expected
+from builders.sources.opening import open_source
 from tests.manifests import as_json
 from unknown_detection.terminal.progress import TerminalMeter
 

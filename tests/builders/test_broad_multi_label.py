@@ -16,8 +16,9 @@ from builders.demo.write import MARKER
 from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
 from builders.plan.completeness import agreement
 from builders.plan.planner import plan
-from builders.sources.base import PartitionIndex, SourceIndex, open_source
+from builders.sources.base import PartitionIndex, SourceIndex
 from builders.sources.coco2017 import COCO2017
+from builders.sources.opening import open_source
 from hf_scripts import verify
 from taxonomy import tables
 from tests.builders import coco_oracle

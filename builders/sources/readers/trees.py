@@ -17,11 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Container, Stray
+from builders.sources.base import Container, Home, Stray
 from builders.sources.formats.tar_headers import File
 from builders.sources.readers import tars
 from builders.sources.readers.folders import children_of_each, escape_name, relative, text_array
-from builders.sources.readers.layouts import Home
 from builders.storage.paths import store_of
 
 _AGAIN = "_again"

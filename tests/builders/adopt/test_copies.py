@@ -12,7 +12,7 @@ from builders.imagenet_benchmark import BENCHMARK, main
 from builders.pipeline.from_sources import prepare
 from builders.plan.candidates import Adopted
 from builders.release.manifest import read_manifest
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from tests.builders.conftest import build_demo
 from tests.builders.layouts import food101_parquet, imagenet_archives, imagenet_parquet, link, tree
 from tests.builders.planning import planning_request
