@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark
+from builders.pipeline.listed import Listed
 from builders.plan.candidates import Draws
 from builders.plan.planner import PlannedSplit
 from builders.sources.base import SourceIndex
-
-if TYPE_CHECKING:
-    from builders.pipeline.published import Published
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class BuildPlan:
     `indexes` are the opened sources by key, `planned` the rows of every split that is written or of its parts, and
     `labels` the in-distribution classes by config. `adopted` has, by key of each split or part and of its parents, the
     digest of the lists that it was adopted from; empty where it was drawn. `lacking` says what the sources lack of
-    each split or part. `published` is the published config whose rows these are; None where they are planned from
+    each split or part. `listed` is what is repeated of a published release; nothing where rows are planned from
     sources.
     """
 
@@ -37,7 +34,7 @@ class BuildPlan:
     labels: Mapping[str, Sequence[str]]
     adopted: Mapping[str, str]
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    published: Published | None = None
+    listed: Listed = field(default_factory=Listed)
 
     @property
     def benchmark(self) -> Benchmark:

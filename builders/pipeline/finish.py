@@ -32,7 +32,7 @@ from builders.release.entries import (
     SplitEntry,
     WithdrawnRow,
 )
-from builders.release.layout import PARTS, Layout
+from builders.release.layout import PARTS
 from builders.release.manifest import file_entry
 from builders.release.schema import ID_OVERLAP, arrow_schema
 from builders.release.tables import Exclusion, write_excluded, write_index
@@ -49,7 +49,8 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
         entries: dict[str, SplitEntry] = {}
         keys: list[str] = []
         exclusions: list[Exclusion] = []
-        for split in (split for split in chosen if split.config.name == config.name):
+        planned = (split for split in chosen if split.key not in plan.listed.rows)
+        for split in (split for split in planned if split.config.name == config.name):
             entry, excluded = _finish_split(plan, split)
             advance(split.table.num_rows)
             entries[split.key.partition("/")[2]] = entry
@@ -181,9 +182,9 @@ def _unreadable(planned: PlannedSplit, dropped: Mapping[str, str]) -> list[Exclu
 
 def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest, meter: Meter) -> Manifest:
     """Write the table of duplicates, the manifest with this run's splits, and the card."""
-    layout, earlier_table, published = plan.request.layout, before.duplicates, plan.published
+    layout, earlier_table = plan.request.layout, before.duplicates
     # A published table's pairs are among the rows.
-    earlier_tables = [] if published is None else [read_earlier(published.manifest, Layout(published.root).duplicates)]
+    earlier_tables = [read_earlier(plan.listed.manifest, path) for path in plan.listed.duplicates]
     # Another table was written by a run that was killed before its manifest was; all is looked for again.
     if earlier_table and layout.duplicates.is_file() and file_sha256(layout.duplicates) == earlier_table.sha256:
         earlier_tables.insert(0, read_earlier(before, layout.duplicates))

@@ -57,7 +57,7 @@ def plan_published(published: Published, request: BuildRequest, roots: Mapping[s
         planned=tuple(planned),
         labels={published.config: published.entry.label_names},
         adopted={key: part.adopted for key, part in published.parts.items()},
-        published=published,
+        listed=published.listed(),
     )
 
 
@@ -67,8 +67,8 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
     planned = []
     for part in published.splits[key].parts:
         config, split = benchmark.units[part.key]
-        own_columns = [column.name for column in (*config.source_columns, *config.overlap_columns)]
         index = indexes[split.source.key]
+        generated = config.generated_columns if split.image_generator is not None else ()
         positions, part_rows = np.empty(0, np.int64), rows
         if isinstance(split, Part):
             of_role = pc.equal(rows["role"], ROLES.index(split.role))
@@ -80,7 +80,7 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
             in_part = np.isin([piece.partition for piece in index.pieces], split.partitions)
             inside = in_part[index.piece_of(numbers)]
             positions, part_rows, numbers = positions[inside], part_rows.filter(pa.array(inside)), numbers[inside]
-        table = part_rows.select([*PLAN, *own_columns])
+        table = part_rows.select([*PLAN, *(column.name for column in config.planned_columns)])
         table = table.append_column("expected_sha256", part_rows["content_sha256"])
         planned.append(
             PlannedSplit(
@@ -95,6 +95,8 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
                 available=part.available,
                 excluded=(),
                 positions=positions,
+                expected=part_rows.select([column.name for column in generated]),
+                sealed=published.splits[key].sealed if key in published.opened else (),
             )
         )
     return planned

@@ -27,7 +27,8 @@ import pyarrow.compute as pc
 
 from builders.declare.splits import Config, Part
 from builders.executors.base import Advance, Meter
-from builders.generate.contract import COMPANION_VALUE, Generator
+from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE, Generator
+from builders.generate.sealed import CONTENT
 from builders.pipeline.shards import SHARD_BYTES, read_record
 from builders.plan.candidates import companion_rows
 from builders.plan.planner import PlannedSplit
@@ -40,6 +41,7 @@ from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.files import atomic_path
 from builders.storage.paths import store_of
+from builders.storage.sealed_files import published_residuals
 
 STAGING = "staging"
 """Root key of pack files, beside the source keys."""
@@ -147,7 +149,7 @@ def locate_splits(
         parts.setdefault(split.split_key, []).append(split)
     with meter.step("finding", sum(split.size for split in splits)) as advance:
         unpacked = {key: _unpacked(indexes[key], rows, staging, advance) for key, rows in packed.items()}
-        return [_located(key, of_split, indexes, unpacked, advance) for key, of_split in parts.items()]
+        return [_located(key, of_split, indexes, unpacked, layout, advance) for key, of_split in parts.items()]
 
 
 def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Rows:
@@ -169,12 +171,13 @@ def _located(
     parts: Sequence[PlannedSplit],
     indexes: Mapping[str, SourceIndex],
     unpacked: Mapping[str, _Unpacked],
+    layout: Layout,
     advance: Advance,
 ) -> ReadPlan:
     """Find the images of a split's parts, put them in the order of the release, and cut the whole into shards."""
     tables, packs = [], dict[Path, Pack]()
     for part in parts:
-        table, used = _with_places(part, indexes, unpacked, advance)
+        table, used = _with_places(part, indexes, unpacked, layout, advance)
         tables.append(table)
         packs |= {pack.path: pack for pack in used}
     table, config, generator = pa.concat_tables(tables), parts[0].config, parts[0].split.image_generator
@@ -232,11 +235,16 @@ def _unpacked(index: SourceIndex, rows: Rows, staging: Path, advance: Advance) -
 
 
 def _with_places(
-    planned: PlannedSplit, indexes: Mapping[str, SourceIndex], unpacked: Mapping[str, _Unpacked], advance: Advance
+    planned: PlannedSplit,
+    indexes: Mapping[str, SourceIndex],
+    unpacked: Mapping[str, _Unpacked],
+    layout: Layout,
+    advance: Advance,
 ) -> tuple[pa.Table, list[Pack]]:
     """Return a split's table with the places of its images, and the packs that these lie in.
 
-    Companions, the images of another source that a split's generator takes, have the columns `companion_...`.
+    What a split's generator takes beside an image, of another source or as a sealed residual, has the columns
+    `companion_...`.
     """
     table, source, companions = planned.table, planned.split.source.key, planned.split.companions
     columns, packs = _places(indexes[source], planned.rows, unpacked.get(source), advance)
@@ -248,6 +256,19 @@ def _with_places(
         del beside["form"]
         columns |= {f"companion_{name}": column for name, column in beside.items()}
         columns[f"{COMPANION_VALUE}original_hash"] = index.take(["original_hash"], rows)["original_hash"]
+    if planned.sealed and (generator := planned.split.generator) is not None:
+        # The published residuals, which are in the folder by now.
+        digest = hashlib.sha256("\n".join(file.sha256 for file in planned.sealed).encode()).hexdigest()[:16]
+        files = [layout.inside(file.path) for file in planned.sealed]
+        images = functools.partial(published_residuals, files, table["id"], generator.prepared)
+        pack = Pack(layout.state / STAGING / f"sealed-{digest}{PACK_SUFFIX}", images)
+        packs, sizes = [*packs, pack], pack.lengths()
+        roots, names = (pa.repeat(name, len(sizes)) for name in (STAGING, pack.path.name))
+        places = (roots, names, pa.array(np.cumsum(sizes) - sizes), pa.array(sizes))
+        columns |= zip(COMPANION_COLUMNS, places, strict=True)
+        columns[f"{COMPANION_VALUE}{CONTENT}"] = table["expected_sha256"]
+        for column in generator.columns:
+            columns[f"{COMPANION_VALUE}{column.name}"] = planned.expected[column.name]
     for name, column in columns.items():
         table = table.append_column(name, column)
     return table, packs

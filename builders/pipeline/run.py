@@ -16,7 +16,7 @@ from builders.executors.base import Executor, Meter
 from builders.generate.batches import SEALED_SUFFIX
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.finish import finish_release, with_written_splits
-from builders.pipeline.published import copy_published, with_expected, with_published_splits, with_residuals
+from builders.pipeline.listed import copy_listed, with_listed_splits
 from builders.pipeline.read_plan import STAGING, ReadPlan, locate_splits
 from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.state import TRIES, State, locked
@@ -41,24 +41,19 @@ def write_release(plan: BuildPlan, executor: Executor, meter: Meter) -> Manifest
         BuildError: the folder is in use or holds other choices, an image is unreadable or has other content than was
             published, or the disk refuses.
     """
-    request, layout, published = plan.request, plan.request.layout, plan.published
+    request, layout = plan.request, plan.request.layout
     with os_errors_as_build_errors("write the release"), locked(layout):
         state = State(plan)
         state.check()
         if request.without_duplicates:
             plan = leave_duplicates_out(plan, executor, meter)
-        if published is not None:
-            copy_published(published, layout)
+        copy_listed(plan.listed, layout)
         located = locate_splits(plan.planned, plan.indexes, layout, meter)
-        if published is not None:
-            located = [with_residuals(published, split, layout) for split in located]
         draws = {key: digest for split in plan.planned for key, digest in split.draws.items()}
         state.record({split.key: split.digest for split in located}, draws)
         work = ShardWork(plan, executor, meter)
         ready = work.generate(located)
         chosen = [ready[key] for key in request.splits if key in ready]
-        if published is not None:
-            chosen = [with_expected(published, split) for split in chosen]
         tasks = work.tasks(chosen)
         store_of(request.out).require_space(request.out, [task.size for task in tasks if task.data is not None])
         with meter.step("writing", sum(task.stop - task.start for task in tasks)) as advance:
@@ -79,11 +74,8 @@ def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork, meter:
         before = read_or_empty(layout.root)
         try:
             with meter.step("finishing", sum(split.table.num_rows for split in chosen)) as advance:
-                manifest = (
-                    with_written_splits(plan, chosen, before, advance)
-                    if plan.published is None
-                    else with_published_splits(plan.published, plan.request, chosen, before, advance)
-                )
+                manifest = with_written_splits(plan, chosen, before, advance)
+                manifest = with_listed_splits(plan.listed, layout, chosen, manifest, advance)
             entries = manifest.by_key()
             for split in chosen:
                 # The pixels that later runs compare with theirs are stored, of a split without shards.

@@ -173,6 +173,8 @@ class ShardWork:
                 absent[column.name] = pa.scalar(column.absent, column.arrow)
         for name, value in absent.items():
             table = table.append_column(name, pa.repeat(value, table.num_rows))
+        if generator is not None:
+            _refuse_other_values(table, plan.parts[0].expected)
         return dataclasses.replace(plan, table=table, packs=packs)
 
     def _files(self, plan: ReadPlan, shard: int) -> list[Path]:
@@ -198,6 +200,19 @@ class ShardWork:
         if finished and generated:
             _refuse_shard_of_other_images(split, shard, part)
         return finished
+
+
+def _refuse_other_values(generated: pa.Table, expected: pa.Table) -> None:
+    """Refuse images that are the published ones and have other values than were published with them."""
+    same_image = pc.equal(generated["content_sha256"], generated["expected_sha256"])
+    for name in expected.column_names:
+        # As text, in which NaN equals NaN.
+        made, listed = (values[name].cast(pa.string()) for values in (generated, expected))
+        for first in np.flatnonzero(pc.and_(same_image, pc.not_equal(made, listed)).to_numpy())[:1].tolist():
+            raise BuildError(
+                f"{generated['id'][first]} has {name} {made[first]} when it is generated here, and {listed[first]} as "
+                "published. Use the tools that published it."
+            )
 
 
 def _has_bytes(path: Path, size: int) -> bool:

@@ -20,6 +20,7 @@ from builders.declare.benchmark import Count, split_of
 from builders.declare.splits import AllClasses, ClassesOf, Config, FirstClasses, Part, Split
 from builders.plan.candidates import Adopted, Draws, IndexArrays, KeyedRanks, original_ids
 from builders.release.digests import lines_digest
+from builders.release.entries import FileEntry
 from builders.release.schema import (
     EXPECTED,
     ID_OVERLAP,
@@ -48,6 +49,8 @@ class PlannedSplit:
     `available` the source's images in the split's partitions: the rows and the excluded ones. `draws` has the digests
     of the images that are drawn, before a limit and withdrawn rows, by each split that others draw after: this one
     where it is such, and those before it. `positions` are the places of a part's rows in the joined split.
+    `expected` has what a published index says of columns that are generated, none of other splits, and `sealed` are
+    the published residuals that the generator opens.
     """
 
     key: str
@@ -62,6 +65,8 @@ class PlannedSplit:
     excluded: tuple[Exclusion, ...] = field(repr=False)
     draws: Mapping[str, str] = field(default_factory=dict, repr=False)
     positions: Rows = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    expected: pa.Table = field(default_factory=lambda: pa.table({}), repr=False)
+    sealed: tuple[FileEntry, ...] = ()
 
     @property
     def size(self) -> int:
