@@ -77,17 +77,11 @@ def _parse_state(data: bytes | None, path: Path) -> _Recorded:
 class State:
     """The recorded state of a benchmark in an output folder, compared with this run's choices.
 
-    A split and the rest of it must come from the same lists, or
-    they would share images.
+    A split and the rest of it must come from the same lists, or they would share images.
     """
 
     def __init__(self, plan: BuildPlan) -> None:
-        self.request, self.benchmark, self.adopted, self.labels = (
-            plan.request,
-            plan.benchmark,
-            plan.adopted,
-            plan.labels,
-        )
+        self.plan, self.request, self.benchmark = plan, plan.request, plan.benchmark
         generators = plan.benchmark.generators(plan.request.splits)
         self.generators = {key: generator.identity() for key, generator in generators.items()}
         self.choices = {name: getattr(plan if name == "version" else plan.request, name) for name in CHOICES}
@@ -113,7 +107,7 @@ class State:
                     f"{key} in {root} has images of a source {min(taken)}, and other images of this run would have "
                     "the same ids. Give another --name or --out."
                 )
-        for key, digest in self.adopted.items():
+        for key, digest in self.plan.adopted.items():
             if (adopted | self.recorded.adopted).get(key, digest) != digest:
                 raise BuildError(
                     f"{key} was built from another adopted copy, or without one, in {root}. Give another --out, or "
@@ -129,9 +123,8 @@ class State:
                         f"has {_shown(value)}. Give another --out, or the same choices as before."
                     )
         if self.recorded.allow_partial and not self.request.allow_partial:
-            again = (
-                "" if self.request.released else ", or build it in the same way"
-            )  # published rows have no such flag
+            # Published rows have no such flag.
+            again = "" if self.request.released else ", or build it in the same way"
             raise BuildError(
                 f"The release in {root} was built from short sources (--allow-partial). Give another --out{again}."
             )
@@ -141,7 +134,7 @@ class State:
                     f"The images of {key} in {root} were generated in another way: this run has "
                     f"{', '.join(differing)}. Give another --out, or generate them as before."
                 )
-        for name, names in self.labels.items():
+        for name, names in self.plan.labels.items():
             built = manifest.configs.get(name)
             if built and built.benchmark != self.benchmark.name:
                 raise BuildError(
@@ -179,7 +172,7 @@ class State:
                     )
             state = self.choices | {
                 "allow_partial": self.request.allow_partial,
-                "adopted": before.adopted | dict(self.adopted),
+                "adopted": before.adopted | dict(self.plan.adopted),
                 "plans": before.plans | dict(plans),
                 "draws": before.draws | dict(draws),
                 "generators": before.generators | self.generators,
