@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark
-from builders.pipeline.listed import Listed
+from builders.pipeline.repeated import Repeated
 from builders.plan.candidates import Draws
 from builders.plan.planner import PlannedSplit
 from builders.sources.base import SourceIndex
@@ -23,7 +23,7 @@ class BuildPlan:
     `indexes` are the opened sources by key, `planned` the rows of every split that is written or of its parts, and
     `labels` the in-distribution classes by config. `adopted` has, by key of each split or part and of its parents, the
     digest of the lists that it was adopted from; empty where it was drawn. `lacking` says what the sources lack of
-    each split or part. `listed` is what is repeated of a published release; nothing where rows are planned from
+    each split or part. `repeated` is what is repeated of a published release; nothing where rows are planned from
     sources.
     """
 
@@ -34,7 +34,7 @@ class BuildPlan:
     labels: Mapping[str, Sequence[str]]
     adopted: Mapping[str, str]
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    listed: Listed = field(default_factory=Listed)
+    repeated: Repeated = field(default_factory=Repeated)
 
     @property
     def benchmark(self) -> Benchmark:

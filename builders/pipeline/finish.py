@@ -49,7 +49,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
         entries: dict[str, SplitEntry] = {}
         keys: list[str] = []
         exclusions: list[Exclusion] = []
-        planned = (split for split in chosen if split.key not in plan.listed.rows)
+        planned = (split for split in chosen if split.key not in plan.repeated.rows)
         for split in (split for split in planned if split.config.name == config.name):
             entry, excluded = _finish_split(plan, split)
             advance(split.table.num_rows)
@@ -184,7 +184,7 @@ def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest, meter:
     """Write the table of duplicates, the manifest with this run's splits, and the card."""
     layout, earlier_table = plan.request.layout, before.duplicates
     # A published table's pairs are among the rows.
-    earlier_tables = [read_earlier(plan.listed.manifest, path) for path in plan.listed.duplicates]
+    earlier_tables = [read_earlier(plan.repeated.manifest, path) for path in plan.repeated.duplicates]
     # Another table was written by a run that was killed before its manifest was; all is looked for again.
     if earlier_table and layout.duplicates.is_file() and file_sha256(layout.duplicates) == earlier_table.sha256:
         earlier_tables.insert(0, read_earlier(before, layout.duplicates))

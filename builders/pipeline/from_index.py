@@ -57,7 +57,7 @@ def plan_published(published: Published, request: BuildRequest, roots: Mapping[s
         planned=tuple(planned),
         labels={published.config: published.entry.label_names},
         adopted={key: part.adopted for key, part in published.parts.items()},
-        listed=published.listed(),
+        repeated=published.repeated(),
     )
 
 

@@ -20,7 +20,7 @@ from builders.declare.splits import Config, Split
 from builders.errors import BuildError, first_line, one_line
 from builders.generate.contract import Generator, identity_differences
 from builders.generate.sealed import residual_opener
-from builders.pipeline.listed import Listed, ListedFile
+from builders.pipeline.repeated import Repeated, RepeatedFile
 from builders.release.digests import rows_digest
 from builders.release.entries import ConfigEntry, FileEntry, GeneratorEntry, Manifest, PartEntry, SplitEntry
 from builders.release.layout import Layout
@@ -170,7 +170,7 @@ class Published:
                 needed.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
         return {source: tuple(needed[source.key]) for source in self.benchmark.sources() if source.key in needed}
 
-    def listed(self) -> Listed:
+    def repeated(self) -> Repeated:
         """Return what is repeated of the release: files, rows, exclusions and descriptions of the wanted splits."""
         files, missing = [], []
         for key, entry in self.splits.items():
@@ -181,9 +181,9 @@ class Published:
                     f"{self.root} does not."
                 )
             for folder, shards in (("data", entry.data if key in self.recorded else ()), ("sealed", entry.sealed)):
-                files += [ListedFile(key, folder, *place, len(shards), self.bring) for place in enumerate(shards)]
+                files += [RepeatedFile(key, folder, *place, len(shards), self.bring) for place in enumerate(shards)]
         lines = read_excluded(self.root / self.entry.excluded.path)
-        return Listed(
+        return Repeated(
             manifest=self.manifest,
             rows={key: self.rows(key) for key in self.splits},
             excluded=tuple(line for line in lines if line.split in self.parts),

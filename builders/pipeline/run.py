@@ -16,8 +16,8 @@ from builders.executors.base import Executor, Meter
 from builders.generate.batches import SEALED_SUFFIX
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.finish import finish_release, with_written_splits
-from builders.pipeline.listed import copy_listed, with_listed_splits
 from builders.pipeline.read_plan import STAGING, ReadPlan, locate_splits
+from builders.pipeline.repeated import copy_repeated, with_repeated_splits
 from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.state import TRIES, State, locked
 from builders.pipeline.without_duplicates import leave_duplicates_out
@@ -47,7 +47,7 @@ def write_release(plan: BuildPlan, executor: Executor, meter: Meter) -> Manifest
         state.check()
         if request.without_duplicates:
             plan = leave_duplicates_out(plan, executor, meter)
-        copy_listed(plan.listed, layout)
+        copy_repeated(plan.repeated, layout)
         located = locate_splits(plan.planned, plan.indexes, layout, meter)
         draws = {key: digest for split in plan.planned for key, digest in split.draws.items()}
         state.record({split.key: split.digest for split in located}, draws)
@@ -75,7 +75,7 @@ def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork, meter:
         try:
             with meter.step("finishing", sum(split.table.num_rows for split in chosen)) as advance:
                 manifest = with_written_splits(plan, chosen, before, advance)
-                manifest = with_listed_splits(plan.listed, layout, chosen, manifest, advance)
+                manifest = with_repeated_splits(plan.repeated, layout, chosen, manifest, advance)
             entries = manifest.by_key()
             for split in chosen:
                 # The pixels that later runs compare with theirs are stored, of a split without shards.

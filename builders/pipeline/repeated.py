@@ -25,7 +25,7 @@ from builders.storage.files import atomic_path
 from builders.storage.parquet import write_arrow
 
 
-class ListedFile(NamedTuple):
+class RepeatedFile(NamedTuple):
     """A file of a published release that is copied as it is: shard `shard` of `shards`, in the folder `folder`.
 
     `bring` copies or fetches a file that the release lists to a path.
@@ -40,7 +40,7 @@ class ListedFile(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Listed:
+class Repeated:
     """What a published release says of the splits that are built, and is repeated; nothing where none was published.
 
     `rows` are the published ones of each split, `excluded` the exclusions of these splits, `files` what is copied,
@@ -51,19 +51,19 @@ class Listed:
     manifest: Manifest = EMPTY
     rows: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
     excluded: tuple[Exclusion, ...] = field(default=(), repr=False)
-    files: tuple[ListedFile, ...] = ()
+    files: tuple[RepeatedFile, ...] = ()
     missing: tuple[str, ...] = ()
     duplicates: tuple[Path, ...] = ()
 
 
-def copy_listed(listed: Listed, layout: Layout) -> None:
+def copy_repeated(repeated: Repeated, layout: Layout) -> None:
     """Copy the pixels that cannot be generated again, and all sealed residuals, but for files that are there."""
-    for sentence in listed.missing:
+    for sentence in repeated.missing:
         raise BuildError(sentence)
-    for key in dict.fromkeys(file.key for file in listed.files):
+    for key in dict.fromkeys(file.key for file in repeated.files):
         # A plan says that a split is begun (`Layout.plan`): what a kill leaves of it is unfinished, and not foreign.
-        write_arrow(layout.plan(key), listed.rows[key])
-    for key, folder, shard, file, shards, bring in listed.files:
+        write_arrow(layout.plan(key), repeated.rows[key])
+    for key, folder, shard, file, shards, bring in repeated.files:
         target = layout.shard(folder, key, shard, shards)
         if target.is_file() and file_sha256(target) == file.sha256:
             continue
@@ -76,13 +76,13 @@ def copy_listed(listed: Listed, layout: Layout) -> None:
                 )
 
 
-def with_listed_splits(
-    listed: Listed, layout: Layout, written: Sequence[ReadPlan], before: Manifest, advance: Advance
+def with_repeated_splits(
+    repeated: Repeated, layout: Layout, written: Sequence[ReadPlan], before: Manifest, advance: Advance
 ) -> Manifest:
     """Write the published index and exclusions, and add the splits to a manifest as their publisher described them."""
-    ready, manifest = {plan.key: plan for plan in written}, listed.manifest
+    ready, manifest = {plan.key: plan for plan in written}, repeated.manifest
     splits: dict[str, dict[str, SplitEntry]] = {}
-    for key, rows in listed.rows.items():
+    for key, rows in repeated.rows.items():
         name, _, split = key.partition("/")
         config, entry = manifest.configs[name], manifest.by_key()[key]
         demo = manifest.benchmarks[config.benchmark].demo
@@ -93,12 +93,12 @@ def with_listed_splits(
         advance(rows.num_rows)
     configs: dict[str, ConfigEntry] = {}
     for name, entries in splits.items():
-        own = [entries[key.partition("/")[2]] for key in listed.rows if key.startswith(f"{name}/")]
+        own = [entries[key.partition("/")[2]] for key in repeated.rows if key.startswith(f"{name}/")]
         parts = [part.key for entry in own for part in entry.parts]
-        write_excluded(layout.excluded(name), [line for line in listed.excluded if line.split in parts], parts)
+        write_excluded(layout.excluded(name), [line for line in repeated.excluded if line.split in parts], parts)
         excluded = file_entry(layout, layout.excluded(name))
         configs[name] = msgspec.structs.replace(manifest.configs[name], splits=entries, excluded=excluded)
-    used = {key for listed_key in listed.rows for key in manifest.by_key()[listed_key].sources}
+    used = {key for split in repeated.rows for key in manifest.by_key()[split].sources}
     benchmarks = {config.benchmark: manifest.benchmarks[config.benchmark] for config in configs.values()}
     return msgspec.structs.replace(
         before,
