@@ -31,7 +31,7 @@ from builders.release.entries import FileEntry
 from builders.release.manifest import read_manifest
 from builders.sources.base import Source
 from builders.sources.titles import TITLES
-from builders.storage.paths import PathType, store_of
+from builders.storage.paths import PathType, require_access
 from builders.storage.scratch import scratch_folder
 from hf_scripts.publish.snapshot import snapshot
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
@@ -54,7 +54,7 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
     check_json(as_json=request.as_json, dry_run=request.dry_run)
     request.executor.check()
     refuse_unusable(request.out)
-    store_of(request.out).require_access(request.out, writing=not request.dry_run)
+    require_access(request.out, writing=not request.dry_run)
     meter = TerminalMeter(quiet=request.quiet)
     with (
         os_errors_as_build_errors("read the sources and write the release"),

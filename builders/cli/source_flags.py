@@ -18,7 +18,7 @@ from builders.cli.request import BuildRequest, Place, default_cache
 from builders.errors import BuildError, one_line
 from builders.hub.place import PREFIX, HubPlace, parse_place
 from builders.sources.titles import TITLES
-from builders.storage.paths import as_path, store_of
+from builders.storage.paths import as_path
 from builders.storage.text_files import read_text_lines
 from unknown_detection.words import quantity
 
@@ -180,10 +180,11 @@ def listed_sources(file: Path | None) -> dict[str, Place]:
 
 
 def _placed(key: str, value: str, path: Path) -> Place:
-    if value.startswith(PREFIX) or not store_of(value).is_local:
-        return parse_source_place(value)
+    place = parse_source_place(value)
+    if isinstance(place, HubPlace):
+        return place
     try:
-        return path.parent / Path(value).expanduser()
+        return path.parent / place.expanduser()
     except RuntimeError as error:
         raise BuildError(
             f"{key} in {path} is {one_line(value)}, and this machine knows no such user. Write the whole path."

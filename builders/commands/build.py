@@ -40,7 +40,7 @@ from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.pipeline.state import refuse_unusable
 from builders.sources.base import Source
-from builders.storage.paths import store_of
+from builders.storage.paths import require_access
 from builders.storage.text_files import read_csv
 from unknown_detection.terminal.progress import TerminalMeter
 from unknown_detection.words import first_few
@@ -94,9 +94,9 @@ def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
 def check_flags(request: BuildRequest, note: Callable[[str], object]) -> None:
     """Refuse flags that do not go together, and a release folder or a cluster that cannot be used."""
     check_json(as_json=request.as_json, dry_run=request.dry_run)
-    store_of(request.out).require_access(request.out)
+    require_access(request.out)
     refuse_unusable(request.out)
-    store_of(request.out).require_access(request.out, writing=not request.dry_run)
+    require_access(request.out, writing=not request.dry_run)
     request.executor.check()
     if request.demo:
         refuse_sources_of_demo(request, note)

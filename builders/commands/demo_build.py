@@ -16,7 +16,7 @@ from builders.declare.benchmark import Benchmark, DemoModels, Settings
 from builders.demo.write import keep_demo
 from builders.pipeline.state import locked
 from builders.sources.base import Source
-from builders.storage.paths import store_of
+from builders.storage.paths import system_path
 from unknown_detection.durable import make_folder
 
 
@@ -69,7 +69,7 @@ def demo_sources(sources: Iterable[Source], request: BuildRequest, cleanup: cont
 @contextlib.contextmanager
 def _demo_folder(name: str, request: BuildRequest, cleanup: contextlib.ExitStack) -> Iterator[Path]:
     """Yield a folder for a demo's files; `cleanup` removes it if the release's folder is not to be written."""
-    if request.dry_run or not store_of(request.out).is_local:
+    if request.dry_run or system_path(request.out) is None:
         yield Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
         return
     # Beside the release's state, so that a second run finds the same files; the folder is never pushed.

@@ -28,7 +28,8 @@ from builders.release.schema import Role
 from builders.release.values import CONFIG_NAME, LONGEST_NAME
 from builders.sources.base import Stray
 from builders.sources.image_folder import HIDDEN, OTHER_ENDING, FolderImages, find_images, read_images
-from builders.storage.paths import PathType, as_path, store_of
+from builders.storage.folders import takes_requests
+from builders.storage.paths import PathType, as_path
 from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
 from unknown_detection.terminal.progress import bar
@@ -221,7 +222,7 @@ def _read_images(folders: Sequence[FolderImages], request: BuildRequest) -> Sequ
     Shards of an earlier run are used where the folders hold what they held then. What a store has is read once only,
     so there a build names the first image that is not whole, and does not notice one that has changed.
     """
-    if request.dry_run or any(not store_of(folder.root).is_local for folder in folders):
+    if request.dry_run or any(takes_requests(folder.root) for folder in folders):
         return folders
     images = sum(len(files) for folder in folders for files in folder.files.values())
     with bar(images, "checking", quiet=request.quiet) as shown:

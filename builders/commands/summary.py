@@ -21,7 +21,7 @@ from builders.release.entries import Manifest, SplitEntry
 from builders.release.layout import INDEX_SUFFIX
 from builders.sources.broken import RULE
 from builders.sources.sizes import estimated_bytes
-from builders.storage.paths import store_of
+from builders.storage.paths import system_path
 from unknown_detection.words import byte_text, first_few
 
 LOOK_AT_PAIRS = (
@@ -81,9 +81,9 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
 
 def loading_line(out: Path, config: str, split: str, entry: SplitEntry) -> str:
     """Return the line of Python that loads a built split. `datasets` reads no card in a store."""
-    if store_of(out).is_local:
+    if (folder := system_path(out)) is not None:
         suffix = "" if entry.data else INDEX_SUFFIX
-        return f'load_dataset("{out}", "{config}{suffix}", split="{split}")'
+        return f'load_dataset("{folder}", "{config}{suffix}", split="{split}")'
     files = [f"{out}/{file.path}" for file in entry.data or (entry.index,)]
     pattern = f"{out}/data/{config}/{split}-*.parquet" if len(files) > 1 else files[0]
     return f'load_dataset("parquet", data_files="{pattern}", split="train")'

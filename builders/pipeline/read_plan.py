@@ -39,8 +39,8 @@ from builders.sources.base import IN_PLACE, Rows, SourceIndex
 from builders.sources.sizes import estimated_bytes, look_up_sizes
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX
-from builders.storage.files import atomic_path
-from builders.storage.paths import store_of
+from builders.storage.files import atomic_path, require_room
+from builders.storage.parquet import read_array
 from builders.storage.sealed_files import published_residuals
 
 STAGING = "staging"
@@ -60,7 +60,7 @@ class Pack:
         """Return the length of each image in bytes, in order; unpacks the images if that was never done."""
         if not self._lengths_path.exists():
             self.unpack()
-        lengths: Int64 = store_of(self._lengths_path).array(self._lengths_path)
+        lengths: Int64 = read_array(self._lengths_path)
         return lengths
 
     def unpack(self) -> None:
@@ -138,12 +138,12 @@ def locate_splits(
     splits: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex], layout: Layout, meter: Meter
 ) -> list[ReadPlan]:
     """Find the images of some splits, and join those that are declared in parts."""
-    out, staging = layout.root, layout.state / STAGING
+    staging = layout.state / STAGING
     packed = {key: rows for key, index in indexes.items() if len(rows := _packed_rows(index, splits))}
-    if store_of(out).is_local and not staging.exists():
-        # These lie on the disk twice during a build; until they are unpacked their bytes are an estimate.
-        estimate = sum(estimated_bytes(indexes[key], rows) for key, rows in packed.items())
-        store_of(out).require_space(out, [2 * estimate])
+    if packed and not staging.exists():
+        # These lie on the disk twice during a build, or on their way to a store one at a time; until they are unpacked
+        # their bytes are an estimate.
+        require_room(layout.root, 2 * [estimated_bytes(indexes[key], rows) for key, rows in packed.items()])
     parts: dict[str, list[PlannedSplit]] = {}
     for split in splits:
         parts.setdefault(split.split_key, []).append(split)

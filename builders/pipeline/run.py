@@ -27,8 +27,10 @@ from builders.release.manifest import read_or_empty
 from builders.release.reader import UndecodableError
 from builders.release.remarks import summary as remarks_summary
 from builders.storage.byte_ranges import PACK_SUFFIX
+from builders.storage.files import require_room
+from builders.storage.folders import remove_staged
 from builders.storage.parquet import read_parquet
-from builders.storage.paths import as_path, store_of
+from builders.storage.paths import as_path
 from builders.storage.stores.errors import ChangedMeanwhileError
 
 
@@ -55,7 +57,7 @@ def write_release(plan: BuildPlan, executor: Executor, meter: Meter) -> Manifest
         ready = work.generate(located)
         chosen = [ready[key] for key in request.splits if key in ready]
         tasks = work.tasks(chosen)
-        store_of(request.out).require_space(request.out, [task.size for task in tasks if task.data is not None])
+        require_room(request.out, [task.size for task in tasks if task.data is not None])
         with meter.step("writing", sum(task.stop - task.start for task in tasks)) as advance:
             written = executor.run(tasks, advance)
         if told := remarks_summary(shard.remarks for shard in written):
@@ -63,7 +65,7 @@ def write_release(plan: BuildPlan, executor: Executor, meter: Meter) -> Manifest
         manifest = _finish(plan, chosen, work, meter)
         # The packs and sealed residuals; lengths and records are kept. In a store, this run's own alone go.
         own = [*(pack.path for split in located for pack in split.packs), *work.packs()]
-        store_of(request.out).remove_staged(layout.state / STAGING, (PACK_SUFFIX, SEALED_SUFFIX), own)
+        remove_staged(layout.state / STAGING, (PACK_SUFFIX, SEALED_SUFFIX), own)
     return manifest
 
 

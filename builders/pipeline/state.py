@@ -18,11 +18,10 @@ from builders.errors import BuildError
 from builders.generate.contract import identity_differences
 from builders.pipeline.build_plan import BuildPlan
 from builders.release.entries import CHOICES
-from builders.release.layout import FOLDERS, STATE, Layout
+from builders.release.layout import STATE, Layout
 from builders.release.loading import misread
 from builders.release.manifest import read_or_empty
-from builders.storage.files import read_regular
-from builders.storage.paths import store_of
+from builders.storage.files import read_regular, replace_unless_changed
 from builders.storage.stores.errors import ChangedMeanwhileError
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
@@ -37,7 +36,7 @@ def locked(layout: Layout) -> Iterator[None]:
     """Hold the output folder for this run, and sweep what a killed run left half-written; neither in a store."""
     refuse_unusable(layout.root)
     busy = f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
-    with store_of(layout.root).lock(layout.lock, busy, layout.root, (*FOLDERS, STATE)):
+    with layout.locked(busy):
         yield
 
 
@@ -180,9 +179,7 @@ class State:
             }
             encoded = msgspec.json.format(msgspec.json.encode(state, order="sorted")) + b"\n"
             try:
-                store_of(self.path).replace(
-                    self.path, encoded, lambda data: _parse_state(data, self.path) == self.recorded
-                )
+                replace_unless_changed(self.path, encoded, lambda data: _parse_state(data, self.path) == self.recorded)
                 return
             except ChangedMeanwhileError:  # in a store, by a run of other splits
                 if not tries_left:

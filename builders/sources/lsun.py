@@ -18,7 +18,7 @@ from builders.sources.readers import trees
 from builders.sources.readers.folders import child_names, relative
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
-from builders.storage.paths import store_of
+from builders.storage.files import open_whole
 
 _TITLE = "LSUN"
 _CLASS = "unlabelled"  # the owners do not publish the labels of their test set
@@ -74,7 +74,7 @@ def _lmdb(home: Home, place: Path) -> Tree | None:
 def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
     """List the entries of a database in key order."""
     try:
-        with store_of(path).open_whole(path) as file:
+        with open_whole(path) as file:
             return lmdb_pages.list_entries(file)
     except lmdb_pages.TruncatedError as error:
         raise BuildError(

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.sources.base import PartitionIndex, Source, SourceIndex
 from builders.sources.readers.layouts import find_partition
+from builders.storage.folders import cached_listings
 from builders.storage.parquet import LARGE, spilled
-from builders.storage.paths import store_of
 
 _IN_MEMORY = 1 << 28
 """Bytes of a source's index that stay in memory (ours); more is spilled. ImageNet's takes half of it; writing it would
@@ -50,7 +50,7 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     Raises:
         BuildError: `root` is not a folder, holds no known layout of a partition, or has an image twice.
     """
-    with store_of(root).cached_listings(root):
+    with cached_listings(root):
         if source.on_disk and not root.is_dir():
             raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
         pieces, in_memory = [], 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from builders.errors import BuildError
 from builders.sources.base import Home, OtherDataError, PartitionIndex, Source
 from builders.sources.readers.folders import child_names, escape_name, is_hidden, relative
-from builders.storage.paths import store_of
+from builders.storage.folders import folders_in, is_readable
 from unknown_detection.words import first_few
 
 DEPTH = 4
@@ -89,7 +89,7 @@ def search_below(
             if (match := read(folder)) is not None:
                 matches.append((folder, match))
             elif depth < DEPTH:
-                names = [name for name in store_of(folder).folders(folder) if not is_hidden(name)]
+                names = [name for name in folders_in(folder) if not is_hidden(name)]
                 for path in (folder / name for name in names if len(names) <= WIDTH):
                     if reason := _closed(path, top):
                         skipped.append(f"{escape_name(relative(path, root))} ({reason})")
@@ -104,6 +104,6 @@ def _closed(path: Path, top: Path) -> str:
     """Return why a folder is not searched; empty if it is."""
     if not path.resolve().is_relative_to(top):
         return "a link to another place"
-    if not store_of(path).is_readable(path):
+    if not is_readable(path):
         return "no permission"
     return "" if os.fsencode(path.name).decode("utf-8", "replace") == path.name else "its name is not UTF-8"

@@ -14,7 +14,7 @@ from builders.sources.base import Expected
 from builders.sources.obtain import OwnerFile
 from builders.sources.opening import open_source, scan
 from builders.sources.registry import SOURCES
-from builders.storage.store import file_lock
+from builders.storage.locks import file_lock
 from tests.builders import layouts
 from tests.builders.trees import contents, opened
 from tests.power import Disk
