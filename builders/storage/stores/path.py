@@ -190,7 +190,8 @@ class StorePath(ObjectPath, ProxyUPath):  # type: ignore[misc]  # has no types w
         cache = listings.CACHE.get()
         return list(listings.list_folder(self) if cache is None else cache.listing(self))
 
-    def names_in_each(self, folders: Sequence[Path]) -> Iterator[list[str]]:
+    @staticmethod
+    def names_in_each(folders: Sequence[Path]) -> Iterator[list[str]]:
         return map(list, listings.list_ahead(folders))
 
     def cached_listings(self) -> AbstractContextManager[object]:
