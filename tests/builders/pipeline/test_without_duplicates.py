@@ -118,7 +118,7 @@ def test_equal_pixels_go_where_images_are_decoded(demo, plain, tmp_path):
     planting = Planting(demo["imagenet"], plain, tmp_path / "imagenet")
     pair = planting.copy((TRAIN, 3), (NEAR, 8), with_comment)
     roots = demo | {"imagenet": planting.folder}
-    choices = {"splits": (NEAR, TRAIN), "limit_per_class": 1, "without_duplicates": True, "index_only": True}
+    choices = {"splits": (NEAR, TRAIN), "limit_per_class": 1, "withdraw": "duplicates", "index_only": True}
     build_demo(roots, tmp_path / "bytes", **choices)
     build_demo(roots, tmp_path / "pixels", **choices, decode=True)
     assert pair.other_id in ids(tmp_path / "bytes", NEAR)
@@ -143,7 +143,7 @@ def test_built_in_parts_it_is_the_same_and_reads_no_image_twice(planted, varied,
     reads = []
     run = ShardTask.run
     monkeypatch.setattr(ShardTask, "run", lambda task, progress: reads.append(task.part) or run(task, progress))
-    choices = {"limit_per_class": 1, "without_duplicates": True}
+    choices = {"limit_per_class": 1, "withdraw": "duplicates"}
     build_demo(planted[0], tmp_path, splits=(NEAR,), **choices)
     surveyed = [part for part in reads if part.parent.name == "survey"]
     assert surveyed
