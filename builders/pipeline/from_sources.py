@@ -13,6 +13,7 @@ from builders.adopt.copies import adopt, adoption_digest
 from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import Half, Listed
+from builders.demo.write import is_demo
 from builders.errors import BuildError
 from builders.executors.base import Meter
 from builders.pipeline.build_plan import BuildPlan
@@ -50,8 +51,9 @@ def prepare(benchmark: Benchmark, request: BuildRequest, roots: Mapping[str, Pat
             )
         if shortfalls:
             lacking[key] = tuple(sentence for sentence, _ in shortfalls)
-    for index in indexes.values() if not request.demo else ():  # images of a demo are small on purpose
-        refuse_resized(index)
+    for index in indexes.values():
+        if not request.demo and not is_demo(index.root):  # those of a demo are small on purpose
+            refuse_resized(index)
     for key in parts:
         originals = benchmark.units[key].split.originals
         if originals is not None and len(originals.partitions) > 1:
