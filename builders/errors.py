@@ -50,7 +50,7 @@ def os_errors_as_build_errors(doing: str) -> Iterator[None]:
     except BrokenPipeError:
         raise  # whoever read the output, such as `head`, has seen enough: click ends the command without a word
     except OSError as error:
-        # A file that is written has a temporary name (`builders.storage.paths`), which nobody knows; of a link or a
+        # A file that is written has a temporary name (`builders.storage.files`), which nobody knows; of a link or a
         # file that is renamed, the second name is where it should have been.
         path = re.sub(r"/\.([^/]+)\.\d+\.tmp$", r"/\1", str(error.filename2 or error.filename or ""))
         reason = error.strerror or str(error)

@@ -11,9 +11,10 @@ from typing import Any
 
 import click
 
-from builders.cli.build_options import BuildFlags, parse_flags
+from builders.cli.build_options import parse_flags
 from builders.cli.console import aligned_lines, check_json, exit_code, json_option, print_document
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS
+from builders.cli.request import BuildRequest
 from builders.cli.source_flags import cache_option, source_options, source_roots, sources_option
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.commands.summary import loading_line
@@ -30,7 +31,7 @@ from builders.release.entries import FileEntry
 from builders.release.manifest import read_manifest
 from builders.sources.base import Source
 from builders.sources.titles import TITLES
-from builders.storage.paths import PathType, store_of
+from builders.storage.paths import PathType, require_access
 from builders.storage.scratch import scratch_folder
 from hf_scripts.publish.snapshot import snapshot
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
@@ -44,42 +45,42 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
 
     Every image is compared with the digest in the published index, so the split digests equal the published ones.
     """
-    flags = parse_flags(values, TITLES)
-    if flags.withdraw is not None:
+    request = parse_flags(values, TITLES)
+    if request.withdraw is not None:
         raise BuildError(
             "--withdraw does not apply to a published index, whose rows are built as they were published. To leave "
             "rows out, build the benchmark from its sources, with --withdraw."
         )
-    check_json(as_json=flags.as_json, dry_run=flags.dry_run)
-    flags.executor.check()
-    refuse_unusable(flags.out)
-    store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
-    meter = TerminalMeter(quiet=flags.quiet)
+    check_json(as_json=request.as_json, dry_run=request.dry_run)
+    request.executor.check()
+    refuse_unusable(request.out)
+    require_access(request.out, writing=not request.dry_run)
+    meter = TerminalMeter(quiet=request.quiet)
     with (
         os_errors_as_build_errors("read the sources and write the release"),
-        _published(target, flags.splits, revision, meter) as configs,
+        _published(target, request.splits, revision, meter) as configs,
     ):
-        roots = _roots(configs, flags, meter)
-        with flags.executor.started(preload=_WORKER_IMPORTS) as executor:
+        roots = _roots(configs, request, meter)
+        with request.executor.started(preload=_WORKER_IMPORTS) as executor:
             for published in configs:
-                plan = plan_published(published, roots, flags.out, meter, executor)
-                if not flags.dry_run:
-                    write_release(plan)
+                plan = plan_published(published, request, roots)
+                if not request.dry_run:
+                    write_release(plan, executor, meter)
         splits = {key: split for published in configs for key, split in published.splits.items()}
-    if flags.as_json:
-        document = {"release": target, "revision": revision, "out": str(flags.out)}
+    if request.as_json:
+        document = {"release": target, "revision": revision, "out": str(request.out)}
         rows = [{"split": key, "rows": split.rows, "digest": split.digest} for key, split in splits.items()]
         print_document("materialize", document | {"rows": sum(s.rows for s in splits.values()), "splits": rows})
-    elif flags.dry_run:
+    elif request.dry_run:
         lines = [[key, f"{split.rows:,}", split.digest[:12]] for key, split in splits.items()]
         click.echo("\n".join(aligned_lines([["split", "rows", "digest"], *lines])))
-        click.echo(f"dry run: nothing was written; the sources have all images of {flags.out}")
+        click.echo(f"dry run: nothing was written; the sources have all images of {request.out}")
     else:
         for key, split in splits.items():
             click.echo(f"{key}: {split.rows:,} rows, digest {split.digest[:12]} as published")
         config, _, name = min(splits).partition("/")
-        click.echo(f"built {flags.out}")
-        click.echo(loading_line(flags.out, config, name, splits[f"{config}/{name}"]))
+        click.echo(f"built {request.out}")
+        click.echo(loading_line(request.out, config, name, splits[f"{config}/{name}"]))
 
 
 @contextlib.contextmanager
@@ -122,7 +123,7 @@ def _configs(root: Path, requested: Sequence[str], name: str, fetch: Bring | Non
     return [Published(root, config, shown, fetch, frozenset(names)) for config, names in splits.items()]
 
 
-def _roots(configs: Sequence[Published], flags: BuildFlags, meter: TerminalMeter) -> dict[str, Path]:
+def _roots(configs: Sequence[Published], request: BuildRequest, meter: TerminalMeter) -> dict[str, Path]:
     needing: dict[Source, list[str]] = {}
     partitions: dict[Source, tuple[str, ...]] = {}
     for published in configs:
@@ -130,7 +131,7 @@ def _roots(configs: Sequence[Published], flags: BuildFlags, meter: TerminalMeter
             if source.on_disk:
                 needing.setdefault(source, []).append(published.config)
                 partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *used]))
-    return source_roots({s: ", ".join(of) for s, of in needing.items()}, partitions, flags, meter.note)
+    return source_roots({s: ", ".join(of) for s, of in needing.items()}, partitions, request, meter.note)
 
 
 def make_command() -> click.Command:

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import grimp
 import pytest
 
 from builders.registry import BENCHMARKS
@@ -105,6 +106,25 @@ def test_only_storage_knows_stores():
         for path in sources(package):
             if "storage" not in path.parts:
                 assert not STORES & {module.split(".")[0] for module in imports(path)}, path.relative_to(ROOT)
+
+
+def test_nobody_outside_of_storage_asks_where_a_path_lies():
+    """`as_path` chooses once; who opens, writes, locks or lists a path, does so by functions of storage."""
+    asked = re.compile(r"\b(is_local|ObjectPath|StorePath)\b")
+    for package in OURS:
+        for path in sources(package):
+            if "storage" not in path.parts:
+                assert not asked.search(path.read_text()), path.relative_to(ROOT)
+
+
+@pytest.mark.parametrize("folder", ["builders.storage"])
+def test_no_module_imports_itself_by_way_of_others(folder):
+    """Not even for its types: what two modules need of each other stands in a third one, or they are one."""
+    # Of a graph that grimp, of import-linter, has read; without it nothing stands on more than what is below it.
+    graph = grimp.build_graph(folder.partition(".")[0], exclude_type_checking_imports=False, cache_dir=None)
+    below = {name: graph.find_upstream_modules(name) for name in graph.modules if name.startswith(f"{folder}.")}
+    assert len(below) > 10
+    assert [name for name, upstream in below.items() if any(name in below.get(other, ()) for other in upstream)] == []
 
 
 OPENERS = {

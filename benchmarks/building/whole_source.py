@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import AllImages
 from builders.declare.splits import AllClasses, Classes, Config, PaperCount, Split
@@ -15,12 +16,12 @@ from builders.executors.base import usable_cores, without_pandas
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generator
 from builders.generate.exact.resize import FIXED_RESIZE
-from builders.pipeline.build_plan import BuildPlan, Run
+from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.run import write_release
 from builders.plan.candidates import Draws
 from builders.plan.planner import plan
-from builders.sources.base import open_source
 from builders.sources.imagenet import IMAGENET
+from builders.sources.opening import open_source
 from builders.storage.paths import as_path
 from unknown_detection.terminal.progress import TerminalMeter
 
@@ -61,9 +62,9 @@ def main() -> None:
         indexes = {"imagenet": open_source(IMAGENET, tree, ("train",))}
         draws = Draws(benchmark, 0)
         planned = plan(draws, indexes, splits=[SPLIT])
-        run = Run(benchmark, executor, meter, out, (SPLIT,), {"imagenet": tree}, 0, allow_partial=True, demo=True)
+        request = BuildRequest(out, (SPLIT,), allow_partial=True, demo=True)
         labels = {config.name: draws.label_names(config) for config in benchmark.configs}
-        write_release(BuildPlan(run, indexes, draws, tuple(planned), labels, {SPLIT: ""}))
+        write_release(BuildPlan(request, indexes, draws, tuple(planned), labels, {SPLIT: ""}), executor, meter)
 
 
 if __name__ == "__main__":

@@ -27,15 +27,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.cli.request import BuildRequest
 from builders.commands.summary import dry_run_text
 from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import AllImages, PerClass, Rest
 from builders.declare.splits import AllClasses, ClassesOf, Config, PaperCount, Split
-from builders.executors.local import LocalExecutor
-from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
-from builders.sources.readers.layouts import CopyLayout
+from builders.sources.base import CopyLayout, Expected, Licence, PartitionIndex, Source, partition_table
 from unknown_detection.terminal.progress import TerminalMeter
 
 CLASSES = tuple(f"n{1440764 + 97 * number:08d}" for number in range(1000))
@@ -140,7 +138,7 @@ def plan_once(generated: Generated) -> dict[str, float]:
     started, before = time.perf_counter(), time.process_time()
     meter = TerminalMeter(quiet=True)
     with contextlib.redirect_stderr(io.StringIO()):
-        planned = prepare(Run(benchmark, LocalExecutor(1), meter, Path("nowhere"), tuple(benchmark.parts), {}, 0))
+        planned = prepare(benchmark, BuildRequest(Path("nowhere"), tuple(benchmark.parts)), {}, meter)
         dry_run_text(planned)
     index = planned.indexes["generated"]
     return {

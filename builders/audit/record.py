@@ -13,10 +13,10 @@ from PIL import Image
 from builders.card import card
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import AuditEntry, Manifest
-from builders.release.layout import CARD, FOLDERS, MANIFEST, STATE, Layout, shows_images
+from builders.release.layout import CARD, MANIFEST, Layout, shows_images
 from builders.release.manifest import file_entry, read_manifest
 from builders.storage.files import atomic_path, write_text
-from builders.storage.paths import store_of
+from builders.storage.locks import is_locked
 from unknown_detection.csv_text import csv_text
 from unknown_detection.words import printable
 
@@ -51,10 +51,10 @@ def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> I
     with os_errors_as_build_errors(doing), contextlib.ExitStack() as stack:
         read_manifest(root)  # before a lock file is written into a folder that may be no release
         if dry_run:
-            if store_of(root).is_locked(layout.lock):
+            if is_locked(layout.lock):
                 raise BuildError(busy)
         else:
-            stack.enter_context(store_of(root).lock(layout.lock, busy, root, (*FOLDERS, STATE)))
+            stack.enter_context(layout.locked(busy))
         yield read_manifest(root)
 
 

@@ -18,7 +18,7 @@ from builders.release.duplicates import doubts
 from builders.release.entries import FileEntry, Manifest, without_outdated_audits
 from builders.release.layout import CARD, CROISSANT, INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry, valid_text, write_manifest
-from builders.release.schema import COLUMN_MEANINGS, SHIFT_ROLES
+from builders.release.schema import COMMON, SHIFT_ROLES
 from builders.storage.files import write_text
 from unknown_detection.words import byte_text, quantity
 
@@ -57,7 +57,7 @@ def card_text(manifest: Manifest) -> str:
         words=words,
         doubts=doubts(manifest),
         release=_release_values(manifest),
-        column_meanings=COLUMN_MEANINGS,
+        column_meanings={name: column.meaning for name, column in COMMON.items()},
         shifts=SHIFT_ROLES,
     )
     # What a template leaves out leaves blank lines behind; those of examples stay.

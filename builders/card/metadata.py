@@ -22,7 +22,7 @@ from builders.release.duplicates import CONFIG, SPLIT
 from builders.release.entries import ConfigEntry, FileEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX, SEALED_SUFFIX
 from builders.release.manifest import SHARD_NUMBER
-from builders.release.schema import COLUMN_MEANINGS, NUMBERED, ROLES, ColumnType, arrow_schema
+from builders.release.schema import COMMON, PLAN, ROLES, ColumnType, arrow_schema
 
 CONFORMS_TO = ("http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0")
 
@@ -169,11 +169,11 @@ def _fields(name: str, config: ConfigEntry, image: bool) -> list[Json]:
     text = "The row's split, from the name of its file."
     fields = [field("split", text, "sc:Text", "fileProperty", transform={"regex": pattern})]
     for column in arrow_schema(config.label_names, config.columns, image=image).names:
-        meaning = COLUMN_MEANINGS.get(column) or own[column].description
+        meaning = COMMON[column].meaning if column in COMMON else own[column].description
         if column == "image":
             fields.append(field(column, meaning, "sc:ImageObject", "column", transform={"jsonPath": "bytes"}))
         else:
-            kind = "int64" if column in NUMBERED else own[column].type if column in own else "string"
+            kind = own[column].type if column in own else PLAN.get(column, "string")
             fields.append(field(column, meaning, _DATA_TYPES[kind], "column"))
     return fields
 

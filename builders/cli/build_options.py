@@ -6,7 +6,6 @@ Tested by `tests/builders/commands/test_build.py` and `tests/builders/test_cifar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,51 +13,13 @@ import click
 
 from builders.cli.console import json_option
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS, ExecutorFlags
-from builders.cli.source_flags import Place, default_cache
+from builders.cli.request import BuildRequest
 from builders.cli.split_choice import splits_option
-from builders.declare.benchmark import Settings, Variant
+from builders.declare.benchmark import Variant
 from builders.errors import BuildError, one_line
 from builders.generate.flags import Flag
 from builders.storage.paths import PathType
 from unknown_detection.help import no_sync_option
-
-
-@dataclass(frozen=True)
-class BuildFlags:
-    """Values of a build's flags. A flag that a command lacks has its default.
-
-    `withdraw` is a CSV file's path or the word `duplicates`. `folders` are the places given by the sources' own flags,
-    by source key. `variants` has the folder given with each variant's flag, by the variant's name; empty for the flag
-    alone. `settings` are the values of the flags whose values make generators, given or not, by the flags' names.
-    """
-
-    out: Path
-    splits: tuple[str, ...] = ()
-    dry_run: bool = False
-    as_json: bool = False
-    index_only: bool | None = None
-    limit_per_class: int | None = None
-    allow_partial: bool = False
-    check: str = "fast"
-    executor: ExecutorFlags = field(default_factory=ExecutorFlags)
-    seed: int = 0
-    quiet: bool = False
-    adopt: Path | None = None
-    withdraw: str | None = None
-    demo: bool = False
-    sources: Path | None = None
-    cache: Path = field(default_factory=default_cache)
-    folders: Mapping[str, Place] = field(default_factory=dict)
-    variants: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def given(self, settings: Settings) -> list[Flag]:
-        """Return the flags of some settings that have another value than without the flag."""
-        return [flag for flag in settings.flags if self.settings[flag.name] != (() if flag.multiple else flag.default)]
-
-
-DUPLICATES = "duplicates"
-"""The value that `--withdraw` accepts instead of a list; see `builders.pipeline.without_duplicates`."""
 
 ESSENTIAL = ("demo", "out", "splits", "dry_run")
 BUILD_FLAGS = ("index_only", "allow_partial", "check", *EXECUTOR_FLAGS, "no_sync", "quiet", "as_json")
@@ -126,8 +87,8 @@ def parse_flags(
     sources: Iterable[str] = (),
     variants: Iterable[Variant] = (),
     settings: Iterable[Flag] = (),
-) -> BuildFlags:
-    """Return the flags' values as fields."""
+) -> BuildRequest:
+    """Return what the flags' values ask for."""
     if not -(2**63) <= (seed := values.get("seed", 0)) < 2**63:  # `builders.release.values.Seed`
         raise BuildError(
             f"--seed {one_line(seed, 40)} has more than the 64 bits that a release has for it. Give one "
@@ -136,7 +97,8 @@ def parse_flags(
     remaining = dict(values)
     places = {key: remaining.pop(key) for key in sources}
     chosen = {variant.name: remaining.pop(parameter(variant.name)) for variant in variants}
-    return BuildFlags(
+    return BuildRequest(
+        decode=remaining.pop("check", "fast") == "decode",
         settings={flag.name: remaining.pop(parameter(flag.name)) for flag in settings},
         executor=ExecutorFlags(**{name: remaining.pop(name) for name in EXECUTOR_FLAGS}, dry_run=remaining["dry_run"]),
         folders={key: place for key, place in places.items() if place is not None},

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,26 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from builders.cli.request import BuildRequest, Place, default_cache
 from builders.errors import BuildError, one_line
 from builders.hub.place import PREFIX, HubPlace, parse_place
 from builders.sources.titles import TITLES
-from builders.storage.paths import as_path, store_of
+from builders.storage.paths import as_path
 from builders.storage.text_files import read_text_lines
 from unknown_detection.words import quantity
 
 if TYPE_CHECKING:
-    from builders.cli.build_options import BuildFlags
     from builders.sources.base import Source
-
-Place = Path | HubPlace
-"""A folder of this machine or in a store, or a place on the Hub."""
-
-
-def default_cache() -> Path:
-    """Return the folder for downloads from the Hub, in the user's cache folder (XDG Base Directory Specification)."""
-    cache_home = os.environ.get("XDG_CACHE_HOME", "")
-    home = Path(cache_home) if Path(cache_home).is_absolute() else Path.home() / ".cache"
-    return home / "unknown-detection"
 
 
 def parse_source_place(text: str) -> Place:
@@ -65,7 +54,7 @@ cache_option: Callable[[Any], Any] = click.option(
 def source_roots(
     needing: Mapping[Source, str],
     partitions: Mapping[Source, Sequence[str]],
-    flags: BuildFlags,
+    request: BuildRequest,
     log: Callable[[str], object],
     closing: str = "",
 ) -> dict[str, Path]:
@@ -74,9 +63,9 @@ def source_roots(
     `needing` says in words what needs each source. A dry run downloads nothing, and refuses what the cache lacks.
     `closing` is what may be done otherwise, for the message that sources are missing.
     """
-    listed = listed_places(flags)
+    listed = listed_places(request)
     places = {source: listed[source.key] for source in needing if source.key in listed}
-    refuse_wrong_folders({**flags.folders, **{source.key: place for source, place in places.items()}})
+    refuse_wrong_folders({**request.folders, **{source.key: place for source, place in places.items()}})
     if missing := [source for source in needing if source not in places]:
         lines = [f"No folder was given for {quantity(len(missing), 'source')} of these splits:"]
         for source in missing:
@@ -92,15 +81,15 @@ def source_roots(
 
     with hub_settings():
         downloads = {
-            source: mirror.mirror_files(source, place, partitions.get(source, ()), flags.cache, log)
+            source: mirror.mirror_files(source, place, partitions.get(source, ()), request.cache, log)
             for source, place in remote.items()
         }
     absent = [f"{source.key}: {files.describe()}" for source, files in downloads.items() if files.missing]
-    if flags.dry_run and absent:
+    if request.dry_run and absent:
         head = "A dry run downloads nothing, and the cache lacks files to plan from. A build would download:"
         raise BuildError("\n".join([head, *absent, "Leave out --dry-run, or give folders."]))
     for source, files in downloads.items():
-        roots[source.key] = mirror.download_mirror(source, files, log, quiet=flags.quiet)
+        roots[source.key] = mirror.download_mirror(source, files, log, quiet=request.quiet)
     return roots
 
 
@@ -158,9 +147,11 @@ sources_option: Callable[[Any], Any] = click.option(
 def recognised_partitions(source: Source, folder: Path) -> Iterator[str]:
     """Yield the partitions of a source that a folder has, complete or not."""
     if folder.is_dir():
+        from builders.sources.opening import scan  # here, since `--help` computes nothing
+
         for partition in source.expected():
             with contextlib.suppress(BuildError):
-                source.scan(folder, (partition,))
+                scan(source, folder, (partition,))
                 yield partition
 
 
@@ -189,24 +180,25 @@ def listed_sources(file: Path | None) -> dict[str, Place]:
 
 
 def _placed(key: str, value: str, path: Path) -> Place:
-    if value.startswith(PREFIX) or not store_of(value).is_local:
-        return parse_source_place(value)
+    place = parse_source_place(value)
+    if isinstance(place, HubPlace):
+        return place
     try:
-        return path.parent / Path(value).expanduser()
+        return path.parent / place.expanduser()
     except RuntimeError as error:
         raise BuildError(
             f"{key} in {path} is {one_line(value)}, and this machine knows no such user. Write the whole path."
         ) from error
 
 
-def listed_places(flags: BuildFlags) -> dict[str, Place]:
+def listed_places(request: BuildRequest) -> dict[str, Place]:
     """Return the places of sources by flags or the sources file, by source key; raises as `listed_sources`."""
-    return {**listed_sources(flags.sources), **flags.folders}
+    return {**listed_sources(request.sources), **request.folders}
 
 
-def refuse_sources_of_demo(flags: BuildFlags, log: Callable[[str], object]) -> None:
+def refuse_sources_of_demo(request: BuildRequest, log: Callable[[str], object]) -> None:
     """Refuse copies of sources that are given to a demo, which uses none; say that the file here is not read."""
-    conflicting = [f"--{key}" for key in flags.folders] + ["--sources"] * (flags.sources is not None)
+    conflicting = [f"--{key}" for key in request.folders] + ["--sources"] * (request.sources is not None)
     if conflicting:
         names = " and ".join(conflicting)
         raise BuildError(

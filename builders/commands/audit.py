@@ -24,7 +24,7 @@ from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.release.schema import KNOWN_ROLE
 from builders.storage.files import write_text
-from builders.storage.paths import LOCAL, PathType, store_of
+from builders.storage.paths import LOCAL, PathType
 from builders.storage.scratch import scratch_folder
 from unknown_detection.csv_text import csv_text
 from unknown_detection.help import HelpGroup
@@ -343,7 +343,7 @@ def _check_file(out: Path | None, *releases: Path | None, picture: bool = False)
     if out is None:
         return
     for release in releases:
-        if release is not None and store_of(release).is_local and release.resolve() in out.resolve().parents:
+        if release is not None and release.resolve() in out.resolve().parents:
             raise BuildError(
                 f"--out {out} lies inside the release {release}, whose files its manifest lists. Give another place."
             )

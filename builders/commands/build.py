@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from builders.cli.build_options import DUPLICATES, BuildFlags
 from builders.cli.console import check_json
+from builders.cli.request import DUPLICATES, BuildRequest
 from builders.cli.source_flags import (
     listed_places,
     parse_source_place,
@@ -36,12 +36,12 @@ from builders.demo.write import is_demo
 from builders.errors import BuildError, one_line
 from builders.generate.contract import INSTALL, check_installed, not_installed, without_packages
 from builders.generate.flags import DEVICE
-from builders.pipeline.build_plan import BuildPlan, Run
+from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.pipeline.state import refuse_unusable
 from builders.sources.base import Source
-from builders.storage.paths import store_of
+from builders.storage.paths import require_access
 from builders.storage.text_files import read_csv
 from unknown_detection.terminal.progress import TerminalMeter
 from unknown_detection.words import first_few
@@ -51,74 +51,65 @@ WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "build
 and would be imported again under its own name; pyarrow imports `numpy.ma` at the first array of NumPy's."""
 
 
-def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
+def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
     """Build a benchmark as flags ask for, and print what was built."""
-    meter, variant = TerminalMeter(quiet=flags.quiet), flags.withdraw == DUPLICATES
+    meter = TerminalMeter(quiet=request.quiet)
     declared.check()
-    benchmark, flags = apply_variants(declared, flags)
-    names = parse_split_names(flags.splits)
-    benchmark = benchmark.with_settings(flags.settings, {name.partition("/")[0] for name in names})
-    models = demo_models(declared, flags) if flags.demo else []
+    benchmark, request = apply_variants(declared, request)
+    names = parse_split_names(request.splits)
+    benchmark = benchmark.with_settings(request.settings, {name.partition("/")[0] for name in names})
+    models = demo_models(declared, request) if request.demo else []
     benchmark = benchmark.with_splits({settings.config: demo.planned for settings, demo in models})
     refuse_unknown_splits(names, list(benchmark.parts), f"The benchmark {benchmark.name}")
-    check_flags(flags, meter.note)
+    check_flags(request, meter.note)
     with contextlib.ExitStack() as cleanup:
-        benchmark, splits = choose_splits(benchmark, names, flags, meter.note)
-        read = benchmark.compared_with(splits) if variant else splits
-        if flags.demo:
-            benchmark = with_demo_models(benchmark, models, read, flags, cleanup)
+        benchmark, splits = choose_splits(benchmark, names, request, meter.note)
+        read = benchmark.compared_with(splits) if request.without_duplicates else splits
+        if request.demo:
+            benchmark = with_demo_models(benchmark, models, read, request, cleanup)
             splits, read = (tuple(key for key in keys if not benchmark.needs(key)) for keys in (splits, read))
-            roots = demo_sources(sources_on_disk(benchmark, read), flags, cleanup)
+            roots = demo_sources(sources_on_disk(benchmark, read), request, cleanup)
         else:
-            roots = given_sources(benchmark, module, read, flags, meter.note)
+            roots = given_sources(benchmark, module, read, request, meter.note)
         demo = any(is_demo(root) for root in roots.values())  # also where a flag gives the folder of one
         if demo and not names:
             splits = listed_in_demo(benchmark, splits)
-        with flags.executor.started(WORKER_IMPORTS) as executor:
+        with request.executor.started(WORKER_IMPORTS) as executor:
             started = time.monotonic()
-            run = Run(
-                benchmark,
-                executor,
-                meter,
-                out=flags.out,
+            listed = request.withdraw if not request.without_duplicates else None
+            request = dataclasses.replace(
+                request,
                 splits=splits,
-                roots=roots,
-                seed=flags.seed,
-                limit_per_class=flags.limit_per_class,
-                index_only=flags.index_only,
-                allow_partial=flags.allow_partial or demo,
-                decode=flags.check == "decode",
-                adopt=flags.adopt,
+                allow_partial=request.allow_partial or demo,
                 demo=demo,
-                withdrawn=read_withdrawn(Path(flags.withdraw)) if flags.withdraw and not variant else {},
-                without_duplicates=variant,
+                withdrawn=read_withdrawn(Path(listed)) if listed else {},
             )
-            plan = prepare(run)
+            plan = prepare(benchmark, request, roots, meter)
             warn_of_unmatched(plan)
             images = sum(split.size for split in plan.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
-            manifest = None if flags.dry_run else write_release(plan)
-        if manifest is None and variant:
+            manifest = None if request.dry_run else write_release(plan, executor, meter)
+        if manifest is None and request.without_duplicates:
             meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
-        print_result(plan, manifest, as_json=flags.as_json)
+        print_result(plan, manifest, as_json=request.as_json)
 
 
-def check_flags(flags: BuildFlags, note: Callable[[str], object]) -> None:
+def check_flags(request: BuildRequest, note: Callable[[str], object]) -> None:
     """Refuse flags that do not go together, and a release folder or a cluster that cannot be used."""
-    check_json(as_json=flags.as_json, dry_run=flags.dry_run)
-    store_of(flags.out).require_access(flags.out)
-    refuse_unusable(flags.out)
-    store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
-    flags.executor.check()
-    if flags.demo:
-        refuse_sources_of_demo(flags, note)
+    check_json(as_json=request.as_json, dry_run=request.dry_run)
+    require_access(request.out)
+    refuse_unusable(request.out)
+    require_access(request.out, writing=not request.dry_run)
+    request.executor.check()
+    if request.demo:
+        refuse_sources_of_demo(request, note)
 
 
-def refuse_replaced(benchmark: Benchmark, flags: BuildFlags) -> None:
+def refuse_replaced(benchmark: Benchmark, request: BuildRequest) -> None:
     """Refuse flags that make generators of a config that a chosen variant replaces."""
     for settings in benchmark.settings:
-        adopting = replaced_configs(benchmark, flags).get(settings.config)
-        given = " and ".join(f"--{flag.name}" for flag in flags.given(settings) if flag != DEVICE)
+        adopting = replaced_configs(benchmark, request).get(settings.config)
+        given = " and ".join(f"--{flag.name}" for flag in request.given(settings) if flag != DEVICE)
         if adopting is not None and given:
             raise BuildError(
                 f"{adopting} takes the images of {settings.config} from its folder, so {given} cannot be given with "
@@ -126,17 +117,17 @@ def refuse_replaced(benchmark: Benchmark, flags: BuildFlags) -> None:
             )
 
 
-def apply_variants(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, BuildFlags]:
+def apply_variants(benchmark: Benchmark, request: BuildRequest) -> tuple[Benchmark, BuildRequest]:
     """Apply the flags' variants to the benchmark; returns it with the flags that include their folders.
 
     A variant is also chosen where the folder of the usual source holds the variant's source instead.
     """
-    refuse_replaced(benchmark, flags)
-    variants, folders = dict(flags.variants), dict(flags.folders)
+    refuse_replaced(benchmark, request)
+    variants, folders = dict(request.variants), dict(request.folders)
     for variant in benchmark.variants:
         usual, other = variant.instead_of, variant.source
-        if usual is not None and other is not None and not flags.demo and variant.name not in variants:
-            root = listed_places(flags).get(usual.key) if other.key not in folders else None
+        if usual is not None and other is not None and not request.demo and variant.name not in variants:
+            root = listed_places(request).get(usual.key) if other.key not in folders else None
             held = [any(recognised_partitions(s, root)) for s in (usual, other)] if isinstance(root, Path) else []
             if held == [False, True]:
                 click.echo(f"{root} holds {other.title}, not {usual.title}: read as with --{variant.name}", err=True)
@@ -147,8 +138,8 @@ def apply_variants(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, 
             )
         if other is not None and (folder := variants.get(variant.name)):
             folders[other.key] = parse_source_place(folder)
-    flags = dataclasses.replace(flags, variants=variants, folders=folders)
-    return benchmark.with_variants(flags.variants), flags
+    request = dataclasses.replace(request, variants=variants, folders=folders)
+    return benchmark.with_variants(request.variants), request
 
 
 def read_withdrawn(path: Path) -> dict[str, str]:
@@ -169,7 +160,7 @@ def warn_of_unmatched(plan: BuildPlan) -> None:
     """Name the ids of `--withdraw` that no row has: a misspelt one takes back nothing. Others are built elsewhere."""
     excluded = [(split.split, exclusion) for split in plan.planned for exclusion in split.excluded]
     withdrawn = {split.row_id(e.image) for split, e in excluded if e.rule == "withdrawn"}
-    if unmatched := sorted(plan.run.withdrawn.keys() - withdrawn):
+    if unmatched := sorted(plan.request.withdrawn.keys() - withdrawn):
         # Also with --quiet: it is no progress.
         click.echo(
             f"--withdraw: no row of these splits has the id {first_few(unmatched)}; look at the spelling", err=True
@@ -180,7 +171,7 @@ def warn_of_unmatched(plan: BuildPlan) -> None:
 
 
 def choose_splits(
-    benchmark: Benchmark, names: Sequence[str], flags: BuildFlags, note: Callable[[str], object]
+    benchmark: Benchmark, names: Sequence[str], request: BuildRequest, note: Callable[[str], object]
 ) -> tuple[Benchmark, tuple[str, ...]]:
     """Return the named splits, as `config/split` in declared order, or all usual ones that can be generated.
 
@@ -188,7 +179,7 @@ def choose_splits(
     packages that are not installed; the benchmark is returned with these as splits that cannot be generated.
     """
     lacking: dict[str, str] = {}
-    if flags.demo and not flags.dry_run:
+    if request.demo and not request.dry_run:
         unnamed = [key for key in benchmark.usual() if not is_selected(key, names) and not benchmark.needs(key)]
         uninstalled = without_packages(benchmark.generators(unnamed))
         lacking = {key: not_installed([generator]) for key, generator in uninstalled.items()}
@@ -212,9 +203,9 @@ def choose_splits(
         keys = ", ".join(key for key in lacking if lacking[key] == packages)
         # Also with --quiet: it is no progress.
         click.echo(f"left out {keys}: {packages}. For these, too: {INSTALL}", err=True)
-    if not flags.dry_run:
+    if not request.dry_run:
         check_installed(benchmark.generators(splits))
-        others = benchmark.compared_with(splits) if flags.withdraw == DUPLICATES else ()
+        others = benchmark.compared_with(splits) if request.without_duplicates else ()
         if uninstalled := without_packages(benchmark.generators(others)):
             raise BuildError(
                 f"--withdraw duplicates compares the images with those of {', '.join(uninstalled)}, and "
@@ -227,7 +218,7 @@ def choose_splits(
 
 
 def given_sources(
-    benchmark: Benchmark, module: str, splits: Sequence[str], flags: BuildFlags, note: Callable[[str], object]
+    benchmark: Benchmark, module: str, splits: Sequence[str], request: BuildRequest, note: Callable[[str], object]
 ) -> dict[str, Path]:
     """Return the folders of the sources that the splits need, by source key; what is on the Hub is downloaded."""
     needing = {
@@ -235,7 +226,7 @@ def given_sources(
         for source, parts in sources_on_disk(benchmark, splits).items()
     }
     closing = f" Or choose --splits, or try the demo sources:\n  {module} --demo --out build/unknown-detection"
-    return source_roots(needing, benchmark.partitions(benchmark.parts_of(splits)), flags, note, closing)
+    return source_roots(needing, benchmark.partitions(benchmark.parts_of(splits)), request, note, closing)
 
 
 def sources_on_disk(benchmark: Benchmark, splits: Sequence[str]) -> Mapping[Source, list[str]]:

@@ -13,33 +13,32 @@ from pathlib import Path
 
 import click
 
-from builders.cli.build_options import BuildFlags
+from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark, DemoModels, Settings
 from builders.declare.quotas import Listed
 from builders.demo.files import FILES
 from builders.demo.write import keep_demo
 from builders.pipeline.state import locked
-from builders.release.layout import Layout
 from builders.sources.base import Source
-from builders.storage.paths import store_of
+from builders.storage.paths import system_path
 from unknown_detection.durable import make_folder
 
 
-def replaced_configs(benchmark: Benchmark, flags: BuildFlags) -> dict[str, str]:
+def replaced_configs(benchmark: Benchmark, request: BuildRequest) -> dict[str, str]:
     """Return the flags of the chosen variants that take a config's images from a folder, by the config's name."""
-    chosen = [variant for variant in benchmark.variants if variant.name in flags.variants]
+    chosen = [variant for variant in benchmark.variants if variant.name in request.variants]
     return {config.name: f"--{variant.name}" for variant in chosen for config in variant.configs}
 
 
-def demo_models(benchmark: Benchmark, flags: BuildFlags) -> list[tuple[Settings, DemoModels]]:
+def demo_models(benchmark: Benchmark, request: BuildRequest) -> list[tuple[Settings, DemoModels]]:
     """Return the models that a demo makes: no flag gives one of them, and no variant replaces their images."""
-    replaced = replaced_configs(benchmark, flags)
+    replaced = replaced_configs(benchmark, request)
     return [
         (settings, settings.demo)
         for settings in benchmark.settings
         if settings.demo is not None
         and settings.config not in replaced
-        and not any(flag.name in settings.demo.flags for flag in flags.given(settings))
+        and not any(flag.name in settings.demo.flags for flag in request.given(settings))
     ]
 
 
@@ -47,40 +46,39 @@ def with_demo_models(
     benchmark: Benchmark,
     models: Iterable[tuple[Settings, DemoModels]],
     splits: Sequence[str],
-    flags: BuildFlags,
+    request: BuildRequest,
     cleanup: contextlib.ExitStack,
 ) -> Benchmark:
     """Write a demo's models for some splits, and return the benchmark with the generators that use them."""
-    for settings, demo in models if not flags.dry_run else ():
+    for settings, demo in models if not request.dry_run else ():
         names = [split.name for split in demo.splits if f"{settings.config}/{split.name}" in splits]
         if not names:
             continue
-        given = {flag.name: flags.settings[flag.name] for flag in flags.given(settings)}
-        with _demo_folder("demo-models", flags, cleanup) as folder:
+        given = {flag.name: request.settings[flag.name] for flag in request.given(settings)}
+        with _demo_folder("demo-models", request, cleanup) as folder:
             make_folder(folder / settings.config)
-            made = settings.splits({**flags.settings, **demo.write(folder / settings.config, names), **given})
+            made = settings.splits({**request.settings, **demo.write(folder / settings.config, names), **given})
         added = {name: dataclasses.replace(made[name], classes=demo.classes) for name in names if name in made}
         ruled_out = [f"{settings.config}/{name}" for name in names if name not in made]  # by flags such as --attack
         benchmark = benchmark.with_splits({settings.config: added}).needing(dict.fromkeys(ruled_out, "other flags"))
     return benchmark
 
 
-def demo_sources(sources: Iterable[Source], flags: BuildFlags, cleanup: contextlib.ExitStack) -> dict[str, Path]:
+def demo_sources(sources: Iterable[Source], request: BuildRequest, cleanup: contextlib.ExitStack) -> dict[str, Path]:
     """Write the demo's copies of sources, and return their folders by source key."""
-    with _demo_folder("demo", flags, cleanup) as folder:
-        return keep_demo(folder, [source.key for source in sources], progress=not flags.quiet)
+    with _demo_folder("demo", request, cleanup) as folder:
+        return keep_demo(folder, [source.key for source in sources], progress=not request.quiet)
 
 
 @contextlib.contextmanager
-def _demo_folder(name: str, flags: BuildFlags, cleanup: contextlib.ExitStack) -> Iterator[Path]:
+def _demo_folder(name: str, request: BuildRequest, cleanup: contextlib.ExitStack) -> Iterator[Path]:
     """Yield a folder for a demo's files; `cleanup` removes it if the release's folder is not to be written."""
-    if flags.dry_run or not store_of(flags.out).is_local:
+    if request.dry_run or system_path(request.out) is None:
         yield Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
         return
     # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
-    layout = Layout(flags.out)
-    with locked(layout):
-        yield layout.state / name
+    with locked(request.layout):
+        yield request.layout.state / name
 
 
 def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,8 +14,9 @@ from typing import Any
 
 import click
 
-from builders.cli.build_options import BUILD_FLAGS, BuildFlags, build_options, parse_flags
+from builders.cli.build_options import BUILD_FLAGS, build_options, parse_flags
 from builders.cli.console import exit_code
+from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark
 from builders.errors import BuildError, one_line, os_errors_as_build_errors
 from builders.executors.base import without_pandas
@@ -27,7 +28,8 @@ from builders.release.schema import Role
 from builders.release.values import CONFIG_NAME, LONGEST_NAME
 from builders.sources.base import Stray
 from builders.sources.image_folder import HIDDEN, OTHER_ENDING, FolderImages, find_images, read_images
-from builders.storage.paths import PathType, as_path, store_of
+from builders.storage.folders import takes_requests
+from builders.storage.paths import PathType, as_path
 from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
 from unknown_detection.terminal.progress import bar
@@ -104,7 +106,7 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, near_dist
         without_pandas()
     from builders.commands.build import run_build  # imported when there is a build, not for --help
 
-    flags = parse_flags(values)
+    request = parse_flags(values)
     if not re.match(CONFIG_NAME, name) or name in BENCHMARKS:
         raise BuildError(
             f"--name {one_line(name)} cannot name this benchmark: use lower-case letters, digits and hyphens, and "
@@ -132,20 +134,20 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, near_dist
                 raise BuildError(
                     f"--unknown gives {known.root}, which is --in-distribution, too. Give another folder."
                 )
-        _note_other_files([known, *(folder.images for folder in folders)], quiet=flags.quiet)
-        if not flags.quiet:
+        _note_other_files([known, *(folder.images for folder in folders)], quiet=request.quiet)
+        if not request.quiet:
             count = f"{len(known.classes):,} class{'es' if len(known.classes) > 1 else ''}"
             click.echo(f"{known.root}: {count}: {first_few(known.classes)}", err=True)
-    _refuse_names(declare(name, flags.seed, known, folders, near_distance))
+    _refuse_names(declare(name, request.seed, known, folders, near_distance))
     with os_errors_as_build_errors("read the folders"):
-        known, *others = _read_images([known, *(folder.images for folder in folders)], flags)
+        known, *others = _read_images([known, *(folder.images for folder in folders)], request)
     folders = [dataclasses.replace(folder, images=images) for folder, images in zip(folders, others, strict=True)]
-    benchmark = declare(name, flags.seed, known, folders, near_distance)
+    benchmark = declare(name, request.seed, known, folders, near_distance)
     roots = [known.root, *(folder.images.root for folder in folders)]
-    _refuse_nested(flags.out, roots)
+    _refuse_nested(request.out, roots)
     places = {source.key: root for source, root in zip(benchmark.sources(), roots, strict=True)}
     with os_errors_as_build_errors("read the folders and write the release"):
-        run_build(benchmark, MODULE, dataclasses.replace(flags, folders=places))
+        run_build(benchmark, MODULE, dataclasses.replace(request, folders=places))
 
 
 def _refuse_names(benchmark: Benchmark) -> None:
@@ -214,16 +216,14 @@ def _why_not_taken(stray: Stray) -> str:
     return one_line(PurePosixPath(stray.path).suffix.lower(), 20) or "without an ending"
 
 
-def _read_images(folders: Sequence[FolderImages], flags: BuildFlags) -> Sequence[FolderImages]:
+def _read_images(folders: Sequence[FolderImages], request: BuildRequest) -> Sequence[FolderImages]:
     """Read the images before anything is written, so that all that are not whole are refused at once.
 
     Shards of an earlier run are used where the folders hold what they held then. What a store has is read once only,
     so there a build names the first image that is not whole, and does not notice one that has changed.
     """
-    if flags.dry_run or any(not store_of(folder.root).is_local for folder in folders):
+    if request.dry_run or any(takes_requests(folder.root) for folder in folders):
         return folders
     images = sum(len(files) for folder in folders for files in folder.files.values())
-    with bar(images, "checking", quiet=flags.quiet) as shown:
-        return read_images(
-            folders, decode=flags.check == "decode", progress=shown.update, allow_partial=flags.allow_partial
-        )
+    with bar(images, "checking", quiet=request.quiet) as shown:
+        return read_images(folders, decode=request.decode, progress=shown.update, allow_partial=request.allow_partial)

@@ -17,7 +17,7 @@ from builders.cli.console import exit_code
 from builders.errors import BuildError
 from builders.report.pictures import PictureChoice
 from builders.storage.files import write_text
-from builders.storage.paths import LOCAL, PathType, store_of
+from builders.storage.paths import LOCAL, PathType, system_path
 from unknown_detection.help import helpful
 from unknown_detection.words import byte_text
 
@@ -49,7 +49,7 @@ def command(release: Path, out: Path | None, pictures: str) -> None:
     """
     from builders.report.page import page
 
-    if not store_of(release).is_local and out is None:
+    if out is None and system_path(release) is None:
         raise BuildError(f"The page of {release} lies on this machine, and needs a name. Give one with --out.")
     with audited(release, dry_run=True, doing="write the page") as manifest:
         full = release.resolve()

@@ -23,7 +23,7 @@ from builders.registry import BENCHMARKS
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
 from builders.storage.files import free_bytes
-from builders.storage.paths import store_of
+from builders.storage.folders import cached_listings, takes_requests
 from unknown_detection.help import HelpGroup, no_sync_option
 from unknown_detection.words import byte_text
 
@@ -126,11 +126,11 @@ def describe_source(source: Source, folder: Path | HubPlace | None = None, *, sc
             needed[reading] = tuple(
                 key for key, parts in declared.parts.items() if source in declared.partitions(parts)
             )
-    if folder is None or isinstance(folder, HubPlace) or (not store_of(folder).is_local and not scan):
+    if folder is None or isinstance(folder, HubPlace) or (takes_requests(folder) and not scan):
         return Overview(source, needed, folder)  # a store is only asked where one waits for it
     partitions, exists = None, folder.is_dir()
     if scan and exists:
-        with store_of(folder).cached_listings(folder):
+        with cached_listings(folder):
             partitions = tuple(recognised_partitions(source, folder))
     return Overview(source, needed, folder, exists, partitions)
 

@@ -21,7 +21,7 @@ from builders.release.entries import Manifest, SplitEntry
 from builders.release.layout import INDEX_SUFFIX
 from builders.sources.broken import RULE
 from builders.sources.sizes import estimated_bytes
-from builders.storage.paths import store_of
+from builders.storage.paths import system_path
 from unknown_detection.words import byte_text, first_few
 
 LOOK_AT_PAIRS = (
@@ -34,16 +34,16 @@ def print_result(plan: BuildPlan, manifest: Manifest | None, *, as_json: bool) -
     """Print what was built; without a manifest, what a dry run would build."""
     if manifest is not None:
         entries = manifest.by_key()
-        if kept := [key for key in plan.run.splits if entries[key].data and plan.run.index_only]:
+        if kept := [key for key in plan.request.splits if entries[key].data and plan.request.index_only]:
             # Also with --quiet: it is no progress.
-            click.echo(f"--index-only: {first_few(kept)} had pixels in {plan.run.out}, which stay there", err=True)
-        pairs = read_pairs(plan.run.layout.duplicates)
+            click.echo(f"--index-only: {first_few(kept)} had pixels in {plan.request.out}, which stay there", err=True)
+        pairs = read_pairs(plan.request.layout.duplicates)
         # Also with --quiet, as above.
         if line := pictures_of_several_classes(pairs):
             click.echo(line, err=True)
         if line := doubts(manifest):
-            click.echo(f"{line} {LOOK_AT_PAIRS.format(out=plan.run.out)}", err=True)
-        click.echo(built_text(plan.run.benchmark, manifest, plan.run.out, plan.run.splits))
+            click.echo(f"{line} {LOOK_AT_PAIRS.format(out=plan.request.out)}", err=True)
+        click.echo(built_text(plan.benchmark, manifest, plan.request.out, plan.request.splits))
     elif as_json:
         print_document("build", dry_run_document(plan))
     else:
@@ -81,9 +81,9 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
 
 def loading_line(out: Path, config: str, split: str, entry: SplitEntry) -> str:
     """Return the line of Python that loads a built split. `datasets` reads no card in a store."""
-    if store_of(out).is_local:
+    if (folder := system_path(out)) is not None:
         suffix = "" if entry.data else INDEX_SUFFIX
-        return f'load_dataset("{out}", "{config}{suffix}", split="{split}")'
+        return f'load_dataset("{folder}", "{config}{suffix}", split="{split}")'
     files = [f"{out}/{file.path}" for file in entry.data or (entry.index,)]
     pattern = f"{out}/data/{config}/{split}-*.parquet" if len(files) > 1 else files[0]
     return f'load_dataset("parquet", data_files="{pattern}", split="train")'
@@ -91,17 +91,17 @@ def loading_line(out: Path, config: str, split: str, entry: SplitEntry) -> str:
 
 def dry_run_document(plan: BuildPlan) -> dict[str, Any]:
     """Return what `--json` prints of a dry run; a split that is joined has its parts."""
-    run, splits = plan.run, dict[str, dict[str, Any]]()
+    request, benchmark, splits = plan.request, plan.benchmark, dict[str, dict[str, Any]]()
     for planned in plan.planned:
         key, generator, size = planned.split_key, planned.split.image_generator, 0
         left_out: Counter[str] = Counter()
         for exclusion in planned.excluded:
             left_out[exclusion.rule] += exclusion.images
-        if run.has_pixels(planned.config):
+        if request.has_pixels(planned.config):
             index = plan.indexes[planned.split.source.key]
             nominal = None if generator is None else generator.nominal_bytes * planned.size
-            size = estimated_bytes(index, planned.chosen) if nominal is None else nominal
-        count = run.benchmark.count(key)
+            size = estimated_bytes(index, planned.rows) if nominal is None else nominal
+        count = benchmark.count(key)
         entry = splits.setdefault(
             key, {"split": key, "rows": 0, "expected": count.rows, "paper": count.paper, "bytes": 0, "left_out": {}}
         )
@@ -112,14 +112,14 @@ def dry_run_document(plan: BuildPlan) -> dict[str, Any]:
         if isinstance(planned.split, Part):
             part = {"part": planned.key, "classes": planned.classes, "rows": planned.size, "bytes": size}
             entry["parts"].append({**part, "left_out": dict(sorted((+left_out).items()))})
-    described = {"benchmark": run.benchmark.name, "version": run.version, "out": str(run.out), "demo": run.demo}
+    described = {"benchmark": benchmark.name, "version": plan.version, "out": str(request.out), "demo": request.demo}
     totals = {total: sum(entry[total] for entry in splits.values()) for total in ("rows", "bytes")}
     return {**described, **totals, "splits": list(splits.values())}
 
 
 def dry_run_text(plan: BuildPlan) -> str:
     """Return the text of a dry run: counts, bytes, and how much each rule leaves out."""
-    document, benchmark = dry_run_document(plan), plan.run.benchmark
+    document, benchmark = dry_run_document(plan), plan.benchmark
     lines, parts = [["split", "about", "images left out", "by rule"]], []
     for entry in document["splits"]:
         for described in entry["parts"] or [entry]:
@@ -129,7 +129,7 @@ def dry_run_text(plan: BuildPlan) -> str:
         for part in entry["parts"]:
             parts.append((part["part"], benchmark.units[part["part"]].split, part["classes"], part["rows"]))
     counts = counts_table(benchmark, {entry["split"]: (entry["rows"], "") for entry in document["splits"]})
-    without = not any(plan.run.has_pixels(split.config) for split in plan.planned)
+    without = not any(plan.request.has_pixels(split.config) for split in plan.planned)
     taken = "have rows without pixels" if without else f"take about {byte_text(document['bytes'])}"
     closing = f"dry run: nothing was written; the release would {taken}"
     return "\n".join([*counts, *parts_table(parts), "", *aligned_lines(lines), "", closing])

@@ -8,15 +8,21 @@ Tested by `tests/builders/declare/test_benchmark.py` and `tests/builders/plan/te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from taxonomy import lists
 
 if TYPE_CHECKING:  # what only computes is imported where it does: a command's `--help` reads declarations alone
-    from builders.plan.candidates import KeyedRanks
-    from builders.sources.base import Rows, Source
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from builders.sources.base import Source
+
+    Int64 = npt.NDArray[np.int64]
+    Integers = npt.NDArray[np.integer]
 
 Sizes = Callable[[], Sequence[int]]
 """Gives the images of each class of a complete source; asked only where the result depends on them."""
@@ -40,9 +46,25 @@ class Quota:
         """Rows that are taken of a complete source, if no other split is drawn before."""
         return sum(sizes())
 
-    def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
-        """The rows that are taken of the candidates `rows`, which lie in `partitions`; both are ascending."""
-        return rows
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the source's index by which `named` tells candidates apart; none if all are alike."""
+        return ()
+
+    def named(self, columns: Mapping[str, pa.Array], codes: Integers, class_ids: Sequence[str]) -> Integers:
+        """Ascending positions of the candidates that may be taken, where it has `columns`.
+
+        `columns` are theirs by name, and `codes` the position of each one's class in `class_ids`.
+        """
+        raise NotImplementedError
+
+    def shares(self, sizes: Int64) -> Int64 | None:
+        """How many are taken of each class, those first by keyed rank; None for all.
+
+        `sizes` counts the candidates, shape (partitions, classes). The result has the shape (classes,), or that of
+        `sizes` where each partition has shares of its own.
+        """
+        return None
 
     def evidence(self, before: str) -> str:
         """Why an image is left out; `before` names the splits that draw from the same images before, or is empty."""
@@ -72,10 +94,11 @@ class Half(Quota):
     def expected(self, sizes: Sizes) -> int:
         return sum(round(size * 0.5) for size in sizes())
 
-    def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
+    def shares(self, sizes: Int64) -> Int64:
         import numpy as np
 
-        return ranks.first(rows, np.rint(ranks.view.sizes(rows) * 0.5).astype(np.int64))
+        shares: Int64 = np.rint(sizes.sum(axis=0) * 0.5).astype(np.int64)
+        return shares
 
     def evidence(self, before: str) -> str:
         return "keyed rank beyond half of the class's images"
@@ -112,11 +135,11 @@ class PerClass(Ranked):
         # As many after another split: every complete source has enough.
         return sum(min(self.images, size // 2 if self.half else size) for size in sizes())
 
-    def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
+    def shares(self, sizes: Int64) -> Int64:
         import numpy as np
 
-        sizes = ranks.view.sizes(rows)
-        return ranks.first(rows, np.minimum(self.images, sizes // 2 if self.half else sizes))
+        of_class: Int64 = sizes.sum(axis=0)
+        return np.minimum(self.images, of_class // 2 if self.half else of_class)
 
     def evidence(self, before: str) -> str:
         rank = f"keyed rank beyond the class's {self.images}" + " (or half of a class that is short)" * self.half
@@ -133,19 +156,18 @@ class Total(Ranked):
     def expected(self, sizes: Sizes) -> int:
         return min(self.images, sum(sizes()) // 2) if self.half else self.images
 
-    def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
+    def shares(self, sizes: Int64) -> Int64:
         import numpy as np
 
         from builders.declare.ranking import largest_remainders
 
-        remaining = min(self.images, len(rows) // 2) if self.half else self.images
-        chosen = [rows[:0]]
-        for partition in partitions:
-            pool = rows[ranks.view.inside(rows, [partition])]
-            shares = largest_remainders(min(remaining, len(pool)), ranks.view.sizes(pool).tolist())
-            chosen.append(ranks.first(pool, np.array(shares, dtype=np.int64)))
-            remaining -= len(chosen[-1])
-        return np.sort(np.concatenate(chosen))
+        total = int(sizes.sum())
+        remaining = min(self.images, total // 2) if self.half else self.images
+        shares = np.zeros_like(sizes)
+        for partition, of_class in enumerate(sizes):
+            shares[partition] = largest_remainders(min(remaining, int(of_class.sum())), of_class.tolist())
+            remaining -= int(shares[partition].sum())
+        return shares
 
     def evidence(self, before: str) -> str:
         share = f"keyed rank beyond the class's share of {self.images} images"
@@ -179,8 +201,20 @@ class Listed(Fixed):
     by_name: bool = False
     rule = "image-not-listed"
 
-    def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
-        return ranks.view.named(rows, list(lists.load_list(self.of)), by_name=self.by_name)
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("source_id",)
+
+    def named(self, columns: Mapping[str, pa.Array], codes: Integers, class_ids: Sequence[str]) -> Integers:
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from builders.declare.ranking import names_of
+
+        ids = names_of(columns["source_id"]) if self.by_name else columns["source_id"]
+        listed = pc.is_in(ids, value_set=pa.array(lists.load_list(self.of), pa.string()))
+        return np.flatnonzero(listed.to_numpy(zero_copy_only=False))
 
     def has(self, source_id: str) -> bool:
         """Whether the list has an image of the source."""
@@ -202,19 +236,24 @@ class Largest(Fixed):
     by: str
     evenly: bool = False
 
-    def take(self, rows: Rows, ranks: KeyedRanks, partitions: Sequence[str]) -> Rows:
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("source_id", self.by)
+
+    def named(self, columns: Mapping[str, pa.Array], codes: Integers, class_ids: Sequence[str]) -> Integers:
         import numpy as np
+        import pyarrow as pa
 
         from builders.declare.ranking import even_shares, first_of_each
 
-        view = ranks.view
-        values = view.index.table[self.by].to_numpy().astype(np.float64)
-        rows = rows[values[rows] > 0]
-        ids = np.array(view.ids(rows).to_pylist(), dtype=np.str_)
-        best = rows[np.lexsort((ids, -values[rows]))]
+        values = columns[self.by].to_numpy(zero_copy_only=False).astype(np.float64)
+        positive = np.flatnonzero(values > 0)
+        ids = np.array(columns["source_id"].take(pa.array(positive)).to_pylist(), dtype=np.str_)
+        best: Integers = positive[np.lexsort((ids, -values[positive]))]
         if self.evenly:
-            shares = even_shares(self.images, view.sizes(best).tolist(), list(map(str, view.class_ids)))
-            best = first_of_each(view.class_codes, best, np.array(shares, np.int64))
+            sizes = np.bincount(codes[best], minlength=len(class_ids))
+            shares = even_shares(self.images, sizes.tolist(), class_ids)
+            best = first_of_each(codes, best, np.array(shares, np.int64))
         return np.sort(best[: self.images])
 
     def evidence(self, before: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Int64 = npt.NDArray[np.int64]
 Integers = npt.NDArray[np.integer]
@@ -56,6 +57,11 @@ def in_rank_order(prefixes: npt.NDArray[np.uint64], digests: Callable[[Int64], l
         by_digest = sorted(zip(digests(tied), tied.tolist(), strict=True))
         order[run[0] : run[-1] + 2] = [position for _, position in by_digest]
     return order
+
+
+def names_of(ids: pa.Array) -> pa.Array:
+    """Return the last parts of ids, which are the names of files."""
+    return pc.replace_substring_regex(ids, r"^.*/", "")
 
 
 def largest_remainders(total: int, sizes: Sequence[int]) -> list[int]:

@@ -300,8 +300,13 @@ class Config:
     @property
     def columns(self) -> tuple[Column, ...]:
         """Columns in addition to those of every config."""
+        return self.planned_columns + self.generated_columns
+
+    @property
+    def planned_columns(self) -> tuple[Column, ...]:
+        """Those of them that are known before an image is read or generated."""
         oodness = (OODNESS,) * any(split.oodness is not None for split in self.units.values())
-        return oodness + self.overlap_columns + self.source_columns + self.generated_columns
+        return oodness + self.overlap_columns + self.source_columns
 
     @property
     def overlap_columns(self) -> tuple[Column, ...]:

@@ -44,8 +44,7 @@ from builders.release.manifest import file_entry
 from builders.release.reader import rgb_images
 from builders.release.schema import PIXEL_DIGEST
 from builders.storage.files import atomic_path
-from builders.storage.parquet import read_parquet, read_schema
-from builders.storage.paths import store_of
+from builders.storage.parquet import read_array, read_parquet, read_schema
 
 if TYPE_CHECKING:
     from builders.declare.benchmark import Benchmark
@@ -237,7 +236,7 @@ def _has_pixels(layout: Layout, entry: SplitEntry) -> bool:
 def _pixels(layout: Layout, key: str, entry: SplitEntry) -> Pixels:
     """Load the images of a split in the order of its rows: (n, 32, 32, 3)."""
     if not entry.data:
-        stored: Pixels = store_of(layout.root).array(layout.pixels(entry.digest))
+        stored: Pixels = read_array(layout.pixels(entry.digest))
         return stored
     pixels = np.zeros((entry.rows, SIDE, SIDE, 3), np.uint8)
     for number, image in enumerate(rgb_images(layout.root, key, entry, np.arange(entry.rows))):

@@ -16,6 +16,7 @@ from builders.fetch.http import Log, download_file, part_bytes, part_of
 from builders.fetch.unzip import unzip
 from builders.sources.base import Source
 from builders.sources.obtain import OwnerFile
+from builders.sources.opening import scan
 from builders.storage.files import open_regular, require_space
 from builders.storage.locks import file_lock
 from builders.storage.paths import inside
@@ -187,7 +188,7 @@ def file_problem(file: OwnerFile, path: Path, advance: Callable[[int], object]) 
 
 def _refuse_other_number(source: Source, folder: Path) -> None:
     """Refuse a set with another number of images than the owner's, where no digest is published."""
-    for piece in source.scan(folder, tuple(source.expected())):
+    for piece in scan(source, folder, tuple(source.expected())):
         count, total = piece.table.num_rows, source.expected()[piece.partition].total
         if count != total:
             raise BuildError(

@@ -21,7 +21,7 @@ import pyarrow as pa
 from builders.generate import png
 from builders.generate.contract import Generated, Generator
 from builders.release import images
-from builders.release.schema import Column
+from builders.release.schema import INPUT_DIGEST, MADE, PLACES, Column, plain_schema
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.parquet import read_parquet
 
@@ -83,8 +83,8 @@ def record_schema(columns: Iterable[Column]) -> pa.Schema:
     Before them stand the bytes in the pack, the digest over the pixels, the reason if there is no image, and the
     digest of the input (`builders.generate.task`).
     """
-    own = [("size", pa.int64()), *((name, pa.string()) for name in ("content_sha256", "unreadable", "input_sha256"))]
-    return pa.schema([*own, *((column.name, column.arrow) for column in columns)])
+    own = {column.name: column.type for column in columns}
+    return plain_schema({"size": PLACES["size"], **MADE, INPUT_DIGEST: "string", **own})
 
 
 class PackWriter:
@@ -138,7 +138,7 @@ def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns
         record = record.append_column("file", pa.repeat(batch.pack.name, record.num_rows))
         records.append(record.append_column("offset", pa.array(np.cumsum(sizes) - sizes)))
     table = plan.append_column("root", pa.repeat(root, plan.num_rows))
-    joined = pa.concat_tables(records).drop_columns("input_sha256")
+    joined = pa.concat_tables(records).drop_columns(INPUT_DIGEST)
     for name in joined.column_names:
         table = table.append_column(name, joined[name])
     return table

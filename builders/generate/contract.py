@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
 from builders.release.entries import GeneratorEntry, PreparationEntry, Reproducible
-from builders.release.schema import Column, Value
+from builders.release.schema import PLACES, Column, Value
 from builders.storage.files import open_buffered
 
 if TYPE_CHECKING:  # declarations have generators, and a command's `--help` reads declarations alone
@@ -60,7 +60,7 @@ class Weights:
         return self.path
 
 
-COMPANION_COLUMNS = ("companion_root", "companion_file", "companion_offset", "companion_size")
+COMPANION_COLUMNS = tuple(f"companion_{name}" for name in PLACES if name != "form")
 """Columns of a plan whose generator takes companions: where their bytes lie."""
 
 COMPANION_VALUE = "companion_value_"

@@ -40,7 +40,7 @@ from builders.generate.sealed import Original, prepare_original, seal
 from builders.release import images
 from builders.release.images import LEAVE_OUT, image_place, unreadable_image
 from builders.release.remarks import ImageRemarks, collect_remarks
-from builders.release.schema import PREPARED_SHA256
+from builders.release.schema import INPUT_DIGEST, PLACES, PREPARED_SHA256
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
 from builders.storage.files import atomic_path
@@ -51,7 +51,7 @@ Pixels = npt.NDArray[np.uint8]
 
 _ARRAYS = ("rgb32", "planar32")
 
-_COLUMNS = ("root", "file", "offset", "size")
+_COLUMNS = tuple(name for name in PLACES if name != "form")
 """Columns of a plan: where an image's bytes lie."""
 
 
@@ -157,13 +157,13 @@ class BatchTask:
 
 def _refuse_other_images(inputs: _Inputs, earlier: pa.Table, record: pa.Table) -> None:
     """Refuse inputs, images or values that differ from the batch's earlier record."""
-    for name in ("input_sha256", *earlier.column_names):
+    for name in (INPUT_DIGEST, *earlier.column_names):
         equal = pc.fill_null(pc.equal(record[name].cast(pa.string()), earlier[name].cast(pa.string())), True)
         differing = np.flatnonzero(~equal.to_numpy(zero_copy_only=False))
         if not len(differing):
             continue
         number = int(differing[0])
-        if name == "input_sha256":
+        if name == INPUT_DIGEST:
             raise BuildError(
                 f"The source image {inputs.rows['source_id'][number]} in {inputs.path(number)} changed since the "
                 "images of this folder were generated. Restore it, or build into another --out."

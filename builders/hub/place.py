@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builders.errors import BuildError, one_line
-from builders.storage.paths import as_path, store_of
+from builders.storage.paths import as_path, require_access
 
 PREFIX = "hf://"
 
@@ -63,8 +63,8 @@ def folder_or_repository(text: str, revision: str | None) -> Path | str:
     `BuildError` says that there is no such folder, and that the text is, or looks like, a path.
     """
     path = as_path(text)
-    store_of(path).require_access(path)
-    if not store_of(path).is_local or path.exists():
+    require_access(path)
+    if path.exists():
         return path
     siblings = sorted(sibling.name for sibling in path.parent.iterdir()) if path.parent.is_dir() else []
     similar = difflib.get_close_matches(path.name, siblings, n=1)

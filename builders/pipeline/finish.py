@@ -16,7 +16,7 @@ from builders.card import card
 from builders.card.pictures import with_samples
 from builders.duplicates.table import compare_pixels, complete, read_earlier, write_duplicates
 from builders.errors import BuildError
-from builders.executors.base import Advance
+from builders.executors.base import Advance, Meter
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import ReadPlan
 from builders.pipeline.shards import read_record
@@ -26,14 +26,13 @@ from builders.release.duplicates import pairs_summary, read_pairs
 from builders.release.entries import (
     BenchmarkEntry,
     ConfigEntry,
-    FileEntry,
     Manifest,
     PartEntry,
     SourceEntry,
     SplitEntry,
     WithdrawnRow,
 )
-from builders.release.layout import PARTS, Layout
+from builders.release.layout import PARTS
 from builders.release.manifest import file_entry
 from builders.release.schema import ID_OVERLAP, arrow_schema
 from builders.release.tables import Exclusion, write_excluded, write_index
@@ -43,14 +42,15 @@ from builders.storage.parquet import read_parquet
 
 def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest, advance: Advance) -> Manifest:
     """Write index and exclusions of splits that were built from sources, and add them to a manifest."""
-    run, benchmark = plan.run, plan.run.benchmark
+    request, benchmark = plan.request, plan.benchmark
     configs: dict[str, ConfigEntry] = {}
     used_keys: set[str] = set()
     for config in benchmark.configs:
         entries: dict[str, SplitEntry] = {}
         keys: list[str] = []
         exclusions: list[Exclusion] = []
-        for split in (split for split in chosen if split.config.name == config.name):
+        planned = (split for split in chosen if split.key not in plan.repeated.rows)
+        for split in (split for split in planned if split.config.name == config.name):
             entry, excluded = _finish_split(plan, split)
             advance(split.table.num_rows)
             entries[split.key.partition("/")[2]] = entry
@@ -58,7 +58,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
             exclusions += excluded
             used_keys.update(entry.sources)
         if entries:
-            path = run.layout.excluded(config.name)
+            path = request.layout.excluded(config.name)
             write_excluded(path, exclusions, keys)
             configs[config.name] = ConfigEntry(
                 benchmark=benchmark.name,
@@ -66,7 +66,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
                 label_names=tuple(plan.labels[config.name]),
                 columns=config.columns,
                 splits={**(before.configs[config.name].splits if config.name in before.configs else {}), **entries},
-                excluded=file_entry(run.layout, path),
+                excluded=file_entry(request.layout, path),
             )
     sources = {
         source.key: SourceEntry(source.title, source.edition, source.licence, source.citation)
@@ -77,10 +77,10 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
         title=benchmark.title,
         paper=benchmark.paper,
         citation=benchmark.citation,
-        version=run.version,
-        seed=run.seed,
-        limit_per_class=run.limit_per_class,
-        demo=run.demo,
+        version=plan.version,
+        seed=request.seed,
+        limit_per_class=request.limit_per_class,
+        demo=request.demo,
         roles_by_config=benchmark.roles_by_config,
         near_distance=benchmark.near_distance,
     )
@@ -94,7 +94,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
 
 def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[Exclusion]]:
     """Write the index of a split whose shards are done; returns its entry, and what it leaves out."""
-    run, layout, config, key = plan.run, plan.run.layout, located.config, located.key
+    layout, config, key = plan.request.layout, located.config, located.key
     shards = [layout.shard(PARTS, key, number, located.shards) for number in range(located.shards)]
     dropped = dict(image for shard in shards for image in read_record(shard).dropped)
     columns = arrow_schema((), config.columns, image=False).names
@@ -122,7 +122,7 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
         withdrawn += [WithdrawnRow(row_id(e.image), e.evidence) for e in excluded if e.rule == "withdrawn"]
     if sum(part.rows for part in parts) != rows.num_rows:
         raise AssertionError(f"{key}: {rows.num_rows} rows, and not those of its parts")
-    write_index(layout.index(key), rows, located.parts[0].labels, config.columns, demo=run.demo)
+    write_index(layout.index(key), rows, located.parts[0].labels, config.columns, demo=plan.request.demo)
     generator = located.image_generator
     sealed = range(located.shards if located.is_sealed else 0)
     entry = SplitEntry(
@@ -130,7 +130,7 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
         withdrawn=tuple(withdrawn),
         shortfalls=tuple(shortfalls),
         digest=rows_digest(rows),
-        data=data_entries(layout, located),
+        data=located.data_entries(layout),
         index=file_entry(layout, layout.index(key)),
         sealed=tuple(file_entry(layout, layout.shard("sealed", key, n, located.shards)) for n in sealed),
         made=None if generator is None else generator.description,
@@ -180,29 +180,18 @@ def _unreadable(planned: PlannedSplit, dropped: Mapping[str, str]) -> list[Exclu
     return exclusions
 
 
-def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
-    """Return the finished shards of a split that have pixels, as the manifest lists them."""
-    entries = []
-    for number in range(plan.shards):
-        path = layout.shard("data", plan.key, number, plan.shards)
-        if path.exists():
-            record = read_record(layout.shard(PARTS, plan.key, number, plan.shards))
-            entries.append(FileEntry(layout.relative(path), record.bytes, record.sha256))
-    return tuple(entries)
-
-
-def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest) -> Manifest:
+def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest, meter: Meter) -> Manifest:
     """Write the table of duplicates, the manifest with this run's splits, and the card."""
-    run, layout, earlier_table, published = plan.run, plan.run.layout, before.duplicates, plan.published
+    layout, earlier_table = plan.request.layout, before.duplicates
     # A published table's pairs are among the rows.
-    earlier_tables = [] if published is None else [read_earlier(published.manifest, Layout(published.root).duplicates)]
+    earlier_tables = [read_earlier(plan.repeated.manifest, path) for path in plan.repeated.duplicates]
     # Another table was written by a run that was killed before its manifest was; all is looked for again.
     if earlier_table and layout.duplicates.is_file() and file_sha256(layout.duplicates) == earlier_table.sha256:
         earlier_tables.insert(0, read_earlier(before, layout.duplicates))
-    pixel_pairs = compare_pixels(layout, manifest, run.benchmark, run.meter, earlier_tables)
+    pixel_pairs = compare_pixels(layout, manifest, plan.benchmark, meter, earlier_tables)
     splits = manifest.by_key()
     table = complete(manifest, lambda key: layout.root / splits[key].index.path, earlier_tables, pixel_pairs)
     duplicates = write_duplicates(layout, manifest, table)
-    run.meter.note(pairs_summary(read_pairs(layout.duplicates), manifest))
+    meter.note(pairs_summary(read_pairs(layout.duplicates), manifest))
     manifest = with_samples(layout, msgspec.structs.replace(manifest, duplicates=duplicates), before)
     return card.write_card_and_manifest(layout, manifest, before)

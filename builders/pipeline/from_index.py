@@ -5,6 +5,7 @@ Tested by `tests/builders/pipeline/test_from_index.py`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,31 +13,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.cli.request import BuildRequest
 from builders.declare.splits import Part, Split
 from builders.errors import BuildError, os_errors_as_build_errors
-from builders.executors.base import Executor, Meter
-from builders.pipeline.build_plan import BuildPlan, Run
+from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.published import Published
 from builders.plan.candidates import Draws
-from builders.plan.planner import PLAN_SCHEMA, PlannedSplit, as_listed
+from builders.plan.planner import PlannedSplit
 from builders.release.images import LEAVE_OUT
-from builders.release.schema import ROLES
-from builders.sources.base import SourceIndex, open_source
+from builders.release.schema import PLAN, ROLES
+from builders.sources.base import SourceIndex
+from builders.sources.opening import open_source
 
 
-def plan_published(
-    published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor
-) -> BuildPlan:
+def plan_published(published: Published, request: BuildRequest, roots: Mapping[str, Path]) -> BuildPlan:
     """Find the rows of a published config in the given sources, and write nothing."""
     benchmark = published.benchmark
     released = published.manifest.benchmarks[benchmark.name]
-    run = Run(
-        benchmark,
-        executor,
-        meter,
-        out=out,
+    request = dataclasses.replace(
+        request,
         splits=tuple(published.splits),
-        roots=roots,
         seed=released.seed,
         limit_per_class=released.limit_per_class,
         index_only=False,
@@ -55,13 +51,13 @@ def plan_published(
         # Advice about single images goes; a published index has all its rows.
         raise BuildError(str(error).replace(LEAVE_OUT, "")) from error
     return BuildPlan(
-        run=run,
+        request=request,
         indexes=indexes,
-        draws=Draws(benchmark, run.seed),
+        draws=Draws(benchmark, request.seed),
         planned=tuple(planned),
         labels={published.config: published.entry.label_names},
         adopted={key: part.adopted for key, part in published.parts.items()},
-        published=published,
+        repeated=published.repeated(),
     )
 
 
@@ -71,19 +67,21 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
     planned = []
     for part in published.splits[key].parts:
         config, split = benchmark.units[part.key]
-        own_columns = [column.name for column in (*config.source_columns, *config.overlap_columns)]
         index = indexes[split.source.key]
-        part_rows = rows
+        generated = config.generated_columns if split.image_generator is not None else ()
+        positions, part_rows = np.empty(0, np.int64), rows
         if isinstance(split, Part):
             of_role = pc.equal(rows["role"], ROLES.index(split.role))
-            part_rows = rows.filter(pc.and_(of_role, pc.equal(rows["source"], split.source.key)))
-        numbers = _row_numbers(key, split, part_rows, index)
+            positions = np.flatnonzero(pc.and_(of_role, pc.equal(rows["source"], split.source.key)).to_numpy())
+            part_rows = rows.take(pa.array(positions))
+        numbers = _row_numbers(key, split, part_rows, index).to_numpy()
         if isinstance(split, Part):
             # A role may have several partitions of one source, each a part of its own.
             in_part = np.isin([piece.partition for piece in index.pieces], split.partitions)
-            inside = pa.array(in_part[index.piece_of(numbers.to_numpy())])
-            part_rows, numbers = part_rows.filter(inside), numbers.filter(inside)
-        chosen, table = numbers.to_numpy().astype(np.int32), part_rows.select([*PLAN_SCHEMA.names, *own_columns])
+            inside = in_part[index.piece_of(numbers)]
+            positions, part_rows, numbers = positions[inside], part_rows.filter(pa.array(inside)), numbers[inside]
+        table = part_rows.select([*PLAN, *(column.name for column in config.planned_columns)])
+        table = table.append_column("expected_sha256", part_rows["content_sha256"])
         planned.append(
             PlannedSplit(
                 key=part.key,
@@ -91,11 +89,14 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
                 split=split,
                 count=benchmark.count(part.key),
                 labels=published.entry.label_names,
-                chosen=chosen,
-                listing=as_listed(chosen, table),
+                rows=numbers.astype(np.int32),
+                table=table,
                 classes=len(table["class_id"].unique()),
                 available=part.available,
                 excluded=(),
+                positions=positions,
+                expected=part_rows.select([column.name for column in generated]),
+                sealed=published.splits[key].sealed if key in published.opened else (),
             )
         )
     return planned

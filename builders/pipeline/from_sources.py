@@ -10,35 +10,41 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from builders.adopt.copies import adopt, adoption_digest
+from builders.cli.request import BuildRequest
+from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import Half, Listed
 from builders.demo.write import is_demo
 from builders.errors import BuildError
-from builders.pipeline.build_plan import BuildPlan, Run
+from builders.executors.base import Meter
+from builders.pipeline.build_plan import BuildPlan
 from builders.plan.candidates import Draws, missing_originals, shared_originals
 from builders.plan.completeness import agreement, count_shortfalls, missing_listed
 from builders.plan.planner import PlannedSplit, plan
-from builders.sources.base import SourceIndex, open_source
+from builders.sources.base import SourceIndex
+from builders.sources.opening import open_source
 from builders.sources.sizes import refuse_resized
 
 
-def prepare(run: Run) -> BuildPlan:
-    """Open the sources that the chosen splits need, check that they are whole, and plan."""
-    benchmark, note = run.benchmark, run.meter.note
-    own_parts = benchmark.parts_of(run.splits)
-    parts = benchmark.parts_of(benchmark.compared_with(run.splits)) if run.without_duplicates else own_parts
+def prepare(benchmark: Benchmark, request: BuildRequest, roots: Mapping[str, Path], meter: Meter) -> BuildPlan:
+    """Open the sources that the chosen splits need, in folders by key, check that they are whole, and plan."""
+    note = meter.note
+    own_parts = benchmark.parts_of(request.splits)
+    parts = benchmark.parts_of(benchmark.compared_with(request.splits)) if request.without_duplicates else own_parts
     indexes: dict[str, SourceIndex] = {}
     for source, partitions in benchmark.partitions(parts).items():
-        root = run.roots.get(source.key, Path())
+        root = roots.get(source.key, Path())
         note(f"{source.title}: indexing {', '.join(partitions)}{f' in {root}' if source.on_disk else ''}")
         index = indexes[source.key] = open_source(source, root, partitions)
         layouts = ", ".join(f"{partition} as {layout}" for partition, layout in index.layouts.items())
         note(f"{source.title}: {index.num_rows:,} images ({layouts})")
-    adopted = adopt(benchmark, parts, run.adopt, indexes, note, seed=run.seed) if run.adopt is not None else {}
-    draws = Draws(benchmark, run.seed, adopted)
+    adopted = {}
+    if request.adopt is not None:
+        adopted = adopt(benchmark, parts, request.adopt, indexes, note, seed=request.seed)
+    draws = Draws(benchmark, request.seed, adopted)
     lacking: dict[str, tuple[str, ...]] = {}
     for key in parts:
         shortfalls = _shortfalls(key, draws, indexes)
-        for sentence, root in shortfalls if not run.allow_partial else ():
+        for sentence, root in shortfalls if not request.allow_partial else ():
             raise BuildError(
                 f"{sentence}, in {root}. Complete that source, or build what there is with --allow-partial (the "
                 "manifest will say so)."
@@ -46,19 +52,26 @@ def prepare(run: Run) -> BuildPlan:
         if shortfalls:
             lacking[key] = tuple(sentence for sentence, _ in shortfalls)
     for index in indexes.values():
-        if not run.demo and not is_demo(index.root):  # those of a demo are small on purpose
+        if not request.demo and not is_demo(index.root):  # those of a demo are small on purpose
             refuse_resized(index)
     for key in parts:
         originals = benchmark.units[key].split.originals
         if originals is not None and len(originals.partitions) > 1:
             note(f"{key}: of {originals.of.title}, {shared_originals(originals, indexes[originals.of.key])}")
-    planned = plan(draws, indexes, splits=own_parts, limit_per_class=run.limit_per_class, withdrawn=run.withdrawn)
+    planned = plan(
+        draws,
+        indexes,
+        splits=own_parts,
+        limit_per_class=request.limit_per_class,
+        withdrawn=request.withdrawn,
+        counts_only=request.dry_run,
+    )
     for split in planned:
         if split.split.authors is not None:
             note(agreement(draws, split, indexes[split.split.source.key]))
     _refuse_empty(planned, draws, indexes)
     return BuildPlan(
-        run=run,
+        request=request,
         indexes=indexes,
         draws=draws,
         planned=tuple(planned),

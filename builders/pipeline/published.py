@@ -8,36 +8,28 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from builders.declare.benchmark import Benchmark
 from builders.declare.splits import Config, Split
 from builders.errors import BuildError, first_line, one_line
-from builders.executors.base import Advance
-from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE, Generator, identity_differences
-from builders.generate.sealed import CONTENT, residual_opener
-from builders.pipeline.build_plan import Run
-from builders.pipeline.finish import data_entries
-from builders.pipeline.read_plan import STAGING, Pack, ReadPlan
-from builders.release.digests import file_sha256, rows_digest
+from builders.generate.contract import Generator, identity_differences
+from builders.generate.sealed import residual_opener
+from builders.pipeline.repeated import Repeated, RepeatedFile
+from builders.release.digests import rows_digest
 from builders.release.entries import ConfigEntry, FileEntry, GeneratorEntry, Manifest, PartEntry, SplitEntry
 from builders.release.layout import Layout
-from builders.release.manifest import file_entry, read_manifest
+from builders.release.manifest import read_manifest
 from builders.release.schema import arrow_schema, without_values
-from builders.release.tables import read_excluded, write_excluded, write_index
+from builders.release.tables import read_excluded
 from builders.sources.base import Source
-from builders.storage.byte_ranges import PACK_SUFFIX
-from builders.storage.files import atomic_path, copy_here
-from builders.storage.parquet import UNREADABLE, read_parquet, spilled, write_arrow
-from builders.storage.sealed_files import published_residuals
+from builders.storage.files import copy_here
+from builders.storage.parquet import UNREADABLE, read_parquet, spilled
 
 Bring = Callable[[FileEntry, Path], object]
 """Brings a file that a published manifest lists to a path."""
@@ -178,6 +170,28 @@ class Published:
                 needed.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
         return {source: tuple(needed[source.key]) for source in self.benchmark.sources() if source.key in needed}
 
+    def repeated(self) -> Repeated:
+        """Return what is repeated of the release: files, rows, exclusions and descriptions of the wanted splits."""
+        files, missing = [], []
+        for key, entry in self.splits.items():
+            if key in self.recorded and not self.has_pixels(key):
+                missing.append(
+                    f"The images of {key} cannot be generated again: they depend on the device and the library "
+                    f"versions that generated them. Load the published ones, or give a release folder that has them; "
+                    f"{self.root} does not."
+                )
+            for folder, shards in (("data", entry.data if key in self.recorded else ()), ("sealed", entry.sealed)):
+                files += [RepeatedFile(key, folder, *place, len(shards), self.bring) for place in enumerate(shards)]
+        lines = read_excluded(self.root / self.entry.excluded.path)
+        return Repeated(
+            manifest=self.manifest,
+            rows={key: self.rows(key) for key in self.splits},
+            excluded=tuple(line for line in lines if line.split in self.parts),
+            files=tuple(files),
+            missing=tuple(missing),
+            duplicates=(Layout(self.root).duplicates,),
+        )
+
     def bring(self, file: FileEntry, target: Path) -> None:
         """Copy or fetch a file of the release to a path."""
         if self.fetch is not None:
@@ -220,102 +234,6 @@ class Published:
         if problem:
             raise BuildError(f"The published index {split.index.path} has {problem}. Fetch the release again.")
         return rows.replace_schema_metadata(None)
-
-
-def copy_published(published: Published, layout: Layout) -> None:
-    """Copy the pixels that cannot be generated again, and all sealed residuals, but for files that are there."""
-    for key, entry in published.splits.items():
-        if key in published.recorded and not published.has_pixels(key):
-            raise BuildError(
-                f"The images of {key} cannot be generated again: they depend on the device and the library versions "
-                f"that generated them. Load the published ones, or give a release folder that has them; "
-                f"{published.root} does not."
-            )
-        # A plan says that a split is begun (`Layout.plan`): what a kill leaves of it is unfinished, and not foreign.
-        if key in published.recorded | published.opened:
-            write_arrow(layout.plan(key), published.rows(key))
-        for folder, files in (("data", entry.data if key in published.recorded else ()), ("sealed", entry.sealed)):
-            for shard, file in enumerate(files):
-                target = layout.shard(folder, key, shard, len(files))
-                if target.is_file() and file_sha256(target) == file.sha256:
-                    continue
-                with atomic_path(target) as temporary:
-                    published.bring(file, temporary)
-                    if layout.relative(target) != file.path or file_sha256(temporary) != file.sha256:
-                        raise BuildError(
-                            f"{file.path} in the published release is not of shard {shard} of {key}, or not as its "
-                            f"manifest lists it (SHA-256 {file.sha256}). Fetch the release again."
-                        )
-
-
-def with_residuals(published: Published, plan: ReadPlan, layout: Layout) -> ReadPlan:
-    """Add the sealed residuals of images that are opened, with the published values that go with each.
-
-    A split without any stays as it is. `copy_published` has brought the residuals into the folder.
-    """
-    generator = plan.image_generator
-    if plan.key not in published.opened or generator is None:
-        return plan
-    sealed, rows = published.splits[plan.key].sealed, published.rows(plan.key)
-    digest = hashlib.sha256("\n".join(file.sha256 for file in sealed).encode()).hexdigest()[:16]
-    path = layout.state / STAGING / f"sealed-{digest}{PACK_SUFFIX}"
-    files = [layout.inside(file.path) for file in sealed]
-    pack = Pack(path, lambda: published_residuals(files, rows["id"], generator.prepared))
-    sizes, count = pack.lengths(), rows.num_rows
-    offsets = np.cumsum(sizes) - sizes
-    places = [pa.repeat(STAGING, count), pa.repeat(path.name, count), pa.array(offsets), pa.array(sizes)]
-    table = plan.table
-    for name, column in zip(COMPANION_COLUMNS, places, strict=True):
-        table = table.append_column(name, column)
-    for name in (CONTENT, *(column.name for column in generator.columns)):
-        table = table.append_column(f"{COMPANION_VALUE}{name}", rows[name])
-    return dataclasses.replace(plan, table=table, packs=(*plan.packs, pack))
-
-
-def with_expected(published: Published, plan: ReadPlan) -> ReadPlan:
-    """Add the published values of each row: the config's own columns, and the digest to compare with."""
-    rows = published.rows(plan.key)
-    table = plan.table.append_column("expected_sha256", rows["content_sha256"])
-    for name in (column.name for column in plan.config.columns):
-        if name not in table.column_names:
-            table = table.append_column(name, rows[name])
-        elif plan.image_generator is not None:
-            # As text, in which NaN equals NaN.
-            generated, listed = (values[name].cast(pa.string()) for values in (table, rows))
-            same_image = pc.equal(table["content_sha256"], rows["content_sha256"])
-            differing = np.flatnonzero(pc.and_(same_image, pc.not_equal(generated, listed)).to_numpy())
-            for first in differing[:1].tolist():
-                raise BuildError(
-                    f"{rows['id'][first]} has {name} {generated[first]} when it is generated here, and "
-                    f"{listed[first]} as published. Use the tools that published it."
-                )
-    return dataclasses.replace(plan, table=table)
-
-
-def with_published_splits(
-    published: Published, run: Run, written: Sequence[ReadPlan], before: Manifest, advance: Advance
-) -> Manifest:
-    """Write the published index and exclusions, and add the config to a manifest as its publisher described it."""
-    layout, entry, manifest = run.layout, published.entry, published.manifest
-    ready = {plan.key: plan for plan in written}
-    splits = dict(before.configs[published.config].splits) if published.config in before.configs else {}
-    for key, listed in published.splits.items():
-        path, rows = layout.index(key), published.rows(key)
-        write_index(path, rows, entry.label_names, entry.columns, demo=run.demo)
-        data = data_entries(layout, ready[key]) if key in ready else listed.data
-        splits[key.partition("/")[2]] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
-        advance(rows.num_rows)
-    excluded = layout.excluded(published.config)
-    lines = [line for line in read_excluded(published.root / entry.excluded.path) if line.split in published.parts]
-    write_excluded(excluded, lines, list(published.parts))
-    entry = msgspec.structs.replace(entry, splits=splits, excluded=file_entry(layout, excluded))
-    used_keys = sorted({key for listed in published.splits.values() for key in listed.sources})
-    return msgspec.structs.replace(
-        before,
-        benchmarks={**before.benchmarks, run.benchmark.name: manifest.benchmarks[run.benchmark.name]},
-        configs={**before.configs, published.config: entry},
-        sources={**before.sources, **{key: manifest.sources[key] for key in used_keys}},
-    )
 
 
 def _refuse_other_generator(key: str, published: GeneratorEntry, declared: Generator) -> None:

@@ -26,19 +26,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.splits import Config, Part
-from builders.executors.base import Advance
-from builders.generate.contract import COMPANION_VALUE, Generator
-from builders.pipeline.build_plan import BuildPlan
-from builders.pipeline.shards import SHARD_BYTES
+from builders.executors.base import Advance, Meter
+from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE, Generator
+from builders.generate.sealed import CONTENT
+from builders.pipeline.shards import SHARD_BYTES, read_record
 from builders.plan.candidates import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
+from builders.release.entries import FileEntry
+from builders.release.layout import PARTS, Layout
 from builders.sources.base import IN_PLACE, Rows, SourceIndex
 from builders.sources.sizes import estimated_bytes, look_up_sizes
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX
-from builders.storage.files import atomic_path
-from builders.storage.paths import store_of
+from builders.storage.files import atomic_path, require_room
+from builders.storage.parquet import read_array
+from builders.storage.sealed_files import published_residuals
 
 STAGING = "staging"
 """Root key of pack files, beside the source keys."""
@@ -57,7 +60,7 @@ class Pack:
         """Return the length of each image in bytes, in order; unpacks the images if that was never done."""
         if not self._lengths_path.exists():
             self.unpack()
-        lengths: Int64 = store_of(self._lengths_path).array(self._lengths_path)
+        lengths: Int64 = read_array(self._lengths_path)
         return lengths
 
     def unpack(self) -> None:
@@ -116,25 +119,37 @@ class ReadPlan:
             if not pack.path.exists():
                 pack.unpack()
 
+    def data_entries(self, layout: Layout) -> tuple[FileEntry, ...]:
+        """Return the finished shards that have pixels, as the manifest lists them."""
+        entries = []
+        for number in range(self.shards):
+            path = layout.shard("data", self.key, number, self.shards)
+            if path.exists():
+                record = read_record(layout.shard(PARTS, self.key, number, self.shards))
+                entries.append(FileEntry(layout.relative(path), record.bytes, record.sha256))
+        return tuple(entries)
+
     def rows_of(self, shard: int) -> pa.Table:
         """Return the rows of one shard."""
         return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
 
 
-def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadPlan]:
+def locate_splits(
+    splits: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex], layout: Layout, meter: Meter
+) -> list[ReadPlan]:
     """Find the images of some splits, and join those that are declared in parts."""
-    run, indexes, staging = plan.run, plan.indexes, plan.run.layout.state / STAGING
+    staging = layout.state / STAGING
     packed = {key: rows for key, index in indexes.items() if len(rows := _packed_rows(index, splits))}
-    if store_of(run.out).is_local and not staging.exists():
-        # These lie on the disk twice during a build; until they are unpacked their bytes are an estimate.
-        estimate = sum(estimated_bytes(indexes[key], rows) for key, rows in packed.items())
-        store_of(run.out).require_space(run.out, [2 * estimate])
+    if packed and not staging.exists():
+        # These lie on the disk twice during a build, or on their way to a store one at a time; until they are unpacked
+        # their bytes are an estimate.
+        require_room(layout.root, 2 * [estimated_bytes(indexes[key], rows) for key, rows in packed.items()])
     parts: dict[str, list[PlannedSplit]] = {}
     for split in splits:
         parts.setdefault(split.split_key, []).append(split)
-    with run.meter.step("finding", sum(split.size for split in splits)) as advance:
+    with meter.step("finding", sum(split.size for split in splits)) as advance:
         unpacked = {key: _unpacked(indexes[key], rows, staging, advance) for key, rows in packed.items()}
-        return [_located(plan, key, of_split, unpacked, advance) for key, of_split in parts.items()]
+        return [_located(key, of_split, indexes, unpacked, layout, advance) for key, of_split in parts.items()]
 
 
 def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Rows:
@@ -152,22 +167,22 @@ def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Rows:
 
 
 def _located(
-    plan: BuildPlan, key: str, parts: Sequence[PlannedSplit], unpacked: Mapping[str, _Unpacked], advance: Advance
+    key: str,
+    parts: Sequence[PlannedSplit],
+    indexes: Mapping[str, SourceIndex],
+    unpacked: Mapping[str, _Unpacked],
+    layout: Layout,
+    advance: Advance,
 ) -> ReadPlan:
     """Find the images of a split's parts, put them in the order of the release, and cut the whole into shards."""
     tables, packs = [], dict[Path, Pack]()
     for part in parts:
-        table, used = _with_places(part, plan.indexes, unpacked, advance)
+        table, used = _with_places(part, indexes, unpacked, layout, advance)
         tables.append(table)
         packs |= {pack.path: pack for pack in used}
     table, config, generator = pa.concat_tables(tables), parts[0].config, parts[0].split.image_generator
     if isinstance(parts[0].split, Part):
-        ids = table["id"].combine_chunks()
-        order = (
-            plan.draws.rank(key).order(ids)
-            if plan.published is None
-            else pc.index_in(plan.published.rows(key)["id"], value_set=ids).to_numpy().astype(np.int64)
-        )
+        order = np.argsort(np.concatenate([part.positions for part in parts]))
         table = table.take(pa.array(order)).combine_chunks()
     sizes = table["size"].to_numpy()
     if generator is not None:
@@ -220,11 +235,16 @@ def _unpacked(index: SourceIndex, rows: Rows, staging: Path, advance: Advance) -
 
 
 def _with_places(
-    planned: PlannedSplit, indexes: Mapping[str, SourceIndex], unpacked: Mapping[str, _Unpacked], advance: Advance
+    planned: PlannedSplit,
+    indexes: Mapping[str, SourceIndex],
+    unpacked: Mapping[str, _Unpacked],
+    layout: Layout,
+    advance: Advance,
 ) -> tuple[pa.Table, list[Pack]]:
     """Return a split's table with the places of its images, and the packs that these lie in.
 
-    Companions, the images of another source that a split's generator takes, have the columns `companion_...`.
+    What a split's generator takes beside an image, of another source or as a sealed residual, has the columns
+    `companion_...`.
     """
     table, source, companions = planned.table, planned.split.source.key, planned.split.companions
     columns, packs = _places(indexes[source], planned.rows, unpacked.get(source), advance)
@@ -236,6 +256,19 @@ def _with_places(
         del beside["form"]
         columns |= {f"companion_{name}": column for name, column in beside.items()}
         columns[f"{COMPANION_VALUE}original_hash"] = index.take(["original_hash"], rows)["original_hash"]
+    if planned.sealed and (generator := planned.split.generator) is not None:
+        # The published residuals, which are in the folder by now.
+        digest = hashlib.sha256("\n".join(file.sha256 for file in planned.sealed).encode()).hexdigest()[:16]
+        files = [layout.inside(file.path) for file in planned.sealed]
+        images = functools.partial(published_residuals, files, table["id"], generator.prepared)
+        pack = Pack(layout.state / STAGING / f"sealed-{digest}{PACK_SUFFIX}", images)
+        packs, sizes = [*packs, pack], pack.lengths()
+        roots, names = (pa.repeat(name, len(sizes)) for name in (STAGING, pack.path.name))
+        places = (roots, names, pa.array(np.cumsum(sizes) - sizes), pa.array(sizes))
+        columns |= zip(COMPANION_COLUMNS, places, strict=True)
+        columns[f"{COMPANION_VALUE}{CONTENT}"] = table["expected_sha256"]
+        for column in generator.columns:
+            columns[f"{COMPANION_VALUE}{column.name}"] = planned.expected[column.name]
     for name, column in columns.items():
         table = table.append_column(name, column)
     return table, packs

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 
 from builders.duplicates.table import are_compared, write_pixels
 from builders.errors import BuildError, os_errors_as_build_errors
+from builders.executors.base import Executor, Meter
 from builders.generate.batches import SEALED_SUFFIX
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.finish import finish_release, with_written_splits
-from builders.pipeline.published import copy_published, with_expected, with_published_splits, with_residuals
 from builders.pipeline.read_plan import STAGING, ReadPlan, locate_splits
+from builders.pipeline.repeated import copy_repeated, with_repeated_splits
 from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.state import TRIES, State, locked
 from builders.pipeline.without_duplicates import leave_duplicates_out
@@ -26,12 +27,14 @@ from builders.release.manifest import read_or_empty
 from builders.release.reader import UndecodableError
 from builders.release.remarks import summary as remarks_summary
 from builders.storage.byte_ranges import PACK_SUFFIX
+from builders.storage.files import require_room
+from builders.storage.folders import remove_staged
 from builders.storage.parquet import read_parquet
-from builders.storage.paths import as_path, store_of
+from builders.storage.paths import as_path
 from builders.storage.stores.errors import ChangedMeanwhileError
 
 
-def write_release(plan: BuildPlan) -> Manifest:
+def write_release(plan: BuildPlan, executor: Executor, meter: Meter) -> Manifest:
     """Write what was planned into the release folder and return its manifest.
 
     Shards that an earlier run finished are used as they are. The result does not depend on the executor.
@@ -40,49 +43,41 @@ def write_release(plan: BuildPlan) -> Manifest:
         BuildError: the folder is in use or holds other choices, an image is unreadable or has other content than was
             published, or the disk refuses.
     """
-    run, layout, published = plan.run, plan.run.layout, plan.published
+    request, layout = plan.request, plan.request.layout
     with os_errors_as_build_errors("write the release"), locked(layout):
-        state = State(run, plan.adopted, plan.labels)
+        state = State(plan)
         state.check()
-        if run.without_duplicates:
-            plan = leave_duplicates_out(plan)
-        if published is not None:
-            copy_published(published, layout)
-        located = locate_splits(plan, plan.planned)
-        if published is not None:
-            located = [with_residuals(published, split, layout) for split in located]
+        if request.without_duplicates:
+            plan = leave_duplicates_out(plan, executor, meter)
+        copy_repeated(plan.repeated, layout)
+        located = locate_splits(plan.planned, plan.indexes, layout, meter)
         draws = {key: digest for split in plan.planned for key, digest in split.draws.items()}
         state.record({split.key: split.digest for split in located}, draws)
-        work = ShardWork(run, plan.indexes)
+        work = ShardWork(plan, executor, meter)
         ready = work.generate(located)
-        chosen = [ready[key] for key in run.splits if key in ready]
-        if published is not None:
-            chosen = [with_expected(published, split) for split in chosen]
+        chosen = [ready[key] for key in request.splits if key in ready]
         tasks = work.tasks(chosen)
-        store_of(run.out).require_space(run.out, [task.size for task in tasks if task.data is not None])
-        with run.meter.step("writing", sum(task.stop - task.start for task in tasks)) as advance:
-            written = run.executor.run(tasks, advance)
+        require_room(request.out, [task.size for task in tasks if task.data is not None])
+        with meter.step("writing", sum(task.stop - task.start for task in tasks)) as advance:
+            written = executor.run(tasks, advance)
         if told := remarks_summary(shard.remarks for shard in written):
-            run.meter.note(told)
-        manifest = _finish(plan, chosen, work)
+            meter.note(told)
+        manifest = _finish(plan, chosen, work, meter)
         # The packs and sealed residuals; lengths and records are kept. In a store, this run's own alone go.
         own = [*(pack.path for split in located for pack in split.packs), *work.packs()]
-        store_of(run.out).remove_staged(layout.state / STAGING, (PACK_SUFFIX, SEALED_SUFFIX), own)
+        remove_staged(layout.state / STAGING, (PACK_SUFFIX, SEALED_SUFFIX), own)
     return manifest
 
 
-def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork) -> Manifest:
+def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork, meter: Meter) -> Manifest:
     """Describe the written splits and add them to the manifest; again if another run changed that meanwhile."""
-    run, layout = plan.run, plan.run.layout
+    layout = plan.request.layout
     for tries_left in reversed(range(TRIES)):
         before = read_or_empty(layout.root)
         try:
-            with run.meter.step("finishing", sum(split.table.num_rows for split in chosen)) as advance:
-                manifest = (
-                    with_written_splits(plan, chosen, before, advance)
-                    if plan.published is None
-                    else with_published_splits(plan.published, run, chosen, before, advance)
-                )
+            with meter.step("finishing", sum(split.table.num_rows for split in chosen)) as advance:
+                manifest = with_written_splits(plan, chosen, before, advance)
+                manifest = with_repeated_splits(plan.repeated, layout, chosen, manifest, advance)
             entries = manifest.by_key()
             for split in chosen:
                 # The pixels that later runs compare with theirs are stored, of a split without shards.
@@ -90,16 +85,16 @@ def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork) -> Man
                 pixels = layout.pixels(entry.digest)
                 if entry.data:
                     pixels.unlink(missing_ok=True)
-                elif are_compared(run.benchmark, split.key) and not pixels.exists():
+                elif are_compared(plan.benchmark, split.key) and not pixels.exists():
                     kept = read_parquet(layout.index(split.key), ["id"])["id"]
                     split.unpack()
                     rows = split.table.filter(pc.is_in(split.table["id"], value_set=kept))
                     write_pixels(layout, entry.digest, work.pixels(rows))
-            return finish_release(plan, before, manifest)
+            return finish_release(plan, before, manifest, meter)
         except ChangedMeanwhileError:  # in a store, which is not locked
             if not tries_left:
                 raise
-            run.meter.note("another run changed the release at the same time; this one adds its splits to that")
+            meter.note("another run changed the release at the same time; this one adds its splits to that")
         except UndecodableError as error:
             raise _with_file(error, chosen, work.roots) from error
     raise AssertionError("the last try returns or raises")

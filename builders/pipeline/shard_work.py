@@ -6,7 +6,7 @@ Tested by `tests/builders/pipeline/test_run.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +16,17 @@ import pyarrow.compute as pc
 
 from builders.duplicates.distance import SIDE, scaled
 from builders.errors import BuildError
+from builders.executors.base import Executor, Meter
 from builders.generate.batches import Batch, cut_batches, generated_table
 from builders.generate.contract import check_installed
 from builders.generate.task import BatchTask
-from builders.pipeline.build_plan import Run
+from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import STAGING, ReadPlan
 from builders.pipeline.shards import ShardTask, image_places, read_record
 from builders.release import images
 from builders.release.layout import PARTS
 from builders.release.remarks import summary as remarks_summary
-from builders.release.schema import arrow_schema
-from builders.sources.base import SourceIndex
+from builders.release.schema import MADE, arrow_schema
 from builders.storage.byte_ranges import Reader
 from builders.storage.parquet import read_parquet, write_arrow
 from unknown_detection.words import quantity
@@ -35,10 +35,11 @@ from unknown_detection.words import quantity
 class ShardWork:
     """Generates the images of a run's splits, once, and makes the tasks for the shards that are left to write."""
 
-    def __init__(self, run: Run, indexes: Mapping[str, SourceIndex]) -> None:
-        self.run, self.layout = run, run.layout
+    def __init__(self, plan: BuildPlan, executor: Executor, meter: Meter) -> None:
+        self.request, self.benchmark, self.layout = plan.request, plan.benchmark, plan.request.layout
+        self.executor, self.meter = executor, meter
         self.staging = self.layout.state / STAGING
-        self.roots = {key: str(index.root) for key, index in indexes.items()} | {STAGING: str(self.staging)}
+        self.roots = {key: str(index.root) for key, index in plan.indexes.items()} | {STAGING: str(self.staging)}
         self.batches: dict[str, tuple[ReadPlan, list[Batch]]] = {}
 
     def generate(self, plans: Sequence[ReadPlan]) -> dict[str, ReadPlan]:
@@ -90,7 +91,7 @@ class ShardWork:
         if kept := sum(plan.shards for plan in plans) - len(unfinished):
             earlier = f"{quantity(kept, 'shard')} of an earlier run {'is' if kept == 1 else 'are'} used"
             changed = "; an image that changed since then is not noticed" * any(not plan.contents for plan in plans)
-            self.run.meter.note(earlier + changed)
+            self.meter.note(earlier + changed)
         generated = [plan.rows_of(shard)["file"] for plan, shard in unfinished if plan.key in self.batches]
         for plan in {plan.key: plan for plan, _ in unfinished}.values():
             plan.unpack()
@@ -100,7 +101,7 @@ class ShardWork:
         for plan, shard in unfinished:
             part, data, sealed = self._files(plan, shard)
             # Pixels that are there stay there, also when this run asks for the index alone.
-            target = data if self.run.has_pixels(plan.config) or data.exists() else None
+            target = data if self.request.has_pixels(plan.config) or data.exists() else None
             task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, part=part)
             tasks.append(dataclasses.replace(task, sealed=sealed if plan.is_sealed else None))
         # The largest first, so that no worker ends up alone with a large one.
@@ -117,10 +118,9 @@ class ShardWork:
             roots=self.roots,
             data=data,
             part=part,
-            schema=arrow_schema(split.parts[0].labels, split.config.columns, demo=self.run.demo),
-            decode=self.run.decode,
-            drop_unreadable=self.run.allow_partial,
-            columns=tuple(column.name for column in split.config.columns if column.name in split.table.column_names),
+            schema=arrow_schema(split.parts[0].labels, split.config.columns, demo=self.request.demo),
+            decode=self.request.decode,
+            drop_unreadable=self.request.allow_partial,
             generated=split.key in self.batches,
             stored="pixels" if generator is None else generator.stored,
             contents=split.contents,
@@ -136,19 +136,21 @@ class ShardWork:
         if not missing:
             return
         tasks = []
-        generators = self.run.benchmark.generators(missing)
+        generators = self.benchmark.generators(missing)
         check_installed(generators)
         for key, generator in generators.items():
             plan = self.batches[key][0]
             plan.unpack()
             path = self.staging / f"{key.replace('/', '-')}.arrow"
             write_arrow(path, plan.table)
-            tasks += [BatchTask(path, batch, self.roots, generator, self.run.allow_partial) for batch in missing[key]]
+            tasks += [
+                BatchTask(path, batch, self.roots, generator, self.request.allow_partial) for batch in missing[key]
+            ]
         count = sum(task.batch.stop - task.batch.start for task in tasks)
-        with self.run.meter.step("generating images", count) as advance:
-            remarks = self.run.executor.run(tasks, advance)
+        with self.meter.step("generating images", count) as advance:
+            remarks = self.executor.run(tasks, advance)
         if told := remarks_summary(remarks):
-            self.run.meter.note(told)
+            self.meter.note(told)
 
     def _generate_missing(self, files: set[str]) -> None:
         """Generate the images of the named packs again, where these were removed."""
@@ -164,11 +166,15 @@ class ShardWork:
         if generator is not None:
             batches = self.batches[plan.key][1]
             table, packs = generated_table(plan.parts[0].table, batches, STAGING, generator.columns), ()
+        absent: dict[str, pa.Scalar] = dict.fromkeys(MADE, pa.scalar("")) if generator is None else {}
         # Columns of the generators of other splits of the config have the values for absent rows.
         for column in plan.config.generated_columns:
-            if column.name not in table.column_names:
-                absent = pa.repeat(pa.scalar(column.absent, column.arrow), table.num_rows)
-                table = table.append_column(column.name, absent)
+            if generator is None or column not in generator.columns:
+                absent[column.name] = pa.scalar(column.absent, column.arrow)
+        for name, value in absent.items():
+            table = table.append_column(name, pa.repeat(value, table.num_rows))
+        if generator is not None:
+            _refuse_other_values(table, plan.parts[0].expected)
         return dataclasses.replace(plan, table=table, packs=packs)
 
     def _files(self, plan: ReadPlan, shard: int) -> list[Path]:
@@ -183,17 +189,30 @@ class ShardWork:
         if record.contents != split.contents:
             return False
         generated = split.image_generator is not None  # which takes decoding
-        if self.run.decode and not (record.decoded or generated):
+        if self.request.decode and not (record.decoded or generated):
             return False
         # Its size tells a file that was cut; `verify` recomputes digests, which here would read the whole release
         # again.
-        index_only = not self.run.has_pixels(split.config) and not data.exists()
+        index_only = not self.request.has_pixels(split.config) and not data.exists()
         finished = _has_bytes(data, record.bytes) or index_only
         if split.is_sealed:
             finished = finished and _has_bytes(sealed, record.sealed_bytes)
         if finished and generated:
             _refuse_shard_of_other_images(split, shard, part)
         return finished
+
+
+def _refuse_other_values(generated: pa.Table, expected: pa.Table) -> None:
+    """Refuse images that are the published ones and have other values than were published with them."""
+    same_image = pc.equal(generated["content_sha256"], generated["expected_sha256"])
+    for name in expected.column_names:
+        # As text, in which NaN equals NaN.
+        made, listed = (values[name].cast(pa.string()) for values in (generated, expected))
+        for first in np.flatnonzero(pc.and_(same_image, pc.not_equal(made, listed)).to_numpy())[:1].tolist():
+            raise BuildError(
+                f"{generated['id'][first]} has {name} {made[first]} when it is generated here, and {listed[first]} as "
+                "published. Use the tools that published it."
+            )
 
 
 def _has_bytes(path: Path, size: int) -> bool:

@@ -27,7 +27,7 @@ from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.generate.batches import Batch
 from builders.release import images
 from builders.release.remarks import ImageRemarks, collect_remarks
-from builders.release.schema import PIXEL_DIGEST, PLANNED, demo_metadata, is_demo_schema
+from builders.release.schema import COMMON, PIXEL_DIGEST, PLAN, demo_metadata, is_demo_schema
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
 from builders.storage.files import atomic_path
@@ -57,12 +57,11 @@ _RECORD = b"shard_record"
 class ShardTask:
     """Writes one shard; a `builders.executors.base.Task`.
 
-    `plan` is an Arrow IPC file with the plan's columns, the config's own (`columns`), and `root`, `file`, `offset`,
-    `size`; the shard is its rows `start:stop`, with `size` bytes of images. Plans of `generated` images also have
-    `content_sha256`, and in `unreadable` the reason if an image could not be generated; their rows say `stored` of
-    their bytes. Plans from a published index have `expected_sha256`. `roots` maps the names in `root` to folders.
-    `data` is the file for the images (None: index only), `part` the file for the index rows and the shard's record.
-    `sealed` is the file for the images' sealed residuals, None if they are not sealed. `contents` are
+    `plan` is an Arrow IPC file with the columns `PLAN`, `EXPECTED`, `PLACES` and `MADE` of
+    `builders.release.schema` and the config's own; the shard is its rows `start:stop`, with `size` bytes of images.
+    Rows of `generated` images say `stored` of their bytes. `roots` maps the names in `root` to folders. `data` is the
+    file for the images (None: index only), `part` the file for the index rows and the shard's record, `schema` that
+    of the data. `sealed` is the file for the images' sealed residuals, None if they are not sealed. `contents` are
     `ReadPlan.contents`, for the record.
     """
 
@@ -76,7 +75,6 @@ class ShardTask:
     schema: pa.Schema
     decode: bool
     drop_unreadable: bool
-    columns: tuple[str, ...] = ()
     generated: bool = False
     stored: images.Stored = "pixels"
     sealed: Path | None = None
@@ -116,12 +114,10 @@ class ShardTask:
         each is assigned to it in `remarks`.
         """
         group = GroupImages(np.empty(ROW_GROUP_BYTES, np.uint8))  # a bytearray would be zeroed first
-        expected = rows["expected_sha256"].to_pylist() if "expected_sha256" in rows.column_names else []
+        columns = ("id", "expected_sha256", "content_sha256", "unreadable")
+        ids, expected, digests, failed = (rows[name].to_pylist() for name in columns)
         # A published image was readable to its publisher, so only its digest is compared.
-        broken = set() if expected or self.generated else known_broken(rows)
-        ids = rows["id"].to_pylist()
-        made = ("content_sha256", "unreadable")
-        digests, failed = (rows[name].to_pylist() if self.generated else [""] * len(ids) for name in made)
+        broken = {number for number in known_broken(rows) if not expected[number]}
         places = image_places(rows, self.roots)
         reader.expect(place for place, reason in zip(places, failed, strict=True) if not reason)
         for number, (path, offset, size) in enumerate(places):
@@ -151,7 +147,7 @@ class ShardTask:
                     view = group.room(len(mended))
                     view[:] = mended
                 digest, stored = hashlib.sha256(view).hexdigest(), "source" if mended is None else "metadata_removed"
-            if expected and digest != expected[number]:
+            if expected[number] and digest != expected[number]:
                 raise _other_content(rows, number, path, digest)
             group.keep(number, len(view), digest, stored, pixels)
             if ends_group(group.filled, len(view), digest):
@@ -193,16 +189,16 @@ class ShardTask:
                     names[number] = f"{os.path.splitext(names[number])[0]}.png"  # noqa: PTH122 - a name, not a path
             fields = list(writer.schema.field("image").type)
             image = pa.StructArray.from_arrays([encoded, pa.array(names, pa.string())], fields=fields)
-            columns = [image, *(index[name].combine_chunks() for name in writer.schema.names[1:])]
-            writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema), row_group_size=count)
+            columns = {name: index[name].combine_chunks() for name in index.column_names}
+            writer.write_table(pa.table(columns | {"image": image}, writer.schema), row_group_size=count)
         return index
 
     def _index_rows(self, rows: pa.Table, group: GroupImages) -> pa.Table:
-        index = rows.select(PLANNED)
-        index = index.append_column("content_sha256", pa.array(group.digests, pa.string()))
-        index = index.append_column("stored", pa.array(group.stored, pa.string()))
-        for name in self.columns:
-            index = index.append_column(name, rows[name])
+        planned = [name for name in self.schema.names if name not in COMMON or name in PLAN]
+        values = {name: rows[name] for name in planned}
+        values["content_sha256"] = pa.array(group.digests, pa.string())
+        values["stored"] = pa.array(group.stored, pa.string())
+        index = pa.table(values, pa.schema([field for field in self.schema if field.name != "image"]))
         if self.decode and not self.generated:
             index = index.append_column(PIXEL_DIGEST, pa.array(group.pixels, pa.string()))
         return index

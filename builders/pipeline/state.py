@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,12 @@ import msgspec
 
 from builders.errors import BuildError
 from builders.generate.contract import identity_differences
-from builders.pipeline.build_plan import Run
+from builders.pipeline.build_plan import BuildPlan
 from builders.release.entries import CHOICES
-from builders.release.layout import FOLDERS, STATE, Layout
+from builders.release.layout import STATE, Layout
 from builders.release.loading import misread
 from builders.release.manifest import read_or_empty
-from builders.storage.files import read_regular
-from builders.storage.paths import store_of
+from builders.storage.files import read_regular, replace_unless_changed
 from builders.storage.stores.errors import ChangedMeanwhileError
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
@@ -37,7 +36,7 @@ def locked(layout: Layout) -> Iterator[None]:
     """Hold the output folder for this run, and sweep what a killed run left half-written; neither in a store."""
     refuse_unusable(layout.root)
     busy = f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
-    with store_of(layout.root).lock(layout.lock, busy, layout.root, (*FOLDERS, STATE)):
+    with layout.locked(busy):
         yield
 
 
@@ -77,16 +76,15 @@ def _parse_state(data: bytes | None, path: Path) -> _Recorded:
 class State:
     """The recorded state of a benchmark in an output folder, compared with this run's choices.
 
-    `adopted` and `labels` are those of the `BuildPlan`. A split and the rest of it must come from the same lists, or
-    they would share images.
+    A split and the rest of it must come from the same lists, or they would share images.
     """
 
-    def __init__(self, run: Run, adopted: Mapping[str, str], labels: Mapping[str, Sequence[str]]) -> None:
-        self.run, self.adopted, self.labels = run, adopted, labels
-        generators = run.benchmark.generators(run.splits)
+    def __init__(self, plan: BuildPlan) -> None:
+        self.plan, self.request, self.benchmark = plan, plan.request, plan.benchmark
+        generators = plan.benchmark.generators(plan.request.splits)
         self.generators = {key: generator.identity() for key, generator in generators.items()}
-        self.choices = {name: getattr(run, name) for name in CHOICES}
-        self.path = run.layout.state / f"{run.benchmark.name}.json"
+        self.choices = {name: getattr(plan if name == "version" else plan.request, name) for name in CHOICES}
+        self.path = plan.request.layout.state / f"{plan.benchmark.name}.json"
         self.recorded = read_state(self.path)
 
     def check(self) -> None:
@@ -94,28 +92,28 @@ class State:
 
         The manifest is asked, too, because a release may come without its state.
         """
-        root, manifest = self.run.out, read_or_empty(self.run.out)
+        root, manifest = self.request.out, read_or_empty(self.request.out)
         adopted, generators = dict[str, str](), dict[str, Mapping[str, object]]()
         for key, entry in manifest.by_key().items():
             adopted |= {part.key: part.adopted for part in entry.parts}
             if entry.generator is not None:
                 generators[key] = entry.generator.identity()
-        own = {source.key for source in self.run.benchmark.sources() if source.contents}
+        own = {source.key for source in self.benchmark.sources() if source.contents}
         for key, entry in manifest.by_key().items():
             owner = manifest.configs[key.partition("/")[0]].benchmark
-            if taken := own & {part.source for part in entry.parts} if owner != self.run.benchmark.name else None:
+            if taken := own & {part.source for part in entry.parts} if owner != self.benchmark.name else None:
                 raise BuildError(
                     f"{key} in {root} has images of a source {min(taken)}, and other images of this run would have "
                     "the same ids. Give another --name or --out."
                 )
-        for key, digest in self.adopted.items():
+        for key, digest in self.plan.adopted.items():
             if (adopted | self.recorded.adopted).get(key, digest) != digest:
                 raise BuildError(
                     f"{key} was built from another adopted copy, or without one, in {root}. Give another --out, or "
                     "the same copy as before."
                 )
         recorded = self.recorded if self.recorded.version is not None else None
-        for earlier in (recorded, manifest.benchmarks.get(self.run.benchmark.name)):
+        for earlier in (recorded, manifest.benchmarks.get(self.benchmark.name)):
             for name, value in self.choices.items() if earlier is not None else ():
                 before = getattr(earlier, name)
                 if before != value:
@@ -123,8 +121,9 @@ class State:
                         f"The release in {root} was built with the {CHOICES[name]} {_shown(before)}, and this run "
                         f"has {_shown(value)}. Give another --out, or the same choices as before."
                     )
-        if self.recorded.allow_partial and not self.run.allow_partial:
-            again = "" if self.run.released else ", or build it in the same way"  # published rows have no such flag
+        if self.recorded.allow_partial and not self.request.allow_partial:
+            # Published rows have no such flag.
+            again = "" if self.request.released else ", or build it in the same way"
             raise BuildError(
                 f"The release in {root} was built from short sources (--allow-partial). Give another --out{again}."
             )
@@ -134,12 +133,12 @@ class State:
                     f"The images of {key} in {root} were generated in another way: this run has "
                     f"{', '.join(differing)}. Give another --out, or generate them as before."
                 )
-        for name, names in self.labels.items():
+        for name, names in self.plan.labels.items():
             built = manifest.configs.get(name)
-            if built and built.benchmark != self.run.benchmark.name:
+            if built and built.benchmark != self.benchmark.name:
                 raise BuildError(
                     f"{name} in {root} is a config of the benchmark {built.benchmark}, not of "
-                    f"{self.run.benchmark.name}. Give another --out, or to own folders another --name."
+                    f"{self.benchmark.name}. Give another --out, or to own folders another --name."
                 )
             odd = sorted(set(built.label_names) ^ set(names)) if built else []
             if odd:
@@ -161,18 +160,18 @@ class State:
                 if before.plans.get(key, digest) != digest:
                     raise BuildError(
                         f"The sources or the list of withdrawn rows changed since {key} was planned in "
-                        f"{self.run.out}. Give another --out, or both as they were."
+                        f"{self.request.out}. Give another --out, or both as they were."
                     )
             for key, digest in draws.items():
                 if before.draws.get(key, digest) != digest:
                     raise BuildError(
-                        f"The sources changed since an earlier run on {self.run.out}: {key} now draws other images, "
-                        "so a split that is drawn after it may share some with it. Give another --out, or the "
-                        "sources as they were."
+                        f"The sources changed since an earlier run on {self.request.out}: {key} now draws other "
+                        "images, so a split that is drawn after it may share some with it. Give another --out, or "
+                        "the sources as they were."
                     )
             state = self.choices | {
-                "allow_partial": self.run.allow_partial,
-                "adopted": before.adopted | dict(self.adopted),
+                "allow_partial": self.request.allow_partial,
+                "adopted": before.adopted | dict(self.plan.adopted),
                 "plans": before.plans | dict(plans),
                 "draws": before.draws | dict(draws),
                 "generators": before.generators | self.generators,
@@ -180,9 +179,7 @@ class State:
             }
             encoded = msgspec.json.format(msgspec.json.encode(state, order="sorted")) + b"\n"
             try:
-                store_of(self.path).replace(
-                    self.path, encoded, lambda data: _parse_state(data, self.path) == self.recorded
-                )
+                replace_unless_changed(self.path, encoded, lambda data: _parse_state(data, self.path) == self.recorded)
                 return
             except ChangedMeanwhileError:  # in a store, by a run of other splits
                 if not tries_left:

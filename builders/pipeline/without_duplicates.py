@@ -26,28 +26,29 @@ import pyarrow.compute as pc
 
 from builders.duplicates.exact import DIGEST
 from builders.duplicates.table import are_compared, compared_by_similarity
+from builders.executors.base import Executor, Meter
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import ReadPlan, locate_splits
 from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.shards import ShardTask
-from builders.plan.planner import PlannedSplit, as_listed, plan
+from builders.plan.planner import PlannedSplit, plan
 from builders.release.duplicates import Pair, PairedRow, pair_of
 from builders.release.schema import KNOWN_ROLE, PIXEL_DIGEST, ROLES
 from builders.storage.parquet import read_parquet, write_arrow
 from unknown_detection.words import first_few
 
 
-def leave_duplicates_out(build: BuildPlan) -> BuildPlan:
+def leave_duplicates_out(build: BuildPlan, executor: Executor, meter: Meter) -> BuildPlan:
     """Plan a run's splits again without images that have duplicates in the splits that they are compared with.
 
     The images are read for it, so the folder must be held.
     """
-    run, benchmark = build.run, build.run.benchmark
+    request, benchmark = build.request, build.benchmark
     replan = functools.partial(
-        plan, build.draws, build.indexes, limit_per_class=run.limit_per_class, withdrawn=run.withdrawn
+        plan, build.draws, build.indexes, limit_per_class=request.limit_per_class, withdrawn=request.withdrawn
     )
-    compared = benchmark.parts_of(benchmark.compared_with(run.splits))
-    survey, removed = _Survey(build), dict[str, dict[str, str]]()
+    compared = benchmark.parts_of(benchmark.compared_with(request.splits))
+    survey, removed = _Survey(build, executor, meter), dict[str, dict[str, str]]()
     while True:
         planned = replan(splits=compared, duplicates=removed)
         survey.read(planned)
@@ -58,10 +59,10 @@ def leave_duplicates_out(build: BuildPlan) -> BuildPlan:
         if not any(added.values()):
             break
         images = sum(map(len, added.values()))
-        run.meter.note(f"--withdraw duplicates: {images:,} images are left out and others move up")
+        meter.note(f"--withdraw duplicates: {images:,} images are left out and others move up")
         for name, ids in added.items():
             removed.setdefault(name, {}).update(ids)
-    planned = replan(splits=benchmark.parts_of(run.splits), duplicates=removed)
+    planned = replan(splits=benchmark.parts_of(request.splits), duplicates=removed)
     lacking = dict(build.lacking)
     for before, after in zip(build.planned, planned, strict=True):
         short = Counter(before.table["class_id"].to_pylist()) - Counter(after.table["class_id"].to_pylist())
@@ -69,7 +70,7 @@ def leave_duplicates_out(build: BuildPlan) -> BuildPlan:
             names = first_few([f"{name} by {short[name]:,}" for name in sorted(short)])
             plural = "class is" if len(short) == 1 else "classes are"
             sentence = f"{len(short):,} {plural} short of images without duplicates: {names}"
-            run.meter.note(f"{after.key}: {sentence}")
+            meter.note(f"{after.key}: {sentence}")
             lacking[after.key] = (*lacking.get(after.key, ()), sentence)
     return dataclasses.replace(build, planned=tuple(planned), lacking=lacking)
 
@@ -127,9 +128,9 @@ class _Survey:
     generated images that are compared by similarity, each of shape (32, 32, 3).
     """
 
-    def __init__(self, build: BuildPlan) -> None:
-        self.build, self.run = build, build.run
-        self.folder = build.run.layout.state / "survey"
+    def __init__(self, build: BuildPlan, executor: Executor, meter: Meter) -> None:
+        self.build, self.executor, self.meter = build, executor, meter
+        self.folder = build.request.layout.state / "survey"
         self.seen: set[str] = set()
         self.digests: dict[str, str] = {}
         self.pixel_digests: dict[str, str] = {}
@@ -155,11 +156,11 @@ class _Survey:
 
     def _near(self, rows: Mapping[str, Sequence[PairedRow]], known: Set[str]) -> Iterator[Pair]:
         """Yield the near-duplicates in the splits that a release's table compares."""
-        for key, of in compared_by_similarity(self.run.benchmark, rows, known):
+        for key, of in compared_by_similarity(self.build.benchmark, rows, known):
             from builders.duplicates.search import find_pairs  # only here are its imports paid for
 
             sides = [np.stack([self.pixels[row.id] for row in rows[side]]) for side in (key, of)]
-            found = find_pairs(*sides, threshold=self.run.benchmark.near_distance, advance=lambda _: None)
+            found = find_pairs(*sides, threshold=self.build.benchmark.near_distance, advance=lambda _: None)
             numbers = zip(found.queries.tolist(), found.references.tolist(), found.distances.tolist(), strict=True)
             for query, reference, distance in numbers:
                 if rows[key][query].id != rows[of][reference].id:
@@ -173,18 +174,19 @@ class _Survey:
             mask = np.array([name not in self.seen for name in ids], bool)
             self.seen.update(ids)
             if mask.any():
-                rows, table = split.rows[mask], split.table.filter(pa.array(mask))
-                unread.append(dataclasses.replace(split, chosen=rows, listing=as_listed(rows, table)))
+                kept = {"rows": split.rows[mask], "table": split.table.filter(pa.array(mask))}
+                positions = split.positions[mask] if len(split.positions) else split.positions
+                unread.append(dataclasses.replace(split, positions=positions, **kept))
         if not unread:
             return
-        work = ShardWork(self.run, self.build.indexes)
-        ready = work.generate(locate_splits(self.build, unread))
+        work = ShardWork(self.build, self.executor, self.meter)
+        ready = work.generate(locate_splits(unread, self.build.indexes, self.build.request.layout, self.meter))
         self._read_copied([split for split in ready.values() if split.image_generator is None], work)
         for key, located in ready.items():
             if located.image_generator is not None:
                 generated = located.table.filter(pc.equal(located.table["unreadable"], ""))
                 self._add_digests(generated)
-                if are_compared(self.run.benchmark, key):
+                if are_compared(self.build.benchmark, key):
                     self.pixels |= zip(generated["id"].to_pylist(), work.pixels(generated), strict=True)
 
     def _read_copied(self, splits: Sequence[ReadPlan], work: ShardWork) -> None:
@@ -192,7 +194,7 @@ class _Survey:
         parts: list[Path] = []
         tasks: list[ShardTask] = []
         for split in splits:
-            name = hashlib.sha256(f"{split.digest}\n{self.run.decode}".encode()).hexdigest()[:16]
+            name = hashlib.sha256(f"{split.digest}\n{self.build.request.decode}".encode()).hexdigest()[:16]
             plan_file = self.folder / f"{name}.arrow"
             split.unpack()
             for shard in range(split.shards):
@@ -201,8 +203,8 @@ class _Survey:
                     tasks.append(work.task(split, shard, plan=plan_file, data=None, part=parts[-1]))
             if any(task.plan == plan_file for task in tasks):
                 write_arrow(plan_file, split.table)
-        with self.run.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks)) as advance:
-            self.run.executor.run(tasks, advance)
+        with self.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks)) as advance:
+            self.executor.run(tasks, advance)
         for part in parts:
             rows = read_parquet(part)
             self._add_digests(rows)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.benchmark import Benchmark
-from builders.declare.quotas import Originals
+from builders.declare.quotas import Originals, Quota
 from builders.declare.ranking import Key, first_of_each, in_rank_order
 from builders.declare.splits import ClassesOf, Config
 from builders.errors import BuildError
@@ -59,20 +59,27 @@ class IndexArrays:
 
     def ids(self, rows: Rows) -> pa.Array:
         """Return the source ids of some rows."""
-        ids = self.index.take(["source_id"], rows)["source_id"].combine_chunks()
-        return pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids
+        return self.values("source_id", rows)
 
-    def named(self, rows: Rows, ids: Sequence[str] | pa.Array, *, by_name: bool = False) -> Rows:
-        """Return those rows that have some source ids, or these as the last part of their ids."""
-        own_ids = names_of(self.ids(rows)) if by_name else self.ids(rows)
-        mask = pc.is_in(own_ids, value_set=pa.array(ids, pa.string()))
+    def values(self, column: str, rows: Rows) -> pa.Array:
+        """Return what some rows have in a column of the index."""
+        values = self.index.take([column], rows)[column].combine_chunks()
+        return pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
+
+    def named(self, rows: Rows, ids: Sequence[str] | pa.Array) -> Rows:
+        """Return those rows that have some source ids."""
+        mask = pc.is_in(self.ids(rows), value_set=pa.array(ids, pa.string()))
         named: Rows = rows[mask.to_numpy(zero_copy_only=False)]
         return named
 
     def tally(self, rows: Rows) -> npt.NDArray[np.int64]:
         """Count ascending rows by partition and class; shape (partitions, classes)."""
+        return np.array([self.sizes(inside) for inside in self.by_partition(rows)])
+
+    def by_partition(self, rows: Rows) -> list[Rows]:
+        """Divide ascending rows by partition, in the order of the index."""
         bounds = itertools.pairwise(np.searchsorted(rows, self.index.starts).tolist())
-        return np.array([self.sizes(rows[start:stop]) for start, stop in bounds])
+        return [rows[start:stop] for start, stop in bounds]
 
     def sizes(self, rows: Rows) -> npt.NDArray[np.int64]:
         """Count rows by class."""
@@ -101,6 +108,22 @@ class KeyedRanks:
         """Put rows in the order of their digests, given the prefixes of these."""
         return rows[in_rank_order(prefixes, lambda tied: self.key.digests(self.view.ids(rows[tied])))]
 
+    def take(self, quota: Quota, rows: Rows, partitions: Sequence[str]) -> Rows:
+        """Return the rows that a quota takes of candidates, which lie in some partitions; all are ascending."""
+        view = self.view
+        if quota.columns:
+            columns = {name: view.values(name, rows) for name in quota.columns}
+            rows = rows[quota.named(columns, view.class_codes[rows], view.class_ids.tolist())]
+        numbers = [view.partitions.index(partition) for partition in partitions]
+        shares = quota.shares(view.tally(rows)[numbers])
+        if shares is None:
+            return rows
+        if shares.ndim == 1:
+            return self.first(rows, shares)
+        inside = view.by_partition(rows)
+        pools = zip((inside[number] for number in numbers), shares, strict=True)
+        return np.sort(np.concatenate([rows[:0], *(self.first(pool, share) for pool, share in pools)]))
+
     def first(self, rows: Rows, quotas: npt.NDArray[np.int64]) -> Rows:
         """Return the first rows of each class, up to its quota; takes and returns ascending rows.
 
@@ -113,11 +136,6 @@ class KeyedRanks:
             mask = np.isin(first, first_of_each(self.view.class_codes, self.ordered(first, prefixes), quotas))
             first, prefixes = first[mask], prefixes[mask]
         return first
-
-
-def names_of(ids: pa.Array) -> pa.Array:
-    """Return the last parts of ids, which are the names of files."""
-    return pc.replace_substring_regex(ids, r"^.*/", "")
 
 
 @dataclass(frozen=True)

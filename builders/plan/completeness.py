@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.quotas import Largest, Listed
-from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, names_of
+from builders.declare.ranking import names_of
+from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
 from builders.plan.planner import PlannedSplit
 from builders.sources.base import Expected, PartitionIndex, SourceIndex
 from taxonomy import lists
@@ -127,7 +128,7 @@ def agreement(draws: Draws, plan: PlannedSplit, index: SourceIndex) -> str:
         raise ValueError(f"the authors of {plan.key} published no list")
     listed = authors.listed().keys()
     present = len(listed & set(index.table["source_id"].to_pylist()))
-    shared = len(listed & set(plan.table["source_id"].to_pylist()))
+    shared = len(listed & set(IndexArrays(index).ids(plan.rows).to_pylist()))
     text = f"{plan.key}: {shared:,} of its {plan.size:,} images are on the authors' list of {len(listed):,}"
     text += f", of which the source has {present:,}" if present < len(listed) else ""
     if authors.other_column and isinstance(quota, Largest):
@@ -137,6 +138,6 @@ def agreement(draws: Draws, plan: PlannedSplit, index: SourceIndex) -> str:
             dataclasses.replace(quota, by=authors.other_column),
             KeyedRanks(view, draws.rank(plan.split_key)),
         )
-        others = set(view.ids(other_quota.take(rows, ranks, plan.split.partitions)).to_pylist())
+        others = set(view.ids(ranks.take(other_quota, rows, plan.split.partitions)).to_pylist())
         text += f"; by {authors.other_column} it would be {len(listed & others):,}"
     return text

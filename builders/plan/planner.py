@@ -6,8 +6,9 @@ on disk and the layout of the sources.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,18 +17,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.benchmark import Count, split_of
-from builders.declare.splits import AllClasses, ClassesOf, Config, FirstClasses, Split
+from builders.declare.splits import AllClasses, ClassesOf, Config, FirstClasses, Part, Split
 from builders.plan.candidates import Adopted, Draws, IndexArrays, KeyedRanks, original_ids
 from builders.release.digests import lines_digest
-from builders.release.schema import NUMBERED, OODNESS, PLANNED, ROLES, UNKNOWN_ROLES
+from builders.release.entries import FileEntry
+from builders.release.schema import (
+    EXPECTED,
+    ID_OVERLAP,
+    ID_OVERLAP_KIND,
+    OODNESS,
+    PLAN,
+    ROLES,
+    UNKNOWN_ROLES,
+    plain_schema,
+)
 from builders.release.tables import Exclusion
 from builders.sources.base import Rows, SourceIndex
 from builders.storage.parquet import BLOCK, spilled
 from taxonomy import decisions, overlaps
 from taxonomy.rules import own_classes
-
-PLAN_SCHEMA = pa.schema([(name, pa.int64() if name in NUMBERED else pa.string()) for name in PLANNED])
-"""Columns of a plan. `label` is a position in the config's label names, or -1; `role` is a position in `ROLES`."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +43,14 @@ class PlannedSplit:
     """The plan of one split, or of one part of a joined split.
 
     `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
-    `labels` are the label names of the config. `chosen` are the images as row numbers of the source's index, in any
-    order. `listing` makes `rows` and `table` when either is first asked for: a dry run counts images, and asks
-    for neither. `classes` counts the classes of the images, and `available` the source's images in the split's
-    partitions: the chosen and the excluded ones. `draws` has the digests of the images that are drawn, before a limit
-    and withdrawn rows, by each split that others draw after: this one where it is such, and those before it.
+    `labels` are the label names of the config. `rows` are the images in the order of the release, as row numbers of
+    the source's index, and `table` has the columns `PLAN` and `EXPECTED` of each, and `Config.planned_columns`; a
+    plan that only counts (`plan`) has ascending rows, and no table. `classes` counts the classes of the images, and
+    `available` the source's images in the split's partitions: the rows and the excluded ones. `draws` has the digests
+    of the images that are drawn, before a limit and withdrawn rows, by each split that others draw after: this one
+    where it is such, and those before it. `positions` are the places of a part's rows in the joined split.
+    `expected` has what a published index says of columns that are generated, none of other splits, and `sealed` are
+    the published residuals that the generator opens.
     """
 
     key: str
@@ -47,37 +58,25 @@ class PlannedSplit:
     split: Split
     count: Count
     labels: tuple[str, ...]
-    chosen: Rows = field(repr=False)
-    listing: Callable[[], tuple[Rows, pa.Table]] = field(repr=False)
+    rows: Rows = field(repr=False)
+    table: pa.Table = field(repr=False)
     classes: int
     available: int
     excluded: tuple[Exclusion, ...] = field(repr=False)
     draws: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def rows(self) -> Rows:
-        """The images in the order of the release, as row numbers of the source's index."""
-        return self.listing()[0]
-
-    @property
-    def table(self) -> pa.Table:
-        """`PLAN_SCHEMA` of each image, and `oodness`, overlaps and the sources' own columns if the config has them."""
-        return self.listing()[1]
+    positions: Rows = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    expected: pa.Table = field(default_factory=lambda: pa.table({}), repr=False)
+    sealed: tuple[FileEntry, ...] = ()
 
     @property
     def size(self) -> int:
         """Number of images."""
-        return len(self.chosen)
+        return len(self.rows)
 
     @property
     def split_key(self) -> str:
         """Key of the published split that these rows belong to: `config/split`."""
         return split_of(self.key)
-
-
-def as_listed(rows: Rows, table: pa.Table) -> Callable[[], tuple[Rows, pa.Table]]:
-    """Return a `PlannedSplit.listing` of existing rows and their table."""
-    return lambda: (rows, table)
 
 
 def plan(
@@ -88,16 +87,33 @@ def plan(
     limit_per_class: int | None = None,
     withdrawn: Mapping[str, str] | None = None,
     duplicates: Mapping[str, Mapping[str, str]] | None = None,
+    counts_only: bool = False,
 ) -> list[PlannedSplit]:
     """Choose the images of some splits, given as keys of `Benchmark.units`.
 
     `indexes` are by source key and have the partitions that the splits need. `limit_per_class` keeps only the first
     images of a class by keyed rank. `withdrawn` has the reason by row id for rows that may no longer be published; no
     other rows take their place. `duplicates` has ids of rows that are never drawn, by `Benchmark.group`, each with the
-    id of the row that shows its picture; other rows take their place.
+    id of the row that shows its picture; other rows take their place. A dry run wants `counts_only`: neither order nor
+    tables, which take longer than all else.
     """
-    planner = _Planner(draws, indexes, duplicates or {})
-    return [planner.plan(key, limit_per_class, withdrawn or {}) for key in splits]
+    planner, of_split = _Planner(draws, indexes, duplicates or {}), dict[str, list[PlannedSplit]]()
+    for key in splits:
+        planned = planner.plan(key, limit_per_class, withdrawn or {}, counts_only=counts_only)
+        of_split.setdefault(planned.split_key, []).append(planned)
+    joined = (parts if counts_only else _with_positions(parts, draws) for parts in of_split.values())
+    return [part for parts in joined for part in parts]
+
+
+def _with_positions(parts: Sequence[PlannedSplit], draws: Draws) -> Sequence[PlannedSplit]:
+    """Place the rows of a split's parts among each other, by the ranks of their ids; a whole split stays as it is."""
+    if not isinstance(parts[0].split, Part):
+        return parts
+    ids = pa.chunked_array([chunk for part in parts for chunk in part.table["id"].chunks], pa.string())
+    positions = np.empty(len(ids), np.int64)
+    positions[draws.rank(parts[0].split_key).order(ids.combine_chunks())] = np.arange(len(ids))
+    of_each = np.split(positions, np.cumsum([part.size for part in parts])[:-1])
+    return [dataclasses.replace(part, positions=own) for part, own in zip(parts, of_each, strict=True)]
 
 
 class _Planner:
@@ -112,7 +128,7 @@ class _Planner:
         self.duplicates = duplicates
         self.selected: dict[str, _Selection] = {}
 
-    def plan(self, key: str, limit: int | None, withdrawn: Mapping[str, str]) -> PlannedSplit:
+    def plan(self, key: str, limit: int | None, withdrawn: Mapping[str, str], *, counts_only: bool) -> PlannedSplit:
         selection = self.select(key)
         config, split, view = selection.config, selection.split, selection.view
         taken_back = _named(view, split, selection.drawn, withdrawn)
@@ -132,14 +148,17 @@ class _Planner:
         duplicates = self.duplicates.get(self.benchmark.group(config.name), {})
         labels = self.draws.label_names(config)
         parents = {other.quota.parent for _, other in self.benchmark.units.values()}
+        rows = chosen if counts_only else selection.ranks.ordered(chosen, selection.ranks.prefixes(chosen))
+        listed = rows[:0] if counts_only else rows
+        blocks = (listed[start : start + BLOCK] for start in range(0, max(len(listed), 1), BLOCK))
         return PlannedSplit(
             key=key,
             config=config,
             split=split,
             count=self.benchmark.count(key),
             labels=labels,
-            chosen=chosen,
-            listing=functools.cache(functools.partial(selection.listing, chosen, labels)),
+            rows=rows,
+            table=spilled(selection.table(block, labels) for block in blocks),
             classes=int(np.count_nonzero(view.sizes(chosen))),
             available=len(inside),
             excluded=(
@@ -167,7 +186,7 @@ class _Planner:
                 rows = view.named(rows, original_ids(self.views[originals.of.key].index, originals.partitions))
             for first in self.benchmark.drawn_before(key):
                 rows = _without(rows, self.select(first).drawn)
-            rows = split.quota.take(rows, ranks, split.partitions)
+            rows = ranks.take(split.quota, rows, split.partitions)
         self.selected[key] = _Selection(key, config, split, view, ranks, class_ids, adopted, rows, duplicated)
         return self.selected[key]
 
@@ -232,52 +251,47 @@ class _Selection:
         """Digest of the ids of the drawn images, in whose order those of a source's layouts may differ."""
         return lines_digest(pa.table({"id": self.view.ids(self.drawn)}).sort_by("id"), ("id",))
 
-    def listing(self, chosen: Rows, labels: tuple[str, ...]) -> tuple[Rows, pa.Table]:
-        """Return some of the rows in the order of their ranks, and their table."""
-        rows = self.ranks.ordered(chosen, self.ranks.prefixes(chosen))
-        blocks = (rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK))
-        return rows, spilled(self.table(block, labels) for block in blocks)
-
     def table(self, rows: Rows, labels: Sequence[str]) -> pa.Table:
         """Return the table of some rows of the source, in their order.
 
-        It has the columns of `PLAN_SCHEMA`, and `oodness`, `id_overlap` and the sources' own columns if the config has
-        them.
+        It has the columns `PLAN`, an empty `EXPECTED`, and what the config has of its own that is planned.
         """
         config, split, view = self.config, self.split, self.view
         class_ids = [str(class_id) for class_id in view.class_ids]
-        codes, source_ids, count = view.class_codes[rows], view.ids(rows), len(rows)
-        class_of_row = pa.array(codes)
+        source_ids, class_of_row = view.ids(rows), pa.array(view.class_codes[rows])
 
         def of_class(values: Sequence[object], kind: pa.DataType) -> pa.Array:
             return pa.array(values, kind).take(class_of_row)
 
+        def of_each(value: object, kind: pa.DataType) -> pa.Array:
+            return pa.repeat(pa.scalar(value, kind), len(rows))
+
         numbers = {name: i for i, name in enumerate(labels)} if config.has_labels(split) else {}
-        columns = [
-            of_class([numbers.get(class_id, -1) for class_id in class_ids], pa.int64()),
-            pa.repeat(pa.scalar(ROLES.index(split.role), pa.int64()), count),
-            of_class(class_ids, pa.string()),
-            of_class([view.names[class_id] for class_id in class_ids], pa.string()),
-            pa.repeat(pa.scalar(split.source.key), count),
-            source_ids,
-            row_ids(split, source_ids),
-        ]
-        table = pa.Table.from_arrays(columns, schema=PLAN_SCHEMA)
+        values = {
+            "label": of_class([numbers.get(class_id, -1) for class_id in class_ids], pa.int64()),
+            "role": of_each(ROLES.index(split.role), pa.int64()),
+            "class_id": of_class(class_ids, pa.string()),
+            "class_name": of_class([view.names[class_id] for class_id in class_ids], pa.string()),
+            "source": of_each(split.source.key, pa.string()),
+            "source_id": source_ids,
+            "id": row_ids(split, source_ids),
+            "expected_sha256": of_each("", pa.string()),
+        }
         if OODNESS in config.columns:
             distances = _oodness(split, self.adopted)
-            values = [distances.get(class_id, np.nan) for class_id in class_ids]
-            table = table.append_column(OODNESS.name, of_class(values, pa.float64()))
+            values[OODNESS.name] = of_class([distances.get(name, np.nan) for name in class_ids], pa.float64())
         if config.overlaps:
             known = _overlaps(config, split, labels)
-            overlapped = [known.get(class_id, (None, None)) for class_id in class_ids]
-            for column, per_class in zip(config.overlap_columns, zip(*overlapped, strict=True), strict=False):
-                table = table.append_column(column.name, of_class(per_class, column.arrow))
+            for number, column in enumerate((ID_OVERLAP, ID_OVERLAP_KIND)):
+                per_class = [known[name][number] if name in known else None for name in class_ids]
+                values[column.name] = of_class(per_class, column.arrow)
         for column in config.source_columns:
             if column in split.source.columns:
-                table = table.append_column(column.name, view.index.take([column.name], rows)[column.name])
+                values[column.name] = view.index.take([column.name], rows)[column.name]
             else:
-                table = table.append_column(column.name, pa.repeat(pa.scalar(column.absent, column.arrow), count))
-        return table
+                values[column.name] = of_each(column.absent, column.arrow)
+        own = {column.name: column.type for column in config.planned_columns}
+        return pa.Table.from_pydict(values, plain_schema({**PLAN, **EXPECTED, **own}))
 
     def counted(self, counts: npt.NDArray[np.int64], reasons: Mapping[str, Reason]) -> Iterator[Exclusion]:
         """Count the images that are left out; `counts` is by partition and class, `reasons` by class id."""

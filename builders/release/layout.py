@@ -5,11 +5,15 @@ Tested by `tests/builders/release/test_release.py`.
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from builders.storage.paths import store_of
+from builders.storage.folders import remove_temporary
+from builders.storage.locks import file_lock
+from builders.storage.paths import inside
 
 INDEX_SUFFIX = "-index"
 """Suffix of the config that holds the rows of another without images."""
@@ -52,7 +56,7 @@ class Layout:
 
     def inside(self, path: str) -> Path:
         """Return the path of a file relative to the folder, with forward slashes, as the manifest has it."""
-        return store_of(self.root).inside(self.root, path)
+        return inside(self.root, path)
 
     @property
     def state(self) -> Path:
@@ -63,6 +67,14 @@ class Layout:
     def lock(self) -> Path:
         """The lock file that a build holds while it writes into the folder."""
         return self.state / "lock"
+
+    @contextlib.contextmanager
+    def locked(self, busy: str) -> Iterator[None]:
+        """Hold the lock file as `file_lock` does, and sweep what killed runs left half-written."""
+        with file_lock(self.lock, busy):
+            remove_temporary(self.root, (*FOLDERS, STATE))
+            yield
+            remove_temporary(self.root, (*FOLDERS, STATE))  # Ray workers that outlive a killed driver leave some
 
     def shard(self, folder: str, key: str, number: int, of: int) -> Path:
         """Return the path of a split's shard in `data`, of its residuals in `sealed`, or of its record in `PARTS`."""

@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from builders.storage.paths import store_of
+from builders.storage.paths import system_path
 
 _EXPANDED = {
     re.compile(r"[*?[]"): "for part of a pattern",
@@ -29,7 +29,7 @@ def misread(root: Path) -> str:
 
     It may read another folder, a neighbour that a pattern matches, and say nothing.
     """
-    if not store_of(root).is_local:
+    if system_path(root) is None:
         return ""
     whole, given = root.resolve().as_posix(), root.as_posix()
     if not _is_text(whole):
@@ -73,7 +73,7 @@ def cached_copies(root: Path) -> Path | None:
 
     It returns the copy of any such folder with an equal card, also after the files of this one have changed.
     """
-    if not store_of(root).is_local:
+    if system_path(root) is None:
         return None
     from huggingface_hub.constants import HF_HOME
 

@@ -33,8 +33,7 @@ from builders.release.layout import (
 )
 from builders.release.schema import KNOWN_COLUMNS, PREPARED_SHA256
 from builders.release.values import NAME, PATTERNS
-from builders.storage.files import read_regular
-from builders.storage.paths import store_of
+from builders.storage.files import read_regular, replace_unless_changed
 from unknown_detection.words import printable
 
 SHARD_NUMBER = re.compile(r"-\d{5}-of-(?=\d{5}\.parquet$)")
@@ -151,7 +150,7 @@ def write_manifest(root: Path, manifest: Manifest, before: Manifest | None = Non
     In a store, only the manifest `before`, which was read, or none if that is `EMPTY`, is replaced; None replaces any.
     """
     path, text = Layout(root).inside(MANIFEST), valid_text(root, manifest)
-    store_of(path).replace(
+    replace_unless_changed(
         path,
         text.encode("utf-8"),
         lambda data: before in (None, EMPTY if data is None else parse(data, str(path))),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from msgspec import Struct
 
@@ -22,37 +22,77 @@ Value = str | bool | int | float
 ColumnType = Literal["string", "bool", "int64", "float64"]
 """The types of these columns, as named by `datasets.Value`."""
 
-COLUMN_MEANINGS: Mapping[str, str] = {
-    "image": "the encoded image; a `PIL.Image` when read. Indexes lack it",
-    "label": "index of the row's class among the config's in-distribution classes, in the same order in every split; "
-    "-1 where the row has none of them",
-    "role": "code of the row's part in the benchmark",
-    "class_id": "the class as its source names it, such as a WordNet id (wnid) for ImageNet",
-    "class_name": "the name of that class",
-    "source": "key of the dataset that the image comes from",
-    "source_id": "the image's name in that dataset",
-    "id": "unique in the release: source, name and, for images that were made, how",
-    "content_sha256": "SHA-256 of the stored bytes; of mode, size and pixels where `stored` is `pixels` or `adopted`, "
-    "because the bytes of a PNG depend on the encoder",
-    "stored": "`source`: the bytes of the source file. `metadata_removed`: the same without an EXIF or XMP block that "
-    "makes decoding fail. `pixels`: a PNG made by the build. `adopted`: a PNG of images that the benchmark's authors "
-    "made",
-}
-"""The columns that all configs have, in their order, in a phrase each.
 
-Schemas, plans, shards, the card and the Croissant metadata follow from this table.
+class CommonColumn(NamedTuple):
+    """A column that all configs have: what it means, in a phrase, and its type.
+
+    `read` columns are known once the image was read, the others are planned.
+    """
+
+    meaning: str
+    type: ColumnType = "string"
+    read: bool = False
+
+
+COMMON: dict[str, CommonColumn] = {
+    "image": CommonColumn("the encoded image; a `PIL.Image` when read. Indexes lack it", read=True),
+    "label": CommonColumn(
+        "index of the row's class among the config's in-distribution classes, in the same order in every split; -1 "
+        "where the row has none of them",
+        "int64",
+    ),
+    "role": CommonColumn("code of the row's part in the benchmark", "int64"),
+    "class_id": CommonColumn("the class as its source names it, such as a WordNet id (wnid) for ImageNet"),
+    "class_name": CommonColumn("the name of that class"),
+    "source": CommonColumn("key of the dataset that the image comes from"),
+    "source_id": CommonColumn("the image's name in that dataset"),
+    "id": CommonColumn("unique in the release: source, name and, for images that were made, how"),
+    "content_sha256": CommonColumn(
+        "SHA-256 of the stored bytes; of mode, size and pixels where `stored` is `pixels` or `adopted`, because the "
+        "bytes of a PNG depend on the encoder",
+        read=True,
+    ),
+    "stored": CommonColumn(
+        "`source`: the bytes of the source file. `metadata_removed`: the same without an EXIF or XMP block that "
+        "makes decoding fail. `pixels`: a PNG made by the build. `adopted`: a PNG of images that the benchmark's "
+        "authors made",
+        read=True,
+    ),
+}
+"""The columns that all configs have, in their order.
+
+Schemas, plans, shards, the card and the Croissant metadata follow from this table. A new column is one line here and
+one where its value is made: in `builders.plan.planner` where it is planned, in `builders.pipeline.shards` where it is
+read.
 """
 
-NUMBERED = ("label", "role")
-"""Those of them with an integer for each name (`ClassLabel`); the others are text, but for the image."""
+# What the tables in use during a build have: names and types, in their order.
 
-FROM_PIXELS = ("image", "content_sha256", "stored")
-"""Those of them that are known only when the image has been read; the others are planned."""
+PLAN: Mapping[str, ColumnType] = {name: column.type for name, column in COMMON.items() if not column.read}
+"""The planned columns. `label` is a position in the config's label names, or -1; `role` is a position in `ROLES`."""
 
-PLANNED = tuple(name for name in COLUMN_MEANINGS if name not in FROM_PIXELS)
+EXPECTED: Mapping[str, ColumnType] = {"expected_sha256": "string"}
+"""What a published index says of a row: its `content_sha256`; empty in plans from a person's sources."""
 
-_BUILDING = {"root", "file", "offset", "size", "form", "unreadable", "input_sha256", "expected_sha256", "pixel_sha256"}
-"""Additional columns of the tables in use during a build."""
+PLACES: Mapping[str, ColumnType] = {
+    "root": "string",
+    "file": "string",
+    "offset": "int64",
+    "size": "int64",
+    "form": "string",
+}
+"""Where an image's bytes lie, and their encoding."""
+
+MADE: Mapping[str, ColumnType] = {"content_sha256": "string", "unreadable": "string"}
+"""The digest of an image that was generated, and the reason where it could not be; both empty for other images."""
+
+PIXEL_DIGEST = "pixel_sha256"
+"""Column of part files, which stay in the folder's state: `builders.release.images.pixel_sha256` of decoded images."""
+
+INPUT_DIGEST = "input_sha256"
+"""Column of the records of generated images (`builders.generate.task`): the digest of what each was made of."""
+
+_TAKEN = {*COMMON, *EXPECTED, *PLACES, *MADE, PIXEL_DIGEST, INPUT_DIGEST}
 
 
 class Column(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -76,7 +116,7 @@ class Column(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z][a-z0-9_]*", self.name):
             raise ValueError(f"{self.name!r} cannot name a column: use lower-case letters, digits and underscores.")
-        if self.name in COLUMN_MEANINGS or self.name in _BUILDING:
+        if self.name in _TAKEN:
             raise ValueError(f"{self.name} cannot name a column of a config: all tables have a column of that name.")
         if self.type not in get_args(ColumnType):
             raise ValueError(f"{self.name} cannot be of type {self.type}: use {', '.join(get_args(ColumnType))}.")
@@ -146,10 +186,6 @@ UNKNOWN_ROLES: tuple[Role, ...] = ("near_ood", "far_ood", "external", "novel_cla
 SHIFT_ROLES: tuple[Role, ...] = ("novel_class", "adversarial", "synthetic", "corruption", "multi_label")
 """Roles that name a kind of distribution shift, in the order of BROAD's table 2."""
 
-PIXEL_DIGEST = "pixel_sha256"
-"""Column of part files, which stay in the folder's state: `builders.release.images.pixel_sha256` of decoded images."""
-
-
 _DEMO_KEY = b"unknown_detection.demo"
 """Key of the schema metadata of files with rows of demo sources. Other files do not have it."""
 
@@ -162,6 +198,13 @@ def is_demo_schema(schema: pa.Schema) -> bool:
 def demo_metadata(*, demo: bool) -> dict[str, str]:
     """Return the metadata of a schema of other tables, which marks their rows as those of demo sources, or nothing."""
     return {_DEMO_KEY.decode(): "true"} if demo else {}
+
+
+def plain_schema(columns: Mapping[str, ColumnType]) -> pa.Schema:
+    """Return the Arrow schema of some columns, given their types by name."""
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in columns.items()])
 
 
 def without_values(rows: pa.Table | pa.RecordBatch, columns: Sequence[Column] = ()) -> list[str]:
@@ -180,16 +223,16 @@ def arrow_schema(
     """
     import pyarrow as pa
 
-    encoded = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    names = {"label": list(label_names), "role": list(ROLES)}
-    kinds: dict[str, tuple[pa.DataType, dict[str, Any]]] = {"image": (encoded, {"_type": "Image"})} if image else {}
-    for name in COLUMN_MEANINGS:
-        if name in NUMBERED:
-            kinds[name] = (pa.int64(), {"names": names[name], "_type": "ClassLabel"})
-        elif name != "image":
-            kinds[name] = (pa.string(), {"dtype": "string", "_type": "Value"})
-    for column in columns:
-        kinds[column.name] = (column.arrow, {"dtype": column.type, "_type": "Value"})
+    names = {"label": list(label_names), "role": list(ROLES)}  # each number of these columns stands for a name
+    kinds: dict[str, tuple[pa.DataType, dict[str, Any]]] = {}
+    for name, column in (COMMON | {column.name: column for column in columns}).items():
+        value = {"dtype": column.type, "_type": "Value"}
+        feature = {"names": names[name], "_type": "ClassLabel"} if name in names else value
+        kinds[name] = (pa.type_for_alias(column.type), feature)
+    if image:
+        kinds["image"] = (pa.struct({"bytes": pa.binary(), "path": pa.string()}), {"_type": "Image"})
+    else:
+        del kinds["image"]
     described = {"info": {"features": {name: feature for name, (_, feature) in kinds.items()}}}
     schema = pa.schema([(name, kind) for name, (kind, _) in kinds.items()])
     return schema.with_metadata({"huggingface": json.dumps(described)} | demo_metadata(demo=demo))

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.release.schema import Column, arrow_schema
-from builders.storage.files import atomic_path, open_buffered, read_regular
-from builders.storage.paths import store_of
+from builders.storage.files import atomic_path, open_buffered, read_regular, replace_unless_changed
 from unknown_detection.csv_text import csv_text, plain_text
 
 _MOST_DIGITS = 15
@@ -70,7 +69,7 @@ def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequen
     lines = [] if before is None else [line for line in read_excluded(path) if line.split not in replaced]
     lines = sorted([*lines, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
     text = csv_text([_COLUMNS, *map(attrgetter(*_COLUMNS), lines)])
-    store_of(path).replace(path, text.encode("utf-8"), lambda data: data == before)
+    replace_unless_changed(path, text.encode("utf-8"), lambda data: data == before)
 
 
 def read_excluded(path: Path) -> list[Exclusion]:

@@ -8,9 +8,7 @@ Tested by `tests/builders/sources/test_errors.py`.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,9 +23,6 @@ from builders.errors import BuildError
 from builders.release.entries import Licence as Licence  # every source declares one
 from builders.release.schema import Column
 from builders.sources.obtain import Obtain
-from builders.sources.readers.layouts import CopyLayout, find_partition, layouts_of
-from builders.storage.parquet import LARGE, spilled
-from builders.storage.paths import store_of
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
 """The container from which an image's bytes are read.
@@ -54,13 +49,6 @@ Rows = npt.NDArray[np.integer]
 """Row numbers of a source's index: in 32 bits where a plan keeps them, as it does tens of millions."""
 
 RGB32_BYTES = 32 * 32 * 3
-
-_IN_MEMORY = 1 << 28
-"""Bytes of a source's index that stay in memory (ours); more is spilled. ImageNet's takes half of it; writing it would
-take a fifth of the time in which all of ImageNet is planned."""
-
-_BLOCK = 1 << 16
-"""Texts that are Python's at a time (ours): of ten million at once, 900 MB would be."""
 
 LARGEST_IMAGE = 1 << 28
 """Bytes of an image file at most (ours). The largest picture of a source, of Caltech-256, has 63 MB decoded."""
@@ -148,6 +136,41 @@ class PartitionIndex:
         return table
 
 
+class OtherDataError(BuildError):
+    """A folder has the shape of a layout, but other data than this source's partition.
+
+    The search continues, and raises this only if it finds nothing else.
+    """
+
+
+@dataclass(frozen=True)
+class Home:
+    """A folder in which a source's partition is looked for: the one that the user gave (`root`), or one below it."""
+
+    source: Source
+    root: Path
+    folder: Path
+    partition: str
+
+    def other_data(self, problem: str) -> OtherDataError:
+        """Return the error for data that are not the source's; `problem` says why, as a clause without its end."""
+        title = self.source.title
+        return OtherDataError(f"{title}: {problem}. Give a copy of {title} with --{self.source.key}.")
+
+
+@dataclass(frozen=True)
+class CopyLayout:
+    """An accepted layout: its description for messages, and the function that reads it, None where it is not.
+
+    The partition's name replaces `{partition}` in the description. `partitions` are those that may be laid out so;
+    without any, all may.
+    """
+
+    description: str
+    find: Callable[[Home], PartitionIndex | None]
+    partitions: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Source:
     """An upstream dataset: its facts, its licence, and how a copy of it is read.
@@ -191,23 +214,12 @@ class Source:
         return tuple(
             f"{partition}: {layout.description.format(partition=partition)}"
             for partition in self.expected()
-            for layout in layouts_of(self, partition)
+            for layout in self.layouts_of(partition)
         )
 
-    def scan(self, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        """Return one piece for each requested partition; others are not looked for.
-
-        Raises:
-            BuildError: one is missing, or they are of different editions.
-        """
-        pieces = [find_partition(self, root, partition) for partition in partitions]
-        if len({piece.edition for piece in pieces}) > 1:
-            layouts = " and ".join(f"{piece.partition} as {piece.layout}" for piece in pieces)
-            raise BuildError(
-                f"{self.title}: {root} has its partitions in different editions: {layouts}. Add the missing "
-                "part of one of the two editions."
-            )
-        return pieces
+    def layouts_of(self, partition: str) -> list[CopyLayout]:
+        """Return the layouts that a partition may have, in the order in which they are tried."""
+        return [layout for layout in self.accepted if partition in (layout.partitions or (partition,))]
 
 
 @dataclass(frozen=True)
@@ -260,50 +272,6 @@ class SourceIndex:
         return (rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows).cast(pa.int64())
 
 
-def open_source(source: Source, root: Path, partitions: Sequence[str]) -> SourceIndex:
-    """Index the given partitions of a source (keys of `source.expected()`) in the folder that the user gave.
-
-    Raises:
-        BuildError: `root` is not a folder, holds no known layout of a partition, or has an image twice.
-    """
-    with store_of(root).cached_listings(root):
-        if source.on_disk and not root.is_dir():
-            raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
-        pieces, in_memory = [], 0
-        for piece in source.scan(root, partitions):
-            table = spilled([piece.table.unify_dictionaries()], max(_IN_MEMORY - in_memory, LARGE))
-            pieces.append(dataclasses.replace(piece, table=table))
-            in_memory += table.nbytes
-        index = SourceIndex(source, root, tuple(pieces))
-    source_id = repeated_text([piece.table["source_id"] for piece in index.pieces])
-    if source_id is not None:
-        duplicates = index.table.filter(pc.equal(index.table["source_id"], source_id))
-        places = " and ".join(duplicates["file"][:2].to_pylist())
-        raise BuildError(f"{source.title}: {root} has the image {source_id} twice ({places}). Remove one of the two.")
-    return index
-
-
-def repeated_text(columns: Sequence[pa.ChunkedArray]) -> str | None:
-    """Return the least text that occurs twice in some columns together, None if none does.
-
-    Columns whose texts ascend from chunk to chunk have none twice, which is so for most sources. Others are compared
-    by 64-bit hashes, 8 bytes a row, where Arrow's distinct count would take 500.
-    """
-    chunks = sorted((chunk for column in columns for chunk in column.chunks if len(chunk)), key=lambda c: c[0].as_py())
-    if all(a[-1].as_py() < b[0].as_py() for a, b in itertools.pairwise(chunks)) and all(
-        pc.all(pc.less(chunk[:-1], chunk[1:]), min_count=0).as_py() for chunk in chunks
-    ):
-        return None
-    texts = pa.chunked_array(chunks, pa.string())
-    blocks = (texts.slice(start, _BLOCK).to_pylist() for start in range(0, len(texts), _BLOCK))
-    hashes = np.sort(np.concatenate([np.array(list(map(hash, block)), np.int64) for block in blocks]))
-    if not (hashes[1:] == hashes[:-1]).any():
-        return None
-    counts = pc.value_counts(texts)
-    repeated: str | None = pc.min(counts.field("values").filter(pc.greater(counts.field("counts"), 1))).as_py()
-    return repeated  # None where two texts share a hash
-
-
 def take_rows(table: pa.Table, rows: Rows) -> pa.Table:
     """Return rows of a table, in the given order.
 
@@ -331,7 +299,8 @@ def partition_table(
     rows = len(source_ids)
     zeros = pa.repeat(pa.scalar(0, pa.int64()), rows) if offsets is None else offsets
     unknown = pa.repeat(pa.scalar(-1, pa.int64()), rows) if sizes is None else sizes
-    table = pa.Table.from_arrays([class_ids, source_ids, files, zeros, unknown], schema=PARTITION_SCHEMA)
+    columns = {"class_id": class_ids, "source_id": source_ids, "file": files, "offset": zeros, "size": unknown}
+    table = pa.table(columns, PARTITION_SCHEMA)
     for name, values in (own or {}).items():
         table = table.append_column(name, values)
     return table

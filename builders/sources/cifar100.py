@@ -14,12 +14,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources.base import RGB32_BYTES, Expected, Licence, PartitionIndex, Source
+from builders.sources.base import (
+    RGB32_BYTES,
+    CopyLayout,
+    Expected,
+    Home,
+    Licence,
+    OtherDataError,
+    PartitionIndex,
+    Source,
+)
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, pickles, tars
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import child_names, relative
-from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
 from builders.storage.files import open_buffered
 from taxonomy import tables
 

@@ -20,11 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.schema import Column
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import CopyLayout, Expected, Home, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.coco_annotations import FILE, TITLE, Instances, category_areas, read_instances, wrong
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.folders import escape_name
-from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
 from builders.sources.readers.parquet import Shard
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree

@@ -23,12 +23,11 @@ from builders.errors import BuildError, one_line
 from builders.release.images import UnreadableImageError, check_image
 from builders.release.names import absolute_paths, is_file_name
 from builders.release.remarks import collect_remarks
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
+from builders.sources.base import CopyLayout, Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_column, escape_name, is_hidden
-from builders.sources.readers.layouts import CopyLayout
 from builders.storage.files import read_regular
-from builders.storage.paths import store_of
+from builders.storage.folders import cached_listings, files_below, links_of
 from taxonomy import tables
 from unknown_detection.names import differ_in_encoding, folded, told_apart
 from unknown_detection.words import first_few, more, printable
@@ -116,7 +115,7 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
         BuildError: it cannot be listed, has no image, has a class folder without one, images beside class folders,
             a link to a class folder or an image, names that no release may have, or one class under two names.
     """
-    with store_of(root).cached_listings(root):
+    with cached_listings(root):
         if not root.is_dir():
             raise BuildError(f"There is no folder {root}. Give a folder of images.")
         folders = _folders(root)
@@ -230,15 +229,15 @@ def _of_partition(root: Path, name: str, flat: str) -> tuple[tuple[tuple[str, st
     files = [(path, flat) for path in loose_images]
     other_files = [path for path in loose if _reason(path)]
     for child in class_folders:
-        files_below = [f"{inside}{child}/{path}" for path in store_of(home).files_below(home / child)]
-        images = [path for path in files_below if not _reason(path)]
+        below = [f"{inside}{child}/{path}" for path in files_below(home / child)]
+        images = [path for path in below if not _reason(path)]
         if not images:
             raise BuildError(
                 f"The class folder {escape_name(str(home / child))} has no image (a file that ends in "
                 f"{', '.join(ENDINGS)}). Put its images there, or remove it."
             )
         files += [(path, child) for path in images]
-        other_files += [path for path in files_below if _reason(path)]
+        other_files += [path for path in below if _reason(path)]
     if not files:
         raise BuildError(f"{home} has no image (a file that ends in {', '.join(ENDINGS)}). Give another folder.")
     _refuse_links(root, [path for path, _ in files], other_files)
@@ -247,8 +246,8 @@ def _of_partition(root: Path, name: str, flat: str) -> tuple[tuple[tuple[str, st
 
 def _refuse_links(root: Path, images: Sequence[str], others: Sequence[str]) -> None:
     """Refuse images and folders that are links, which may lead to a picture that nobody meant to give away."""
-    links = store_of(root).links(root, images)
-    links += [path for path in store_of(root).links(root, others) if (root / path).is_dir()]
+    links = links_of(root, images)
+    links += [path for path in links_of(root, others) if (root / path).is_dir()]
     if links:
         raise BuildError(
             f"{root} has images or folders that are links: {first_few(links)}. Links are not "

@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError, one_line
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray
+from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source, Stray
 from builders.sources.formats.tar_headers import File
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, parquet_files, tars
 from builders.sources.readers.folders import child_names, escape_name, relative, with_folders_above
-from builders.sources.readers.layouts import CopyLayout, Home
 from builders.sources.readers.patterns import ClassFolders
 from builders.sources.readers.trees import Tree, match_names
 from builders.storage.files import read_regular

@@ -19,12 +19,11 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, PartitionIndex, Source
+from builders.sources.base import Expected, Home, PartitionIndex, Source
 from builders.sources.imagenet import IMAGENET
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import tars
 from builders.sources.readers.folders import child_names
-from builders.sources.readers.layouts import Home
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 from taxonomy import lists

@@ -15,12 +15,11 @@ from collections.abc import Mapping
 
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import Expected, Home, Licence, PartitionIndex, Source
 from builders.sources.imagenet import classes
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import tars
 from builders.sources.readers.folders import child_names
-from builders.sources.readers.layouts import Home
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 from taxonomy import lists, tables

@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.schema import Column
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.overlap import COLUMNS, overlap_columns
 from builders.sources.readers.folders import child_names
-from builders.sources.readers.layouts import CopyLayout, Home
 from builders.sources.readers.parquet import Shard
 from builders.sources.readers.patterns import ImageNames, strays_between
 from builders.sources.readers.trees import Tree

@@ -14,10 +14,9 @@ import functools
 import hashlib
 from collections.abc import Mapping
 
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import CopyLayout, Expected, Home, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.imagenet import class_indices, classes
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
 from builders.sources.readers.patterns import ClassFolders
 
 _KEY = "imagenet_v2"

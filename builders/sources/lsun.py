@@ -10,16 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import Expected, Home, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.formats import lmdb_pages
 from builders.sources.formats.tar_headers import File
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import trees
 from builders.sources.readers.folders import child_names, relative
-from builders.sources.readers.layouts import Home, OtherDataError
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
-from builders.storage.paths import store_of
+from builders.storage.files import open_whole
 
 _TITLE = "LSUN"
 _CLASS = "unlabelled"  # the owners do not publish the labels of their test set
@@ -75,7 +74,7 @@ def _lmdb(home: Home, place: Path) -> Tree | None:
 def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
     """List the entries of a database in key order."""
     try:
-        with store_of(path).open_whole(path) as file:
+        with open_whole(path) as file:
             return lmdb_pages.list_entries(file)
     except lmdb_pages.TruncatedError as error:
         raise BuildError(

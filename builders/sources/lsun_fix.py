@@ -16,10 +16,9 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import Expected, Home, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.lsun import LSUN
 from builders.sources.obtain import Obtain
-from builders.sources.readers.layouts import Home, OtherDataError
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 from builders.sources.sizes import sampled_sizes

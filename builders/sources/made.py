@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
+from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source, partition_table
 from builders.sources.imagenet import classes
 from builders.sources.readers.folders import class_column
-from builders.sources.readers.layouts import CopyLayout, Home
 
 PARTITION = "images"
 

@@ -12,11 +12,10 @@ import re
 from pathlib import Path
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.obtain import Obtain
 from builders.sources.overlap import COLUMNS, overlap_columns
 from builders.sources.readers.folders import with_folders_above
-from builders.sources.readers.layouts import OtherDataError
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 from builders.sources.sizes import sampled_sizes

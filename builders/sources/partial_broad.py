@@ -20,12 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
+from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source, partition_table
 from builders.sources.imagenet import classes
 from builders.sources.obtain import Mirror, Obtain
 from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers.folders import class_column, relative
-from builders.sources.readers.layouts import CopyLayout, Home
 
 _TITLE = "PartialBROAD"
 ADVERSARIAL = (

@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from builders.errors import BuildError, one_line
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray
+from builders.sources.base import CopyLayout, Expected, Home, Licence, OtherDataError, PartitionIndex, Source, Stray
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.folders import by_spelling, child_names, relative
-from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
 from builders.sources.readers.parquet import Shard
 from builders.sources.readers.patterns import ClassFolders
 from builders.sources.readers.trees import Tree

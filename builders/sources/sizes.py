@@ -21,9 +21,10 @@ from builders.release.images import DECODE_ERRORS
 from builders.release.remarks import collect_remarks
 from builders.sources.base import IN_PLACE, LARGEST_IMAGE, PartitionIndex, Rows, SourceIndex, take_rows
 from builders.sources.unpack import UNPACKERS
+from builders.storage.byte_ranges import read_starts
 from builders.storage.files import open_buffered
+from builders.storage.folders import sizes_of
 from builders.storage.parquet import open_parquet
-from builders.storage.paths import store_of
 
 Int64 = npt.NDArray[np.int64]
 
@@ -109,7 +110,7 @@ def look_up_sizes(
 
 def _file_sizes(index: SourceIndex, files: Sequence[str]) -> Iterator[int]:
     try:
-        for file, size in zip(files, store_of(index.root).sizes(index.root, files), strict=True):
+        for file, size in zip(files, sizes_of(index.root, files), strict=True):
             if size > LARGEST_IMAGE:
                 raise BuildError(
                     f"{index.source.title}: {index.root / file} has {size:,} bytes, more than any image of a source. "
@@ -176,7 +177,7 @@ def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
     if piece.how in IN_PLACE:
         rows = take_rows(table.select(["file", "offset", "size"]), _spread(table.num_rows, _EXAMINED)).to_pylist()
         places = [(row["file"], row["offset"], _HEAD if row["size"] < 0 else min(_HEAD, row["size"])) for row in rows]
-        yield from store_of(root).starts(root, places)
+        yield from read_starts(root, places)
         return
     files = table["file"].unique().sort()
     for number in _spread(len(files), _CONTAINERS):

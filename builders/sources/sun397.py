@@ -11,12 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.folders import by_spelling, child_names, escape_name
-from builders.sources.readers.layouts import CopyLayout, Home
 from builders.sources.readers.patterns import ClassFolders
-from builders.storage.paths import store_of
+from builders.storage.folders import files_below
 from taxonomy import tables
 
 _KEY = "sun397"
@@ -114,7 +113,7 @@ def _indexed(home: Home, place: Path, folders: Sequence[str]) -> PartitionIndex 
 
 def _holds_images(folder: Path) -> bool:
     """Whether a folder has images of the SUN database, at any depth."""
-    names = (path.rpartition("/")[2] for path in store_of(folder).files_below(folder)) if folder.is_dir() else ()
+    names = (path.rpartition("/")[2] for path in files_below(folder)) if folder.is_dir() else ()
     return any(re.fullmatch(_NAME, name, re.ASCII) for name in names)
 
 

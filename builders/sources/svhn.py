@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source
 from builders.sources.formats import matlab
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import escape_name, relative
-from builders.sources.readers.layouts import CopyLayout, Home
 from builders.storage.files import open_buffered
 from unknown_detection.words import first_few
 

@@ -8,9 +8,8 @@ import operator
 import pyarrow.compute as pc
 
 from builders.sources import svhn
-from builders.sources.base import Expected, PartitionIndex, Source
+from builders.sources.base import CopyLayout, Expected, Home, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers.layouts import CopyLayout, Home
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
 

@@ -5,73 +5,47 @@ In a store, ranges that the caller announces are fetched ahead (`builders.storag
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedReader
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builders.errors import BuildError
-from builders.storage.files import open_here
-from builders.storage.paths import store_of
+from builders.storage.files import open_buffered
 
 if TYPE_CHECKING:
-    from builders.storage.store import Store
+    from builders.storage.stores.prefetch import RemoteRanges
 
 PACK_SUFFIX = ".pack"
 """Suffix of every pack; the record of its images stays beside it when the pack is removed."""
 
+_ADDRESS = "://"
+"""What only the text of a path in a store has: `pathlib` leaves no two slashes inside a path of this machine."""
 
-class Ranges:
-    """Reads byte ranges of files of this machine; the last stays open, as an archive holds thousands in a row."""
+
+class Reader:
+    """Reads byte ranges of files, wherever each lies; raises `BuildError` for one that is missing or too short.
+
+    The last file of this machine stays open, as an archive holds thousands of images in a row.
+    """
 
     def __init__(self) -> None:
         self._path = ""
         self._file: BufferedReader | None = None
-
-    def expect(self, reads: Iterable[tuple[str, int, int]]) -> None:
-        """Announce all reads in their order, as path, offset and size: what is in a store is fetched ahead."""
-
-    def read(self, path: str, offset: int, size: int) -> bytes:
-        """Read some bytes of a file; fewer where it ends before."""
-        return self._at(path, offset).read(size)
-
-    def read_into(self, target: memoryview, path: str, offset: int) -> int:
-        """Fill a buffer from a file, and return the number of bytes; fewer where the file ends before."""
-        return self._at(path, offset).readinto(target)
-
-    def close(self) -> None:
-        """Close the file that is open."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _at(self, path: str, offset: int) -> BufferedReader:
-        if self._file is None or path != self._path:
-            self.close()
-            self._file, self._path = BufferedReader(open_here(path)), path
-        self._file.seek(offset)
-        return self._file
-
-
-class Reader:
-    """Reads byte ranges of files, wherever each lies; raises `BuildError` for one that is missing or too short."""
-
-    def __init__(self) -> None:
-        self._ranges: dict[Store, Ranges] = {}
+        self._remote: RemoteRanges | None = None
 
     def __enter__(self) -> Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for ranges in self._ranges.values():
-            ranges.close()
+        for opened in (self._file, self._remote):
+            if opened is not None:
+                opened.close()
 
     def expect(self, reads: Iterable[tuple[str, int, int]]) -> None:
-        """Announce all reads in their order, as path, offset and size."""
-        announced: dict[Ranges, list[tuple[str, int, int]]] = {}
-        for read in reads:
-            announced.setdefault(self._ranges_of(read[0]), []).append(read)
-        for ranges, own_reads in announced.items():
-            ranges.expect(own_reads)
+        """Announce all reads in their order, as path, offset and size: what is in a store is fetched ahead."""
+        if remote := [read for read in reads if _ADDRESS in read[0]]:
+            self._ranges().expect(remote)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read some bytes of a file."""
@@ -82,7 +56,7 @@ class Reader:
     def read_into(self, target: memoryview, path: str, offset: int) -> None:
         """Fill a buffer from a file, from an offset on."""
         try:
-            count = self._ranges_of(path).read_into(target, path, offset)
+            count = self.read_some(target, path, offset)
         except OSError as error:
             raise BuildError(
                 f"Cannot read {path}: {error.strerror}. Restore it in the source folder and run the same command "
@@ -94,8 +68,30 @@ class Reader:
                 "command again; it resumes."
             )
 
-    def _ranges_of(self, path: str) -> Ranges:
-        store = store_of(path)
-        if store not in self._ranges:
-            self._ranges[store] = store.ranges()
-        return self._ranges[store]
+    def read_some(self, target: memoryview, path: str, offset: int) -> int:
+        """Fill a buffer as far as the file goes, and return the number of bytes; raises `OSError` for no file."""
+        if _ADDRESS in path:
+            return self._ranges().read_into(target, path, offset)
+        if self._file is None or path != self._path:
+            if self._file is not None:
+                self._file.close()
+            self._file, self._path = open_buffered(path), path
+        self._file.seek(offset)
+        return self._file.readinto(target)
+
+    def _ranges(self) -> RemoteRanges:
+        if self._remote is None:
+            from builders.storage.stores.prefetch import RemoteRanges
+
+            self._remote = RemoteRanges()
+        return self._remote
+
+
+def read_starts(root: Path, places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
+    """Yield byte ranges, given as relative path, offset and size; fewer bytes where a file ends before."""
+    with Reader() as reader:
+        reads = [(str(root / file), offset, size) for file, offset, size in places]
+        reader.expect(reads)
+        for path, offset, size in reads:
+            data = bytearray(size)
+            yield bytes(data[: reader.read_some(memoryview(data), path, offset)])

@@ -1,7 +1,8 @@
 """Opens and writes files, on this machine or in a store.
 
 Only regular files are opened: a named pipe has no end, and a device may be anything. A file that is written is
-complete or does not exist, also after a power cut (`unknown_detection.durable`).
+complete or does not exist, also after a power cut (`unknown_detection.durable`). Files of this machine are opened and
+written here; a path in a store does both itself (`builders.storage.object_path`).
 
 Tested by `tests/builders/storage/test_files_written.py` and `test_files_regular.py`.
 """
@@ -13,12 +14,15 @@ import io
 import os
 import shutil
 import stat
+import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO
 
 from builders.errors import BuildError, one_line
-from builders.storage.paths import store_of
+from builders.storage.object_path import ObjectPath
+from unknown_detection.durable import process_name, replacing
 
 TEMPORARY = ".tmp"
 """Suffix of every temporary file."""
@@ -30,7 +34,23 @@ def atomic_path(path: Path, *, durable: bool = True) -> AbstractContextManager[P
     The temporary path is beside `path`, or for a file in a store in the folder for temporary files. If it is not
     `durable`, the caller flushes the file and its folder. A file in a store is durable in any case.
     """
-    return store_of(path).written(path, durable=durable)
+    if isinstance(path, ObjectPath):
+        return path.atomic_path()
+    temporary = path.with_name(f".{path.name}.{process_name()}{TEMPORARY}")  # a killed process's is swept later
+    return replacing(path, temporary, durable=durable)
+
+
+def replace_unless_changed(path: Path, data: bytes, is_read: Callable[[bytes | None], bool]) -> None:
+    """Write a file that several runs change, atomically.
+
+    A lock keeps other runs out of a folder of this machine. A store has none: there the file is written only if it is
+    what `is_read` says was read (its bytes, None for no file), and else raises `ChangedMeanwhileError`.
+    """
+    if isinstance(path, ObjectPath):
+        path.replace_unless_changed(data, is_read)
+        return
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -54,17 +74,19 @@ _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
     """Open a regular file, or a link to one, to read it without a buffer; anything else there is a `BuildError`."""
-    return store_of(path).open(path)
-
-
-def open_here(path: str | os.PathLike[str]) -> io.FileIO:
-    """Open a regular file of this machine, as `open_regular`."""
+    if isinstance(path, ObjectPath):
+        return path.open_regular()
     return io.FileIO(os.fspath(path), opener=_opener)
 
 
 def open_buffered(path: str | os.PathLike[str]) -> io.BufferedReader:
     """Open a regular file as `open_regular` does, with a buffer."""
-    return io.BufferedReader(store_of(path).open(path))
+    return io.BufferedReader(open_regular(path))
+
+
+def open_whole(path: Path) -> io.FileIO | io.BytesIO:
+    """Open a regular file that is read in no order; one in a store is first read into memory."""
+    return io.BytesIO(read_regular(path)) if isinstance(path, ObjectPath) else open_regular(path)
 
 
 def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes:
@@ -99,6 +121,20 @@ def require_space(folder: Path, needed: int, doing: str, advice: str) -> None:
     """Raise `BuildError` if the disk of a folder has less than the needed bytes left; `doing` says what needs them."""
     if needed > (free := free_bytes(folder)):
         raise BuildError(f"{doing} {needed:,} bytes, and the disk of {folder} has {free:,} left. {advice}")
+
+
+def require_room(out: Path, sizes: Sequence[int]) -> None:
+    """Raise `BuildError` if there is no room for files of some sizes; those for a store are first written here."""
+    if isinstance(out, ObjectPath):
+        folder, needed = Path(tempfile.gettempdir()), max(sizes, default=0)
+        advice = (
+            "Files are written there before they are sent: set TMPDIR to a folder with space for one of each worker, "
+            "and run the same command again."
+        )
+    else:
+        folder, needed = out, sum(sizes)
+        advice = "Free some, or give another --out, and run the same command again."
+    require_space(folder, needed, "The build needs", advice)
 
 
 def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
+from builders.storage.object_path import ObjectPath
 from unknown_detection.durable import make_folder
 
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -35,8 +36,12 @@ _ELSEWHERE = "choose a folder on a disk of this machine, or have that one mounte
 def file_lock(path: Path, busy: str) -> Iterator[None]:
     """Hold a lock file while the block runs; raises `BuildError` with the message `busy` if another process holds it.
 
-    Its folder is made. Else it raises as `acquire` does.
+    Its folder is made. Else it raises as `acquire` does. A store has no locks: there, a file that several runs change
+    is only replaced if nobody has changed it since it was read (`builders.storage.files.replace_unless_changed`).
     """
+    if isinstance(path, ObjectPath):
+        yield
+        return
     make_folder(path.parent)
     lock = acquire(path, _ELSEWHERE)
     if lock is None:
@@ -70,11 +75,13 @@ def acquire(path: Path, advice: str) -> FileLock | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds a lock file, which is only read.
+    """Whether a process holds a lock file, which is only read; never so in a store.
 
     A shared lock is granted exactly if nobody holds that one, and given back at once. Where there is no `flock`
     (Windows), the answer is always False.
     """
+    if isinstance(path, ObjectPath):
+        return False
     try:
         import fcntl
 

@@ -1,4 +1,4 @@
-"""Reads Parquet files and writes Arrow files, on this machine or in a store.
+"""Reads Parquet files and arrays and writes Arrow files, on this machine or in a store.
 
 On this machine files are opened by their paths. In a store they are read by ranges: of a Parquet file the end, and
 then each chunk of a column with a megabyte behind it, in which the small columns of a row group lie. Large tables of a
@@ -8,6 +8,7 @@ plan lie in temporary Arrow files instead of in memory.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import tempfile
 from collections import Counter
@@ -15,14 +16,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from builders.storage.files import atomic_path
-from builders.storage.paths import store_of
+from builders.storage.files import atomic_path, refuse_irregular
+from builders.storage.object_path import ObjectPath
 
 UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 """Exceptions that opening and reading a damaged Parquet file raise."""
+
+_END = 1 << 16
+"""Bytes of the end of a Parquet file that pyarrow reads first, which hold the footer of all but wide or long files."""
 
 _BATCH_ROWS = 1 << 14
 """Rows of a batch of an Arrow file, which is what a task reads at least: a megabyte or two of a plan."""
@@ -35,9 +41,24 @@ def open_parquet(path: Path, part: str = "ranges", **options: Any) -> pq.Parquet
     are those of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers.
     """
     try:
-        return checked(store_of(path).parquet(path, part, **options))
+        if isinstance(path, ObjectPath):
+            return checked(_requested(path, part, options))
+        refuse_irregular(path, path.stat().st_mode)
+        # Of a relative path, pyarrow takes ~ for a home folder.
+        return checked(pq.ParquetFile(path.absolute(), **options))
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid("the name of a column is not UTF-8 text") from error
+
+
+def _requested(path: Any, part: str, options: dict[str, Any]) -> pq.ParquetFile:
+    """Open a Parquet file in a store, in one request for the `schema` or the `whole`."""
+    if part == "whole":
+        return pq.ParquetFile(pa.BufferReader(path.read_bytes()))
+    if part == "schema":
+        # A file with a longer footer, or a damaged one, is read as a whole.
+        with contextlib.suppress(pa.ArrowInvalid):
+            return pq.ParquetFile(pa.BufferReader(path.read_end(_END)))
+    return pq.ParquetFile(path.open_ranges(), **{**options, "pre_buffer": False, "buffer_size": 0})
 
 
 def checked(opened: pq.ParquetFile) -> pq.ParquetFile:
@@ -102,13 +123,19 @@ def write_arrow(path: Path, table: pa.Table) -> None:
 @contextlib.contextmanager
 def arrow_rows(path: Path, start: int, stop: int) -> Iterator[pa.Table]:
     """Yield rows of a table that `write_arrow` wrote; the file must stay until the block ends."""
-    with store_of(path).arrow(path) as opened:
+    with path.open_ranges() if isinstance(path, ObjectPath) else pa.memory_map(str(path)) as opened:
         reader = pa.ipc.open_file(opened)
         # All batches are of equal size, so a row's is known without reading others.
         first = start // _BATCH_ROWS
         last = min(-(-stop // _BATCH_ROWS), reader.num_record_batches)
         batches = [reader.get_batch(number) for number in range(first, last)]
         yield pa.Table.from_batches(batches, reader.schema).slice(start - first * _BATCH_ROWS, stop - start)
+
+
+def read_array(path: Path) -> npt.NDArray[Any]:
+    """Read an array that `np.save` wrote."""
+    array: npt.NDArray[Any] = np.load(io.BytesIO(path.read_bytes()) if isinstance(path, ObjectPath) else path)
+    return array
 
 
 def row_batches(

@@ -1,25 +1,22 @@
 """Paths as a person gives them, of this machine or in a store.
 
-A local path is a `pathlib.Path`. An address such as s3://BUCKET/PREFIX becomes a
-`builders.storage.stores.path.StorePath`, which has the methods of a Path that these tools use and is typed as one; it
-has no `os.fspath`, so nothing opens it by mistake. Nothing here imports fsspec before the first address is given.
+A local path is a `pathlib.Path`, an address such as s3://BUCKET/PREFIX an `ObjectPath`; nothing here imports fsspec
+before the first address is given.
 
 Tested by `tests/builders/storage/test_paths.py`.
 """
 
 from __future__ import annotations
 
-import functools
+import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import click
 
 from builders.errors import BuildError, one_line
-
-if TYPE_CHECKING:
-    from builders.storage.store import Store
+from builders.storage.object_path import ObjectPath
 
 INSTALL = "pip install 'unknown-detection[objects]' (in a checkout: pip install -e '.[objects]')"
 """How to get the packages that addresses take."""
@@ -31,22 +28,6 @@ _REFUSED_PROTOCOLS = {
     "memory": "its files live in one process, and a build has several",
 }
 """Protocols of fsspec that are refused, and why."""
-
-
-def store_of(place: object) -> Store:
-    """Return the store of a path or of its text; modules of the other kind of store are not imported."""
-    return _store(_ADDRESS.fullmatch(place) is None if isinstance(place, str) else isinstance(place, Path))
-
-
-@functools.cache
-def _store(is_local: bool) -> Store:
-    if is_local:
-        from builders.storage.store import Store
-
-        return Store()
-    from builders.storage.remote import RemoteStore
-
-    return RemoteStore()
 
 
 def as_path(text: str | Path) -> Path:
@@ -102,7 +83,7 @@ class PathType(click.ParamType[Any]):
         """Return the path; raises `BuildError` for an address that cannot be used, or where none may be given."""
         if not isinstance(value, str):
             return value
-        if not self.remote and not store_of(value).is_local:
+        if not self.remote and _ADDRESS.fullmatch(value):
             name = param.get_error_hint(ctx) if param is not None and ctx is not None else "this"
             raise BuildError(
                 f"{name} takes a path of this machine, and was given an address. Copy the files here first, or from "
@@ -121,4 +102,24 @@ def inside(root: Path, path: str | Path) -> Path:
     The names in `path` may come from a file that somebody else wrote. A file that is itself a symbolic link may stay:
     `builders.storage.files.atomic_path` replaces the link and not the file that it names.
     """
-    return store_of(root).inside(root, path)
+    if isinstance(root, ObjectPath):
+        return root.inside(path)
+    full = root / path
+    folder = Path(os.path.realpath(full.parent))
+    if full.name in ("", "..") or not folder.is_relative_to(os.path.realpath(root)):
+        raise BuildError(
+            f"{full} does not lie inside {root}: a name or a symbolic link leads to {folder}. Remove it, and run "
+            "the same command again."
+        )
+    return full
+
+
+def system_path(path: Path) -> str | None:
+    """Return the text by which other programs open a path; None for one in a store, which they do not."""
+    return None if isinstance(path, ObjectPath) else os.fspath(path)
+
+
+def require_access(path: Path, *, writing: bool = False) -> None:
+    """Raise `BuildError` if a store's bucket cannot be read, or with `writing` cannot be written."""
+    if isinstance(path, ObjectPath):
+        path.require_access(writing=writing)

@@ -17,7 +17,7 @@ from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import MANIFEST, Layout, shows_images
 from builders.release.manifest import ManifestError, read_manifest
 from builders.storage.files import TEMPORARY
-from builders.storage.paths import store_of
+from builders.storage.folders import entries_below
 from hf_scripts.checks.problems import Problems
 from unknown_detection.words import first_few, quantity
 
@@ -94,7 +94,7 @@ def check_strays(root: Path, manifest: Manifest, problems: Problems) -> list[str
     for file in (file for file, times in known.items() if times > 1):
         problems.add("manifest", f"manifest.json: lists {file} twice, with different sizes or digests")
     unfinished = Counter[str]()
-    for path in store_of(root).entries(root, _NOT_RELEASED):
+    for path in entries_below(root, _NOT_RELEASED):
         name = path.relative_to(root).as_posix()
         if path.name.startswith(".") and path.name.endswith(TEMPORARY):
             problems.add("temporary file", f"{name}: a temporary file, left by a killed run")

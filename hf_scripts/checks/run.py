@@ -14,8 +14,8 @@ from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import Layout
+from builders.storage.locks import is_locked
 from builders.storage.parquet import UNREADABLE, read_row_count
-from builders.storage.paths import store_of
 from hf_scripts.checks.duplicates import check_duplicates, compared_by
 from hf_scripts.checks.images import Decoded, concatenate
 from hf_scripts.checks.manifest import check_file, check_strays, files_in, load_manifest
@@ -79,7 +79,7 @@ def verify_folder(
 
 
 def _refuse_build_in_progress(root: Path) -> None:
-    if store_of(root).is_locked(Layout(root).lock):
+    if is_locked(Layout(root).lock):
         raise BuildError(f"A build is writing to {root}. Wait until it ends, and run the same command again.")
 
 

@@ -5,13 +5,14 @@ import importlib.metadata
 
 import pytest
 
+from builders.cli.request import BuildRequest
 from builders.commands.build import WORKER_IMPORTS
 from builders.executors.local import LocalExecutor
 from builders.imagenet_benchmark import BENCHMARK
-from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
-from builders.sources.base import Expected, open_source
+from builders.sources.base import Expected
+from builders.sources.opening import open_source
 from tests.manifests import as_json
 from unknown_detection.terminal.progress import TerminalMeter
 
@@ -46,10 +47,10 @@ def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, executor=None, **c
 
     It runs on this machine's cores if no executor is given.
     """
-    values = {"out": out, "splits": benchmark.ready(), "roots": roots, "seed": 0, "allow_partial": True, "demo": True}
+    values = {"splits": benchmark.ready(), "allow_partial": True, "demo": True} | changes
     meter, local = TerminalMeter(quiet=True), LocalExecutor(workers, preload=WORKER_IMPORTS)
     with executor or local as executor:
-        return as_json(write_release(prepare(Run(benchmark, executor, meter, **(values | changes)))))
+        return as_json(write_release(prepare(benchmark, BuildRequest(out, **values), roots, meter), executor, meter))
 
 
 def files_of(root):

@@ -21,7 +21,7 @@ from builders.generate.exact.deciphered import decipher, partial_broad
 from builders.plan.candidates import missing_originals, shared_originals
 from builders.release.images import rgb_sha256
 from builders.release.manifest import read_manifest
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.partial_broad import ADVERSARIAL
 from builders.sources.registry import SOURCES
 from builders.storage.file_cipher import deciphered, file_hash

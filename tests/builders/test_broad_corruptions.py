@@ -216,8 +216,8 @@ def test_a_demo_without_the_extra_leaves_corruptions_out_and_says_so(flags, tmp_
     class ReachedError(Exception):
         pass
 
-    def reached(run):
-        raise ReachedError(run.splits, run.benchmark.compared_with(run.splits))
+    def reached(benchmark, request, *_):
+        raise ReachedError(request.splits, benchmark.compared_with(request.splits))
 
     monkeypatch.setattr("builders.commands.build.prepare", reached)
     monkeypatch.setattr("builders.commands.build.demo_sources", lambda *_, **__: {})

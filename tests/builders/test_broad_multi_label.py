@@ -16,8 +16,9 @@ from builders.demo.write import MARKER
 from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
 from builders.plan.completeness import agreement
 from builders.plan.planner import plan
-from builders.sources.base import PartitionIndex, SourceIndex, open_source
+from builders.sources.base import PartitionIndex, SourceIndex
 from builders.sources.coco2017 import COCO2017
+from builders.sources.opening import open_source
 from hf_scripts import verify
 from taxonomy import tables
 from tests.builders import coco_oracle
@@ -74,7 +75,7 @@ def test_cocomagenet_is_what_a_plain_loop_finds(index, coco, count):
 
 def taken(split, view, rows):
     """Images that are drawn by their values alone, without a key."""
-    return split.quota.take(rows, KeyedRanks(view, None), split.partitions)
+    return KeyedRanks(view, None).take(split.quota, rows, split.partitions)
 
 
 def test_the_other_reading_ranks_by_last_objects(index, coco):

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from builders.cli.request import BuildRequest
 from builders.declare.ranking import Key
 from builders.declare.splits import Part
 from builders.executors.local import LocalExecutor
@@ -127,7 +128,7 @@ def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
     split = BENCHMARK.units["facets-t1/validation.sun397_known"].split
     everything = view.rows(list(view.names), ("images",))
     ranks = KeyedRanks(view, Key(0, "facets-t1", "validation"))
-    assert len(split.quota.take(everything, ranks, split.partitions)) == 54_381
+    assert len(ranks.take(split.quota, everything, split.partitions)) == 54_381
     # Half to even, as Python rounds: an odd count gives its spare image to either split.
     assert [round(n * 0.5) for n in (1, 2, 3, 5, 7)] == [0, 1, 2, 2, 4]
 
@@ -300,7 +301,8 @@ def test_a_killed_build_of_joined_splits_goes_on_to_the_same_bytes(release, demo
 
 def test_a_published_config_is_rebuilt_from_its_index(release, demo, tmp_path):
     with LocalExecutor(1) as executor:
-        write_release(plan_published(Published(release, "facets-t2"), demo, tmp_path, QUIET, executor))
+        plan = plan_published(Published(release, "facets-t2"), BuildRequest(tmp_path), demo)
+        write_release(plan, executor, QUIET)
     assert_same_files(release, tmp_path, 5, lambda name: "facets-t2" in name)
 
 

@@ -38,7 +38,7 @@ from tests.builders.flag_pairs import (
     covering,
     every_pair,
 )
-from tests.builders.planning import planning_run
+from tests.builders.planning import planning_request
 from tests.manifests import manifest_of, rows_in
 
 MODULES = {
@@ -90,7 +90,7 @@ def lists_of(demo, tmp_path_factory):
         chosen = {*CHOSEN[name].split(","), OTHERS[name]}
         keys = [key for key in benchmark.ready() if {key, key.partition("/")[0]} & chosen]
         roots = {source.key: demo[source.key] for source in benchmark.sources() if source.key in demo}
-        plans = prepare(planning_run(benchmark, folder / "out", roots=roots, splits=tuple(keys))).planned
+        plans = prepare(*planning_request(benchmark, folder / "out", roots=roots, splits=tuple(keys))).planned
         for plan in plans:
             rows = plan.table.to_pylist()
             withdrawn += [f'"{row["id"]}",somebody asked' for row in rows[::7]]

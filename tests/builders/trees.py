@@ -15,7 +15,8 @@ import pytest
 from datasets import ClassLabel, Features, Image
 
 from builders.errors import BuildError
-from builders.sources.base import IN_PLACE, open_source
+from builders.sources.base import IN_PLACE
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from builders.sources.unpack import UNPACKERS
 

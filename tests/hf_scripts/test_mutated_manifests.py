@@ -16,9 +16,9 @@ import click
 import pytest
 
 from builders import imagenet_benchmark
+from builders.cli.request import BuildRequest
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
-from builders.pipeline.build_plan import Run
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.published import Published
@@ -63,11 +63,11 @@ def small(tmp_path_factory):
 def food(demo, tmp_path_factory):
     """A release of one split of the demo, with the state of its build, and the functions that build it."""
     out = tmp_path_factory.mktemp("food") / "release"
-    request = {"out": out, "splits": (FOOD,), "roots": {"food101": demo["food101"]}, "seed": 0, "limit_per_class": 2}
+    request = BuildRequest(out, (FOOD,), limit_per_class=2, allow_partial=True, demo=True)
     with LocalExecutor(1) as executor:
-        planned = prepare(Run(imagenet_benchmark.BENCHMARK, executor, QUIET, **request, allow_partial=True, demo=True))
-        write_release(planned)
-        yield planned
+        planned = prepare(imagenet_benchmark.BENCHMARK, request, {"food101": demo["food101"]}, QUIET)
+        write_release(planned, executor, QUIET)
+        yield planned, executor
 
 
 @functools.cache
@@ -170,23 +170,26 @@ def code_of(run):
 
 @MANY
 def test_build(food, tried, chosen):
-    out = food.run.out
+    out = food[0].request.out
     taken = chosen(out)
 
     def run(root):
-        plan = dataclasses.replace(food, run=dataclasses.replace(food.run, out=root))
-        return code_of(lambda: write_release(plan))
+        planned, executor = food
+        plan = dataclasses.replace(planned, request=dataclasses.replace(planned.request, out=root))
+        return code_of(lambda: write_release(plan, executor, QUIET))
 
     assert set(tried(out)(taken, run, writes=True).values()) == {0, 2}
 
 
 @MANY
 def test_materialize(food, tried, chosen):
-    taken = chosen(food.run.out)
+    taken = chosen(food[0].request.out)
 
     def run(root):
         published = Published(root, "imagenet")
-        arguments = (food.run.roots, root.parent / "out", food.run.meter, food.run.executor)
-        return code_of(lambda: write_release(plan_published(published, *arguments)))
+        planned, executor = food
+        roots = {key: index.root for key, index in planned.indexes.items()}
+        request = BuildRequest(root.parent / "out")
+        return code_of(lambda: write_release(plan_published(published, request, roots), executor, QUIET))
 
-    assert set(tried(food.run.out)(taken, run).values()) == {0, 2}
+    assert set(tried(food[0].request.out)(taken, run).values()) == {0, 2}

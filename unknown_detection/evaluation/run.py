@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from unknown_detection.evaluation.detectors.own import Own
+from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.evaluate import evaluate
 from unknown_detection.evaluation.features.extract import extract
 from unknown_detection.evaluation.features.store import FeatureStore
@@ -26,6 +27,7 @@ from unknown_detection.evaluation.report.report import Report, report
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.run import score
 from unknown_detection.terminal.progress import Log
+from unknown_detection.words import first_few
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,12 +115,17 @@ def run(
         available = {config: opened.splits(config) for config in opened.configs}
         keys = choose_splits(available, splits, opened.name)
         evaluated = {config for config, split in keys if split not in FIT_AND_TUNE_SPLITS}
+        if not evaluated:
+            raise EvaluationError(
+                f"There is nothing to evaluate among {first_few(['/'.join(key) for key in keys])}, which are to fit and "
+                "tune on. Name a config with its test and unknown splits, too."
+            )
         shared: dict[str, Any] = {"device": device, "accept": accept, "quiet": quiet, "log": log}
         features = extract(model, opened, splits, cache=root / "features" if out else None, **shared, **extraction)
         scores = score(
             features,
             detectors,
-            splits=[key for key in keys if key[0] in evaluated] or None,
+            splits=[key for key in keys if key[0] in evaluated],
             fit_configs=fit_configs,
             search=search,
             settings=settings,

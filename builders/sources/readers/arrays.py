@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources.base import RGB32_BYTES, PartitionIndex, partition_table
+from builders.sources.base import RGB32_BYTES, Home, PartitionIndex, partition_table
 from builders.sources.readers import parquet_files
 from builders.sources.readers.folders import class_column, relative
-from builders.sources.readers.layouts import Home
 
 Int64 = npt.NDArray[np.int64]
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.storage.paths import store_of
+from builders.storage.folders import names_in, names_in_each
 from unknown_detection.names import folded
 
 
@@ -29,13 +29,13 @@ def child_names(folder: Path) -> list[str]:
         BuildError: it cannot be listed, for instance because it is a file.
     """
     with _listing(folder):
-        return store_of(folder).names(folder)
+        return names_in(folder)
 
 
 def children_of_each(folders: Sequence[Path], root: Path) -> Iterator[list[str]]:
     """Yield the sorted names in each of some folders below the root, as `child_names`."""
     with _listing(root):
-        yield from store_of(root).names_in_each(folders)
+        yield from names_in_each(folders)
 
 
 def is_hidden(name: str) -> bool:

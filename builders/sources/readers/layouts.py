@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builders.errors import BuildError
+from builders.sources.base import Home, OtherDataError, PartitionIndex, Source
 from builders.sources.readers.folders import child_names, escape_name, is_hidden, relative
-from builders.storage.paths import store_of
+from builders.storage.folders import folders_in, is_readable
 from unknown_detection.words import first_few
-
-if TYPE_CHECKING:
-    from builders.sources.base import PartitionIndex, Source
 
 DEPTH = 4
 """Levels below the user's folder that are searched. Kaggle's ImageNet has three, `ILSVRC/Data/CLS-LOC`."""
@@ -29,46 +25,6 @@ FOLDERS = 1000
 """Folders searched before the search ends: the user may have given the root of a disk."""
 
 
-class OtherDataError(BuildError):
-    """A folder has the shape of a layout, but other data than this source's partition.
-
-    The search continues, and raises this only if it finds nothing else.
-    """
-
-
-@dataclass(frozen=True)
-class Home:
-    """A folder in which a source's partition is looked for: the one that the user gave (`root`), or one below it."""
-
-    source: Source
-    root: Path
-    folder: Path
-    partition: str
-
-    def other_data(self, problem: str) -> OtherDataError:
-        """Return the error for data that are not the source's; `problem` says why, as a clause without its end."""
-        title = self.source.title
-        return OtherDataError(f"{title}: {problem}. Give a copy of {title} with --{self.source.key}.")
-
-
-@dataclass(frozen=True)
-class CopyLayout:
-    """An accepted layout: its description for messages, and the function that reads it, None where it is not.
-
-    The partition's name replaces `{partition}` in the description. `partitions` are those that may be laid out so;
-    without any, all may.
-    """
-
-    description: str
-    find: Callable[[Home], PartitionIndex | None]
-    partitions: tuple[str, ...] = ()
-
-
-def layouts_of(source: Source, partition: str) -> list[CopyLayout]:
-    """Return the layouts that a partition may have, in the order in which they are tried."""
-    return [layout for layout in source.accepted if partition in (layout.partitions or (partition,))]
-
-
 def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex:
     """Find a partition in the user's folder and, if it is not there, in the folders below.
 
@@ -77,7 +33,7 @@ def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex
     Raises:
         BuildError: the partition is missing, is there twice, or contradicts itself.
     """
-    layouts = layouts_of(source, partition)
+    layouts = source.layouts_of(partition)
     errors: list[OtherDataError] = []
 
     def read(folder: Path) -> PartitionIndex | None:
@@ -133,7 +89,7 @@ def search_below(
             if (match := read(folder)) is not None:
                 matches.append((folder, match))
             elif depth < DEPTH:
-                names = [name for name in store_of(folder).folders(folder) if not is_hidden(name)]
+                names = [name for name in folders_in(folder) if not is_hidden(name)]
                 for path in (folder / name for name in names if len(names) <= WIDTH):
                     if reason := _closed(path, top):
                         skipped.append(f"{escape_name(relative(path, root))} ({reason})")
@@ -148,6 +104,6 @@ def _closed(path: Path, top: Path) -> str:
     """Return why a folder is not searched; empty if it is."""
     if not path.resolve().is_relative_to(top):
         return "a link to another place"
-    if not store_of(path).is_readable(path):
+    if not is_readable(path):
         return "no permission"
     return "" if os.fsencode(path.name).decode("utf-8", "replace") == path.name else "its name is not UTF-8"

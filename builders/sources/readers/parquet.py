@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
-from builders.sources.readers.layouts import OtherDataError
+from builders.sources.base import OtherDataError
 from builders.storage.files import require_regular
 from builders.storage.parquet import open_parquet, row_batches
 

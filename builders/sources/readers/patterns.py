@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError, one_line
-from builders.sources.base import PartitionIndex, Stray, partition_table
+from builders.sources.base import CopyLayout, Home, OtherDataError, PartitionIndex, Stray, partition_table
 from builders.sources.obtain import OwnerFile
 from builders.sources.readers import parquet, parquet_files, trees
 from builders.sources.readers.folders import child_names, class_column, escape_name, relative
-from builders.sources.readers.layouts import CopyLayout, Home, OtherDataError
 from builders.sources.readers.parquet import ADVICE, Shard
 from builders.sources.readers.trees import Tars, Tree
 from unknown_detection.words import more

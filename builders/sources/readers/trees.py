@@ -17,12 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Container, Stray
+from builders.sources.base import Container, Home, Stray
 from builders.sources.formats.tar_headers import File
 from builders.sources.readers import tars
 from builders.sources.readers.folders import children_of_each, escape_name, relative, text_array
-from builders.sources.readers.layouts import Home
-from builders.storage.paths import store_of
+from builders.storage.folders import files_below
 
 _AGAIN = "_again"
 
@@ -119,7 +118,7 @@ def in_folders(home: Home, place: Path, folders: Sequence[str] = ("",), descript
 
 def in_depth(home: Home, place: Path) -> Tree:
     """List the files below an existing place, in folders of any depth; no link is followed."""
-    return _of_files(home, place, [("", sorted(store_of(place).files_below(place)))], "image files")
+    return _of_files(home, place, [("", sorted(files_below(place)))], "image files")
 
 
 def _of_files(home: Home, place: Path, paths: Iterable[tuple[str, Sequence[str]]], description: str) -> Tree:

@@ -13,15 +13,28 @@ import logging
 import os
 import stat
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from upath.extensions import ProxyUPath
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
+from builders.storage.files import refuse_irregular
+from builders.storage.object_path import ObjectPath
+from builders.storage.scratch import scratch_folder
 from builders.storage.stores import listings
-from builders.storage.stores.errors import EMPTY, NO_BUCKET, code_of, os_error, store_errors
+from builders.storage.stores.errors import (
+    EMPTY,
+    NO_BUCKET,
+    ChangedMeanwhileError,
+    client_errors,
+    code_of,
+    is_change,
+    os_error,
+    store_errors,
+)
 from builders.storage.stores.file import GrowingReadAhead, RangedFile
 
 ATTEMPTS = 5
@@ -100,7 +113,7 @@ def filesystem_of(address: str) -> Any:
     return store_path(f"{protocol}://{location.partition('/')[0]}").fs
 
 
-class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the extra is not installed
+class StorePath(ObjectPath, ProxyUPath):  # type: ignore[misc]  # has no types where the extra is not installed
     """A path in a store.
 
     It differs from a universal-pathlib path in this: a request that a store refuses or fails is an error, where
@@ -110,6 +123,12 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     def __reduce__(self) -> tuple[Any, ...]:
         return store_path, (str(self),)  # another process makes a client of its own
+
+    def __rtruediv__(self, folder: Path | str) -> StorePath:
+        return self  # below any folder, as an absolute path
+
+    def expanduser(self) -> StorePath:
+        return self
 
     def resolve(self, strict: bool = False) -> StorePath:
         return self
@@ -171,6 +190,13 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         cache = listings.CACHE.get()
         return list(listings.list_folder(self) if cache is None else cache.listing(self))
 
+    @staticmethod
+    def names_in_each(folders: Sequence[Path]) -> Iterator[list[str]]:
+        return map(list, listings.list_ahead(folders))
+
+    def cached_listings(self) -> AbstractContextManager[object]:
+        return listings.cached_listings(str(self))
+
     def iterdir(self) -> Iterator[StorePath]:
         # Sorted; empty if there is no such folder.
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -189,6 +215,31 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             for name, entry in sorted(entries.items())
             if name.startswith(base) and not name.endswith("/")
         ]
+
+    def files_below(self) -> Iterator[str]:
+        base = f"{self.path.rstrip('/')}/"
+        return (path.path.removeprefix(base) for path, _ in self.files())
+
+    def entries(self, excluded: Collection[str]) -> Iterator[StorePath]:
+        # One listing, where asking for each file would be a request for each.
+        return (path for path, _ in self.files() if path.relative_to(self).parts[0] not in excluded)
+
+    def sizes(self, files: Sequence[str]) -> Iterator[int]:
+        for file, size in zip(files, listings.sizes_of(self, files), strict=True):
+            if size is None:
+                raise os_error(errno.ENOENT, self / file)
+            refuse_irregular(str(self / file), stat.S_IFDIR if size == listings.FOLDER else stat.S_IFREG)
+            yield size
+
+    def inside(self, path: str | Path) -> StorePath:
+        # A store has no links, and takes any name for a name.
+        text = str(path)
+        if not text.isprintable() or any(name in ("", ".", "..") for name in text.split("/")):
+            raise BuildError(
+                f"{one_line(text)} does not lie inside {self}. Remove it, and run the same command again."
+            )
+        joined: StorePath = self / text
+        return joined
 
     def glob(self, pattern: str, **_: Any) -> Iterator[StorePath]:
         # Of one folder: the pattern has no slash.
@@ -225,7 +276,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         # Bytes behind a range are kept for the next.
         return self._open(block_size=read_ahead or 1, cache_type="readahead" if read_ahead else "none")
 
-    def open_growing(self) -> RangedFile:
+    def open_regular(self) -> Any:
         # To read forward, with or without gaps: the more is read in a row, the more is read ahead.
         one_at_a_time = {} if self.fs.async_impl else {"concurrency": 1}
         return self._open(cache_type=GrowingReadAhead.name, cache_options=one_at_a_time)
@@ -246,6 +297,46 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             condition["chunksize"] = len(data) + 1  # or s3fs sends it in parts, and drops the condition
         self._make_parent()
         self.fs.pipe_file(self.path, data, **condition)
+
+    @contextlib.contextmanager
+    def atomic_path(self) -> Iterator[Path]:
+        with scratch_folder("upload") as folder:
+            temporary = folder / self.name
+            yield temporary
+            self.put(temporary)
+
+    def replace_unless_changed(self, data: bytes, is_read: Callable[[bytes | None], bool]) -> None:
+        # S3 and stores like it check the condition themselves (`If-Match`, `If-None-Match`). gcsfs can refuse to
+        # replace a file. Otherwise the version is requested again just before, which leaves the moment between.
+        before = self._version()
+        try:
+            content = self.read_bytes() if before else None
+        except FileNotFoundError:
+            content = None
+        if not is_read(content):
+            raise ChangedMeanwhileError(self)
+        try:
+            if self.protocol in ("s3", "s3a"):
+                self.write(data, **({"IfMatch": before} if before else {"IfNoneMatch": "*"}))
+            else:
+                if self._version() != before:
+                    raise ChangedMeanwhileError(self)
+                creates = not before and self.protocol in ("gs", "gcs")
+                self.write(data, **({"mode": "create"} if creates else {}))
+        except client_errors() as error:
+            if not is_change(error):
+                with store_errors("write", self):
+                    raise
+            # A request that came through is sent again where its answer was cut, and then finds what it wrote itself.
+            if self.info() is None or self.read_bytes() != data:
+                raise ChangedMeanwhileError(self) from error
+
+    def _version(self) -> str:
+        # The ETag, or all that fsspec says of the file; empty if there is no file.
+        info = self.info()
+        if info is None or info["type"] != "file":
+            return ""
+        return str(info.get("ETag") or sorted((name, str(value)) for name, value in info.items()))
 
     def put(self, local: Path) -> None:
         # Write it from a local file, in one request or in parts; it has all of its new bytes, or is unchanged.

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
-from builders.storage.byte_ranges import Ranges
 from builders.storage.stores.errors import EMPTY, code_of, store_errors
 from builders.storage.stores.path import TOGETHER, filesystem_of
 
@@ -55,11 +54,10 @@ class _Block(NamedTuple):
         return self.stop - self.start
 
 
-class RemoteRanges(Ranges):
+class RemoteRanges:
     """Reads byte ranges of files in stores; announced ones are fetched ahead, others when they are requested."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._batches: Iterator[list[Read]] = iter(())
         self._left: set[Read] = set()
         self._contents: dict[Read, bytes] = {}

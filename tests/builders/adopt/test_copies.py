@@ -12,10 +12,10 @@ from builders.imagenet_benchmark import BENCHMARK, main
 from builders.pipeline.from_sources import prepare
 from builders.plan.candidates import Adopted
 from builders.release.manifest import read_manifest
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from tests.builders.conftest import build_demo
 from tests.builders.layouts import food101_parquet, imagenet_archives, imagenet_parquet, link, tree
-from tests.builders.planning import planning_run
+from tests.builders.planning import planning_request
 from tests.builders.trees import linked, replaced
 
 DECLARED = BENCHMARK.units
@@ -79,8 +79,10 @@ def indexes(demo):
 
 def planned(roots, copy, splits=SPLITS, notes=None, **changes):
     """Plan with an adopted copy; returns the planned splits by name."""
-    run = planning_run(BENCHMARK, copy.parent / "unused", notes, roots=roots, adopt=copy, splits=splits, **changes)
-    return {split.key: split for split in prepare(run).planned}
+    planned = planning_request(
+        BENCHMARK, copy.parent / "unused", notes, roots=roots, adopt=copy, splits=splits, **changes
+    )
+    return {split.key: split for split in prepare(*planned).planned}
 
 
 def ids(split):

@@ -7,8 +7,8 @@ import pytest
 from builders.adopt.copies import adopt
 from builders.broad_benchmark import BENCHMARK
 from builders.errors import BuildError
-from builders.sources.base import open_source
 from builders.sources.coco2017 import COCO2017
+from builders.sources.opening import open_source
 
 SEVERAL, ALONE = "broad-multi-label/cocomagenet", "broad-multi-label/cocomagenet_mono"
 LISTED = [397, 450, 620]

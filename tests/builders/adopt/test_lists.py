@@ -7,7 +7,7 @@ from builders.adopt.copies import adopt
 from builders.adopt.lists import read_list
 from builders.errors import BuildError
 from builders.facets_benchmark import BENCHMARK
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from taxonomy import tables
 from taxonomy.rules import facets
 from tests.builders.conftest import build_demo, digests

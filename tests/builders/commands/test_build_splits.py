@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders.broad_benchmark import BENCHMARK, main
-from builders.cli.build_options import BuildFlags
+from builders.cli.request import BuildRequest
 from builders.commands.build import choose_splits
 from builders.commands.demo_build import demo_models, with_demo_models
 
@@ -21,7 +21,7 @@ GENERATED = ["broad-synthetic/biggan", "broad-synthetic/stable_diffusion"]
 
 
 def flags(variants=(), **values):
-    return BuildFlags(Path("out"), demo=True, settings=VALUES | values, variants=dict.fromkeys(variants, "folder"))
+    return BuildRequest(Path("out"), demo=True, settings=VALUES | values, variants=dict.fromkeys(variants, "folder"))
 
 
 def planned(models):

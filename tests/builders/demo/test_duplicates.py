@@ -17,7 +17,7 @@ from builders.pipeline.from_sources import prepare
 from tests.builders.cifar_layouts import cifar100_batch
 from tests.builders.demo_pairs import cifar100_pairs, file_pairs, groups
 from tests.builders.demo_sources import FILES, TROUBLES
-from tests.builders.planning import planning_run
+from tests.builders.planning import planning_request
 from tests.builders.trees import contents, opened
 
 KNOWN, NEAR, EXTERNAL = "in_distribution", "near_ood", "external"
@@ -96,7 +96,7 @@ def planned(demo):
     """For each benchmark, or config of FACETS, the roles of its rows by id, with seed 0."""
     roles_by_scope = collections.defaultdict(dict)
     for benchmark in (IMAGENET, CIFAR, FACETS):
-        for split in prepare(planning_run(benchmark, Path("unused"), roots=demo)).planned:
+        for split in prepare(*planning_request(benchmark, Path("unused"), roots=demo)).planned:
             scope = split.config.name if benchmark.roles_by_config else benchmark.name
             roles_by_scope[scope] |= dict.fromkeys(split.table["id"].to_pylist(), split.split.role)
     return roles_by_scope

@@ -10,10 +10,11 @@ import pytest
 from builders.cli.source_flags import listed_sources
 from builders.errors import BuildError
 from builders.fetch.get import file_problem, get, needed_bytes, states, toml_line
-from builders.sources.base import Expected, open_source
+from builders.sources.base import Expected
 from builders.sources.obtain import OwnerFile
+from builders.sources.opening import open_source, scan
 from builders.sources.registry import SOURCES
-from builders.storage.store import file_lock
+from builders.storage.locks import file_lock
 from tests.builders import layouts
 from tests.builders.trees import contents, opened
 from tests.power import Disk
@@ -135,7 +136,7 @@ def test_a_cut_run_leaves_a_part_that_the_next_one_goes_on_with(svhn, site, wait
     (name,) = names_in(tmp_path / "svhn")
     assert name == "train_32x32.mat.part"
     with pytest.raises(BuildError, match=r"the partition train .* is not in"):
-        svhn.scan(tmp_path / "svhn", ("train",))
+        scan(svhn, tmp_path / "svhn", ("train",))
     ran(svhn, into=tmp_path)
     assert site.asked()[-2].startswith("bytes=")
     assert [state.done for state in states(svhn, tmp_path)] == [True, True]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from builders.cli.request import BuildRequest
 from builders.demo.images import encode_image
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
@@ -265,9 +266,8 @@ def published(release, tmp_path, monkeypatch):
 
 def materialized(published, config, photographs, out):
     with LocalExecutor(1) as executor:
-        return write_release(
-            plan_published(Published(published, config), {"caltech256": photographs}, out, QUIET, executor)
-        )
+        roots = {"caltech256": photographs}
+        return write_release(plan_published(Published(published, config), BuildRequest(out), roots), executor, QUIET)
 
 
 def test_exact_images_are_made_again_and_compared(release, published, photographs, device, tmp_path):

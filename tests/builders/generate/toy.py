@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import AllImages, Total
 from builders.declare.splits import AllClasses, Classes, Config, PaperCount, Split
@@ -27,7 +28,6 @@ from builders.executors.local import LocalExecutor
 from builders.generate import batches, sealed
 from builders.generate.contract import Generated, Generator, Weights
 from builders.generate.exact.resize import FIXED_RESIZE
-from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.release.entries import PreparationEntry
@@ -242,12 +242,12 @@ def build_toy(photographs, out, *, splits=(), workers=1, benchmark=None, executo
     """Build the toy, on this machine's cores if no executor is given; returns the manifest."""
     benchmark = benchmark or toy_benchmark()
     keys = [key for key in benchmark.parts if not splits or key in splits or key.split("/")[0] in splits]
-    request = {"out": out, "splits": tuple(keys), "roots": {"caltech256": photographs}, "seed": 0}
-    request |= {"allow_partial": True, "demo": True} | changes
+    request = BuildRequest(out, **({"splits": tuple(keys), "allow_partial": True, "demo": True} | changes))
     before = batches._BATCH_BYTES
     batches._BATCH_BYTES = BATCH
     try:
         with executor or LocalExecutor(workers) as executor:
-            return write_release(prepare(Run(benchmark, executor, QUIET, **request)))
+            plan = prepare(benchmark, request, {"caltech256": photographs}, QUIET)
+            return write_release(plan, executor, QUIET)
     finally:
         batches._BATCH_BYTES = before

@@ -9,7 +9,7 @@ from builders.errors import BuildError
 from builders.hub import mirror
 from builders.hub.mirror import download_mirror, mirror_files
 from builders.hub.place import parse_place
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from tests.builders import layouts
 from tests.builders.trees import contents, opened

@@ -1,7 +1,9 @@
+import re
+
 import pytest
 
 from builders.errors import BuildError
-from builders.hub.place import HubPlace, parse_place
+from builders.hub.place import HubPlace, folder_or_repository, parse_place
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,12 @@ def test_what_is_no_place_is_one_sentence(text):
         parse_place(text)
     assert str(caught.value).startswith("hf://")
     assert str(caught.value).isprintable()
+
+
+def test_an_address_that_has_no_folder_is_not_looked_for_on_the_hub(store):
+    bucket = store.bucket()
+    store.put(bucket, {"release/manifest.json": b"{}"})
+    assert str(folder_or_repository(f"s3://{bucket}/release", None)) == f"s3://{bucket}/release"
+    message = f"There is no folder s3://{bucket}/relase (did you mean s3://{bucket}/release?), and a repository"
+    with pytest.raises(BuildError, match=re.escape(message)):
+        folder_or_repository(f"s3://{bucket}/relase", None)

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from PIL import Image
 
+from builders.cli.request import BuildRequest
 from builders.commands.build import WORKER_IMPORTS
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
@@ -31,7 +32,7 @@ def published(cifar_release, release, tmp_path_factory):
 
 def materialize(published, roots, out, workers=1):
     with LocalExecutor(workers, preload=WORKER_IMPORTS) as executor:
-        return as_json(write_release(plan_published(published, roots, out, QUIET, executor)))
+        return as_json(write_release(plan_published(published, BuildRequest(out), roots), executor, QUIET))
 
 
 @pytest.mark.parametrize(("config", "origin"), [("cifar", "cifar_release"), ("imagenet", "release")])

@@ -213,6 +213,14 @@ def test_what_takes_a_folder_says_so(stored, tmp_path, capsys):
     assert not (Path.cwd() / "s3:").exists()
 
 
+def test_no_image_is_unpacked_for_a_store_where_no_pack_has_room(store, demo, monkeypatch, capsys):
+    address = f"s3://{store.bucket()}/release"
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
+    assert built(demo, address) == 2
+    assert "1,000 left. Files are written there before they are sent: set TMPDIR" in capsys.readouterr().err
+    assert not [name for name in store.files(address.removeprefix("s3://")) if name.endswith(".pack")]
+
+
 @pytest.mark.slow
 def test_a_killed_build_is_resumed_by_another_process(store, demo, expected, proxy, tmp_path):
     """SIGKILL at the first upload of a second shard, and again when the card is sent."""

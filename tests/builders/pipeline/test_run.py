@@ -23,7 +23,7 @@ from builders.sources.unpack import UNPACKERS
 from hf_scripts import verify
 from tests.builders.conftest import build_demo, complete, digests, files_of
 from tests.builders.layouts import imagenet_archives, imagenet_parquet
-from tests.builders.planning import planning_run
+from tests.builders.planning import planning_request
 from tests.builders.trees import link, linked, replaced
 from tests.killing import killed_at_rename, tree, watched_at_renames
 from tests.manifests import rows_in
@@ -407,8 +407,8 @@ def test_a_split_without_rows_is_refused_also_where_less_is_allowed(demo, tmp_pa
 
 
 def test_the_least_limit_leaves_every_split_rows(demo, tmp_path):
-    run = planning_run(BENCHMARK, tmp_path, roots=demo, splits=SPLITS, limit_per_class=1)
-    assert all(len(split.rows) for split in prepare(run).planned)
+    planned = planning_request(BENCHMARK, tmp_path, roots=demo, splits=SPLITS, limit_per_class=1)
+    assert all(len(split.rows) for split in prepare(*planned).planned)
 
 
 def test_a_full_disk_is_refused_before_anything_is_written(demo, tmp_path, monkeypatch):

@@ -12,9 +12,8 @@ from builders.errors import BuildError
 from builders.pipeline import shards
 from builders.pipeline.read_plan import shard_starts
 from builders.pipeline.shards import ROW_GROUP_BYTES, ShardTask, read_record
-from builders.plan.planner import PLAN_SCHEMA
 from builders.release.remarks import ImageRemarks
-from builders.release.schema import arrow_schema
+from builders.release.schema import EXPECTED, MADE, PLACES, PLAN, arrow_schema, plain_schema
 from builders.storage.byte_ranges import Reader
 
 
@@ -42,11 +41,11 @@ def task(tmp_path, files, **changes):
             "source_id": name,
             "id": f"s/{name}",
         }
-        | {"root": "s", "file": name, "offset": 0, "size": size}
+        | {"root": "s", "file": name, "offset": 0, "size": size, "form": "encoded"}
+        | dict.fromkeys([*EXPECTED, *MADE], "")
         for name, size in zip(names, sizes, strict=True)
     ]
-    plan = pa.Table.from_pylist(rows)
-    assert plan.schema.names[: len(PLAN_SCHEMA)] == PLAN_SCHEMA.names
+    plan = pa.Table.from_pylist(rows, plain_schema({**PLAN, **EXPECTED, **PLACES, **MADE}))
     with pa.ipc.new_file(str(tmp_path / "plan.arrow"), plan.schema) as writer:
         writer.write_table(plan)
     return planned(tmp_path, stop=len(names), size=sum(sizes), roots={"s": str(root)}, **changes)
@@ -182,7 +181,9 @@ def rows_of(contents, files, offsets, **columns):
     names = [str(number) for number in range(len(contents))]
     values = {
         "id": [f"s/{name}" for name in names],
+        "source": ["s"] * len(contents),
         "source_id": names,
+        "expected_sha256": [""] * len(contents),
         "root": ["staging"] * len(contents),
         "file": files,
         "offset": offsets,
@@ -256,11 +257,11 @@ def test_nothing_left_is_no_group(tmp_path):
 def test_another_image_than_the_published_one_is_refused(tmp_path):
     rows, _ = plan_of(tmp_path)
     expected = rows["content_sha256"].to_pylist()
-    generated(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
+    generated(tmp_path, plan_of(tmp_path, expected_sha256=expected)[0])
     expected[6] = "0" * 64
     sentence = r"The image s/6 is not the published one: its content_sha256 is .*, not 0{64} \(.*two"
     with pytest.raises(BuildError, match=sentence):
-        generated(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
+        generated(tmp_path, plan_of(tmp_path, expected_sha256=expected)[0])
 
 
 def test_a_pack_that_was_cut_is_refused(tmp_path):

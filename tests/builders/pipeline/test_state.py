@@ -6,11 +6,13 @@ import os
 
 import pytest
 
+from builders.cli.request import BuildRequest
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
+from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.state import State, locked
+from builders.plan.candidates import Draws
 from builders.release.layout import Layout
-from tests.builders.planning import planning_run
 
 ADOPTED, PLANS, DRAWS = {"imagenet/test": ""}, {"imagenet/test": "ab" * 32}, {"imagenet/validation": "ef" * 32}
 
@@ -18,10 +20,14 @@ ADOPTED, PLANS, DRAWS = {"imagenet/test": ""}, {"imagenet/test": "ab" * 32}, {"i
 @pytest.fixture
 def run(tmp_path):
     """A run into a folder where a run like it recorded its state."""
-    earlier_run = planning_run(BENCHMARK, tmp_path, splits=())
-    earlier_run.layout.state.mkdir()
-    State(earlier_run, ADOPTED, {}).record(PLANS, DRAWS)
-    return earlier_run
+    request = BuildRequest(tmp_path, allow_partial=True, demo=True)
+    request.layout.state.mkdir()
+    state_of(request).record(PLANS, DRAWS)
+    return request
+
+
+def state_of(request, adopted=ADOPTED):
+    return State(BuildPlan(request, {}, Draws(BENCHMARK, 0), (), {}, adopted))
 
 
 def path_of(run):
@@ -30,7 +36,7 @@ def path_of(run):
 
 
 def read(run):
-    state = State(run, ADOPTED, {})
+    state = state_of(run)
     state.check()
     state.record(PLANS, DRAWS)
 
@@ -38,25 +44,25 @@ def read(run):
 def test_a_state_that_was_recorded_is_read(run):
     read(run)
     with pytest.raises(BuildError, match="changed since imagenet/test was planned"):
-        State(run, {}, {}).record({"imagenet/test": "cd" * 32}, {})
+        state_of(run, {}).record({"imagenet/test": "cd" * 32}, {})
 
 
 def test_a_state_without_draws_is_one_of_an_earlier_version(run):
     recorded = json.loads(path_of(run).read_text())
     assert recorded.pop("draws") == DRAWS
     path_of(run).write_text(json.dumps(recorded))
-    State(run, ADOPTED, {}).record(PLANS, {"imagenet/validation": "cd" * 32})
+    state_of(run).record(PLANS, {"imagenet/validation": "cd" * 32})
     with pytest.raises(BuildError, match="imagenet/validation now draws other images"):
-        State(run, ADOPTED, {}).record(PLANS, DRAWS)
+        state_of(run).record(PLANS, DRAWS)
 
 
 def test_only_a_build_is_advised_to_allow_short_sources(run):
     """And not `materialize`, which has no such flag."""
     strict = dataclasses.replace(run, allow_partial=False)
     with pytest.raises(BuildError, match=r"Give another --out, or build it in the same way\.$"):
-        State(strict, ADOPTED, {}).check()
+        state_of(strict).check()
     with pytest.raises(BuildError, match=r"\(--allow-partial\)\. Give another --out\.$"):
-        State(dataclasses.replace(strict, released="1.1.0"), ADOPTED, {}).check()
+        state_of(dataclasses.replace(strict, released="1.1.0")).check()
 
 
 @pytest.mark.parametrize(

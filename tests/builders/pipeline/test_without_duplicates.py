@@ -82,7 +82,7 @@ def planted(demo, release, plain, tmp_path_factory):
 def varied(planted, tmp_path_factory):
     """The variant, built in one run."""
     root = tmp_path_factory.mktemp("varied") / "release"
-    build_demo(planted[0], root, limit_per_class=1, without_duplicates=True)
+    build_demo(planted[0], root, limit_per_class=1, withdraw="duplicates")
     return root
 
 
@@ -118,7 +118,7 @@ def test_equal_pixels_go_where_images_are_decoded(demo, plain, tmp_path):
     planting = Planting(demo["imagenet"], plain, tmp_path / "imagenet")
     pair = planting.copy((TRAIN, 3), (NEAR, 8), with_comment)
     roots = demo | {"imagenet": planting.folder}
-    choices = {"splits": (NEAR, TRAIN), "limit_per_class": 1, "without_duplicates": True, "index_only": True}
+    choices = {"splits": (NEAR, TRAIN), "limit_per_class": 1, "withdraw": "duplicates", "index_only": True}
     build_demo(roots, tmp_path / "bytes", **choices)
     build_demo(roots, tmp_path / "pixels", **choices, decode=True)
     assert pair.other_id in ids(tmp_path / "bytes", NEAR)
@@ -143,7 +143,7 @@ def test_built_in_parts_it_is_the_same_and_reads_no_image_twice(planted, varied,
     reads = []
     run = ShardTask.run
     monkeypatch.setattr(ShardTask, "run", lambda task, progress: reads.append(task.part) or run(task, progress))
-    choices = {"limit_per_class": 1, "without_duplicates": True}
+    choices = {"limit_per_class": 1, "withdraw": "duplicates"}
     build_demo(planted[0], tmp_path, splits=(NEAR,), **choices)
     surveyed = [part for part in reads if part.parent.name == "survey"]
     assert surveyed
@@ -239,7 +239,7 @@ def test_near_duplicates_go_too(demo, cifar_release, tmp_path):
         for config in CIFAR.configs[:2]
     ]
     quick = dataclasses.replace(CIFAR, configs=tuple(configs), variants=())
-    build_demo(demo, tmp_path, benchmark=quick, splits=splits, without_duplicates=True, index_only=True)
+    build_demo(demo, tmp_path, benchmark=quick, splits=splits, withdraw="duplicates", index_only=True)
     assert read_pairs(tmp_path / "duplicates" / "pairs.parquet") == []
     pairs = read_pairs(cifar_release / "duplicates" / "pairs.parquet")
     pairs = [pair for pair in pairs if {*pair.splits} <= {*quick.parts}]

@@ -9,7 +9,7 @@ from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from builders.plan.completeness import count_shortfalls
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.indexes import counted_index

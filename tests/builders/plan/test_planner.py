@@ -17,7 +17,7 @@ from builders.plan.completeness import count_shortfalls
 from builders.plan.planner import plan
 from builders.registry import BENCHMARKS
 from builders.release.schema import UNKNOWN_ROLES
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import decisions, overlaps, tables
 from tests.builders.indexes import counted_index, whole_index

@@ -85,7 +85,9 @@ def test_a_published_row_is_compared_and_not_judged_again(tmp_path):
     """Whoever published it could read it; what they have is what a rebuild must have."""
     (tmp_path / "image").write_bytes(b"\xff\xd8 broken \xff\xd9")
     row = {"id": f"sun397/{CHURCH}", "source": "sun397", "source_id": CHURCH, "root": "s", "file": "image"}
-    rows = pa.Table.from_pylist([row | {"offset": 0, "size": 12, "expected_sha256": "0" * 64}])
+    rows = pa.Table.from_pylist(
+        [row | {"offset": 0, "size": 12, "expected_sha256": "0" * 64, "content_sha256": "", "unreadable": ""}]
+    )
     assert known_broken(rows) == {0}
     with Reader() as reader, pytest.raises(BuildError, match="cannot be used"):
         task = ShardTask(tmp_path, 0, 1, 12, {"s": str(tmp_path)}, None, tmp_path, None, False, False)

@@ -4,7 +4,8 @@ import gzip
 
 import pytest
 
-from builders.sources.base import Stray, open_source
+from builders.sources.base import Stray
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from tests.builders.trees import refusal, tree, write_tar
 

@@ -3,8 +3,8 @@
 import pytest
 
 from builders.errors import BuildError
-from builders.sources.base import open_source
 from builders.sources.image_folder import ALL, find_images, image_folder
+from builders.sources.opening import open_source
 from builders.sources.readers.folders import child_names
 from taxonomy import tables
 from unknown_detection.words import printable

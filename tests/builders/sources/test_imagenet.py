@@ -7,7 +7,7 @@ import tarfile
 
 import pytest
 
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders import layouts

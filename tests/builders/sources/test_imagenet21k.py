@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from builders.plan.completeness import count_shortfalls
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from tests.builders.trees import opened, tree, write_tar
 from tests.published_lists import needs_lists, published

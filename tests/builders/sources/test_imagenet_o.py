@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.sources.base import open_source
 from builders.sources.imagenet_o import classes
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
 from taxonomy.wordnet import nouns

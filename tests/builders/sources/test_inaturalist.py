@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.trees import tree

@@ -11,7 +11,7 @@ from builders.imagenet_benchmark import BENCHMARK
 from builders.plan.candidates import Draws
 from builders.plan.completeness import count_shortfalls
 from builders.plan.planner import plan
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders import facets_layouts, layouts

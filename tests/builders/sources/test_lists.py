@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from tests.builders.trees import refusal, tree
 

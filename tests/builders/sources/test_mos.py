@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.openood_benchmark import BENCHMARK, main
-from builders.sources.base import Stray, open_source
+from builders.sources.base import Stray
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import lists, tables
 from tests.builders.conftest import build_demo

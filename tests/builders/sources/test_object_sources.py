@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from builders.errors import BuildError
-from builders.sources.base import IN_PLACE, open_source
+from builders.sources.base import IN_PLACE
 from builders.sources.image_folder import find_images
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from builders.sources.sizes import estimated_bytes, look_up_sizes, sampled_sizes
 from builders.sources.unpack import UNPACKERS

@@ -7,7 +7,7 @@ import pytest
 
 from builders.demo.images import digest, draw_image, encode_jpeg
 from builders.plan.completeness import count_shortfalls
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.broad_layouts import OPENOOD_IMAGES, OPENOOD_LISTS

@@ -5,7 +5,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.sources.base import PartitionIndex, SourceIndex, partition_table, repeated_text
+from builders.sources.base import PartitionIndex, SourceIndex, partition_table
+from builders.sources.opening import repeated_text
 from builders.storage import parquet
 from builders.storage.parquet import spilled
 

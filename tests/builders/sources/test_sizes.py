@@ -9,7 +9,7 @@ from builders.demo.images import encode_image
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
 from builders.sources import sizes
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from builders.sources.sizes import refuse_resized
 from taxonomy import tables

@@ -7,8 +7,8 @@ import pytest
 import scipy.io
 
 from builders.errors import BuildError
-from builders.sources.base import open_source
 from builders.sources.formats import matlab
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from builders.sources.unpack import UNPACKERS
 from tests.builders.trees import contents, opened, refusal, write_parquet

@@ -2,7 +2,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from tests.builders.facets_layouts import svhn_full_archives
 from tests.builders.trees import contents, opened, refusal, write_tar

@@ -1,11 +1,16 @@
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
+import builders
+import unknown_detection
 from builders.errors import BuildError
-from builders.storage.files import open_buffered, open_regular, read_regular, require_regular
+from builders.storage.files import atomic_path, open_buffered, open_regular, read_regular, require_regular
+
+OURS = tuple(str(Path(package.__file__).parent) for package in (builders, unknown_detection))
 
 
 def test_files_and_links_to_them_are_read(tmp_path):
@@ -15,6 +20,32 @@ def test_files_and_links_to_them_are_read(tmp_path):
         assert read_regular(tmp_path / name) == b"abc" * 9000
         with open_regular(str(tmp_path / name)) as raw, open_buffered(tmp_path / name) as buffered:
             assert raw.read(3) == buffered.read(3) == b"abc"
+
+
+def test_a_file_is_opened_by_one_module_and_written_by_two(tmp_path):
+    """By the functions that are called, of this project."""
+    visited = []
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(OURS):
+            visited.append(Path(frame.f_code.co_filename).name)
+
+    def modules(do):
+        visited.clear()
+        sys.setprofile(note)
+        try:
+            do()
+        finally:
+            sys.setprofile(None)
+        return list(dict.fromkeys(visited))
+
+    def write():
+        with atomic_path(tmp_path / "a") as temporary:
+            temporary.touch()
+
+    assert modules(write) == ["files.py", "durable.py"]
+    assert modules(lambda: open_regular(tmp_path / "a").close()) == ["files.py"]
+    assert modules(lambda: open_buffered(tmp_path / "a").close()) == ["files.py"]
 
 
 def listen(path):

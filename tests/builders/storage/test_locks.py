@@ -9,9 +9,8 @@ import pytest
 
 from builders import imagenet_benchmark
 from builders.errors import BuildError
-from builders.storage.locks import file_lock
+from builders.storage.locks import file_lock, is_locked
 from builders.storage.scratch import scratch_folder
-from builders.storage.store import Store
 from hf_scripts import verify
 
 HOLD = """
@@ -25,34 +24,34 @@ sys.stdin.read()
 
 def test_a_lock_is_held_until_its_process_ends(tmp_path):
     path = tmp_path / "lock"
-    assert not Store().is_locked(path) and not path.exists()
+    assert not is_locked(path) and not path.exists()
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout.readline() == "held\n"
         before = path.stat()
-        assert Store().is_locked(path)
+        assert is_locked(path)
         assert path.stat() == before
         holder.kill()
-    assert not Store().is_locked(path)
+    assert not is_locked(path)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("nowhere")])
 @pytest.mark.timeout(10)
 def test_what_is_no_lock_file_is_not_held(tmp_path, make):
     make(tmp_path / "lock")
-    assert not Store().is_locked(tmp_path / "lock")
+    assert not is_locked(tmp_path / "lock")
 
 
 def test_a_lock_is_given_to_nobody_else_and_given_back_also_after_an_error(tmp_path):
     path = tmp_path / "lock"
     with pytest.raises(ValueError, match="inside"), file_lock(path, "mine"):
-        assert Store().is_locked(path)
+        assert is_locked(path)
         with pytest.raises(BuildError, match="somebody is at work"), file_lock(path, "somebody is at work"):
             raise AssertionError("the lock was given twice")
-        assert Store().is_locked(path)  # still the first one's
+        assert is_locked(path)  # still the first one's
         raise ValueError("inside")
-    assert not Store().is_locked(path)
+    assert not is_locked(path)
     with file_lock(path, ""):  # asking left nothing behind
         pass
 
@@ -93,7 +92,7 @@ def test_a_disk_that_refuses_a_lock_is_named_with_the_cause_and_a_next_step(
     assert imagenet_benchmark.main([*flags, "--allow-partial", "--out", str(out)]) == 2
     said = capsys.readouterr().err
     assert f"{doing} {out / '.state/lock'}: {reason}. {then}" in said and said.count("\n") == 1
-    assert not Store().is_locked(out / ".state/lock")
+    assert not is_locked(out / ".state/lock")
     assert not (out / "manifest.json").exists() and leftover.exists()
 
 
@@ -125,25 +124,25 @@ def test_a_soft_lock_is_seen_and_taken_over_after_a_kill(disk, tmp_path, recwarn
     """Lustre without the mount option `flock` has no such call, and filelock writes its owner into the file."""
     disk(errno.ENOSYS)
     path = tmp_path / "lock"
-    assert not Store().is_locked(path) and not path.exists()
+    assert not is_locked(path) and not path.exists()
     with file_lock(path, "mine"):
-        assert Store().is_locked(path) and path.read_text()
+        assert is_locked(path) and path.read_text()
         with pytest.raises(BuildError, match="somebody is at work"), file_lock(path, "somebody is at work"):
             raise AssertionError("the lock was given twice")
-    assert not Store().is_locked(path)
+    assert not is_locked(path)
     held = [sys.executable, "-W", "ignore", "-c", NO_FLOCK + HOLD, str(path)]
     with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "held\n"
         content = path.read_text()
-        assert Store().is_locked(path)
+        assert is_locked(path)
         assert path.read_text() == content
         with pytest.raises(BuildError, match="it is taken"), file_lock(path, "it is taken"):
             raise AssertionError("the lock was given twice")
         holder.kill()
-    assert not Store().is_locked(path)
+    assert not is_locked(path)
     assert path.read_text() == content  # whoever asks writes nothing
     path.write_text(content.replace(f"{holder.pid}\n", f"{holder.pid}\nanother-", 1))
-    assert Store().is_locked(path)  # on another machine that process may run
+    assert is_locked(path)  # on another machine that process may run
     path.write_text(content)
     with file_lock(path, "busy"):
         pass

@@ -6,8 +6,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.storage.files import atomic_path
-from builders.storage.parquet import arrow_rows, open_parquet, read_parquet, read_row_count, read_schema, write_arrow
-from builders.storage.paths import as_path, store_of
+from builders.storage.parquet import (
+    arrow_rows,
+    open_parquet,
+    read_array,
+    read_parquet,
+    read_row_count,
+    read_schema,
+    write_arrow,
+)
+from builders.storage.paths import as_path
 from tests.store.fixtures import forget_clients
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 100_000), dtype=np.uint8)
@@ -62,7 +70,7 @@ def test_arrow_files_and_arrays_are_read_alike_wherever_they_lie(folder):
             assert part["a"].to_pylist() == list(range(start, stop))
     with atomic_path(folder / "a.npy") as temporary, temporary.open("wb") as opened:
         np.save(opened, IMAGES)
-    assert (store_of(folder).array(folder / "a.npy") == IMAGES).all()
+    assert (read_array(folder / "a.npy") == IMAGES).all()
 
 
 def test_an_arrow_file_may_be_written_of_chunks_that_have_dictionaries_of_their_own(folder):

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.io
 
 from builders.demo.cifar100 import python2_pickle
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.readers import pickles
 from builders.sources.registry import SOURCES
 from builders.sources.unpack import UNPACKERS

@@ -10,7 +10,7 @@ from pathlib import Path
 import lmdb
 import numpy as np
 
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from tests.fuzz.target import Target
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import PIL.Image
 
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from builders.sources.sizes import estimated_bytes, look_up_sizes, refuse_resized
 from tests.fuzz.target import Target

@@ -10,7 +10,7 @@ from builders.cli.source_flags import listed_sources
 from builders.commands.build import read_withdrawn
 from builders.imagenet_benchmark import BENCHMARK
 from builders.sources import imagenet
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from tests.fuzz.target import Target
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.readers import parquet
 from builders.sources.registry import SOURCES
 from tests.fuzz.target import Target

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.readers import layouts
 from builders.sources.registry import SOURCES
 from tests.builders.trees import refusal, tree

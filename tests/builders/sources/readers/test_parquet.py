@@ -10,7 +10,7 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from builders.errors import BuildError
-from builders.sources.base import open_source
+from builders.sources.opening import open_source
 from builders.sources.readers import parquet
 from builders.sources.registry import SOURCES
 from taxonomy import tables

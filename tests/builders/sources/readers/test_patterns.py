@@ -6,8 +6,8 @@ import tarfile
 import pyarrow as pa
 import pytest
 
+from builders.sources.base import Home
 from builders.sources.readers import tars, trees
-from builders.sources.readers.layouts import Home
 from builders.sources.readers.trees import match_names
 from tests.builders.trees import add, tree, write_tar
 

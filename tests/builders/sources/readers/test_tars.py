@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from builders.errors import BuildError
+from builders.sources.base import Home
 from builders.sources.readers import tars, trees
-from builders.sources.readers.layouts import Home
 from tests.builders.trees import add
 from tests.fuzz.harness import run_cases
 from tests.fuzz.targets.archives import CASES, with_checksums

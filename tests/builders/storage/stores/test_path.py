@@ -1,10 +1,13 @@
 import pickle
+from pathlib import Path
 
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.files import atomic_path, read_regular, require_regular, write_text
-from builders.storage.paths import as_path, inside, store_of
+from builders.storage.files import atomic_path, read_regular, require_regular, require_room, write_text
+from builders.storage.folders import files_below
+from builders.storage.object_path import ObjectPath
+from builders.storage.paths import as_path, inside
 from tests.store.fixtures import forget_clients
 
 
@@ -27,8 +30,8 @@ def files(place):
 
 def test_paths_are_put_together_and_taken_apart_as_those_of_this_machine(root):
     path = root / "data/cifar10/test-00000-of-00001.parquet"
-    assert not store_of(path).is_local
-    assert store_of(str(path)) is store_of(path)
+    assert isinstance(path, ObjectPath)
+    assert as_path(str(path)) == path
     assert str(path) == f"{root}/data/cifar10/test-00000-of-00001.parquet"
     assert (path.name, path.suffix, path.stem) == ("test-00000-of-00001.parquet", ".parquet", "test-00000-of-00001")
     assert path.parent.parent.parent == root
@@ -39,6 +42,7 @@ def test_paths_are_put_together_and_taken_apart_as_those_of_this_machine(root):
     assert hash(pickle.loads(pickle.dumps(path))) == hash(path)
     assert sorted([root / "b", root / "a"]) == [root / "a", root / "b"]
     assert not hasattr(path, "__fspath__")
+    assert Path("/a") / path == path.expanduser() == path  # an address is absolute
 
 
 def test_a_file_is_written_whole_and_read_back(place):
@@ -84,7 +88,7 @@ def test_listings_are_sorted(place):
     for name in ("b/2", "a", "b/10", "b/c/1"):
         write_text(root / name, name)
     assert [path.name for path in root.iterdir()] == ["a", "b"]
-    assert list(store_of(root).files_below(root)) == ["a", "b/10", "b/2", "b/c/1"]
+    assert list(files_below(root)) == ["a", "b/10", "b/2", "b/c/1"]
     assert [path.name for path in (root / "b").glob("?")] == ["2", "c"]
     assert [(path.name, size) for path, size in (root / "b").files()] == [("10", 4), ("2", 3), ("1", 5)]
     assert list((root / "nothing").iterdir()) == []
@@ -129,6 +133,18 @@ def test_a_failed_upload_is_given_up(root, proxy, store):
     assert proxy.kinds()["AbortMultipartUpload"] == 1
     assert store.uploads(str(root).split("/")[2]) == []
     assert store.files(str(root).removeprefix("s3://")) == {}
+
+
+def test_files_for_a_store_need_the_room_of_the_largest_here(root, tmp_path, monkeypatch):
+    """Each is written into the folder for temporary files, sent and removed; on this machine all of them stay."""
+    monkeypatch.setattr("builders.storage.files.free_bytes", lambda _: 10)
+    require_room(root, [10, 9])
+    require_room(root, [])
+    with pytest.raises(BuildError, match=r"needs 11 bytes, and .* has 10 left\. .*: set TMPDIR to a folder"):
+        require_room(root, [3, 11])
+    require_room(tmp_path, [6, 4])
+    with pytest.raises(BuildError, match=r"needs 11 bytes, and .* has 10 left\. Free some"):
+        require_room(tmp_path, [6, 5])
 
 
 def test_a_path_that_leads_out_is_refused(root):

@@ -3,8 +3,8 @@ import random
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.byte_ranges import Reader
-from builders.storage.paths import as_path, store_of
+from builders.storage.byte_ranges import Reader, read_starts
+from builders.storage.paths import as_path
 from builders.storage.stores import prefetch
 
 
@@ -64,7 +64,7 @@ def test_batches_are_fetched_one_ahead_of_what_is_read(images, proxy, monkeypatc
     with Reader() as reader:
         reader.expect(reads)
         read(reader, reads[:1])
-        reader._ranges_of(reads[0][0])._next.result()
+        reader._ranges()._next.result()
         assert len(proxy.requests) == 8
         assert read(reader, reads[1:] + reads[-1:]) == [images[path] for path, _, _ in reads[1:] + reads[-1:]]
     assert len(proxy.requests) == 40
@@ -137,7 +137,7 @@ def test_the_starts_of_images_are_as_on_this_machine(images, tmp_path):
     for address, data in images.items():
         (tmp_path / address.rpartition("/")[2]).write_bytes(data)
     places = [("0.jpg", 0, 1_000), ("1.jpg", 5, 10), ("2.jpg", 0, 3)]
-    assert list(store_of(root).starts(root, places)) == list(store_of(tmp_path).starts(tmp_path, places))
+    assert list(read_starts(root, places)) == list(read_starts(tmp_path, places))
 
 
 def test_a_block_ends_at_a_gap_or_when_it_is_large():

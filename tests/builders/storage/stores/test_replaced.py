@@ -1,7 +1,7 @@
 import pytest
 
-from builders.storage.files import write_text
-from builders.storage.paths import as_path, store_of
+from builders.storage.files import replace_unless_changed, write_text
+from builders.storage.paths import as_path
 from builders.storage.stores.errors import ChangedMeanwhileError
 from tests.store.fixtures import forget_clients
 from tests.store.proxy import NO_ANSWER
@@ -21,7 +21,7 @@ def replace(path, data, was, meanwhile=lambda: None):
         meanwhile()
         return True
 
-    store_of(path).replace(path, data, is_read)
+    replace_unless_changed(path, data, is_read)
 
 
 def test_what_nobody_changed_is_replaced(path):
@@ -35,7 +35,7 @@ def test_a_change_of_somebody_else_is_kept(path):
         replace(path, b"mine", None, lambda: write_text(path, "theirs"))
     assert path.read_bytes() == b"theirs"
     with pytest.raises(ChangedMeanwhileError):
-        store_of(path).replace(path, b"mine", lambda content: content is None)
+        replace_unless_changed(path, b"mine", lambda content: content is None)
     with pytest.raises(ChangedMeanwhileError):
         replace(path, b"mine", b"theirs", lambda: write_text(path, "theirs, too"))
     with pytest.raises(ChangedMeanwhileError):

@@ -1,0 +1,124 @@
+"""Lists folders and looks at their files, on this machine or in a store.
+
+A function raises `OSError` where a folder or file is not there or cannot be used, and `BuildError` where there is no
+regular file, or where a store refuses or fails.
+
+Tested by `tests/builders/storage/stores/test_listings.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from builders.storage.files import TEMPORARY, refuse_irregular
+from builders.storage.object_path import ObjectPath
+
+
+def takes_requests(folder: Path) -> bool:
+    """Whether each look into a folder is a request to a store, which nobody should wait for unasked."""
+    return isinstance(folder, ObjectPath)
+
+
+def cached_listings(root: Path) -> AbstractContextManager[object]:
+    """Cache a store's listings of a source's folder while the block runs."""
+    return root.cached_listings() if isinstance(root, ObjectPath) else nullcontext()
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the sorted names in a folder; the order of a listing depends on the file system."""
+    if isinstance(folder, ObjectPath):
+        return folder.names()
+    return sorted(os.listdir(folder))  # noqa: PTH208  a third of the time of iterdir, over 1.3 million names
+
+
+def names_in_each(folders: Sequence[Path]) -> Iterator[list[str]]:
+    """Yield the names in each folder; in a store several are listed at the same time."""
+    first = folders[0] if folders else None
+    return first.names_in_each(folders) if isinstance(first, ObjectPath) else map(names_in, folders)
+
+
+def folders_in(folder: Path) -> list[str]:
+    """Return the sorted names of the folders in a folder, and of links to folders."""
+    if isinstance(folder, ObjectPath):
+        return [name for name in folder.names() if (folder / name).is_dir()]
+    with os.scandir(folder) as entries:
+        return sorted(entry.name for entry in entries if _is_folder(entry))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    # A link may be circular, or lead where we have no permission; `isdir` is false for both.
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()  # noqa: PTH112
+
+
+def is_readable(folder: Path) -> bool:
+    """Whether this user may list a folder and enter it; of a store this is only known on the first request."""
+    return isinstance(folder, ObjectPath) or os.access(folder, os.R_OK | os.X_OK)
+
+
+def files_below(folder: Path) -> Iterator[str]:
+    """Yield the relative paths of all files and links below a folder, with forward slashes; none is followed."""
+    if isinstance(folder, ObjectPath):
+        yield from folder.files_below()
+        return
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        inner = Path(place).relative_to(folder).as_posix()
+        prefix = "" if inner == "." else f"{inner}/"
+        linked = (name for name in folders if os.path.islink(os.path.join(place, name)))  # noqa: PTH114, PTH118
+        yield from (f"{prefix}{name}" for name in (*names, *linked))
+
+
+def entries_below(root: Path, excluded: Collection[str]) -> Iterator[Path]:
+    """Yield all but folders below a folder, sorted, links included, without the excluded names at its top."""
+    if isinstance(root, ObjectPath):
+        yield from root.entries(excluded)
+        return
+    for top in sorted(path for path in root.iterdir() if path.name not in excluded):
+        for path in (top, *sorted(top.rglob("*"))) if not top.is_symlink() else (top,):
+            if path.is_symlink() or not path.is_dir():
+                yield path
+
+
+def sizes_of(root: Path, files: Sequence[str]) -> Iterator[int]:
+    """Yield the sizes in bytes of regular files, given by their paths relative to a folder."""
+    if isinstance(root, ObjectPath):
+        yield from root.sizes(files)
+        return
+    start = f"{root}{os.sep}"
+    for file in files:
+        status = os.stat(start + file)  # noqa: PTH116 - a Path costs more than the call
+        refuse_irregular(start + file, status.st_mode)
+        yield status.st_size
+
+
+def links_of(root: Path, files: Sequence[str]) -> list[str]:
+    """Those of some files that are symbolic links, sorted, given by their paths relative to a folder."""
+    if isinstance(root, ObjectPath):
+        return []  # a store has none
+    start = f"{root}{os.sep}"
+    return sorted(file for file in files if os.path.islink(start + file))  # noqa: PTH114 - a Path costs more
+
+
+def remove_temporary(root: Path, folders: Sequence[str]) -> None:
+    """Remove what killed runs left half-written in a folder and below some folders in it."""
+    if isinstance(root, ObjectPath):
+        return  # what is half-written lies in a temporary folder here
+    leftovers = [*root.glob(f".*{TEMPORARY}")]
+    for folder in folders:
+        leftovers += (root / folder).rglob(f".*{TEMPORARY}")
+    for leftover in sorted(leftovers):
+        leftover.unlink()
+
+
+def remove_staged(folder: Path, suffixes: Iterable[str], own: Iterable[Path]) -> None:
+    """Remove all files in a folder with some suffixes; in a store, where other runs may use them, `own` alone."""
+    if isinstance(folder, ObjectPath):
+        for path in own:
+            path.unlink(missing_ok=True)
+        return
+    for suffix in suffixes:
+        for path in sorted(folder.glob(f"*{suffix}")):
+            path.unlink()
