@@ -158,6 +158,12 @@ def test_one_call_from_a_model_to_the_table(release, model, tmp_path):
     assert f"{CONFIG}/test: there already, 40 images" in again
 
 
+def test_one_call_needs_splits_to_evaluate(release, model, tmp_path):
+    said = refusal(ud.run, model, release, "msp", tmp_path / "run", splits=f"{CONFIG}-train", quiet=True)
+    assert said.startswith(f"There is nothing to evaluate among {CONFIG}-train/train,")
+    assert not (tmp_path / "run").exists()
+
+
 def test_one_call_without_a_folder_leaves_nothing(release, model, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     done = ud.run(model, release, "msp", splits=f"{CONFIG}/test,{CONFIG}/near_ood", intervals=20, workers=0)
