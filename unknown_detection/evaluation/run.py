@@ -117,8 +117,8 @@ def run(
         evaluated = {config for config, split in keys if split not in FIT_AND_TUNE_SPLITS}
         if not evaluated:
             raise EvaluationError(
-                f"There is nothing to evaluate among {first_few(['/'.join(key) for key in keys])}, which are splits to "
-                "fit and tune on. Name a config with its test and unknown splits, too."
+                f"There is nothing to evaluate among {first_few(['/'.join(key) for key in keys])}, which are splits "
+                "to fit and tune on. Name a config with its test and unknown splits, too."
             )
         shared: dict[str, Any] = {"device": device, "accept": accept, "quiet": quiet, "log": log}
         features = extract(model, opened, splits, cache=root / "features" if out else None, **shared, **extraction)
