@@ -77,7 +77,7 @@ def test_a_mistyped_folder_is_not_looked_for_on_the_hub(mistake):
         mistake(verify, "build/none", verify.command),
         mistake(materialize, "build/none --splits imagenet --out out", materialize.make_command()),
     ):
-        assert "no folder build/none" in error and "--revision" in error and "Hub" in error
+        assert "no folder build/none" in error and "name a revision" in error and "Hub" in error
 
 
 def test_a_hub_that_cannot_be_reached_is_asked_once(mistake, monkeypatch):
