@@ -16,8 +16,14 @@ from unknown_detection.words import printable
 _LONGEST = 200
 """Characters of a library's message at most (ours)."""
 
-_NO_MEMORY = ("failed to map segment", "cannot allocate memory", "unable to allocate")
-"""What the dynamic linker, the C library and NumPy say, in lower case; Python has `MemoryError`."""
+_NO_MEMORY = (
+    "failed to map segment",
+    "cannot allocate memory",
+    "unable to allocate",
+    "error return without exception set",
+)
+"""What the dynamic linker, the C library, NumPy and, of a library in C that could not be set up and does not say why
+(as Pillow under 400 MiB), Python say, in lower case; Python itself has `MemoryError`."""
 
 _NO_THREADS = ("can't start new thread", "failed to launch worker thread")
 """What Python and Arrow say, in lower case; a thread also fails for lack of memory for its stack."""

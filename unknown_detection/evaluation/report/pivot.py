@@ -105,8 +105,14 @@ class Pivot:
         """Return the table for a terminal, with its title and its first rows."""
         cells = self.cells()
         flat = cells.set_axis([" ".join(filter(None, of)) for of in cells], axis=1).rename_axis(columns="detector")
+        wide = {name: len(name) + 1 for name in flat}  # pandas puts one space between names, which have spaces, too
         hidden = [f"and {len(cells) - most} more"] * (len(cells) > most)
-        return [f"{self.title}, best first", *flat.iloc[:most].to_string().splitlines(), *hidden, self.note]
+        return [
+            f"{self.title}, best first",
+            *flat.iloc[:most].to_string(col_space=wide).splitlines(),
+            *hidden,
+            self.note,
+        ]
 
     def page(self) -> content.PageTable:
         """Return the table for a page, which shows twelve rows until a reader asks for all."""
