@@ -21,6 +21,7 @@ _NO_MEMORY = (
     "cannot allocate memory",
     "unable to allocate",
     "error return without exception set",
+    "returned null without setting an exception",
 )
 """What the dynamic linker, the C library, NumPy and, of a library in C that could not be set up and does not say why
 (as Pillow under 400 MiB), Python say, in lower case; Python itself has `MemoryError`."""

@@ -107,6 +107,15 @@ def test_numpy_says_how_much_it_wanted():
 
 
 @pytest.mark.parametrize(
+    "said",
+    ["error return without exception set", "<function f at 0x7f> returned NULL without setting an exception"],
+)
+def test_a_library_in_c_that_has_no_memory_for_its_error_is_a_sentence(said):
+    """Both were seen at the import of Pillow under 400 MiB, one run in ten."""
+    assert shortage(SystemError(said)).startswith("The memory does not suffice (")
+
+
+@pytest.mark.parametrize(
     "error",
     [
         ValueError("a defect"),
