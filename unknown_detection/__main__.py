@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -102,17 +101,6 @@ class _Table(HelpGroup):
         lines = {name: line for section in self.lines().values() for name, line in section.items()}
         lines |= {name: command.get_short_help_str(70) for name, command in self.commands.items()}
         return [CompletionItem(name, help=line) for name, line in lines.items() if name.startswith(incomplete)]
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of the first word; the error for a wrong word suggests the nearest name."""
-        names = self.list_commands(ctx)
-        if args and args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
-            near = difflib.get_close_matches(args[0], names, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"Those are {', '.join(names)}."
-            raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
-        return super().resolve_command(ctx, args)
 
     def lines(self) -> dict[str, dict[str, str]]:
         """Return summaries by name, by their headings in the overview."""

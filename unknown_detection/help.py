@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -91,6 +92,17 @@ class HelpGroup(click.Group):
             click.echo(ctx.get_help())
             ctx.exit()
         return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the first word; the error for a wrong word suggests the nearest name."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], names, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"Those are {', '.join(names)}."
+            raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples."""

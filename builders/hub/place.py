@@ -67,7 +67,7 @@ def folder_or_repository(text: str, revision: str | None) -> Path | str:
     if path.exists():
         return path
     siblings = sorted(sibling.name for sibling in path.parent.iterdir()) if path.parent.is_dir() else []
-    similar = difflib.get_close_matches(path.name, siblings, n=1)
+    similar = difflib.get_close_matches(path.name, siblings, n=1, cutoff=0.5)
     hint = f" (did you mean {path.parent / similar[0]}?)" if similar else ""
     if not is_repository(text):
         raise BuildError(f"There is no folder {text}{hint}, and a repository on the Hub is named ORG/NAME. Check it.")

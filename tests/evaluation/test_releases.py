@@ -97,8 +97,9 @@ def test_a_mistyped_folder_is_missing_and_not_looked_for_on_the_hub(folder, tmp_
     (tmp_path / "build" / "unknown-detection").symlink_to(folder)
     requests = []
     monkeypatch.setattr(releases, "_download", lambda name, revision, *_: requests.append((name, revision)) or 1 / 0)
-    message = "There is no folder build/unknown-detecton (did you mean build/unknown-detection?). Check the path"
-    assert message in refusal(load, "build/unknown-detecton")
+    for mistyped in ("build/unknown-detecton", "build/unknwon"):
+        message = f"There is no folder {mistyped} (did you mean build/unknown-detection?). Check the path"
+        assert message in refusal(load, mistyped)
     assert "no folder build/other. Check the path, or name a revision" in refusal(load, "build/other")
     assert requests == []
     for where, revision in (("org/other", None), ("build/other", "v1.0.0")):

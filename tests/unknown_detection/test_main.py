@@ -72,7 +72,7 @@ def test_the_arguments_reach_the_command_as_they_are(monkeypatch):
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
         (["explain", "cifar", "mushrom"], "did you mean 'mushroom'?"),
         (["explain", "cifar"], "Missing argument 'CLASS'. See python -m taxonomy explain --help."),
-        (["evaluate", "scroe"], "scroe"),
+        (["evaluate", "scroe"], "There is no command 'scroe'. Did you mean score?"),
         (["verify"], "Missing argument 'DIR|ORG/NAME'. See python -m hf_scripts.verify --help."),
         (["verify", "nowhere"], "There is no folder nowhere, and a repository on the Hub is named ORG/NAME."),
         (["export", "DIR", "--format", "zip"], "'zip' is not one of"),
