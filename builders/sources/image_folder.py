@@ -1,4 +1,4 @@
-"""Declares a user's own folder of images as a source: class folders, in partitions or not, or images without classes.
+"""Declares a user's own folder of images as a source, with class folders or without, in partitions or not.
 
 Unlike the sources in the registry it has no owner whose counts are known: what the folder holds is what is expected.
 
@@ -80,7 +80,7 @@ _LICENCE = Licence(
 
 @dataclass(frozen=True)
 class FolderImages:
-    """The images of a folder by partition: each file's path below it, with forward slashes, and its class.
+    """The images of a folder by partition: each image's path below the folder, with forward slashes, and its class.
 
     `strays` are files that are not images, by partition. `flat` are the partitions without class folders, whose images
     have no class of their own. `contents` is a digest of all images' bytes, once they have been read.
@@ -98,13 +98,13 @@ class FolderImages:
         return tuple(sorted({class_id for files in self.files.values() for _, class_id in files}))
 
     def sizes(self, partition: str) -> Mapping[str, int]:
-        """Return the number of images of each class in a partition; 0 for a class that only other partitions have."""
+        """Return the number of images of each class in a partition, 0 for classes of other partitions."""
         counted = Counter(class_id for _, class_id in self.files[partition])
         return {class_id: counted[class_id] for class_id in self.classes}
 
 
 def find_images(root: Path, flat: str = "") -> FolderImages:
-    """List the images of a folder; no file is opened.
+    """List the images of a folder without opening a file.
 
     Folders with the names of `PARTITIONS`, and no others beside them, are partitions; others beside one that has
     folders of its own are refused. Any other folder is that of a class, and what is in it at any depth belongs to it.
@@ -145,7 +145,7 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
 def read_images(
     folders: Sequence[FolderImages], *, decode: bool, progress: Callable[[int], object], allow_partial: bool = False
 ) -> list[FolderImages]:
-    """Read all images once, and return the folders with the digest of what they hold.
+    """Read all images once; returns the folders with a digest of their contents.
 
     Those that are not whole are refused, all in one message, unless `allow_partial`. Every image is decoded if
     `decode`, otherwise those that `builders.release.images.check_image` does. `progress` is called for every image.
@@ -184,7 +184,7 @@ def read_images(
 
 
 def image_folder(key: str, title: str, images: FolderImages) -> Source:
-    """Declare the images of a folder as a source; its title is no path, since releases quote it."""
+    """Declare the images of a folder as a source; its title is not its path, because releases quote the title."""
     imagenet_names = {row.wnid: row.name for row in tables.imagenet1k()}
     names = {class_id: imagenet_names.get(class_id, class_id) for class_id in images.classes}
     expected = {partition: Expected.of(images.sizes(partition)) for partition in images.files}

@@ -85,7 +85,7 @@ def classes() -> Mapping[str, str]:
 
 @functools.cache
 def class_indices() -> Mapping[str, int]:
-    """Return the index of every class by its wnid, as models number their outputs."""
+    """Return the index of every class by wnid, in the order of models' outputs."""
     return {row.wnid: row.index for row in tables.imagenet1k()}
 
 
@@ -230,7 +230,7 @@ def _with_classes(tree: Tree) -> tuple[Tree, str]:
 
 
 def ground_truth(home: Path) -> tuple[Mapping[int, str], Path, str] | None:
-    """Look for the classes of the validation images in a folder and the three above it; None if there are none.
+    """Find the classes of the validation images in a folder or the three above it; None if they have no list.
 
     Returns the wnids by the images' numbers, the file that they were read from, and its kind in words.
     """

@@ -70,7 +70,7 @@ def _synsets() -> Mapping[str, tuple[str, ...]]:
 
 @functools.cache
 def classes() -> Mapping[str, str]:
-    """Return the names of the classes that an image may have: ImageNet's, outside of the 1,000.
+    """Return the names of the classes that images can have: ImageNet's classes outside the 1,000.
 
     A class's id is its wnid; the lemmas are the id where several synsets have them, such as `tooth`.
     """

@@ -1,4 +1,4 @@
-"""Sources of images that this project makes: lists of ids and classes, without files.
+"""Sources whose images this project makes: lists of ids and classes, without files.
 
 `builders.generate.exact.noise` and `builders.generate.synthetic` make the images. Those of the two generative models
 are two sources, because their licences differ.

@@ -1,4 +1,4 @@
-"""Opens a copy of a source: its partitions, wherever they lie in the folder, as one index.
+"""Opens a copy of a source: finds its partitions in a folder, and joins them to one index.
 
 Tested by `tests/builders/sources/test_errors.py` and `tests/builders/sources/test_repeated.py`.
 """
@@ -29,7 +29,7 @@ _BLOCK = 1 << 16
 
 
 def scan(source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-    """Return one piece for each requested partition of a source; others are not looked for.
+    """Find and index the requested partitions of a source; does not look for others.
 
     Raises:
         BuildError: one is missing, or they are of different editions.
@@ -45,7 +45,7 @@ def scan(source: Source, root: Path, partitions: Sequence[str]) -> list[Partitio
 
 
 def open_source(source: Source, root: Path, partitions: Sequence[str]) -> SourceIndex:
-    """Index the given partitions of a source (keys of `source.expected()`) in the folder that the user gave.
+    """Index the given partitions (keys of `source.expected()`) of a source in the folder that the user gave.
 
     Raises:
         BuildError: `root` is not a folder, holds no known layout of a partition, or has an image twice.
@@ -68,7 +68,7 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
 
 
 def repeated_text(columns: Sequence[pa.ChunkedArray]) -> str | None:
-    """Return the least text that occurs twice in some columns together, None if none does.
+    """Return the least text that occurs twice in some columns taken together; None if none does.
 
     Columns whose texts ascend from chunk to chunk have none twice, which is so for most sources. Others are compared
     by 64-bit hashes, 8 bytes a row, where Arrow's distinct count would take 500.

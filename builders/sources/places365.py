@@ -90,7 +90,7 @@ def _expected() -> Mapping[str, Expected]:
 
 
 def category_of(folder: str) -> str | None:
-    """Return the category of a folder's name, with or without the letter; None if it is not a category."""
+    """Return the category of a folder's name, with or without the letter; None for any other name."""
     return _spelled()(folder)
 
 

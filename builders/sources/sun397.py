@@ -50,7 +50,7 @@ def classes() -> Mapping[str, str]:
 
 
 def category_of(name: str) -> str | None:
-    """Return the category of a mirror's spelling, with or without the letter; None if it is not a category."""
+    """Return the category in a mirror's spelling, with or without the letter; None for any other text."""
     return _spelled()(name)
 
 

@@ -1,4 +1,4 @@
-"""Lists the entries of an LMDB database with byte offsets, so that values are read in place.
+"""Lists the entries of an LMDB database with byte offsets, so that values can be read in place.
 
 The `lmdb` library trusts the file that it maps into memory: a damaged page number, or a file that shrinks meanwhile,
 kills the process. Here every page is read as bytes and checked. The format is that of LMDB 0.9 as 64-bit little-endian

@@ -47,7 +47,7 @@ class TarError(ValueError):
 
 
 class File(NamedTuple):
-    """A regular file in a tar: its path as spelled there, and the offset and number of its bytes."""
+    """A regular file in a tar: its path as the tar spells it, and where its bytes begin and how many they are."""
 
     name: str
     start: int
@@ -55,7 +55,7 @@ class File(NamedTuple):
 
 
 def files(archive: Archive, start: int, end: int) -> Iterator[File]:
-    """Yield the regular files of a tar between two places of an archive, before whose end all must lie.
+    """Yield the regular files of a tar that lies between two positions of an archive.
 
     The archive is read forward only, so that it may be compressed.
 

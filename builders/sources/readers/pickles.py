@@ -1,4 +1,4 @@
-"""Reads pickles of plain values and numpy arrays without running any code that a pickle names.
+"""Reads pickles of plain values and NumPy arrays without running any code that they name.
 
 A pickle is a program: loading it calls the functions that it names. Here the standard library only lists its
 instructions; those that make plain values are followed, the calls that make numpy arrays are recorded, bytes that
@@ -65,7 +65,7 @@ _VALUES = frozenset(
 
 
 class Inert:
-    """A placeholder for a name or call in a pickle; nothing runs.
+    """A placeholder for something that a pickle names or calls, which never runs.
 
     `name` is the name, `args` are the arguments of the call (None if it was only named), and `state` is the state
     that the pickle sets on the result. `offset` is where the bytes that end the state stand in the file, None if they
@@ -225,7 +225,7 @@ def short_repr(value: object) -> str:
 
 
 def byte_matrix(value: object) -> npt.NDArray[np.uint8]:
-    """Return the two-dimensional array of bytes that a loaded value describes, as a view of the loaded bytes.
+    """Return the two-dimensional array of bytes that a loaded value describes, without copying the bytes.
 
     Raises:
         ValueError: the value describes something else; the message names it in a few words.
