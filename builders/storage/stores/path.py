@@ -1,4 +1,4 @@
-"""Paths in a store, with the methods of `pathlib.Path` that these tools use.
+"""A path in a store, with the methods of `pathlib.Path` that these tools use.
 
 Tested by `tests/builders/storage/stores/test_path.py` and `test_errors.py`.
 """
@@ -67,7 +67,7 @@ UPLOADED_TOGETHER = 4
 
 
 def options(protocol: str, attempts: int | None = None) -> dict[str, Any]:
-    """Return keyword arguments of a protocol's filesystem; its client takes credentials from the environment."""
+    """Return the keyword arguments of a protocol's filesystem; credentials come from the environment."""
     keywords: dict[str, Any] = {"use_listings_cache": False}  # other processes write to the same folder
     if protocol in ("s3", "s3a"):
         keywords["max_concurrency"] = UPLOADED_TOGETHER
@@ -90,7 +90,7 @@ its file, a wrapper that names no filesystem to wrap; and `data:` where a path i
 
 
 def store_path(address: str) -> StorePath:
-    """Return the path of an address, which `as_path` has checked; `ImportError` says that a package is missing."""
+    """Return the path of an address that `as_path` has checked; `ImportError` if a package is missing."""
     protocol = address.partition("://")[0]
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs tracebacks of what it then raises
     warnings.filterwarnings("ignore", "UPath .* filesystem not explicitly implemented")
@@ -108,7 +108,7 @@ def store_path(address: str) -> StorePath:
 
 
 def filesystem_of(address: str) -> Any:
-    """Return the filesystem of fsspec in which an address lies, which may be that of a file of any name."""
+    """Return the fsspec filesystem of an address, whatever characters the file's name has."""
     protocol, _, location = address.partition("://")
     return store_path(f"{protocol}://{location.partition('/')[0]}").fs
 
