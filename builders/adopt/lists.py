@@ -74,7 +74,7 @@ def adopt_list(
     benchmark: Benchmark, key: str, path: Path, wanted: Collection[str], indexes: Mapping[str, SourceIndex]
 ) -> dict[str, Adopted]:
     """Read the list of a split, and return the adopted images of those of its parts that are wanted."""
-    parts = {part: benchmark.units[part].split for part in benchmark.parts[key]}
+    parts = {part: benchmark.parts[part] for part in benchmark.splits[key]}
     if path.suffix == ".json":
         return {p: _numbered(split, path, indexes[split.source.key]) for p, split in parts.items() if p in wanted}
     return _TextList(key, path, parts, benchmark.index_words).adopt(wanted, indexes)

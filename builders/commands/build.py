@@ -60,7 +60,7 @@ def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
     benchmark = benchmark.with_settings(request.settings, {name.partition("/")[0] for name in names})
     models = demo_models(declared, request) if request.demo else []
     benchmark = benchmark.with_splits({settings.config: demo.planned for settings, demo in models})
-    refuse_unknown_splits(names, list(benchmark.parts), f"The benchmark {benchmark.name}")
+    refuse_unknown_splits(names, list(benchmark.splits), f"The benchmark {benchmark.name}")
     check_flags(request, meter.note)
     with contextlib.ExitStack() as cleanup:
         benchmark, splits = choose_splits(benchmark, names, request, meter.note)
@@ -186,7 +186,7 @@ def choose_splits(
         benchmark = benchmark.needing(lacking)
     ready = benchmark.ready()
     for name in names:
-        inside = [key for key in benchmark.parts if is_selected(key, [name])]
+        inside = [key for key in benchmark.splits if is_selected(key, [name])]
         if not set(inside) & set(ready):
             raise BuildError(
                 f"--splits {name} cannot be generated yet: {inside[0]} is made with {benchmark.needs(inside[0])}. Add "
@@ -194,7 +194,7 @@ def choose_splits(
             )
     splits = tuple(key for key in ready if is_selected(key, names or benchmark.usual()))
     if not splits:
-        needed = " or ".join(dict.fromkeys(map(benchmark.needs, benchmark.parts)))
+        needed = " or ".join(dict.fromkeys(map(benchmark.needs, benchmark.splits)))
         raise BuildError(f"All splits of this benchmark need a model: give {needed}.")
     for key in benchmark.usual() if not names else ():
         if key not in ready and key not in lacking:

@@ -85,7 +85,7 @@ def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, 
     """Return the splits without those whose published list names no image of the demo."""
     kept = []
     for key in splits:
-        split = benchmark.units[benchmark.parts[key][0]].split
+        split = benchmark.parts[benchmark.splits[key][0]]
         demo = FILES.get(split.source.key)
         quota = split.quota if isinstance(split.quota, Listed) else None
         images = demo.images() if demo is not None else None

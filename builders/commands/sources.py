@@ -124,7 +124,7 @@ def describe_source(source: Source, folder: Path | HubPlace | None = None, *, sc
                 readings[f"{name} --{variant.name}"] = benchmark.with_variants([variant.name])
         for reading, declared in readings.items():
             needed[reading] = tuple(
-                key for key, parts in declared.parts.items() if source in declared.partitions(parts)
+                key for key, parts in declared.splits.items() if source in declared.partitions(parts)
             )
     if folder is None or isinstance(folder, HubPlace) or (takes_requests(folder) and not scan):
         return Overview(source, needed, folder)  # a store is only asked where one waits for it

@@ -52,10 +52,10 @@ def print_result(plan: BuildPlan, manifest: Manifest | None, *, as_json: bool) -
 
 def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequence[str]) -> str:
     """Return the text after a build: counts, digests, and the line of Python that reads the first split."""
-    entry_of, declared = manifest.by_key(), benchmark.units
+    entry_of, declared = manifest.by_key(), benchmark.parts
     entries = {key: entry_of[key] for key in splits}
     parts = [
-        (part.key, declared[part.key].split, part.classes, part.rows)
+        (part.key, declared[part.key], part.classes, part.rows)
         for entry in entries.values()
         if len(entry.parts) > 1
         for part in entry.parts
@@ -127,7 +127,7 @@ def dry_run_text(plan: BuildPlan) -> str:
             rules = ", ".join(f"{rule} {images:,}" for rule, images in by_rule.items())
             lines.append([key, byte_text(described["bytes"]), f"{sum(by_rule.values()):,}", rules or "-"])
         for part in entry["parts"]:
-            parts.append((part["part"], benchmark.units[part["part"]].split, part["classes"], part["rows"]))
+            parts.append((part["part"], benchmark.parts[part["part"]], part["classes"], part["rows"]))
     counts = counts_table(benchmark, {entry["split"]: (entry["rows"], "") for entry in document["splits"]})
     without = not any(plan.request.has_pixels(split.config) for split in plan.planned)
     taken = "have rows without pixels" if without else f"take about {byte_text(document['bytes'])}"

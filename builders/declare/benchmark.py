@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builders.declare.quotas import DeclarationError, Listed, Rest
-from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, Unit, class_sizes
+from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, class_sizes
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
 from builders.release.entries import NEAR_DISTANCE
@@ -121,7 +121,7 @@ class Benchmark:
     near_distance: float = NEAR_DISTANCE
 
     def __post_init__(self) -> None:
-        if not any(split.is_named for _, split in self.units.values()):
+        if not any(split.is_named for split in self.parts.values()):
             self.check()
 
     def check(self) -> None:
@@ -168,7 +168,7 @@ class Benchmark:
         """Return the benchmark with some splits marked as not yet generable; `needs` has what each lacks, by key."""
         added: dict[str, dict[str, Split]] = {}
         for key, need in needs.items():
-            config, split = self.units[key]
+            config, split = self.config_of(key), self.parts[key]
             generator = split.generator and dataclasses.replace(split.generator, needs=need)
             added.setdefault(config.name, {})[split.name] = dataclasses.replace(split, generator=generator)
         return self.with_splits(added)
@@ -179,34 +179,38 @@ class Benchmark:
 
     def ready(self) -> tuple[str, ...]:
         """Return the keys of the splits (`config/split`) that can be built without further flags."""
-        return tuple(key for key in self.parts if not self.needs(key))
+        return tuple(key for key in self.splits if not self.needs(key))
 
     @functools.cached_property
-    def units(self) -> Mapping[str, Unit]:
-        """What is planned alone, in declared order: splits by `config/split`, parts by `config/split.part`."""
-        return {key: Unit(config, split) for config in self.configs for key, split in config.units.items()}
+    def parts(self) -> Mapping[str, Split]:
+        """All parts in declared order: by `config/split`, those of joined splits by `config/split.part`."""
+        return {key: split for config in self.configs for key, split in config.parts.items()}
 
     @functools.cached_property
-    def parts(self) -> Mapping[str, tuple[str, ...]]:
-        """The units of each split by `config/split`: its parts, or where it has none itself."""
-        parts: dict[str, tuple[str, ...]] = {}
-        for key in self.units:
-            parts[split_of(key)] = (*parts.get(split_of(key), ()), key)
-        return parts
+    def splits(self) -> Mapping[str, tuple[str, ...]]:
+        """The keys of the parts of each split, by `config/split` in declared order."""
+        splits: dict[str, tuple[str, ...]] = {}
+        for key in self.parts:
+            splits[split_of(key)] = (*splits.get(split_of(key), ()), key)
+        return splits
+
+    def config_of(self, key: str) -> Config:
+        """Return the config of a split or part."""
+        return next(config for config in self.configs if config.name == key.partition("/")[0])
 
     def parts_of(self, splits: Iterable[str]) -> tuple[str, ...]:
         """Return the keys of the parts of some splits (`config/split`)."""
-        return tuple(part for key in splits for part in self.parts[key])
+        return tuple(part for key in splits for part in self.splits[key])
 
     def generators(self, splits: Iterable[str]) -> dict[str, Generator]:
         """Return the generators of some splits (`config/split`) by key; splits of a source's own images have none."""
-        generators = {key: self.units[key].split.image_generator for key in splits if key in self.units}
+        generators = {key: self.parts[key].image_generator for key in splits if key in self.parts}
         return {key: generator for key, generator in generators.items() if generator is not None}
 
     def usual(self) -> tuple[str, ...]:
         """Return the splits (`config/split`) that are built if none are named: all but those of optional configs."""
         optional = {config.name for config in self.configs if config.optional}
-        return tuple(key for key in self.parts if key.partition("/")[0] not in optional)
+        return tuple(key for key in self.splits if key.partition("/")[0] not in optional)
 
     def published(self) -> Mapping[str, str]:
         """Return where the authors' archive has each split, by `config/split`, without splits that it lacks."""
@@ -215,10 +219,10 @@ class Benchmark:
 
     def count(self, key: str) -> Count:
         """Count the rows of a split (`config/split`) or of a part of one."""
-        parts, rows = self.parts.get(key, (key,)), 0
-        papers = [self.units[part].split.paper for part in parts]
+        parts, rows = self.splits.get(key, (key,)), 0
+        papers = [self.parts[part].paper for part in parts]
         for part in parts:
-            split = self.units[part].split
+            split = self.parts[part]
             rows += split.quota.expected(functools.partial(class_sizes, split.source, split.partitions, split.classes))
             if isinstance(split.quota, Rest):
                 rows -= sum(self.count(first).rows for first in self.drawn_before(part))
@@ -232,20 +236,20 @@ class Benchmark:
     def drawn_before(self, key: str) -> tuple[str, ...]:
         """Return the keys of the splits or parts that draw from the same images before this one, the nearest first."""
         parents = []
-        while key := self.units[key].split.quota.parent:
+        while key := self.parts[key].quota.parent:
             parents.append(key)
         return tuple(parents)
 
     def sources(self) -> tuple[Source, ...]:
         """Return all sources that the splits need, in the order of their first use."""
-        sources = [source for _, split in self.units.values() for source in split.sources]
+        sources = [source for split in self.parts.values() for source in split.sources]
         return tuple({source.key: source for source in sources}.values())
 
     def partitions(self, parts: Iterable[str]) -> dict[Source, tuple[str, ...]]:
         """Return the partitions of each source that some splits need, also for the splits that draw before them."""
         needed: dict[str, dict[str, None]] = {}
         for key in (key for part in parts for key in (part, *self.drawn_before(part))):
-            _, split = self.units[key]
+            split = self.parts[key]
             needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
             if (originals := split.originals) is not None:
                 needed.setdefault(originals.of.key, {}).update(dict.fromkeys(originals.partitions))
@@ -262,7 +266,7 @@ class Benchmark:
         """
         groups = {self.group(key.partition("/")[0]) for key in splits}
         built = {*splits, *(set(self.usual()) & set(self.ready()))}
-        return tuple(key for key in self.parts if key in built and self.group(key.partition("/")[0]) in groups)
+        return tuple(key for key in self.splits if key in built and self.group(key.partition("/")[0]) in groups)
 
 
 def split_of(key: str) -> str:
@@ -275,23 +279,25 @@ def _problems(benchmark: Benchmark) -> Iterator[str]:
     from taxonomy.decisions import TABLES  # here, since `--help` of a benchmark checks nothing
     from taxonomy.overlaps import BY_NAME, LABEL_SPACES
 
-    keys, splits = benchmark.units, benchmark.parts
+    parts, splits = benchmark.parts, benchmark.splits
     names = [config.name for config in benchmark.configs]
     for config in benchmark.configs:
         names += [f"{config.name}/{split.name}" for split in config.splits]
         joined = [split for split in config.splits if isinstance(split, JoinedSplit)]
-        parts = [(f"{config.name}/{split.name}.{part.name}", part) for split in joined for part in split.parts]
-        names += [key for key, _ in parts]
+        of_joined = [(f"{config.name}/{split.name}.{part.name}", part) for split in joined for part in split.parts]
+        names += [key for key, _ in of_joined]
         if not re.match(CONFIG_NAME, config.name):
             yield f"{config.name}: a config's name has lower-case letters, digits and hyphens"
-        for name in [split.name for split in config.splits] + [part.name for _, part in parts]:
+        for name in [split.name for split in config.splits] + [part.name for _, part in of_joined]:
             if not re.match(SPLIT_NAME, name):
                 yield f"{config.name}: the name {name!r} of a split or part is not {PATTERNS[SPLIT_NAME]}"
-        for key, part in parts:
+        for key, part in of_joined:
             if part.image_generator is not None:
                 yield f"{key}: a part cannot have generated images ({part.image_generator.description})"
         # By these, a published index is divided among its parts.
-        alike = Counter((key.partition(".")[0], part.role, part.source.key, part.partitions) for key, part in parts)
+        alike = Counter(
+            (key.partition(".")[0], part.role, part.source.key, part.partitions) for key, part in of_joined
+        )
         for (key, *_), times in alike.items():
             if times > 1:
                 yield f"{key}: two of its parts have one role, source and partitions"
@@ -306,7 +312,7 @@ def _problems(benchmark: Benchmark) -> Iterator[str]:
             if key not in splits or split.name != key.partition("/")[2]:
                 yield f"variant {variant.name}: {split.name} cannot stand for {key}"
     classes = {config.name: config.labels for config in benchmark.configs}
-    for place, chosen in (classes | {key: split.classes for key, (_, split) in keys.items()}).items():
+    for place, chosen in (classes | {key: split.classes for key, split in parts.items()}).items():
         if not isinstance(chosen, Classes):
             continue
         if chosen.table not in TABLES:
@@ -315,12 +321,12 @@ def _problems(benchmark: Benchmark) -> Iterator[str]:
             yield f"{place}: the table {chosen.table} decides no class to be {chosen.decision}"
         if chosen.draw is not None and chosen.draw.key not in splits:
             yield f"{place}: the draw of its classes is keyed by {chosen.draw.key}, which is no split"
-    yield from _problems_of_draws(keys, splits)
+    yield from _problems_of_draws(parts, splits)
 
 
-def _problems_of_draws(keys: Mapping[str, Unit], splits: Collection[str]) -> Iterator[str]:
-    """Yield the mistakes in what splits and parts, given by key, take of their sources."""
-    for key, (_, split) in keys.items():
+def _problems_of_draws(parts: Mapping[str, Split], splits: Collection[str]) -> Iterator[str]:
+    """Yield the mistakes in what parts, given by key, take of their sources."""
+    for key, split in parts.items():
         counts, quota, before = split.source.expected(), split.quota, [key]
         for partition in split.partitions:
             if partition not in counts:
@@ -329,15 +335,15 @@ def _problems_of_draws(keys: Mapping[str, Unit], splits: Collection[str]) -> Ite
             yield f"{key}: ranked_as names {split.ranked_as}, which is no split"
         if isinstance(quota, Listed) and quota.of not in lists.LISTS:
             yield f"{key}: there is no published list {quota.of}"
-        while parent := keys[before[-1]].split.quota.parent:
-            if parent not in keys:
+        while parent := parts[before[-1]].quota.parent:
+            if parent not in parts:
                 yield f"{key}: its quota names {parent}, which is no split or part"
                 break
             if parent in before:
                 yield f"{key}: it is drawn after {parent}, which is drawn after it"
                 break
             # `Rest` is of equal classes and partitions, any other quota of one source.
-            own, first = keys[before[-1]].split, keys[parent].split
+            own, first = parts[before[-1]], parts[parent]
             same_images = (own.classes, own.partitions) == (first.classes, first.partitions)
             if own.source.key != first.source.key or (isinstance(own.quota, Rest) and not same_images):
                 yield f"{key}: it is drawn after {parent}, which draws from other images"

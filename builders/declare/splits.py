@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from builders.declare.quotas import DeclarationError, Originals, Quota
 from builders.generate.contract import AS_PNG, Generator
@@ -305,7 +305,7 @@ class Config:
     @property
     def planned_columns(self) -> tuple[Column, ...]:
         """Those of the config's columns that are known before an image is read or generated."""
-        oodness = (OODNESS,) * any(split.oodness is not None for split in self.units.values())
+        oodness = (OODNESS,) * any(split.oodness is not None for split in self.parts.values())
         return oodness + self.overlap_columns + self.source_columns
 
     @property
@@ -316,25 +316,25 @@ class Config:
     @property
     def source_columns(self) -> tuple[Column, ...]:
         """The columns that the sources of the splits add, in the order of the splits."""
-        return tuple(dict.fromkeys(column for split in self.units.values() for column in split.source.columns))
+        return tuple(dict.fromkeys(column for split in self.parts.values() for column in split.source.columns))
 
     @property
     def generated_columns(self) -> tuple[Column, ...]:
         """The columns that the generators of the splits add, in the order of the splits."""
-        generators = [split.image_generator for split in self.units.values()]
+        generators = [split.image_generator for split in self.parts.values()]
         return tuple(dict.fromkeys(column for generator in generators if generator for column in generator.columns))
 
     @functools.cached_property
-    def units(self) -> Mapping[str, Split]:
-        """What is planned alone, in declared order: splits by `config/split`, parts by `config/split.part`."""
-        splits: dict[str, Split] = {}
+    def parts(self) -> Mapping[str, Split]:
+        """Its parts in declared order: by `config/split`, those of joined splits by `config/split.part`."""
+        parts: dict[str, Split] = {}
         for split in self.splits:
             key = f"{self.name}/{split.name}"
             if isinstance(split, JoinedSplit):
-                splits |= {f"{key}.{part.name}": part for part in split.parts}
+                parts |= {f"{key}.{part.name}": part for part in split.parts}
             else:
-                splits[key] = split
-        return splits
+                parts[key] = split
+        return parts
 
     def has_labels(self, split: Split) -> bool:
         """Whether rows of a split or part have labels: in-distribution rows, and shifted rows of labelled classes.
@@ -347,10 +347,3 @@ class Config:
         if split.role not in KNOWN_CLASS_ROLES:
             return False
         return split.source.classes().keys() <= self.labels.source.classes().keys()
-
-
-class Unit(NamedTuple):
-    """What is planned alone, a split or a part of a joined one, and its config."""
-
-    config: Config
-    split: Split

@@ -66,7 +66,7 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
     benchmark, rows = published.benchmark, published.rows(key)
     planned = []
     for part in published.splits[key].parts:
-        config, split = benchmark.units[part.key]
+        config, split = benchmark.config_of(part.key), benchmark.parts[part.key]
         index = indexes[split.source.key]
         generated = config.generated_columns if split.image_generator is not None else ()
         positions, part_rows = np.empty(0, np.int64), rows

@@ -55,7 +55,7 @@ def prepare(benchmark: Benchmark, request: BuildRequest, roots: Mapping[str, Pat
         if not request.demo and not is_demo(index.root):  # those of a demo are small on purpose
             refuse_resized(index)
     for key in parts:
-        originals = benchmark.units[key].split.originals
+        originals = benchmark.parts[key].originals
         if originals is not None and len(originals.partitions) > 1:
             note(f"{key}: of {originals.of.title}, {shared_originals(originals, indexes[originals.of.key])}")
     planned = plan(
@@ -87,7 +87,7 @@ def prepare(benchmark: Benchmark, request: BuildRequest, roots: Mapping[str, Pat
 
 def _shortfalls(key: str, draws: Draws, indexes: Mapping[str, SourceIndex]) -> list[tuple[str, Path]]:
     """Return sentences on what the sources lack of a part's images, each with the source's folder."""
-    _, split = draws.benchmark.units[key]
+    split = draws.benchmark.parts[key]
     index, quota, class_ids = indexes[split.source.key], split.quota, draws.classes(key)
     if key in draws.adopted and draws.adopted[key].source_ids is not None:
         return []  # the copy names its images, and each of them was found

@@ -101,7 +101,7 @@ class Published:
         for config in benchmark.configs:
             if config.name == self.config:
                 benchmark = benchmark.with_splits({config.name: self._opening(config)})
-        splits = {key: (split.source.key, tuple(split.partitions)) for key, (_, split) in benchmark.units.items()}
+        splits = {key: (split.source.key, tuple(split.partitions)) for key, split in benchmark.parts.items()}
         for key, part in self.parts.items():
             if splits.get(key) != (part.source, part.partitions):
                 raise BuildError(
@@ -125,7 +125,7 @@ class Published:
         (`builders.declare.benchmark.Settings`).
         """
         splits: dict[str, Split] = {}
-        own = config.units
+        own = config.parts
         for key, entry in self.splits.items():
             places = [(part.role, part.source, part.partitions) for part in entry.parts]
             alike = (split for split in own.values() if [(split.role, split.source.key, split.partitions)] == places)
@@ -165,7 +165,7 @@ class Published:
         for key in sorted(self.splits.keys() - self.recorded):
             for part in self.splits[key].parts:
                 needed.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
-            companions = self.benchmark.units[key].split.companions if key in self.benchmark.units else None
+            companions = self.benchmark.parts[key].companions if key in self.benchmark.parts else None
             if companions is not None:
                 needed.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
         return {source: tuple(needed[source.key]) for source in self.benchmark.sources() if source.key in needed}

@@ -155,7 +155,7 @@ class Adopted:
 class Draws:
     """What a benchmark draws: keyed by a seed, unless it is adopted from a copy of the published benchmark.
 
-    `adopted` has classes and images by the keys of `Benchmark.units`.
+    `adopted` has classes and images by the keys of `Benchmark.parts`.
     """
 
     benchmark: Benchmark
@@ -166,7 +166,7 @@ class Draws:
         """Return the ids of the classes that a split or part draws from, selected by rule or adopted."""
         if key in self.adopted:
             return list(self.adopted[key].class_ids)
-        return self.benchmark.units[key].split.class_ids(self.seed)
+        return self.benchmark.parts[key].class_ids(self.seed)
 
     def label_names(self, config: Config) -> tuple[str, ...]:
         """Return the names of a config's `label` column, in order: the sorted ids of its in-distribution classes.
@@ -177,7 +177,7 @@ class Draws:
         if isinstance(config.labels, ClassesOf):
             return tuple(config.labels.source.classes())
         if config.labels.draw is not None:
-            for key, (_, split) in self.benchmark.units.items():
+            for key, split in self.benchmark.parts.items():
                 if split.classes == config.labels and key in self.adopted:
                     return tuple(sorted(self.adopted[key].class_ids))
         return tuple(config.labels.drawn(self.seed))

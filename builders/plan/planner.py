@@ -147,7 +147,7 @@ class _Planner:
         ]
         duplicates = self.duplicates.get(self.benchmark.group(config.name), {})
         labels = self.draws.label_names(config)
-        parents = {other.quota.parent for _, other in self.benchmark.units.values()}
+        parents = {other.quota.parent for other in self.benchmark.parts.values()}
         rows = chosen if counts_only else selection.ranks.ordered(chosen, selection.ranks.prefixes(chosen))
         listed = rows[:0] if counts_only else rows
         blocks = (listed[start : start + BLOCK] for start in range(0, max(len(listed), 1), BLOCK))
@@ -173,7 +173,7 @@ class _Planner:
         """Select the images that a split's quota takes, before a limit and withdrawn rows; computed once a split."""
         if key in self.selected:
             return self.selected[key]
-        config, split = self.benchmark.units[key]
+        config, split = self.benchmark.config_of(key), self.benchmark.parts[key]
         view, adopted, originals = self.views[split.source.key], self.draws.adopted.get(key), split.originals
         class_ids, ranks = self.draws.classes(key), self.ranks(key)
         candidates = view.rows(class_ids, split.partitions)
@@ -192,7 +192,7 @@ class _Planner:
 
     def ranks(self, key: str) -> KeyedRanks:
         """Return the ranks by which a split draws its images and sorts its rows."""
-        _, split = self.benchmark.units[key]
+        split = self.benchmark.parts[key]
         view = self.views[split.source.key]
         if not split.ranked_as:
             return KeyedRanks(view, self.draws.rank(split_of(key)))
