@@ -92,4 +92,6 @@ def _refuse(archive: Path, members: list[zipfile.ZipInfo]) -> None:
             )
     size, most = sum(member.file_size for member in members), max(_ALWAYS, _MOST_TIMES * archive.stat().st_size)
     if size > most:
-        raise BuildError(f"{archive} would unpack to {size:,} bytes, far more than it has. Take the owner's file.")
+        raise BuildError(
+            f"{archive} would unpack to {size:,} bytes, far more than a zip of its size. Take the owner's file."
+        )
