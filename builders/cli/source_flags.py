@@ -61,7 +61,7 @@ def source_roots(
     """Return a folder for each source, by its key; a source on the Hub is downloaded, one in a store is not.
 
     `needing` says in words what needs each source. A dry run downloads nothing, and refuses what the cache lacks.
-    `closing` is what may be done otherwise, for the message that sources are missing.
+    `closing` ends the message that sources are missing, with what the user can do instead.
     """
     listed = listed_places(request)
     places = {source: listed[source.key] for source in needing if source.key in listed}

@@ -150,8 +150,8 @@ class State:
     def record(self, plans: Mapping[str, str], draws: Mapping[str, str]) -> None:
         """Record this run's choices, plans and draws; refuse a folder whose rows come from other sources.
 
-        A split may be built in one run, and what is drawn after it in another: by `draws` (`PlannedSplit.draws`) both
-        runs know the same images of it.
+        A split may be built in one run, and a split that is drawn after it in another. `draws` (`PlannedSplit.draws`)
+        makes sure that both runs draw the same images for the first split.
         """
         versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
         for tries_left in reversed(range(TRIES)):

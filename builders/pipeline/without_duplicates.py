@@ -1,12 +1,15 @@
 """Plans a benchmark without duplicates (`--withdraw duplicates`); quotas are filled with the next ranks.
 
-The published benchmarks contain pictures twice and their rows stay as they are, so this is another benchmark, with
-rows, digests and a version of its own. The rule is ours: of an in-distribution training image and an image of another
-split the latter goes; of any other two rows that show one picture both go, since nobody can say which of their labels
-is right. An image that goes is in none of the splits that are compared with each other, nor is an image that is made
-of it: splits that have the same originals keep the same originals. What takes its place may be a duplicate too, so the
-plan is made again until there is none. All splits that are compared take part, also those that a
-run does not build, so that rows do not depend on the order of runs.
+The published benchmarks contain some pictures twice, and their rows stay as they are. So this is another benchmark,
+with rows, digests and a version of its own.
+
+The rule is ours. If an in-distribution training image and an image of another split show one picture, the image of the
+other split is left out. Of any other two rows that show one picture both are left out, since nobody can say which of
+their labels is right. An image that is left out is in none of the splits that are compared with each other, and
+neither is an image made from it: splits with the same originals keep the same originals.
+
+The image that takes a place may be a duplicate, too, so the plan is made again until there is none. All splits that
+are compared take part, even those that a run does not build, so that rows do not depend on the order of runs.
 """
 
 from __future__ import annotations

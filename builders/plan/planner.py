@@ -384,7 +384,7 @@ def _is_named(split: Split) -> bool:
 def remarks_on_classes(config: Config, split: Split) -> tuple[str, ...] | None:
     """Return sentences on classes that WordNet and names cannot compare; None if a table of overlaps is used instead.
 
-    Of a known split, these are its classes that are not in WordNet, or several times.
+    For a known split, the sentences are on its classes that WordNet lacks or has several senses of.
     """
     if config.overlaps != overlaps.BY_NAME or not isinstance(config.labels, ClassesOf):
         return None

@@ -106,10 +106,10 @@ class FolderImages:
 def find_images(root: Path, flat: str = "") -> FolderImages:
     """List the images of a folder without opening a file.
 
-    Folders with the names of `PARTITIONS`, and no others beside them, are partitions; others beside one that has
-    folders of its own are refused. Any other folder is that of a class, and what is in it at any depth belongs to it.
-    Images that lie in no class folder are of the class `flat`; if that is empty, there has to be one. Links are not
-    followed.
+    Folders with names of `PARTITIONS` are partitions if no other folders lie beside them. Other folders beside a
+    partition that has folders of its own are refused. Any other folder is a class folder, and everything below it
+    belongs to the class. Images in no class folder are of the class `flat`; if `flat` is empty, they are refused.
+    Links are not followed.
 
     Raises:
         BuildError: it cannot be listed, has no image, has a class folder without one, images beside class folders,
@@ -147,8 +147,8 @@ def read_images(
 ) -> list[FolderImages]:
     """Read all images once; returns the folders with a digest of their contents.
 
-    Those that are not whole are refused, all in one message, unless `allow_partial`. Every image is decoded if
-    `decode`, otherwise those that `builders.release.images.check_image` does. `progress` is called for every image.
+    Damaged images are refused, all in one message, unless `allow_partial`. With `decode` every image is decoded,
+    otherwise those that `builders.release.images.check_image` decodes. `progress` is called for every image.
 
     Raises:
         BuildError: there are images that are not whole.

@@ -45,8 +45,8 @@ _ADVICE = "Publish some of its configs in another repository, with --splits and 
 def exposed_images(repository: Repository, info: Info | None, revisions: Mapping[str, str]) -> dict[str, str]:
     """Describe each revision that serves images although licences forbid it; `revisions` has their commits.
 
-    Versions that are published already are looked at, too: a repository may have been made public, or a licence may
-    have changed, since they were. Those that this version reads no release from are skipped.
+    Published versions are checked, too, because the repository may have been made public since, or a licence may have
+    changed. Revisions without a release that this version can read are skipped.
     """
     if info is None or info.access == "private":
         return {}  # no licence forbids it
