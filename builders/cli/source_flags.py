@@ -128,7 +128,7 @@ SOURCES_FILE = Path("sources.toml")
 
 
 def source_options(sources: Mapping[str, str]) -> list[Callable[[Any], Any]]:
-    """Return for each source a flag `--<key>` that takes its folder or address; `titles` has the titles by key."""
+    """Return for each source a flag `--<key>` that takes its folder or address; `sources` has titles by key."""
     return [
         click.option(f"--{key}", key, type=PlaceType(), metavar="DIR|ADDRESS", help=f"{title}.")
         for key, title in sources.items()
