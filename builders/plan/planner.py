@@ -301,24 +301,24 @@ class _Selection:
     def one_by_one(self, rows: Rows, rule: str, evidence: Mapping[str, str]) -> list[Exclusion]:
         """List images that a rule leaves out one by one; `evidence` is by row id."""
         ids = self.view.ids(rows)
-        numbers = zip(self.view.index.piece_of(rows).tolist(), self.view.class_codes[rows].tolist(), strict=True)
+        numbers = zip(self.view.index.partition_of(rows).tolist(), self.view.class_codes[rows].tolist(), strict=True)
         named = zip(ids.to_pylist(), row_ids(self.split, ids).to_pylist(), strict=True)
         exclusions = [
-            self._exclusion(piece, code, image, 1, rule, evidence[row_id])
-            for (piece, code), (image, row_id) in zip(numbers, named, strict=True)
+            self._exclusion(number, code, image, 1, rule, evidence[row_id])
+            for (number, code), (image, row_id) in zip(numbers, named, strict=True)
         ]
         return sorted(exclusions, key=lambda e: e.image)
 
-    def _exclusion(self, piece: int, code: int, image: str, images: int, rule: str, evidence: str) -> Exclusion:
+    def _exclusion(self, number: int, code: int, image: str, images: int, rule: str, evidence: str) -> Exclusion:
         view, class_id = self.view, str(self.view.class_ids[code])
-        place = (self.key, view.index.source.key, view.partitions[piece], class_id, view.names[class_id])
+        place = (self.key, view.index.source.key, view.partitions[number], class_id, view.names[class_id])
         return Exclusion(*place, image, images, rule, evidence)
 
     def strays(self) -> Iterator[Exclusion]:
         """List stray files; a stray is not an image of the source, so it counts 0 images and the sum stays right."""
-        for piece in self.view.index.pieces:
-            for stray in piece.strays if piece.partition in self.split.partitions else ():
-                place = (self.key, self.view.index.source.key, piece.partition, "", "")
+        for partition in self.view.index.partitions:
+            for stray in partition.strays if partition.name in self.split.partitions else ():
+                place = (self.key, self.view.index.source.key, partition.name, "", "")
                 yield Exclusion(*place, stray.path, 0, "stray", stray.reason)
 
     def reasons(self, before: Sequence[str]) -> dict[str, Reason]:

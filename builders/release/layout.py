@@ -28,7 +28,7 @@ FOLDERS = ("data", "index", "sealed", "excluded", "audit", "duplicates", "sample
 STATE = ".state"
 """Folder of what a later run needs to go on; never published."""
 
-PARTS = ".state/parts"
+RECORDS = ".state/parts"
 """Folder of the records of finished shards."""
 
 MANIFEST = "manifest.json"
@@ -77,7 +77,7 @@ class Layout:
             remove_temporary(self.root, (*FOLDERS, STATE))  # Ray workers that outlive a killed driver leave some
 
     def shard(self, folder: str, key: str, number: int, of: int) -> Path:
-        """Return the path of a split's shard in `data`, of its residuals in `sealed`, or of its record in `PARTS`."""
+        """Return the path of a shard in `data`, of its residuals in `sealed`, or of its record in `RECORDS`."""
         return self.inside(shard_path(folder, key, number, of))
 
     def index(self, key: str) -> Path:
