@@ -10,6 +10,7 @@ import os
 import re
 from pathlib import Path
 
+from builders.errors import BuildError
 from builders.storage.paths import system_path
 
 _EXPANDED = {
@@ -22,6 +23,12 @@ _EXPANDED = {
 
 _PROTOCOLS = re.compile("(data|file|local):")
 """How a relative path must not begin: fsspec takes it for an address."""
+
+
+def refuse_misread(root: Path, flag: str) -> None:
+    """Refuse a folder for a release that `load_dataset` would not read; `flag` is what gave it."""
+    if reason := misread(root):
+        raise BuildError(f"load_dataset does not read a release at {root}: {reason}. Give another {flag}.")
 
 
 def misread(root: Path) -> str:
