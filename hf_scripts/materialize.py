@@ -133,7 +133,9 @@ def _roots(configs: Sequence[Published], request: BuildRequest, meter: TerminalM
             if source.on_disk:
                 needing.setdefault(source, []).append(published.config)
                 partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *used]))
-    return source_roots({s: ", ".join(of) for s, of in needing.items()}, partitions, request, meter.note)
+    return source_roots(
+        {source: ", ".join(names) for source, names in needing.items()}, partitions, request, meter.note
+    )
 
 
 def make_command() -> click.Command:

@@ -141,12 +141,12 @@ class PaperCount:
 
 @dataclass(frozen=True)
 class Oodness:
-    """Distance of each class from the in-distribution classes: `of` returns a value for every class id of the source.
+    """Distance of each class from the in-distribution classes.
 
-    Classes up to `known` count as in-distribution.
+    `by_class` returns a value for every class id of the source. Classes up to `known` count as in-distribution.
     """
 
-    of: Callable[[], Mapping[str, float]]
+    by_class: Callable[[], Mapping[str, float]]
     known: float
 
     @classmethod
@@ -216,7 +216,7 @@ class Split:
     @property
     def sources(self) -> tuple[Source, ...]:
         """Its source, and the source whose originals it takes, if there is one."""
-        return (self.source,) if self.originals is None else (self.source, self.originals.of)
+        return (self.source,) if self.originals is None else (self.source, self.originals.source)
 
     @property
     def is_named(self) -> bool:

@@ -211,7 +211,7 @@ class _Inputs:
         """Announce to the reader that all images will be read in their order, each with its companion."""
         columns = (_COLUMNS, COMPANION_COLUMNS) if self._companions else (_COLUMNS,)
         self._reader.expect(
-            [self._range(place, of) for place in self._places if place["form"] != "none" for of in columns]
+            [self._range(place, names) for place in self._places if place["form"] != "none" for names in columns]
         )
 
     def read(self, number: int) -> tuple[SourceImage, str]:

@@ -164,7 +164,7 @@ class Published:
                 needed.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
             companions = self.benchmark.parts[key].companions if key in self.benchmark.parts else None
             if companions is not None:
-                needed.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
+                needed.setdefault(companions.source.key, {}).update(dict.fromkeys(companions.partitions))
         return {source: tuple(needed[source.key]) for source in self.benchmark.sources() if source.key in needed}
 
     def repeated(self) -> Repeated:

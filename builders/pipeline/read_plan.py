@@ -159,7 +159,7 @@ def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Rows:
     for split in splits if not in_place.all() else ():
         if split.split.source.key == key:
             rows.append(split.rows)
-        if (companions := split.split.companions) is not None and companions.of.key == key:
+        if (companions := split.split.companions) is not None and companions.source.key == key:
             rows.append(companion_rows(index, companions.partitions[0], split.table["source_id"]))
     distinct = np.unique(np.concatenate(rows))
     packed: Rows = distinct[~in_place[index.partition_of(distinct)]]
@@ -249,9 +249,9 @@ def _with_places(
     table, source, companions = planned.table, planned.split.source.key, planned.split.companions
     columns, packs = _places(indexes[source], planned.rows, unpacked.get(source), advance)
     if companions is not None:
-        index = indexes[companions.of.key]
+        index = indexes[companions.source.key]
         rows = companion_rows(index, companions.partitions[0], table["source_id"])
-        beside, used = _places(index, rows, unpacked.get(companions.of.key), advance)
+        beside, used = _places(index, rows, unpacked.get(companions.source.key), advance)
         packs += used
         del beside["form"]
         columns |= {f"companion_{name}": column for name, column in beside.items()}

@@ -221,7 +221,7 @@ def missing_originals(quota: Originals, derived: SourceIndex, source: SourceInde
         return ""
     return (
         f"{source.source.title} lacks {len(missing):,} of the {len(originals):,} images from which "
-        f"{quota.of.title} has images in {', '.join(quota.partitions)}, such as {missing[0]}"
+        f"{quota.source.title} has images in {', '.join(quota.partitions)}, such as {missing[0]}"
     )
 
 

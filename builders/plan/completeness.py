@@ -55,7 +55,7 @@ def missing_listed(
     """Compare the images of a published list with those that a source has; other images may be missing."""
     other_classes = index.source.classes().keys() - set(class_ids)
     listed = pa.array(
-        [image for image, of in lists.load_list(quota.of).items() if of not in other_classes], pa.string()
+        [image for image, own in lists.load_list(quota.list_name).items() if own not in other_classes], pa.string()
     )
     ids = index.take(["source_id"], index.rows_of(list(partitions)))["source_id"]
     names = names_of(ids) if quota.by_name else ids

@@ -183,7 +183,7 @@ class _Planner:
             rows = view.named(rows, adopted.source_ids)
         else:
             if originals is not None:
-                rows = view.named(rows, original_ids(self.views[originals.of.key].index, originals.partitions))
+                rows = view.named(rows, original_ids(self.views[originals.source.key].index, originals.partitions))
             for first in self.benchmark.drawn_before(key):
                 rows = _without(rows, self.select(first).drawn)
             rows = ranks.take(split.quota, rows, split.partitions)
@@ -345,9 +345,9 @@ class _Selection:
             for decided in decisions.load_decisions(table):
                 outside[decided.class_id] = (decided.rule, f"{decided.decision}: {decided.evidence}")
                 if draw is not None and decided.decision == classes.decision:
-                    of = f"{draw.count} drawn classes" + (" of its group" if draw.of_each_group else "")
-                    undrawn = ("class-not-drawn", f"keyed rank beyond the {of}")
-                    outside[decided.class_id] = ("class-drawn", f"among the {of}") if draw.rest else undrawn
+                    drawn = f"{draw.count} drawn classes" + (" of its group" if draw.of_each_group else "")
+                    undrawn = ("class-not-drawn", f"keyed rank beyond the {drawn}")
+                    outside[decided.class_id] = ("class-drawn", f"among the {drawn}") if draw.rest else undrawn
         return outside | dict.fromkeys(self.class_ids, beyond)
 
 
@@ -357,7 +357,7 @@ def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
         return dict(zip(adopted.class_ids, adopted.oodness, strict=True))
     if split.oodness is None:
         raise ValueError(f"the config has the column oodness, but its split {split.name} declares none")
-    return split.oodness.of()
+    return split.oodness.by_class()
 
 
 def _overlaps(config: Config, split: Split, labels: Sequence[str]) -> Mapping[str, tuple[str, str]]:

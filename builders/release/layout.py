@@ -76,9 +76,9 @@ class Layout:
             yield
             remove_temporary(self.root, (*FOLDERS, STATE))  # Ray workers that outlive a killed driver leave some
 
-    def shard(self, folder: str, key: str, number: int, of: int) -> Path:
+    def shard(self, folder: str, key: str, number: int, shards: int) -> Path:
         """Return the path of a shard in `data`, of its residuals in `sealed`, or of its record in `RECORDS`."""
-        return self.inside(shard_path(folder, key, number, of))
+        return self.inside(shard_path(folder, key, number, shards))
 
     def index(self, key: str) -> Path:
         """Return the path of the index of a split (`config/split`): its rows without images."""
@@ -122,6 +122,6 @@ def shows_images(path: str) -> bool:
     return _PICTURES_OF_IMAGES.fullmatch(path) is not None
 
 
-def shard_path(folder: str, key: str, number: int, of: int) -> str:
+def shard_path(folder: str, key: str, number: int, shards: int) -> str:
     """Return the path of a shard's file relative to the release folder, with a name as is customary on the Hub."""
-    return f"{folder}/{key}-{number:05d}-of-{of:05d}.parquet"
+    return f"{folder}/{key}-{number:05d}-of-{shards:05d}.parquet"

@@ -38,12 +38,12 @@ def misread(root: Path) -> str:
     """
     if system_path(root) is None:
         return ""
-    whole, given = root.resolve().as_posix(), root.as_posix()
-    if not _is_text(whole):
+    resolved, given = root.resolve().as_posix(), root.as_posix()
+    if not _is_text(resolved):
         return "its path is not UTF-8 text"
     for pattern, meaning in _EXPANDED.items():
-        if match := pattern.search(whole):
-            return f"it takes {match[0]} in {whole} {meaning}"
+        if match := pattern.search(resolved):
+            return f"it takes {match[0]} in {resolved} {meaning}"
     if given.startswith("~"):
         return f"it takes {root.parts[0]} for a home folder"
     if match := _PROTOCOLS.match(given):
