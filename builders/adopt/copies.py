@@ -1,4 +1,4 @@
-"""Adopts the authors' copy of a benchmark, or their lists: which classes and images its splits have.
+"""Adopts a benchmark from the authors' copy or lists: which classes and which images its splits have.
 
 The authors' draws of classes and images cannot be repeated from their paper. With their archive, the same draw can be
 rebuilt from the sources, and published as ids instead of pixels. A copy consists of folders (`builders.adopt.folders`,
@@ -73,7 +73,7 @@ def adopt(
 
 
 def adoption_digest(adopted: Adopted) -> str:
-    """Return the digest of the classes and images adopted for a split."""
+    """Return a digest of the classes and images that were adopted for a split."""
     content: list[object] = [adopted.class_ids, adopted.source_ids]
     if adopted.oodness is not None:
         content.append(adopted.oodness)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Count:
-    """Number of rows of a split: `rows` from complete sources, `paper` in the paper's table; `why` the two differ."""
+    """How many rows a split should have: `rows` from complete sources, `paper` in the paper, `why` these differ."""
 
     rows: int
     paper: int
@@ -39,7 +39,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Variant:
-    """Another reading of a benchmark, which the flag `--<name>` asks for; `help` says what it does.
+    """A variant of a benchmark, which the flag `--<name>` chooses; `help` says what it changes.
 
     `splits` are declared in place of the splits of these keys (`config/split`). The name joins the version as build
     metadata (semver.org 2.0.0, item 10), as in `1.0.0+openimage-o-all`, so that no folder mixes two readings.
@@ -58,7 +58,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class DemoModels:
-    """Models with random weights, which `--demo` uses where no flag gives a model.
+    """Models with random weights, which `--demo` uses in place of models that flags give.
 
     `flags` are the names of those flags. `splits` are what the models make, with generators that take the same
     packages. `write` writes the models of some of these splits, given by name, into a folder, and returns the values
@@ -72,7 +72,7 @@ class DemoModels:
 
     @property
     def planned(self) -> dict[str, Split]:
-        """Its splits by name, before it is known which are built and their models are written."""
+        """The splits by name as a dry run plans them, before their models are written."""
         return {
             split.name: dataclasses.replace(
                 split,
@@ -85,7 +85,7 @@ class DemoModels:
 
 @dataclass(frozen=True)
 class Settings:
-    """Flags whose values make generators of a config's splits.
+    """Flags whose values add generated splits to a config.
 
     `splits` returns the splits that some values (by the flags' names) ask for, by name: each stands for the config's
     split of that name, or is one more of its splits. `demo` has what a demo uses instead of a person's models.
@@ -125,12 +125,12 @@ class Benchmark:
             self.check()
 
     def check(self) -> None:
-        """Check the declaration. One that names sources by key is checked when a build begins, others when made."""
+        """Check the declaration; done when it is made, or when a build begins if it names sources by key."""
         for problem in _problems(self):
             raise DeclarationError(f"Benchmark {self.name}, {problem}.")
 
     def with_variants(self, names: Collection[str]) -> Benchmark:
-        """Return the benchmark as some of its variants declare it; itself if none are named."""
+        """Return the benchmark as the named variants declare it."""
         chosen = [variant for variant in self.variants if variant.name in names]
         if not chosen:
             return self
@@ -146,7 +146,7 @@ class Benchmark:
         return dataclasses.replace(self, configs=tuple(configs.values()), version=version, variants=())
 
     def with_settings(self, values: Mapping[str, Any], configs: Collection[str] = ()) -> Benchmark:
-        """Return the benchmark with the generators that some values, by its flags' names, ask for.
+        """Return the benchmark with the generated splits that the flags' values ask for.
 
         `configs` are the names of the configs whose flags count; empty for all.
         """
@@ -159,7 +159,7 @@ class Benchmark:
         )
 
     def with_splits(self, added: Mapping[str, Mapping[str, Split]]) -> Benchmark:
-        """Return the benchmark with more splits, given by config and name, which replace those of the same name."""
+        """Return the benchmark with splits added or replaced; `added` has them by config and name."""
         if not any(added.values()):
             return self
         configs = []
@@ -169,7 +169,7 @@ class Benchmark:
         return dataclasses.replace(self, configs=tuple(configs))
 
     def needing(self, needs: Mapping[str, str]) -> Benchmark:
-        """Return the benchmark with splits that cannot be generated yet, and what each needs, by `config/split`."""
+        """Return the benchmark with some splits marked as not yet generable; `needs` has what each lacks, by key."""
         added: dict[str, dict[str, Split]] = {}
         for key, need in needs.items():
             config, split = self.config_of(key), self.parts[key]
@@ -178,11 +178,11 @@ class Benchmark:
         return self.with_splits(added)
 
     def needs(self, key: str) -> str:
-        """Return the flags that must be given before a split (`config/split`) can be generated; empty if none."""
+        """Return which flags a split (`config/split`) still needs to be generated; empty if none."""
         return next((generator.needs for generator in self.generators([key]).values() if generator.needs), "")
 
     def ready(self) -> tuple[str, ...]:
-        """Return the keys of the splits (`config/split`) that need no flag."""
+        """Return the keys of the splits (`config/split`) that can be built without further flags."""
         return tuple(key for key in self.splits if not self.needs(key))
 
     @functools.cached_property
@@ -207,7 +207,7 @@ class Benchmark:
         return tuple(part for key in splits for part in self.splits[key])
 
     def generators(self, splits: Iterable[str]) -> dict[str, Generator]:
-        """Return the generators of some splits (`config/split`) by key, where images are not the source's own."""
+        """Return the generators of some splits (`config/split`) by key; splits of a source's own images have none."""
         generators = {key: self.parts[key].image_generator for key in splits if key in self.parts}
         return {key: generator for key, generator in generators.items() if generator is not None}
 
@@ -217,7 +217,7 @@ class Benchmark:
         return tuple(key for key in self.splits if key.partition("/")[0] not in optional)
 
     def published(self) -> Mapping[str, str]:
-        """Return the place of each split in the authors' archive, by `config/split`, without those that it lacks."""
+        """Return where the authors' archive has each split, by `config/split`, without splits that it lacks."""
         names = {f"{config.name}/{split.name}": split.published for config in self.configs for split in config.splits}
         return {key: name for key, name in names.items() if name}
 
@@ -238,19 +238,19 @@ class Benchmark:
         )
 
     def drawn_before(self, key: str) -> tuple[str, ...]:
-        """Return the keys of the splits or parts that draw from the same images before this one, the first last."""
+        """Return the keys of the splits or parts that draw from the same images before this one, the nearest first."""
         parents = []
         while key := self.parts[key].quota.parent:
             parents.append(key)
         return tuple(parents)
 
     def sources(self) -> tuple[Source, ...]:
-        """Return all sources that the splits need, in order of first use."""
+        """Return all sources that the splits need, in the order of their first use."""
         sources = [source for split in self.parts.values() for source in split.sources]
         return tuple({source.key: source for source in sources}.values())
 
     def partitions(self, parts: Iterable[str]) -> dict[Source, tuple[str, ...]]:
-        """Return the partitions, by source, that some splits need, with those of the splits that draw before them."""
+        """Return the partitions of each source that some splits need, also for the splits that draw before them."""
         needed: dict[str, dict[str, None]] = {}
         for key in (key for part in parts for key in (part, *self.drawn_before(part))):
             split = self.parts[key]
@@ -260,11 +260,11 @@ class Benchmark:
         return {source: tuple(needed[source.key]) for source in self.sources() if source.key in needed}
 
     def group(self, config: str) -> str:
-        """Name the group of splits whose duplicates are compared: the config if roles differ by config, else empty."""
+        """Name the group of splits compared for duplicates: the config if roles differ by config, else one for all."""
         return config if self.roles_by_config else ""
 
     def compared_with(self, splits: Sequence[str]) -> tuple[str, ...]:
-        """Return the given splits and those that they are compared with, as `config/split` in declared order.
+        """Return the given splits and the splits that they are compared with, as `config/split` in declared order.
 
         These are all that a build without named splits has, whether this run builds them or not.
         """
@@ -274,7 +274,7 @@ class Benchmark:
 
 
 def split_of(key: str) -> str:
-    """Return the `config/split` of a key that may be a part's."""
+    """Return the `config/split` of a key, which may be that of a part."""
     return key.partition(".")[0]
 
 

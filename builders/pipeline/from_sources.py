@@ -1,4 +1,4 @@
-"""Opens a person's own copies of a benchmark's sources, checks them, and plans its splits.
+"""Opens a person's own copies of a benchmark's sources, checks that they are complete, and plans the splits.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -26,7 +26,7 @@ from builders.sources.sizes import refuse_resized
 
 
 def prepare(benchmark: Benchmark, request: BuildRequest, roots: Mapping[str, Path], meter: Meter) -> BuildPlan:
-    """Open the sources that the chosen splits need, in folders by key, check that they are whole, and plan."""
+    """Open and check the sources that the chosen splits need, and plan the splits; `roots` has folders by key."""
     note = meter.note
     own_parts = benchmark.parts_of(request.splits)
     parts = benchmark.parts_of(benchmark.compared_with(request.splits)) if request.without_duplicates else own_parts
