@@ -39,7 +39,9 @@ def misread(root: Path) -> str:
     if system_path(root) is None:
         return ""
     resolved, given = root.resolve().as_posix(), root.as_posix()
-    if not _is_text(resolved):
+    try:
+        resolved.encode()
+    except UnicodeEncodeError:
         return "its path is not UTF-8 text"
     for pattern, meaning in _EXPANDED.items():
         if match := pattern.search(resolved):
@@ -53,14 +55,6 @@ def misread(root: Path) -> str:
     if _is_format(given):
         return f"it takes {given} for the name of a format"
     return ""
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_format(name: str) -> bool:
