@@ -144,7 +144,7 @@ def plan_once(generated: Generated) -> dict[str, float]:
     return {
         "names": index.num_rows,
         "rows": sum(split.table.num_rows for split in planned.planned),
-        "index": sum(piece.table.nbytes for piece in index.pieces) / 1e6,
+        "index": sum(partition.table.nbytes for partition in index.partitions) / 1e6,
         "tables": sum(split.table.nbytes for split in planned.planned) / 1e6,
         "seconds": time.perf_counter() - started,
         "processor": time.process_time() - before,

@@ -194,22 +194,22 @@ class _Survey:
 
     def _read_copied(self, splits: Sequence[ReadPlan], work: ShardWork) -> None:
         """Read images that are not generated, as shards without pixels; those that an earlier run read are there."""
-        parts: list[Path] = []
+        records: list[Path] = []
         tasks: list[ShardTask] = []
         for split in splits:
             name = hashlib.sha256(f"{split.digest}\n{self.build.request.decode}".encode()).hexdigest()[:16]
             plan_file = self.folder / f"{name}.arrow"
             split.unpack()
             for shard in range(split.shards):
-                parts.append(self.folder / f"{name}-{shard:05d}.parquet")
-                if not parts[-1].exists():
-                    tasks.append(work.task(split, shard, plan=plan_file, data=None, part=parts[-1]))
+                records.append(self.folder / f"{name}-{shard:05d}.parquet")
+                if not records[-1].exists():
+                    tasks.append(work.task(split, shard, plan=plan_file, data=None, record=records[-1]))
             if any(task.plan == plan_file for task in tasks):
                 write_arrow(plan_file, split.table)
         with self.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks)) as advance:
             self.executor.run(tasks, advance)
-        for part in parts:
-            rows = read_parquet(part)
+        for record in records:
+            rows = read_parquet(record)
             self._add_digests(rows)
             if PIXEL_DIGEST in rows.column_names:
                 self.pixel_digests |= zip(rows["id"].to_pylist(), rows[PIXEL_DIGEST].to_pylist(), strict=True)

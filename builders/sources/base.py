@@ -63,7 +63,7 @@ PARTITION_SCHEMA = pa.schema(
         ("size", pa.int64()),
     ]
 )
-"""Columns of one piece: `file` is relative to the source's root, with forward slashes; `size` is -1 where unknown.
+"""Columns of one partition: `file` is relative to the source's root, with forward slashes; `size` is -1 where unknown.
 
 A source's own columns (`Source.columns`) stand behind them.
 """
@@ -109,7 +109,7 @@ class PartitionIndex:
     partitions of a copy.
     """
 
-    partition: str
+    name: str
     layout: str
     how: Container
     table: pa.Table = field(repr=False)
@@ -131,8 +131,8 @@ class PartitionIndex:
         """Return the table with `partition`, `how` and `form` as columns of one value each."""
         zeros = pa.repeat(pa.scalar(0, pa.int16()), self.table.num_rows)
         table = self.table
-        for name in ("partition", "how", "form"):
-            table = table.append_column(name, pa.DictionaryArray.from_arrays(zeros, [getattr(self, name)]))
+        for name, value in (("partition", self.name), ("how", self.how), ("form", self.form)):
+            table = table.append_column(name, pa.DictionaryArray.from_arrays(zeros, [value]))
         return table
 
 
@@ -184,8 +184,8 @@ class Source:
     `arrays` marks a source whose images are pixel arrays upstream: rows hold them as PNG and are identified by their
     pixels, so that every layout gives equal rows. `shared_sides` are the shorter sides that all images of an owner's
     edition may share, where they have many sizes otherwise; None where no copy shows by its images' sizes that it was
-    resized. `columns` are what the source says of each image beside its class; the pieces' tables have them, and so
-    has every row of a release that comes from the source. `contents` is a digest of all images of a person's own
+    resized. `columns` are what the source says of each image beside its class: its partitions' tables and every row of
+    a release that comes from it have them. `contents` is a digest of all images of a person's own
     folder, which no published size or digest says anything of: shards that were made of others are written anew.
     """
 
@@ -226,29 +226,29 @@ class Source:
 class SourceIndex:
     """The index of a copy of a source in `root`: its partitions, whose rows are numbered consecutively.
 
-    Columns of rows are those of the pieces' tables, and `partition`, `how` and `form`.
+    Columns of rows are those of the partitions' tables, and `partition`, `how` and `form`.
     """
 
     source: Source
     root: Path
-    pieces: tuple[PartitionIndex, ...]
+    partitions: tuple[PartitionIndex, ...]
 
     @functools.cached_property
     def table(self) -> pa.Table:
         """The rows of all partitions."""
-        return pa.concat_tables([piece.stacked() for piece in self.pieces]).unify_dictionaries()
+        return pa.concat_tables([partition.stacked() for partition in self.partitions]).unify_dictionaries()
 
     @functools.cached_property
     def starts(self) -> Int64:
         """The number of each partition's first row, then the total; shape (partitions + 1,)."""
-        return np.cumsum([0, *(piece.table.num_rows for piece in self.pieces)])
+        return np.cumsum([0, *(partition.table.num_rows for partition in self.partitions)])
 
     @property
     def num_rows(self) -> int:
         """The number of images."""
         return int(self.starts[-1])
 
-    def piece_of(self, rows: Rows) -> Int64:
+    def partition_of(self, rows: Rows) -> Int64:
         """Return the position in `pieces` of each row's partition."""
         return np.searchsorted(self.starts, rows, side="right") - 1
 
@@ -259,11 +259,11 @@ class SourceIndex:
     @property
     def layouts(self) -> dict[str, str]:
         """The layout that was recognised for each partition."""
-        return {piece.partition: piece.layout for piece in self.pieces}
+        return {partition.name: partition.layout for partition in self.partitions}
 
     def rows_of(self, partitions: Sequence[str]) -> Rows:
         """Return the ascending row numbers of the images in some partitions."""
-        selected = [piece.partition in partitions for piece in self.pieces]
+        selected = [partition.name in partitions for partition in self.partitions]
         return np.flatnonzero(np.repeat(selected, np.diff(self.starts))).astype(np.int32)
 
     def find(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -30,7 +30,7 @@ from builders.storage.files import read_regular
 from builders.storage.folders import cached_listings, files_below, links_of
 from taxonomy import tables
 from unknown_detection.names import differ_in_encoding, folded, told_apart
-from unknown_detection.words import first_few, more, printable
+from unknown_detection.words import first_few, is_printable, more
 
 ALL = "images"
 """The partition of a folder that is not divided."""
@@ -301,7 +301,7 @@ def _folders(folder: Path) -> list[str]:
     for name in names:
         if (folder / name).is_symlink():
             raise BuildError(f"{folder / name} is a link to a folder, and links are not followed. Give its target.")
-        if printable(name) != name:
+        if not is_printable(name):
             raise BuildError(
                 f"The folder {escape_name(str(folder / name))} has a name that does not print. Rename it."
             )
@@ -310,7 +310,7 @@ def _folders(folder: Path) -> list[str]:
 
 def _reason(path: str) -> str:
     """Return why a file is not an image, judged by its path; empty if it is one."""
-    if printable(path) != path:
+    if not is_printable(path):
         return "a name that does not print"
     if any(map(is_hidden, path.split("/"))):
         return HIDDEN

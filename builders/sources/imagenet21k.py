@@ -62,8 +62,8 @@ class _ImageNet21kNames(ImageNames):
     def indexed(self, tree: Tree) -> PartitionIndex:
         partition = tree.home.partition
         ids = pc.binary_join_element_wise(tree.column("class_id"), tree.column("image"), "/")
-        piece = self.index_listed(tree, ids, lists.load_list(partition))
-        return dataclasses.replace(piece, hint=_lacks(partition, piece.missing))
+        found = self.index_listed(tree, ids, lists.load_list(partition))
+        return dataclasses.replace(found, hint=_lacks(partition, found.missing))
 
 
 _IMAGES = _ImageNet21kNames(

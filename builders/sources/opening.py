@@ -34,14 +34,14 @@ def scan(source: Source, root: Path, partitions: Sequence[str]) -> list[Partitio
     Raises:
         BuildError: one is missing, or they are of different editions.
     """
-    pieces = [find_partition(source, root, partition) for partition in partitions]
-    if len({piece.edition for piece in pieces}) > 1:
-        layouts = " and ".join(f"{piece.partition} as {piece.layout}" for piece in pieces)
+    found = [find_partition(source, root, name) for name in partitions]
+    if len({partition.edition for partition in found}) > 1:
+        layouts = " and ".join(f"{partition.name} as {partition.layout}" for partition in found)
         raise BuildError(
             f"{source.title}: {root} has its partitions in different editions: {layouts}. Add the missing "
             "part of one of the two editions."
         )
-    return pieces
+    return found
 
 
 def open_source(source: Source, root: Path, partitions: Sequence[str]) -> SourceIndex:
@@ -53,13 +53,13 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     with cached_listings(root):
         if source.on_disk and not root.is_dir():
             raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
-        pieces, in_memory = [], 0
-        for piece in scan(source, root, partitions):
-            table = spilled([piece.table.unify_dictionaries()], max(_IN_MEMORY - in_memory, LARGE))
-            pieces.append(dataclasses.replace(piece, table=table))
+        found, in_memory = [], 0
+        for partition in scan(source, root, partitions):
+            table = spilled([partition.table.unify_dictionaries()], max(_IN_MEMORY - in_memory, LARGE))
+            found.append(dataclasses.replace(partition, table=table))
             in_memory += table.nbytes
-        index = SourceIndex(source, root, tuple(pieces))
-    source_id = repeated_text([piece.table["source_id"] for piece in index.pieces])
+        index = SourceIndex(source, root, tuple(found))
+    source_id = repeated_text([partition.table["source_id"] for partition in index.partitions])
     if source_id is not None:
         duplicates = index.table.filter(pc.equal(index.table["source_id"], source_id))
         places = " and ".join(duplicates["file"][:2].to_pylist())

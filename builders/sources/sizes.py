@@ -134,13 +134,13 @@ def refuse_resized(index: SourceIndex) -> None:
     source = index.source
     if source.shared_sides is None:
         return
-    for piece in index.pieces:
+    for partition in index.partitions:
         with collect_remarks():  # a build tells of those on the images that it takes
-            sizes = list(sampled_sizes(index.root, piece))
+            sizes = list(sampled_sizes(index.root, partition))
         problem = _size_problem(source.shared_sides, sizes)
         if problem:
             raise BuildError(
-                f"{source.title}, {piece.partition}: {problem}. {index.root} looks like a resized copy, not like the "
+                f"{source.title}, {partition.name}: {problem}. {index.root} looks like a resized copy, not like the "
                 f"full edition ({source.edition}). Give the original images with --{source.key}."
             )
 
@@ -160,11 +160,11 @@ def _size_problem(shared_sides: Sequence[int], sizes: Sequence[Size]) -> str:
     return ""
 
 
-def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
+def sampled_sizes(root: Path, partition: PartitionIndex) -> Iterator[Size]:
     """Yield the width and height of some images, the same ones in equal copies; skips unreadable headers."""
-    if piece.form != "encoded":
+    if partition.form != "encoded":
         return
-    for head in _heads(root, piece):
+    for head in _heads(root, partition):
         try:
             with Image.open(io.BytesIO(head)) as image:
                 yield image.size
@@ -172,9 +172,9 @@ def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
             continue  # the build reports it if it takes this image
 
 
-def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
-    table = piece.table
-    if piece.how in IN_PLACE:
+def _heads(root: Path, partition: PartitionIndex) -> Iterator[bytes]:
+    table = partition.table
+    if partition.how in IN_PLACE:
         rows = take_rows(table.select(["file", "offset", "size"]), _spread(table.num_rows, _EXAMINED)).to_pylist()
         places = [(row["file"], row["offset"], _HEAD if row["size"] < 0 else min(_HEAD, row["size"])) for row in rows]
         yield from read_starts(root, places)
@@ -183,7 +183,7 @@ def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
     for number in _spread(len(files), _CONTAINERS):
         offsets = table.filter(pc.equal(table["file"], files[number]))["offset"].to_numpy()
         first = np.sort(offsets)[: _EXAMINED // min(_CONTAINERS, len(files))]
-        for batch in UNPACKERS[piece.how](root / files[number].as_py(), first):
+        for batch in UNPACKERS[partition.how](root / files[number].as_py(), first):
             yield from (bytes(memoryview(image)[:_HEAD]) for image in batch)
 
 

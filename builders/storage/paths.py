@@ -17,6 +17,7 @@ import click
 
 from builders.errors import BuildError, one_line
 from builders.storage.object_path import ObjectPath
+from unknown_detection.words import is_printable
 
 INSTALL = "pip install 'unknown-detection[objects]' (in a checkout: pip install -e '.[objects]')"
 """How to get the packages that addresses take."""
@@ -64,7 +65,7 @@ def _check_address(protocol: str, location: str) -> None:
         )
     names = location.rstrip("/").split("/")
     parts = names[1:] if names[0] == "" else names  # of local:///FOLDER
-    if not location.isprintable() or "::" in location or "#" in location or {"", ".", ".."} & set(parts or [""]):
+    if not is_printable(location) or "::" in location or "#" in location or {"", ".", ".."} & set(parts or [""]):
         raise BuildError(
             f"An address of {protocol}:// has a part that is empty, . or .., a #, a :: or a character that does not "
             "print, and is no plain address. Give one as s3://BUCKET/PREFIX."

@@ -102,13 +102,13 @@ def check_moved_tags(repository: Repository, tags: Mapping[str, str], *, allowed
 
 def check_card_size(text: str, repository: str) -> None:
     """Check that the card of a repository is small enough for the Hub."""
-    for size, of, most in (
+    for size, where, most in (
         (front_matter_bytes(text), " of front matter", MOST_FRONT_MATTER),
         (len(text.encode()), "", MOST_CARD),
     ):
         if size > most:
             raise BuildError(
-                f"The card of {repository} would have {size:,} bytes{of}, more than our limit of {most:,} (the Hub "
+                f"The card of {repository} would have {size:,} bytes{where}, more than our limit of {most:,} (the Hub "
                 f"refuses large cards). {_ADVICE}"
             )
 

@@ -232,10 +232,10 @@ def test_a_listed_name_that_a_source_has_twice_is_reported():
     names = sorted(lists.load_list("mos_sun"))
     index = _sun(names)
     other = tables.sun397()[1].category
-    piece = index.pieces[0]
-    extra = named_index(index.source, {"images": {f"{other[1:]}/{names[0]}": other}}).pieces[0]
-    table = pa.concat_tables([piece.table, extra.table]).unify_dictionaries()
-    index = dataclasses.replace(index, pieces=(dataclasses.replace(piece, table=table),))
+    partition = index.partitions[0]
+    extra = named_index(index.source, {"images": {f"{other[1:]}/{names[0]}": other}}).partitions[0]
+    table = pa.concat_tables([partition.table, extra.table]).unify_dictionaries()
+    index = dataclasses.replace(index, partitions=(dataclasses.replace(partition, table=table),))
     quota = Listed(10_000, "mos_sun", by_name=True)
     assert missing_listed(quota, index, ("images",), list(index.source.classes())) == [
         "SUN397, images: has 10,001 images with the 10,000 listed names"

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.storage.folders import names_in, names_in_each
 from unknown_detection.names import folded
+from unknown_detection.words import printable
 
 
 def child_names(folder: Path) -> list[str]:
@@ -81,8 +82,7 @@ def _utf8(name: str) -> str:
 
 def escape_name(name: str) -> str:
     """Return a file name of any bytes as printable text with escapes."""
-    text = _utf8(name)
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return printable(_utf8(name))
 
 
 def relative(path: Path, root: Path) -> str:

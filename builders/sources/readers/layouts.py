@@ -39,15 +39,15 @@ def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex
     def read(folder: Path) -> PartitionIndex | None:
         for layout in layouts:
             try:
-                if (piece := layout.find(Home(source, root, folder, partition))) is not None:
-                    return piece
+                if (found := layout.find(Home(source, root, folder, partition))) is not None:
+                    return found
             except OtherDataError as error:
                 errors.append(error)
         return None
 
     matches, skipped = search_below(root, read)
     if len(matches) > 1:
-        places = " and ".join(f"{relative(folder, root)} ({piece.layout})" for folder, piece in matches[:2])
+        places = " and ".join(f"{relative(folder, root)} ({found.layout})" for folder, found in matches[:2])
         raise BuildError(
             f"{source.title}: the partition {partition} is in more than one place of {root}: {places}. "
             f"Give one of them with --{source.key}."

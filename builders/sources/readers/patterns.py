@@ -238,14 +238,14 @@ class ClassFolders(ImageNames):
         self, home: Home, place: Path, folders: Sequence[str], description: str = "class folders"
     ) -> PartitionIndex:
         """Index class folders, given by their paths below a place."""
-        pieces = [
+        chunks = [
             self.indexed(self.in_folders(home, place, folders[start : start + _FOLDERS], description))
             for start in range(0, len(folders), _FOLDERS)
         ]
-        inside = [stray for piece in pieces for stray in piece.strays]
+        inside = [stray for chunk in chunks for stray in chunk.strays]
         between = self.strays(strays_between(home.root, place, folders, self.child))
-        table = pa.concat_tables([piece.table for piece in pieces])
-        return dataclasses.replace(pieces[0], table=table, strays=(*inside, *between))
+        table = pa.concat_tables([chunk.table for chunk in chunks])
+        return dataclasses.replace(chunks[0], table=table, strays=(*inside, *between))
 
     def indexed(self, tree: Tree) -> PartitionIndex:
         """Index images by the class of the folder that they are in.

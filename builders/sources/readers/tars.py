@@ -17,10 +17,10 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.sources.base import LARGEST_IMAGE
 from builders.sources.formats import tar_headers
-from builders.sources.formats.tar_headers import File, TarError, ascii_name
+from builders.sources.formats.tar_headers import File, TarError
 from builders.storage.files import byte_count, open_buffered, open_regular
 
 # A compressed archive of images is about as large as they are. One that unpacks to far more was made to fill memory or
@@ -118,7 +118,7 @@ def _content(archive: tar_headers.Archive, file: File, path: Path) -> bytes:
         archive.seek(_no_larger(file, LARGEST_IMAGE).start)
         content = archive.read(file.size)
         if len(content) != file.size:
-            raise EOFError(f"{ascii_name(file.name)} is cut short")
+            raise EOFError(f"{one_line(file.name)} is cut short")
         return content
 
 
@@ -153,7 +153,7 @@ def _list(
     try:
         return [_no_larger(entry, largest) for entry in tar_headers.files(file, start, end) if keep(entry.name)]
     except TarError as error:
-        place = f"{ascii_name(inside)} in {path}" if inside else f"{path}"
+        place = f"{one_line(inside)} in {path}" if inside else f"{path}"
         raise BuildError(
             f"{place} is not a whole, uncompressed tar: it {error}. Download the archive again."
         ) from error
@@ -161,5 +161,5 @@ def _list(
 
 def _no_larger(file: File, largest: int) -> File:
     if file.size > largest:
-        raise TarError(f"has {ascii_name(file.name)} of {file.size:,} bytes, more than any image of a source")
+        raise TarError(f"has {one_line(file.name)} of {file.size:,} bytes, more than any image of a source")
     return file

@@ -122,10 +122,10 @@ def in_depth(home: Home, place: Path) -> Tree:
 
 
 def _of_files(home: Home, place: Path, paths: Iterable[tuple[str, Sequence[str]]], description: str) -> Tree:
-    """Return the tree of files on disk, given by their paths below a place, in pieces that begin alike."""
+    """Return the tree of files on disk, given by their paths below a place, in groups that begin alike."""
     where = relative(place, home.root)
     prefix = "" if where == "." else f"{where}/"
-    names = [text_array(rest, prefix + start) for start, rest in paths]
+    names = [text_array(endings, prefix + start) for start, endings in paths]
     all_names = pa.concat_arrays([pa.array([], pa.string()), *names])
     return Tree(home, place, f"{description} in {where}", prefix, "file", _rows(all_names, all_names), prefix)
 

@@ -36,6 +36,7 @@ from builders.storage.stores.errors import (
     store_errors,
 )
 from builders.storage.stores.file import GrowingReadAhead, RangedFile
+from unknown_detection.words import is_printable
 
 ATTEMPTS = 5
 """How often botocore sends a request that a store answers with 500 or 503 or cuts: about 8 seconds of waiting between
@@ -234,7 +235,7 @@ class StorePath(ObjectPath, ProxyUPath):  # type: ignore[misc]  # has no types w
     def inside(self, path: str | Path) -> StorePath:
         # A store has no links, and takes any name for a name.
         text = str(path)
-        if not text.isprintable() or any(name in ("", ".", "..") for name in text.split("/")):
+        if not is_printable(text) or any(name in ("", ".", "..") for name in text.split("/")):
             raise BuildError(
                 f"{one_line(text)} does not lie inside {self}. Remove it, and run the same command again."
             )
