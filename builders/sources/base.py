@@ -249,7 +249,7 @@ class SourceIndex:
         return int(self.starts[-1])
 
     def partition_of(self, rows: Rows) -> Int64:
-        """Return the position in `pieces` of each row's partition."""
+        """Return the position in `partitions` of each row's partition."""
         return np.searchsorted(self.starts, rows, side="right") - 1
 
     def take(self, names: Sequence[str], rows: Rows) -> pa.Table:
