@@ -158,6 +158,17 @@ def test_one_call_from_a_model_to_the_table(release, model, tmp_path):
     assert f"{CONFIG}/test: there already, 40 images" in again
 
 
+def test_what_earlier_calls_left_in_the_folder_makes_no_difference(release, model, tmp_path):
+    """KNN was fitted on the training rows of the first call, which the second one did not ask for."""
+    options = {"search": False, "workers": 0, "plots": False, "quiet": True}
+    ud.run(model, release, ud.detectors.KNN(k=5), tmp_path / "run", splits=SPLITS, **options)
+    knn, options["splits"] = ud.detectors.KNN(k=5), CONFIG
+    again, alone = (ud.run(model, release, knn, tmp_path / to, **options) for to in ("run", "new"))
+    assert again.scores.attrs == alone.scores.attrs
+    pd.testing.assert_frame_equal(again.scores, alone.scores)
+    assert again.features.splits == alone.features.splits
+
+
 def test_one_call_needs_splits_to_evaluate(release, model, tmp_path):
     said = refusal(ud.run, model, release, "msp", tmp_path / "run", splits=f"{CONFIG}-train", quiet=True)
     assert said.startswith(f"There is nothing to evaluate among {CONFIG}-train/train,")

@@ -313,6 +313,24 @@ def test_a_column_seed_is_the_seed_of_the_training_whatever_that_of_the_scoring_
     assert set(ud.evaluate(scores.assign(seed=7), release)["seed"]) == {7}
 
 
+def test_two_models_of_one_class_are_two_and_seeds_of_one_are_not(release, features, scores, tmp_path):
+    """Both are `Small`, with other weights, and were averaged as two runs of one. A method's name joins them."""
+    other = ud.extract(fitted(small_models.cnn, seed=5), release, f"{CONFIG},{CONFIG}-train", workers=0)
+    runs = [scores, ud.score(other, ["msp", "knn"], search=False)]
+    names = [f"Small {of.identity.model_digest[:8]}" for of in (features, other)]
+    (table,) = ud.report(runs, release, tmp_path / "report", plots=False).results
+    assert {*table.mean.index} == {(detector, name) for detector in ("msp", "knn") for name in names}
+    assert table.note.endswith("One run.")
+    for number, of_run in enumerate(runs):
+        of_run.to_parquet(tmp_path / f"{number}.parquet")
+    named = [f"method={tmp_path}/{number}.parquet" for number in range(2)]
+    (table,) = ud.report(named, release, tmp_path / "report", plots=False).results
+    assert {*table.mean.index} == {("msp", "method"), ("knn", "method")}
+    runs[1].attrs["provenance"]["seed"] = 1
+    (table,) = ud.report(runs, release, tmp_path / "report", plots=False).results
+    assert {*table.mean.index} == {("msp", "Small"), ("knn", "Small")}
+
+
 def test_latex_has_the_names_of_papers(release, scores, tmp_path):
     ud.report(scores, release, tmp_path / "report", plots=False, latex=True)
     tables = [path.read_text(encoding="utf-8") for path in (tmp_path / "report" / "tables").glob("*.tex")]

@@ -11,7 +11,7 @@ import platform
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,7 @@ def join_runs(
             digest = hashlib.sha256(path.read_bytes()).hexdigest() if in_file else ""
             runs.append(ScoredRun(path, variant or "", about, rows, digest))
             progress.update(1)
+    runs = _told_apart(runs)
     variants: dict[str, str] = {}
     for run in runs:
         other = variants.setdefault(safe_file_name(run.variant), run.variant)
@@ -154,6 +155,23 @@ def join_runs(
                 "differ in letters or digits, as --scores NAME=FILE."
             )
     return runs, named
+
+
+def _told_apart(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
+    """Name the training methods of several models of one name and seed by their digests, too.
+
+    They would be averaged as if they were runs of one method; those that a user named stay as they are.
+    """
+    digests: dict[tuple[str, int | None], set[str]] = {}
+    for run in runs:
+        digests.setdefault((run.about.model, run.about.seed), set()).add(run.about.model_digest)
+    several = {model for (model, _), of in digests.items() if len(of) > 1}
+    return [
+        replace(run, variant=f"{run.variant} {run.about.model_digest[:8]}")
+        if run.variant and run.variant == run.about.model and run.variant in several
+        else run
+        for run in runs
+    ]
 
 
 def _misfit(stated: Provenance, scores: pa.Table, release: Release) -> str:
@@ -222,18 +240,22 @@ def _splits_of_ids(release: Release, ids: pa.ChunkedArray) -> list[Key]:
     meant = (having & (having.sum(axis=0) == 1)).any(axis=1)
     left = having[:, scored & ~having[meant].any(axis=0)]
     if left.size:
-        have = left.all(axis=1) if left.all(axis=1).any() else left.any(axis=1)
-        names = [config for config, has in zip(judged, have, strict=True) if has]
+        shares = left.mean(axis=1)
+        names = [config for config, share in zip(judged, shares, strict=True) if share == shares.max()]
         raise EvaluationError(
             f"{' and '.join(names)} have the same ids, and the scores do not say of which config they are. Name it, "
             f"as in splits={names[0]}, or several."
         )
-    covered, kept, parts = np.zeros(len(categories), dtype=np.bool_), [], []
-    for (config, split), rows in index[["config", "split"]].groupby(["config", "split"], observed=True).groups.items():
+    covered = np.zeros(len(categories), dtype=np.bool_)
+    kept: list[Key] = []
+    parts: list[tuple[Key, Any]] = []
+    for (config, split), rows in index.groupby(["config", "split"], observed=True).groups.items():
         codes = of_rows[rows]
         if not meant[judged.index(config)] or not scored[codes].any():
             continue
-        whole = split in FIT_AND_TUNE_SPLITS or scored[codes].all()
-        (kept if whole else parts).append(((config, split), codes))
-        covered[codes] |= whole
-    return [key for key, _ in kept] + [key for key, codes in parts if (scored & ~covered)[codes].any()]
+        if split in FIT_AND_TUNE_SPLITS or scored[codes].all():
+            kept.append((config, split))
+            covered[codes] = True
+        else:
+            parts.append(((config, split), codes))
+    return kept + [key for key, codes in parts if (scored & ~covered)[codes].any()]
