@@ -40,7 +40,7 @@ from unknown_detection.words import first_few
 if TYPE_CHECKING:
     from unknown_detection.evaluation.features.runner import Runner
 
-FORMAT = 3
+FORMAT = 4
 """Version of the folder's format."""
 
 _RECORD = "identity.json"
