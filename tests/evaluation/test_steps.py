@@ -4,6 +4,7 @@ import gc
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from tests.evaluation.refusals import refusal  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning  # noqa: E402
+from unknown_detection.evaluation.metrics.metrics import METRICS, Metric  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -231,6 +233,18 @@ def test_metrics_means_and_intervals_are_columns(digits):
     two = pd.concat([plain.assign(detector="b"), plain.assign(detector="a", score=-plain["score"])])
     again = ud.evaluate(two, digits, **options).query("detector == 'b'").set_index(["split", "role"])
     assert again["AUROC_low"].equals(figures["AUROC_low"])
+
+
+@pytest.mark.parametrize(
+    "returned", [None, float("nan"), np.array([0.5, 0.5]), "0.5"], ids=["None", "nan", "array", "text"]
+)
+def test_a_metric_that_returns_no_number_is_named(release, scores, tmp_path, monkeypatch, returned):
+    """By `evaluate`, with intervals too, and by a report; None was a TypeError of NumPy's, NaN a figure."""
+    monkeypatch.setitem(METRICS, "odd", Metric("odd", "Odd", "higher", lambda ranking: returned))
+    for call in (ud.evaluate, partial(ud.evaluate, intervals=2), partial(ud.report, out=tmp_path / "r", plots=False)):
+        said = refusal(call, scores, release, metrics="odd")
+        assert said.startswith(f"The metric odd returned {returned!r} for ")
+    assert not (tmp_path / "r").exists()
 
 
 def test_evaluate_imports_no_page_plot_protocol_or_detector(digits):

@@ -210,7 +210,7 @@ def _checksum(column: pa.ChunkedArray) -> str:
     values = column.combine_chunks()
     checksum = xxhash.xxh3_64(f"{values.type} {len(values)} {values.null_count}".encode())
     if not pa.types.is_string(values.type):
-        checksum.update(to_numpy(column))
+        checksum.update(to_numpy(column).data)
     elif len(values):
         _, starts, texts = values.buffers()
         offsets = np.frombuffer(starts, np.int32)[values.offset : values.offset + len(values) + 1]
