@@ -1,6 +1,7 @@
 """Calls as somebody makes them who has read the README alone: each does what one expects, or says what to do."""
 
 import gc
+import json
 import re
 import warnings
 
@@ -101,13 +102,23 @@ def test_a_detector_whose_scores_cannot_be_used_leaves_the_others(features):
     assert set(scores["detector"]) == {"msp"}
 
 
-def test_a_detector_with_an_error_in_its_code_is_named_under_its_traceback(features):
+def test_a_detector_with_an_error_in_its_code_leaves_the_others(features):
+    """With a warning that names both and shows where; alone it raises the error itself."""
+
     def broken(rows):
         return rows.logitss
 
-    with pytest.raises(AttributeError) as raised:
-        ud.score(features, ["msp", broken], splits=f"{CONFIG}/test")
-    assert raised.value.__notes__ == ["The detector broken failed, and no scores are kept. Mend it, or leave it out."]
+    with pytest.warns(
+        UserWarning, match=r"no scores of broken \(raised AttributeError: .*logitss.*\n(.*\n)*.* in brok"
+    ):
+        scores = ud.score(features, ["msp", broken], splits=f"{CONFIG}/test")
+    assert {*scores["detector"]} == {"msp"}
+    assert scores.attrs["provenance"]["missing"]["broken"].startswith("broken raised AttributeError: ")
+    with pytest.warns(UserWarning, match="there are no scores of broken "):
+        everything = ud.score(features, ["all", broken], splits=f"{CONFIG}/test", search=False)
+    assert [*everything.attrs["provenance"]["missing"]] == ["broken"]
+    with pytest.raises(AttributeError, match="logitss"):
+        ud.score(features, broken, splits=f"{CONFIG}/test")
 
 
 def test_where_nothing_can_be_written_no_detector_is_run(release, features, scores, tmp_path):
@@ -125,10 +136,23 @@ def test_features_and_images_are_shown_by_their_shapes(features, release):
     assert repr(ud.load(release).images(CONFIG, "test")) == f"<40 images of {CONFIG}/test in {release}>"
 
 
-def test_a_name_in_other_letters_has_its_nearest_named(release, features, scores, tmp_path):
-    assert "'MSP' is not a detector; the closest names are msp" in refusal(ud.score, features, "MSP")
-    asked = refusal(ud.evaluate, scores, release, metrics="Oscr")
-    assert "'Oscr' is not a metric; the closest names are oscr" in asked
+def test_splits_of_a_release_are_listed_with_their_configs_and_of_a_config_without(release):
+    opened = ud.load(release)
+    keys = [f"{CONFIG}-train/train", *(f"{CONFIG}/{split}" for split in opened.splits(CONFIG))]
+    assert sorted(opened.splits()) == sorted(keys)
+    assert opened.splits(f"{CONFIG}-train") == ("train",)
+
+
+def test_names_are_found_in_any_letters_and_others_have_their_nearest_named(features, release, scores, tmp_path):
+    """Of detectors, settings and metrics; `AUROC` is a column, and `auroc` the metric's own name."""
+    knn = ud.score(features, "MSP,Knn", settings={"KNN": {"k": 7}}, splits=f"{CONFIG}/test", search=False)
+    assert knn.attrs["provenance"]["hyperparameters"] == {"msp": {}, "knn": {"k": 7}}
+    metrics = ["fpr95", "Auroc", "Aupr_In", "OSCR"]
+    assert ud.evaluate(scores, release, metrics=metrics).columns[4:8].tolist() == ["FPR95", "AUROC", "AUPR_IN", "oscr"]
+    assert "'MSPP' is not a detector; the closest names are msp" in refusal(ud.score, features, "MSPP")
+    assert "'Fpr59' is not a metric; the closest names are FPR95" in refusal(
+        ud.evaluate, scores, release, metrics="Fpr59"
+    )
     assert "--" not in refusal(ud.load, str(tmp_path / "a")) + refusal(ud.load, "docs/nowhere")
 
 
@@ -195,7 +219,16 @@ def test_the_command_of_all_steps(release, model, tmp_path, capsys):
     flags += ["--weights", str(tmp_path / "weights.pt"), "--splits", SPLITS, "--device", "cpu", "--workers", "0"]
     run = ["run", *flags, "--out", str(tmp_path / "out"), "--no-search", "--metrics", "oscr", "--detectors"]
     assert main([*run, "msp,knn"]) == 0
-    assert re.search(r"^msp .*\n(.*\n)*the page.*: .*report\.html\n\Z", capsys.readouterr().out, re.M)
+    printed = capsys.readouterr()
+    assert re.search(r"^msp .*\n(.*\n)*the page: .*report\.html\n\Z", printed.out, re.M)
+    assert not re.search("^(weights|input|fitted|note|release)", printed.out, re.M) and not printed.err, "with --quiet"
+    run.remove("--quiet")
+    assert main([*run, "msp", "--json"]) == 0
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert (document["schema"], document["command"], document["missing"]) == (1, "run", {})
+    assert document["results"] and document["page"].endswith("report.html")
+    assert f"tuned: {CONFIG}/validation" in printed.err
     assert "oscr" in {*pd.read_parquet(tmp_path / "out" / "report" / "figures.parquet")["metric"]}
     assert main([*run, "msp,deep_ensemble"]) == 3
     assert "warning: there are no scores of deep_ensemble (needs features of" in capsys.readouterr().err

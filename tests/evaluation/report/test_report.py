@@ -252,7 +252,7 @@ def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, d
             name,
             *" ".join(f"{number['mean']:.2f} ± {number['std']:.2f}" for number in numbers).split(),
         ]
-    assert lines[-1] == f"the page, without plots: {tmp_path / 'out' / 'report.html'}"
+    assert lines[-1] == f"the page: {tmp_path / 'out' / 'report.html'}"
 
 
 def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tmp_path, digits, rows, capsys):

@@ -16,7 +16,6 @@ from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import load
 from unknown_detection.help import ESSENTIALS, HelpCommand
-from unknown_detection.terminal.progress import log, result
 
 MISSING = 3
 """The exit code where some of the detectors that were asked for have no scores."""
@@ -107,7 +106,7 @@ def command(
         settings=settings,
         runner=runner,
         device=device,
-        log=log if as_json else result,
+        log=options.notes(as_json, **flags),
         **flags,
     )
     provenance = scores.attrs["provenance"]
@@ -115,17 +114,17 @@ def command(
     if as_json:
         print_document("score", {"file": str(flags["out"]), "count": len(scores), **provenance})
         return code
+    note = options.notes(as_json, **flags)
     command = f"{as_started('python -m unknown_detection evaluate report')} --scores {flags['out']}"
     if opened is None:
-        click.echo(f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR")
+        note(f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR")
         return code
     try:
-        results = short_results(scores, opened)
+        click.echo("\n".join(short_results(scores, opened)))
     except EvaluationError as error:
-        results = [f"no figures yet: {error}"]
+        note(f"no figures yet: {error}")
     else:
-        results.append(f"for all figures run {command} --release {opened.source} --out DIR")
-    click.echo("\n".join(results))
+        note(f"for all figures run {command} --release {opened.source} --out DIR")
     return code
 
 

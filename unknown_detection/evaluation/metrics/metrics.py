@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
 
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, one_line, require_known
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, find_name, one_line, require_known
 from unknown_detection.evaluation.metrics.ranking import Counts, Ranking, Side, Takes, rank, rank_open_set
 
 Floats = npt.NDArray[np.float64]
@@ -128,9 +128,8 @@ def find_metrics(asked: str | Callable[..., float] | Iterable[str | Callable[...
 
 def _find_metric(metric: str | Callable[..., float]) -> Metric:
     if isinstance(metric, str):
-        name = USUAL.get(metric, metric)
-        require_known("metric", [name], METRICS)
-        return METRICS[name]
+        name = find_name("metric", metric, {*METRICS, *USUAL} - {"AUROC"})  # which is `auroc` in other letters
+        return METRICS[USUAL.get(name, name)]
     if not callable(metric):
         raise TypeError(f"A metric is a name or a function decorated with ud.metric, not {a_kind(metric)}.")
     name = getattr(metric, "__name__", a_kind(metric))
