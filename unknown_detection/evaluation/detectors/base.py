@@ -34,7 +34,7 @@ _ROWS, _CHUNK = 4096, 1 << 21
 """Rows that are computed at once, and their numbers, 16 MiB: BLAS runs at full speed, and few copies are at hand."""
 
 _CACHED = 1 << 16
-"""Logits that are computed at once, 512 KiB: no matrix product gains from more, and all copies stay in a core's cache."""
+"""Logits that are computed at once, 512 KiB: nothing gains from more, and copies stay in a core's cache."""
 
 Fit = Literal["none", "train", "validation"]
 """The in-distribution rows that a detector is fitted on."""

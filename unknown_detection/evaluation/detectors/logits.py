@@ -44,7 +44,7 @@ _COLDEST, _HOTTEST = 0.05, 100.0
 
 
 def odds_to_greatest(logits: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-    """Return the odds of each class to the greatest, 0 for the greatest itself, (n, C), their sums, and its logit, (n,).
+    """Return the odds of each class to the greatest, (n, C), 0 for itself, their sums, and its logit, both (n,).
 
     Its place is found first: NumPy finds the place of the greatest of a row in half the time of its value.
     """
