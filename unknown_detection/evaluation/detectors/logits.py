@@ -1,4 +1,4 @@
-"""Scores of logits: those of one model, and of several members, models of an ensemble or passes with dropout.
+"""Detectors that read logits: of one model, or of several members (models of an ensemble, passes with dropout).
 
 In the formulas l are a row's logits of C classes and p their softmax.
 
@@ -44,7 +44,7 @@ _COLDEST, _HOTTEST = 0.05, 100.0
 
 
 def odds_to_greatest(logits: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-    """Return the odds of each class to the greatest, (n, C), 0 for itself, their sums, and its logit, both (n,).
+    """Return exp(l_c - max l) of each class but the greatest, which gets 0, (n, C), the sums, and max l, both (n,).
 
     Its place is found first: NumPy finds the place of the greatest of a row in half the time of its value.
     """
