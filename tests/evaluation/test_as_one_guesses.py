@@ -1,24 +1,33 @@
 """Calls as somebody makes them who has read the README alone: each does what one expects, or says what to do."""
 
 import gc
+import io
 import json
 import re
 import warnings
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 torch = pytest.importorskip("torch", reason="runs torch models")
-pytest.importorskip("torchvision", reason="preprocesses images")
+torchvision = pytest.importorskip("torchvision", reason="preprocesses images")
 
 import unknown_detection as ud  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.refusals import refusal  # noqa: E402
-from tests.evaluation.samples import CONFIG, fitted  # noqa: E402
+from tests.evaluation.samples import CONFIG, LABELS, fitted, picture  # noqa: E402
+from tests.hf_scripts.samples import make_release  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def eight(image):
+    return torchvision.transforms.functional.to_tensor(image.resize((8, 8)))
+
 
 SPLITS = f"{CONFIG},{CONFIG}-train"
 
@@ -191,6 +200,23 @@ def test_what_earlier_calls_left_in_the_folder_makes_no_difference(release, mode
     assert again.scores.attrs == alone.scores.attrs
     pd.testing.assert_frame_equal(again.scores, alone.scores)
     assert again.features.splits == alone.features.splits
+
+
+def test_a_tensor_of_each_image_is_enough_where_all_have_one_size(release, model, tmp_path):
+    """`ToTensor()` was refused for images of 8 x 8, because it makes other shapes of others; the first one is."""
+    options = {"preprocessing": torchvision.transforms.ToTensor(), "workers": 0}
+    features = ud.extract(model, release, f"{CONFIG}/test", **options)
+    resized = ud.extract(model, release, f"{CONFIG}/test", workers=0, preprocessing=eight)
+    assert np.array_equal(features["test"].logits, resized["test"].logits)
+
+    def of_two_sizes(name):
+        with Image.open(io.BytesIO(picture(name))) as image:
+            (image.resize((9, 8)) if "17" in name else image).save(encoded := io.BytesIO(), format="PNG")
+        return encoded.getvalue()
+
+    make_release(tmp_path / "mixed", {f"{CONFIG}/test": range(20)}, labels=LABELS, picture=of_two_sizes)
+    said = refusal(ud.extract, model, tmp_path / "mixed", f"{CONFIG}/test", **options)
+    assert "17" in said and "becomes a tensor of shape (3, 8, 9), not (3, 8, 8) as others. Mend" in said
 
 
 def test_one_call_needs_splits_to_evaluate(release, model, tmp_path):

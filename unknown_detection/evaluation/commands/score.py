@@ -98,7 +98,10 @@ def command(
                 "all three or none; a FILE.py:FUNCTION that loads its weights needs no --weights."
             )
         name, labels = options.model_name(model, pretrained), store.identity.label_names
-        ready = open_model(name, weights, labels, pretrained=pretrained is not None, classes=classes, device=device)
+        how: Any = {"pretrained": pretrained is not None, "classes": classes, "device": device}
+        config, _, split = store.splits[0].partition("/")
+        images = opened.images
+        ready = open_model(name, weights, labels, **how, images=lambda: images(config, split).image(0).size)
         runner = Runner(opened, ready, batch_size, workers)
     scores = score(
         [store, *members],
