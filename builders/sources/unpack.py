@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from builders.sources import cifar100, svhn
 from builders.sources.base import Container
-from builders.sources.readers import parquet, tars
+from builders.sources.readers import parquet, tars, zips
 
 Unpack = Callable[[Path, npt.NDArray[np.int64]], Iterator[Sequence[Any]]]
 """Yields the images at ascending row numbers of a container, in order, as batches of bytes-like objects.
@@ -27,5 +27,6 @@ UNPACKERS: Mapping[Container, Unpack] = {
     "pickle": cifar100.unpack_pickle,
     "mat": svhn.unpack_mat,
     "targz": tars.unpack_targz,
+    "zip": zips.unpack_zip,
 }
 """Unpackers by container."""
