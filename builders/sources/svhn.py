@@ -34,6 +34,7 @@ _FILES = (
         url="http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
         md5="e26dedcc434d2e4c54c9b2d4a06d8373",
         sha256="435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+        partitions=("train",),
     ),
     OwnerFile(
         "test_32x32.mat",
@@ -41,6 +42,7 @@ _FILES = (
         url="http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
         md5="eb5a983be6a315427106f1b164d9cef3",
         sha256="cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+        partitions=("test",),
     ),
 )
 

@@ -28,12 +28,14 @@ from taxonomy import tables
 
 _FOLDER = "tiny-imagenet-200"
 # The address is the one of Stanford's course CS231n, the MD5 what Avalanche and others check
-# (avalanche/benchmarks/datasets/tiny_imagenet), and the size what several public logs of downloads have.
+# (avalanche/benchmarks/datasets/tiny_imagenet), and the size what several public logs of downloads have. ImageNet's
+# own site, of which some projects take it, has it too.
 _PUBLISHED = OwnerFile(
     f"{_FOLDER}.zip",
     248_100_043,
     url="http://cs231n.stanford.edu/tiny-imagenet-200.zip",
     md5="90528d7ca1a48142e341f4ef8d21d0de",
+    mirrors=("https://image-net.org/data/tiny-imagenet-200.zip",),
 )
 
 # The owner's lists of boxes, one in each class's folder, and of the validation images' classes.

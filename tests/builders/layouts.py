@@ -10,7 +10,19 @@ import zipfile
 
 from taxonomy import tables
 from tests.builders import broad_layouts, cifar_layouts, circulating, facets_layouts
-from tests.builders.trees import add, also, archive_of, changed, inside_of, link, moved, tree, write_shards, write_tar
+from tests.builders.trees import (
+    add,
+    also,
+    archive_of,
+    changed,
+    inside_of,
+    link,
+    moved,
+    packed,
+    tree,
+    write_shards,
+    write_tar,
+)
 
 KIT = "ILSVRC2012_devkit_t12"
 
@@ -176,6 +188,15 @@ def places365_torchvision(places365, root, size="256"):
     return root
 
 
+def places365_packed(places365, root):
+    """The validation images and the lists in the owners' tars."""
+    link(places365 / "data_256", root / "data_256")
+    packed(places365 / "val_256", root / "val_256.tar", "w")
+    lists = {path.name: path.read_bytes() for path in sorted(places365.glob("*places365*.txt"))}
+    write_tar(root / "filelist_places365-standard.tar", lists)
+    return root
+
+
 # The large edition; the demo's small images stand in for its.
 places365_large = changed("places365_large", places365_torchvision, "large")
 
@@ -325,7 +346,14 @@ LAYOUTS = {
         *circulating.FOOD101,
     ),
     "caltech256": (one_level_up, caltech256_inside, caltech256_archive, *circulating.CALTECH256),
-    "places365": (one_level_up, places365_easy, places365_torchvision, places365_large, *circulating.PLACES365),
+    "places365": (
+        one_level_up,
+        places365_easy,
+        places365_torchvision,
+        places365_large,
+        places365_packed,
+        *circulating.PLACES365,
+    ),
     "cifar100": (one_level_up, *cifar_layouts.CIFAR100),
     "svhn": (one_level_up, *cifar_layouts.SVHN),
     "lsun": (one_level_up, *cifar_layouts.LSUN),
