@@ -281,6 +281,8 @@ LAYOUTS = {
     "caltech256": (one_level_up, caltech256_inside, caltech256_archive, *circulating.CALTECH256),
     "places365": (one_level_up, places365_easy, places365_torchvision, places365_large, *circulating.PLACES365),
     "cifar100": (one_level_up, *cifar_layouts.CIFAR100),
+    "cifar10": (one_level_up, *cifar_layouts.CIFAR10),
+    "mnist": (one_level_up, *cifar_layouts.MNIST),
     "svhn": (one_level_up, *cifar_layouts.SVHN),
     "lsun": (one_level_up, *cifar_layouts.LSUN),
     "lsun_fix": (one_level_up, *cifar_layouts.LSUN_FIX),
