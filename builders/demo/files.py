@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from PIL import Image
 
-from builders.demo import coco2017
+from builders.demo import coco2017, tiny_imagenet
 from builders.demo.arrays import draw_digits
 from builders.demo.images import DemoSource, Drawing, digest, draw_image, lines, mixed, numbers
 from taxonomy import lists, tables
@@ -371,6 +371,12 @@ FILES: Mapping[str, DemoSource] = {
     "imagenet_r": DemoSource(_imagenet_r, strays=("imagenet-r/README.txt",)),  # as in the real archive
     "imagenet21k": DemoSource(_imagenet21k),
     "imagenet_c": DemoSource(_imagenet_c),
+    "tiny_imagenet": DemoSource(
+        tiny_imagenet.images,
+        tiny_imagenet.lists,
+        {"tiny-imagenet-200/train/n01443537/images/n01443537_1.JPEG": "grayscale"},
+        strays=("tiny-imagenet-200/val/images/.DS_Store",),
+    ),
     "mos_sun": DemoSource(_mos_sun, strays=("SUN/images/.DS_Store",)),
 }
 """The demo of each such source by its key."""

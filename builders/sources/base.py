@@ -25,7 +25,7 @@ from builders.release.entries import Licence as Licence  # every source declares
 from builders.release.schema import Column
 from builders.sources.obtain import Obtain
 
-Container = Literal["file", "span", "parquet", "batch", "idx", "mat", "targz", "made"]
+Container = Literal["file", "span", "parquet", "batch", "idx", "mat", "targz", "zip", "made"]
 """The container from which an image's bytes are read.
 
 `file`: `file` is an image file. `span`: `size` bytes at `offset` of `file` (an image inside an uncompressed tar or an

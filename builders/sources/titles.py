@@ -36,6 +36,7 @@ TITLES: Mapping[str, str] = {
     "imagenet_c": "ImageNet-C",
     "cifar10": "CIFAR-10",
     "mnist": "MNIST",
+    "tiny_imagenet": "Tiny ImageNet",
     "mos_sun": "SUN (subset for out-of-distribution detection)",
 }
 """The title of every source by its key, which is also its flag on the command line and the name of its module."""

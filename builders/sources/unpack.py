@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from builders.sources import mnist, svhn
 from builders.sources.base import Container
-from builders.sources.readers import cifar, parquet, tars
+from builders.sources.readers import cifar, parquet, tars, zips
 
 Unpack = Callable[[Path, npt.NDArray[np.int64]], Iterator[Sequence[Any]]]
 """Yields the images at ascending row numbers of a container, in order, as batches of bytes-like objects.
@@ -28,5 +28,6 @@ UNPACKERS: Mapping[Container, Unpack] = {
     "idx": mnist.unpack_idx,
     "mat": svhn.unpack_mat,
     "targz": tars.unpack_targz,
+    "zip": zips.unpack_zip,
 }
 """Unpackers by container."""

@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import tarfile
+import zipfile
 
 from taxonomy import tables
 from tests.builders import broad_layouts, cifar_layouts, circulating, facets_layouts
@@ -254,6 +255,51 @@ imagenet_c_openood = moved(  # without folders of classes
 )
 
 
+TINY = "tiny-imagenet-200"
+
+
+def tiny_imagenet_archive(tiny_imagenet, root):
+    """The owner's zip, which has entries for folders, too."""
+    root.mkdir()
+    with zipfile.ZipFile(root / f"{TINY}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted((tiny_imagenet / TINY).rglob("*"), key=lambda path: path.name[::-1]):
+            archive.write(path, path.relative_to(tiny_imagenet).as_posix())
+    return root
+
+
+def tiny_imagenet_sorted(tiny_imagenet, root, inner=""):
+    """Validation images in class folders, as scripts leave them for ImageFolder."""
+    link(tiny_imagenet / TINY / "train", root / "train")
+    for line in (tiny_imagenet / TINY / "val" / "val_annotations.txt").read_text().splitlines():
+        name, wnid = line.split("\t")[:2]
+        also(tiny_imagenet / TINY / "val" / "images" / name, root / "val" / wnid / inner / name)
+    return root
+
+
+tiny_imagenet_sorted_deeper = changed("tiny_imagenet_sorted_deeper", tiny_imagenet_sorted, "images")
+
+
+# OpenOOD's images_classic/tin has no list; some copies have no images/ in class folders.
+tiny_imagenet_openood = moved(
+    "tiny_imagenet_openood",
+    (rf"{TINY}/train/(n\d+)/images/(.*JPEG)", r"images_classic/tin/train/\1/\2"),
+    (rf"{TINY}/val/images/(.*JPEG)", r"images_classic/tin/val/images/\1"),
+)
+
+
+def tiny_imagenet_parquet(tiny_imagenet, root):
+    """A Hub mirror that keeps the file names."""
+    wnids = list(tables.tiny_imagenet200())
+    rows = {"train": [], "valid": []}
+    for path in sorted((tiny_imagenet / TINY / "train").glob("*/images/*.JPEG")):
+        rows["train"].append((path.name, wnids.index(path.parent.parent.name), path.read_bytes()))
+    for path in sorted((tiny_imagenet / TINY / "val" / "images").glob("*.JPEG")):
+        rows["valid"].append((path.name, 0, path.read_bytes()))
+    for split, found in rows.items():
+        write_shards(root / "data", split, found, wnids)
+    return root
+
+
 mos_sun_archive = archive_of("mos_sun", "SUN", "SUN.tar.gz", "w:gz")
 mos_sun_tar = archive_of("mos_sun_tar", "SUN", "SUN.tar", "w")
 
@@ -299,5 +345,13 @@ LAYOUTS = {
     "imagenet_r": (one_level_up, imagenet_r_archive, imagenet_r_openood),
     "imagenet21k": (imagenet21k_tars, imagenet21k_archive),
     "imagenet_c": (one_level_up, imagenet_c_archives, imagenet_c_grouped, imagenet_c_openood),
+    "tiny_imagenet": (
+        one_level_up,
+        tiny_imagenet_archive,
+        tiny_imagenet_sorted,
+        tiny_imagenet_sorted_deeper,
+        tiny_imagenet_openood,
+        tiny_imagenet_parquet,
+    ),
     "mos_sun": (one_level_up, mos_sun_archive, mos_sun_tar),
 }

@@ -22,6 +22,7 @@ FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iter
 COUNTS = {
     "imagenet1k.csv": 1000,
     "tiny_imagenet200.csv": 200,
+    "tiny_imagenet_val.csv": 200,
     "imagenet_tree.csv": 21_841,
     "cifar100.csv": 100,
     "cifar100_wnids.csv": 103,

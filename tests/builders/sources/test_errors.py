@@ -70,6 +70,15 @@ SOMETHING_ELSE = {
         ({"0/6.jpeg": ""}, "holds no image of its class: 6.jpeg is not named <40 hexadecimal digits>.jpeg"),
         ({"imagenetv2-matched-frequency.tar.gz": "no archive"}, "cannot be read as a tar.gz"),
     ),
+    ("tiny_imagenet", "train"): (
+        ({"train/apple/0001.png": ""}, "the partition train (100,000 images) is not in"),
+        (
+            {f"train/{GOLDFISH}/ILSVRC2012_val_00000994.JPEG": ""},
+            f"holds no image of its class: ILSVRC2012_val_00000994.JPEG is not named {GOLDFISH}_<number>.JPEG",
+        ),
+        ({"tiny-imagenet-200.zip": "no archive"}, "is not a whole zip"),
+        ({"data/train-00000-of-00001.parquet": "no Parquet"}, "cannot be read as Parquet"),
+    ),
     ("imagenet_c", "openood"): (
         ({"val/n01735189/ILSVRC2012_val_00000806.JPEG": ""}, "the partition openood (10,000 images) is not in"),
         ({"fog/2/n01735189/ILSVRC2012_val_00000806.JPEG": ""}, "the partition openood (10,000 images) is not in"),
