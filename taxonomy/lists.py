@@ -78,12 +78,19 @@ def _cifar100_classes() -> tuple[str, ...]:
 
 
 def _tin_list(published: str) -> ImageList:
-    return ImageList(
-        published,
-        r"val_(?P<image>\d{1,4})\.JPEG",
-        lambda match: (UNKNOWN, match["image"]),
-        lambda _, image: f"val/val_{image}.JPEG",
-    )
+    """Return a list of Tiny ImageNet's validation images, whose classes its owner's list has."""
+
+    def read(match: re.Match[str]) -> tuple[str, str] | None:
+        wnid = _tiny_imagenet_validation().get(match["image"])
+        return (wnid, match["image"]) if wnid else None
+
+    return ImageList(published, r"val_(?P<image>\d+)\.JPEG", read, lambda _, image: f"val/val_{image}.JPEG")
+
+
+@functools.cache
+def _tiny_imagenet_validation() -> Mapping[str, str]:
+    rows = tables.read_csv_rows("tiny_imagenet_val.csv")
+    return {image: row["wnid"] for row in rows for image in row["images"].split()}
 
 
 def _place_of_folder(match: re.Match[str]) -> tuple[str, str] | None:

@@ -87,7 +87,7 @@ def _indexed(home: Home, places: Sequence[Path], version: str) -> PartitionIndex
     keys, hint = ("data", "labels"), ", which CIFAR-100's files lack, too"
     first = 0
 
-    def codes(batch: cifar.Batch) -> Int64:
+    def codes(batch: cifar.CifarFile) -> Int64:
         nonlocal first
         labels = batch.labels("labels", len(_CLASSES))
         _refuse_other_order(home, labels, first, batch.place)

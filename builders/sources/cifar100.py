@@ -91,7 +91,7 @@ def _indexed(home: Home, place: Path) -> PartitionIndex:
     return cifar.indexed(home, cifar.named(home, [place], "pickle"), batches, _codes)
 
 
-def _codes(batch: cifar.Batch) -> Int64:
+def _codes(batch: cifar.CifarFile) -> Int64:
     """Return the fine labels of a pickle, with which the coarse ones must agree."""
     fine = batch.labels("fine_labels", len(classes()))
     coarse = batch.labels("coarse_labels", len(coarse_classes()))

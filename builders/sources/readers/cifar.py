@@ -38,7 +38,7 @@ _LARGEST = 1 << 28
 
 
 @dataclass(frozen=True)
-class Batch:
+class CifarFile:
     """One of the owner's files: its source's title, where it is, its values but for the images, and the images.
 
     `pixels` is uint8 (n, 3,072), each row 1,024 bytes of red, of green and of blue. `start` is where the first row
@@ -77,7 +77,7 @@ def _refused(title: str, place: Path, problem: str) -> BuildError:
 
 def read_batches(
     title: str, places: Sequence[Path], keys: Sequence[str] = ("data",), hint: str = ""
-) -> Iterator[Batch]:
+) -> Iterator[CifarFile]:
     """Read files of one folder in turn, which may be inside an archive (`.../cifar-10-python.tar.gz/folder/name`).
 
     Pickles must have the values `keys`, and `hint` is added to the message if one does not; of records all but `data`
@@ -97,7 +97,7 @@ def read_batches(
         yield _read(title, place, io.BytesIO(content), keys, hint, on_disk=False)
 
 
-def _read(title: str, place: Path, file: IO[bytes], keys: Sequence[str], hint: str, *, on_disk: bool) -> Batch:
+def _read(title: str, place: Path, file: IO[bytes], keys: Sequence[str], hint: str, *, on_disk: bool) -> CifarFile:
     if place.name.endswith(BINARY):
         return _records(title, place, file, keys, on_disk=on_disk)
     values = pickles.load_pickle(title, file, place)
@@ -111,21 +111,21 @@ def _read(title: str, place: Path, file: IO[bytes], keys: Sequence[str], hint: s
     except ValueError as error:
         problem = f"has no images as an array of n x {RGB32_BYTES:,} bytes (found: {error})"
         raise _refused(title, place, problem) from error
-    return Batch(title, place, values, pixels, getattr(values["data"], "offset", None) if on_disk else None)
+    return CifarFile(title, place, values, pixels, getattr(values["data"], "offset", None) if on_disk else None)
 
 
-def _records(title: str, place: Path, file: IO[bytes], keys: Sequence[str], *, on_disk: bool) -> Batch:
+def _records(title: str, place: Path, file: IO[bytes], keys: Sequence[str], *, on_disk: bool) -> CifarFile:
     content = file.read(_LARGEST + 1)
     if not content or len(content) % _RECORD or len(content) > _LARGEST:
         size = f"more than {_LARGEST:,}" if len(content) > _LARGEST else f"{len(content):,}"
         raise _refused(title, place, f"has {size} bytes, which are no images of {_RECORD:,} bytes with their labels")
     records = np.frombuffer(content, np.uint8).reshape(-1, _RECORD)
     values = {key: records[:, 0].tolist() for key in keys if key != "data"}
-    return Batch(title, place, values, records[:, 1:], 1 if on_disk else None, _RECORD)
+    return CifarFile(title, place, values, records[:, 1:], 1 if on_disk else None, _RECORD)
 
 
 def indexed(
-    home: Home, description: str, batches: Iterator[Batch], codes_of: Callable[[Batch], Int64]
+    home: Home, description: str, batches: Iterator[CifarFile], codes_of: Callable[[CifarFile], Int64]
 ) -> PartitionIndex:
     """Index a partition's files in their order; `codes_of` checks the labels of one and gives its classes."""
     tables: list[pa.Table] = []
