@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
-from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source
+from builders.sources.base import RGB32, CopyLayout, Expected, Home, Licence, PartitionIndex, Source
 from builders.sources.formats import matlab
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
@@ -181,5 +181,5 @@ SVHN = Source(
             lambda home: mirrored(home, _parquet_codes),
         ),
     ),
-    arrays=True,
+    arrays=RGB32,
 )

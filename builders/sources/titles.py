@@ -34,6 +34,8 @@ TITLES: Mapping[str, str] = {
     "imagenet_r": "ImageNet-R",
     "imagenet21k": "ImageNet-21k",
     "imagenet_c": "ImageNet-C",
+    "cifar10": "CIFAR-10",
+    "mnist": "MNIST",
     "tiny_imagenet": "Tiny ImageNet",
     "mos_sun": "SUN (subset for out-of-distribution detection)",
 }

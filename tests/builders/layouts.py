@@ -355,6 +355,8 @@ LAYOUTS = {
         *circulating.PLACES365,
     ),
     "cifar100": (one_level_up, *cifar_layouts.CIFAR100),
+    "cifar10": (one_level_up, *cifar_layouts.CIFAR10),
+    "mnist": (one_level_up, *cifar_layouts.MNIST),
     "svhn": (one_level_up, *cifar_layouts.SVHN),
     "lsun": (one_level_up, *cifar_layouts.LSUN),
     "lsun_fix": (one_level_up, *cifar_layouts.LSUN_FIX),

@@ -34,6 +34,10 @@ LISTED = {
 """The published list of a split, by its key or name, where it has another name."""
 
 
+KEYS = [key for key in BENCHMARK.usual() if not key.startswith("openood-cifar")]
+"""The splits on ImageNet; `test_openood_cifar.py` has those on CIFAR."""
+
+
 def test_splits_have_the_published_numbers_of_rows():
     """Which these are, of every split, is held by tests/stated_figures.csv."""
     counts = {key: BENCHMARK.count(key) for key in BENCHMARK.parts}
@@ -90,7 +94,7 @@ def _complete(key, partitions):
 def planned():
     """The plan of every split but training from complete sources, with all columns but pixels, by key."""
     needed = {}
-    keys = BENCHMARK.usual()
+    keys = KEYS
     for key in keys:
         split = BENCHMARK.units[key].split
         needed.setdefault(split.source.key, (split.source, []))[1].extend(split.partitions)
@@ -115,7 +119,7 @@ def _flat(key, source_id):
 
 
 @needs_lists
-@pytest.mark.parametrize("key", [key for key in BENCHMARK.usual() if key != "mos/textures"])
+@pytest.mark.parametrize("key", [key for key in KEYS if key != "mos/textures"])
 def test_a_split_has_exactly_the_published_images(planned, key):
     ids = [_flat(key, source_id) for source_id in planned[key].table["source_id"].to_pylist()]
     assert sorted(ids) == _published_ids(key)
@@ -128,7 +132,7 @@ def _list_name(key):
 
 
 @needs_lists
-@pytest.mark.parametrize("key", [key for key in BENCHMARK.usual() if key in LISTS])
+@pytest.mark.parametrize("key", [key for key in KEYS if key in LISTS])
 def test_an_exported_list_is_the_published_one_byte_for_byte(planned, key):
     """From a complete copy of the source, whose file names are those of the lists where no table has them."""
     split = planned[key]
@@ -258,12 +262,20 @@ def test_the_demo_has_exactly_the_listed_images_that_exist(openood_release, demo
     existing = {path.relative_to(demo["places365"]).as_posix() for path in demo["places365"].rglob("*.jpg")}
     existing = {path.replace("data_256", "train", 1).replace("val_256", "val", 1) for path in existing}
     existing |= {f"val/{path.name}" for path in (demo["imagenet"] / "val").rglob("*.JPEG")}
-    for key, name in (("openood-imagenet1k/validation", "openood_validation"), ("mos/places", "mos_places")):
+    existing |= {f"test/{place:05d}" for place in range(100)}  # of CIFAR-10
+    for key, name in (
+        ("openood-imagenet1k/validation", "openood_validation"),
+        ("openood-cifar10/validation", "openood_cifar10_validation"),
+        ("mos/places", "mos_places"),
+    ):
         rows = pq.read_table(openood_release / "index" / f"{key}.parquet", columns=["source_id"])
         assert set(rows["source_id"].to_pylist()) == existing & set(lists.load_list(name))
     configs = manifest_of(openood_release)["configs"]
     rows = {
-        f"{config}/{name}": rows_in(split) for config in configs for name, split in configs[config]["splits"].items()
+        f"{config}/{name}": rows_in(split)
+        for config in configs
+        if not config.startswith("openood-cifar")
+        for name, split in configs[config]["splits"].items()
     }
     unknown = {"ssb_hard": 980, "ninco": 128, "inaturalist": 220, "textures": 172}
     unknown |= {"openimage_o": 54, "openimage_o_validation": 6}

@@ -143,7 +143,7 @@ def test_a_source_that_was_not_written_to_its_end_is_written_again(tmp_path, mon
 
 
 def test_containers_depend_on_the_seed_and_keys_and_labels_do_not(demo, tmp_path):
-    assert set(CONTAINERS) == {"cifar100", "svhn", "lsun", "partial_broad"}
+    assert set(CONTAINERS) == {"cifar10", "cifar100", "svhn", "mnist", "lsun", "partial_broad"}
     same, other = write_demo(tmp_path / "0", ["svhn", "lsun"]), write_demo(tmp_path / "1", CONTAINERS, seed=1)
     for key in CONTAINERS:
         first = contents(opened(key, demo[key]))
