@@ -77,6 +77,15 @@ def _imagenet_c() -> Iterator[Drawing]:
         yield Drawing(f"{kind}/{row['wnid']}/{file}", name, row["wnid"])
 
 
+def _imagenet_es() -> Iterator[Drawing]:
+    """Of each class the first photograph, each in another light and setting."""
+    for number, row in enumerate(tables.read_csv_rows("imagenet_es.csv")):
+        name = f"{row['wnid']}/ILSVRC2012_val_{row['images'].split()[0]:0>8}.JPEG"
+        for folder, times in (("param_control", 27), ("auto_exposure", 5)):
+            path = f"{folder}/l{1 + number % 2 * 4}/param_{1 + number % times}/{name}"
+            yield Drawing(f"ImageNet-ES/es-test/{path}", path, row["wnid"])
+
+
 def _imagenet_o() -> Iterator[Drawing]:
     """The 400 images that the authors of NINCO looked at, drawn like the class that the network took each for."""
     for image in tables.examined_images():
@@ -377,6 +386,7 @@ FILES: Mapping[str, DemoSource] = {
         {"tiny-imagenet-200/train/n01443537/images/n01443537_1.JPEG": "grayscale"},
         strays=("tiny-imagenet-200/val/images/.DS_Store",),
     ),
+    "imagenet_es": DemoSource(_imagenet_es, strays=("ImageNet-ES/es-test/param_control/l1/.DS_Store",)),
     "mos_sun": DemoSource(_mos_sun, strays=("SUN/images/.DS_Store",)),
 }
 """The demo of each such source by its key."""

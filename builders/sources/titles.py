@@ -37,6 +37,7 @@ TITLES: Mapping[str, str] = {
     "cifar10": "CIFAR-10",
     "mnist": "MNIST",
     "tiny_imagenet": "Tiny ImageNet",
+    "imagenet_es": "ImageNet-ES",
     "mos_sun": "SUN (subset for out-of-distribution detection)",
 }
 """The title of every source by its key, which is also its flag on the command line and the name of its module."""

@@ -279,13 +279,21 @@ imagenet_c_openood = moved(  # without folders of classes
 TINY = "tiny-imagenet-200"
 
 
-def tiny_imagenet_archive(tiny_imagenet, root):
-    """The owner's zip, which has entries for folders, too."""
-    root.mkdir()
-    with zipfile.ZipFile(root / f"{TINY}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted((tiny_imagenet / TINY).rglob("*"), key=lambda path: path.name[::-1]):
-            archive.write(path, path.relative_to(tiny_imagenet).as_posix())
-    return root
+def zipped(key, folder):
+    """How a folder of a demo is packed as its owner's zip, which has entries for folders, too."""
+
+    def pack(demo, root):
+        root.mkdir()
+        with zipfile.ZipFile(root / f"{folder}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted((demo / folder).rglob("*"), key=lambda path: path.name[::-1]):
+                archive.write(path, path.relative_to(demo).as_posix())
+        return root
+
+    pack.__name__ = f"{key}_archive"
+    return pack
+
+
+tiny_imagenet_archive = zipped("tiny_imagenet", TINY)
 
 
 def tiny_imagenet_sorted(tiny_imagenet, root, inner=""):
@@ -319,6 +327,11 @@ def tiny_imagenet_parquet(tiny_imagenet, root):
     for split, found in rows.items():
         write_shards(root / "data", split, found, wnids)
     return root
+
+
+imagenet_es_archive = zipped("imagenet_es", "ImageNet-ES")
+imagenet_es_inside = inside_of("imagenet_es", "ImageNet-ES/es-test", "es-test")
+imagenet_es_openood = moved("imagenet_es_openood", (r"ImageNet-ES/(.*)", r"images_largescale/imagenet_es/\1"))
 
 
 mos_sun_archive = archive_of("mos_sun", "SUN", "SUN.tar.gz", "w:gz")
@@ -381,5 +394,6 @@ LAYOUTS = {
         tiny_imagenet_openood,
         tiny_imagenet_parquet,
     ),
+    "imagenet_es": (one_level_up, imagenet_es_archive, imagenet_es_inside, imagenet_es_openood),
     "mos_sun": (one_level_up, mos_sun_archive, mos_sun_tar),
 }

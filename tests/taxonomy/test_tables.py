@@ -40,6 +40,7 @@ COUNTS = {
     "inaturalist.csv": 10_000,
     "ninco.csv": 64,
     "imagenet_c.csv": 1000,
+    "imagenet_es.csv": 200,
     "imagenet_r.csv": 200,
     "coco80.csv": 80,
     "broad_cocomagenet.csv": 4000,
