@@ -348,3 +348,17 @@ def test_a_split_that_lacks_listed_images_is_refused_by_name(tmp_path, capsys):
     flags = [f"--imagenet={tmp_path / 'imagenet'}", f"--splits={split}", "--dry-run", "--quiet", "--out"]
     assert main([*flags, str(tmp_path / "out")]) == 2
     assert "lacks 4,999 of the 5,000 listed images (val/ILSVRC2012_val_00000015.JPEG, " in capsys.readouterr().err
+
+
+def test_imagenet_es_is_built_on_request_alone_and_its_rows_say_light_and_setting(demo, tmp_path):
+    assert not [key for key in BENCHMARK.usual() if key.startswith("imagenet-es/")]
+    out = tmp_path / "out"
+    flags = ["--splits=imagenet-es", "--workers=1", "--quiet", "--allow-partial"]
+    assert main([f"--imagenet_es={demo['imagenet_es']}", *flags, f"--out={out}"]) == 0
+    assert verify.main([str(out), "--check", "fast", "--workers", "1"]) == 0
+    for name in ("param_control", "auto_exposure"):
+        rows = pq.read_table(out / "index" / "imagenet-es" / f"{name}.parquet").to_pylist()
+        assert {row["role"] for row in rows} == {"corruption"}
+        known = {row.wnid: row.index for row in tables.imagenet1k()}
+        assert sorted(row["label"] for row in rows) == [known[wnid] for wnid in tables.tiny_imagenet200()]
+        assert all(f"/param_{row['camera_setting']}/" in row["source_id"] for row in rows)
