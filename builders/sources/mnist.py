@@ -32,10 +32,18 @@ _PREFIX = {"train": "train", "test": "t10k"}
 
 # The owners' page (yann.lecun.com/exdb/mnist) gives the files to no program any more. The addresses are those of
 # tensorflow/datasets (image_classification/mnist.py), sizes and SHA-256 those of its list of checksums, and the MD5
-# are torchvision's (datasets/mnist.py).
+# are torchvision's (datasets/mnist.py), which gets the files from the mirror.
 _AT = "https://storage.googleapis.com/cvdf-datasets/mnist"
 _FILES = tuple(
-    OwnerFile(name, size, url=f"{_AT}/{name}", md5=md5, sha256=sha256)
+    OwnerFile(
+        name,
+        size,
+        url=f"{_AT}/{name}",
+        md5=md5,
+        sha256=sha256,
+        mirrors=(f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}",),
+        partitions=tuple(partition for partition, start in _PREFIX.items() if name.startswith(start)),
+    )
     for name, size, md5, sha256 in (
         (
             "train-images-idx3-ubyte.gz",
