@@ -104,9 +104,9 @@ def _refuse_other_order(home: Home, labels: Int64, first: int, place: Path) -> N
     wrong = np.flatnonzero(order != labels[: len(order)])
     if len(wrong) or len(order) < len(labels):
         row = int(wrong[0]) if len(wrong) else len(order)
-        where = f"image {row:,} of {relative(place, home.root)} is of the class {_CLASSES[labels[row]]}"
+        where = f"image {row:,} of {place} is of the class {_CLASSES[labels[row]]}"
         expected = f"and the owner's of {_CLASSES[order[row]]}" if len(wrong) else "and the owner has fewer images"
-        raise home.other_data(f"{where}, {expected}: an image is identified by its place in the owner's order")
+        raise home.other_data(f"{where}, {expected}; an image is identified by its place in the owner's order")
 
 
 def _class_folders(home: Home) -> PartitionIndex | None:
