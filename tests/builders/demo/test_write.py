@@ -207,7 +207,8 @@ def test_command_writes_a_demo_and_names_the_next_ones(tmp_path, monkeypatch, ca
             "places365 svhn_full imagenet sun397",
             "imagenet inaturalist imagenet_o openimage_o coco2017",
             "imagenet imagenet21k ninco inaturalist dtd openimage_o "
-            "imagenet_v2 imagenet_r imagenet_c sun397 places365",
+            "imagenet_v2 imagenet_r imagenet_c sun397 places365 imagenet_es "
+            "cifar10 cifar100 tiny_imagenet mnist svhn",
         ),
         strict=True,
     ):
