@@ -68,6 +68,7 @@ TAKEN_WHOLE = (
     "broad-corruptions",
     "broad-corruptions-more",
     "mos",
+    "imagenet-es",
     "openood-cifar10",
     "openood-cifar10-train",
     "openood-cifar100",
