@@ -256,7 +256,7 @@ class Benchmark:
         return {source: tuple(needed[source.key]) for source in self.sources() if source.key in needed}
 
     def group(self, config: str) -> str:
-        """Name the group of splits that are compared for duplicates; empty for one group of all.
+        """Name the group of splits whose duplicates are compared; empty for all of them.
 
         If roles differ by config it is the config, or the one that searches its duplicates in this one's images.
         """

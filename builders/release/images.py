@@ -199,7 +199,7 @@ def pixel_sha256(image: Image.Image) -> str:
 
 
 def array_sha256(pixels: npt.NDArray[np.uint8]) -> list[str]:
-    """Return each image's `pixel_sha256`: of RGB, shape (n, height, width, 3), or of grey, without the 3."""
+    """Return the `pixel_sha256` of each of many images of one size: RGB, (n, height, width, 3), or grey, no 3."""
     mode = "RGB" if pixels.ndim == 4 else "L"
     header = hashlib.sha256(f"{mode} {pixels.shape[2]} {pixels.shape[1]}\n".encode())
     digests = []
