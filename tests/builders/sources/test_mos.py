@@ -53,7 +53,10 @@ def test_mos_places_is_planned_from_the_archive_alone_and_the_list(places, tmp_p
     os.link(places / "Places.tar.gz", tmp_path / "Places.tar.gz")
     assert main([f"--places365={tmp_path}", *flags]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "the categories of the flat validation images in" in line and "Unpack filelist_places365-standard" in line
+    assert (
+        "the categories of the flat validation images in" in line
+        and "Put filelist_places365-standard.tar there" in line
+    )
 
 
 def test_mos_places_of_the_archive_has_the_rows_that_it_has_of_places365(openood_release, demo, tmp_path):
