@@ -47,12 +47,12 @@ def splits(page: str, benchmark: Benchmark) -> str:
         config = first or config
         rows[f"{config}/{name}".replace("`", "")] = cells
     written: dict[str, list[str]] = {}
-    for key, parts in benchmark.parts.items():
+    for key, parts in benchmark.splits.items():
         pattern = next((row for row in rows if "<" in row and row.split("/")[0] == key.split("/")[0]), key)
-        units = [benchmark.units[part][1] for part in parts]
-        roles = ", ".join(dict.fromkeys(ROLE_NAMES[unit.role] for unit in units))
+        joined = [benchmark.parts[part] for part in parts]
+        roles = ", ".join(dict.fromkeys(ROLE_NAMES[part.role] for part in joined))
         count = benchmark.count(key)
-        words = rows.get(pattern, ["", "", roles, units[0].source.title])[2:]
+        words = rows.get(pattern, ["", "", roles, joined[0].source.title])[2:]
         written[pattern] = [f"{count.rows:,}", f"{count.paper:,}", *words]
     lines, last = [], ""
     for key, cells in written.items():

@@ -155,14 +155,14 @@ def declared():
     found = []
     for benchmark in BENCHMARKS.values():
         for version in (benchmark, *(benchmark.with_variants([variant.name]) for variant in benchmark.variants)):
-            for key, (config, split) in version.units.items():
+            for key, split in version.parts.items():
                 numbers = [split.paper.rows, split.paper.classes]
                 found += [Stated("split", f"{number:,}", key) for number in numbers if number]
                 found += stated_in("reason", split.paper.why)
-                found += stated_in("description", config.description)
+                found += stated_in("description", version.config_of(key).description)
                 if isinstance(split.classes, AllClasses):
                     found += stated_in("reason", split.classes.why)
-            for key in version.parts:
+            for key in version.splits:
                 found += of_split(version, key)
     return found
 

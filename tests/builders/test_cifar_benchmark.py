@@ -26,7 +26,7 @@ from tests.killing import watched_at_renames
 from tests.manifests import manifest_of
 from tests.sentences import stops
 
-SPLITS = tuple(BENCHMARK.units)
+SPLITS = tuple(BENCHMARK.parts)
 ARRAYS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_svhn", "cifar-train/train")
 
 
