@@ -261,7 +261,7 @@ def test_a_folder_that_lacks_a_file(push, hub, release, path):
 
 def test_a_folder_without_a_release(push, hub, tmp_path):
     (tmp_path / "empty").mkdir()
-    assert "is not a release: it has no manifest.json" in _refused(push, hub, "empty")
+    assert_sentence(_refused(push, hub, "empty"), "manifest.json")
 
 
 @pytest.mark.parametrize("path", ["train.csv", ".gitignore", "data/bench/test-00000-of-00001.parquet"])

@@ -140,7 +140,7 @@ def test_a_revision_that_is_not_there(check, published, hub):
 def test_a_repository_that_is_not_there_or_of_something_else(check, hub):
     assert check("org/nothing").error.startswith("There is no dataset org/nothing on 127.0.")
     hub.create(REPO)
-    assert "is not a release: it has no manifest.json" in check().error
+    assert_sentence(check().error, "manifest.json")
 
 
 # Folder or repository

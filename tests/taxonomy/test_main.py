@@ -208,11 +208,11 @@ def test_every_sun397_class_can_be_explained():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("caltech", "lightning"), "no source, config or decision table 'caltech' (did you mean 'caltech256'?)"),
-        (("places365", "museum"), "no class 'museum' (did you mean 'museum/indoor' or 'museum/outdoor'?). Give"),
-        (("places365", "_museum"), "(did you mean 'natural_history_museum' or 'science_museum'?)"),
-        (("cifar", "mushrom"), "cifar has no class 'mushrom' (did you mean 'mushroom'?)"),
-        (("places365", "museum/outdor"), "(did you mean 'museum/outdoor'?)"),
+        (("caltech", "lightning"), "'caltech256'"),
+        (("places365", "museum"), "'museum/indoor' or 'museum/outdoor'"),
+        (("places365", "_museum"), "'natural_history_museum' or 'science_museum'"),
+        (("cifar", "mushrom"), "'mushroom'"),
+        (("places365", "museum/outdor"), "'museum/outdoor'"),
         (("imagenet", "crane"), "has 2 classes 'crane'. Give the id of one of them: n02012849 and n03126707."),
         (("imagenet", "maillot"), "n03710637 and n03710721"),
         (("food101", "zzzzzz"), "food101 has no class 'zzzzzz'. Give"),
@@ -223,7 +223,7 @@ def test_every_sun397_class_can_be_explained():
 def test_a_wrong_request_is_answered_in_one_sentence(arguments, sentence):
     result = run("explain", *arguments)
     assert result.exit_code == 2
-    assert sentence in result.stderr
+    assert_sentence(result.stderr, sentence)
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
 

@@ -229,7 +229,7 @@ def test_one_long_name_that_a_short_file_repeats_is_not_spread_out(tmp_path):
 @pytest.mark.timeout(20)
 def test_a_named_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / NAME)
-    assert f"{tmp_path / NAME} is a named pipe, not a regular file" in refusal("food101", tmp_path)
+    assert f"{tmp_path / NAME} is a named pipe" in refusal("food101", tmp_path)
 
 
 def test_images_of_some_rows_come_in_order_whatever_the_row_groups(tmp_path):
