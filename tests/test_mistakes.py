@@ -63,12 +63,14 @@ def flags_of(command, arguments):
         ("./build/none", r"build/none"),
         ("/none/at/all", r"/none/at/all"),
         ("file", r"file"),
-        ("build", r"build is not a release"),
+        ("build", r"build"),
         ("build/none", r"build/none"),
     ],
 )
 def test_a_release_that_is_not_there(mistake, module, target, said):
-    assert re.search(rf"{said}\b", mistake(module, target, module.command))
+    error = mistake(module, target, module.command)
+    assert re.search(rf"{said}\b", error)
+    assert_sentence(error)
 
 
 def test_a_mistyped_folder_is_not_looked_for_on_the_hub(mistake):
