@@ -12,6 +12,7 @@ from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.demo.write import write_demo
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.openood_benchmark import BENCHMARK as OPENOOD
+from tests import sentences
 from tests.browser import chromium, open_page
 from tests.builders.conftest import build_demo
 from tests.endtoend import is_endtoend
@@ -30,6 +31,14 @@ hypothesis.settings.load_profile("no deadline")
 
 # gcsfs asks Google over gRPC what kind of bucket one is, which no emulator answers, and gives up after a minute.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
+
+
+def pytest_addoption(parser):
+    sentences.add_option(parser)
+
+
+def pytest_configure(config):
+    sentences.register(config)
 
 
 def pytest_xdist_auto_num_workers():

@@ -1,4 +1,4 @@
-"""Which tests are end-to-end: those that build a release, start a process or talk to the stand-in Hub.
+"""Which tests are end-to-end: those that build a release, start a process, talk to the stand-in Hub or disturb.
 
 A test is one if its own code names something of `COSTLY`, if a fixture or a function of `tests` that it uses does, or
 if it is given the name of a release's fixture as a parameter. So a new test needs no mark of its own, and
@@ -30,6 +30,9 @@ COSTLY = (
     *(command.main for command in COMMANDS),
 )
 
+DISTURBING = ("tests.killing", "tests.power", "tests.soak")
+"""What kills, cuts the power or is of the soak; these test many states of one thing, and are for the whole suite."""
+
 RELEASES = ("imagenet_release", "cifar_release", "facets_release", "broad_release", "openood_release")
 """Fixtures that some tests ask for by a name among their parameters."""
 
@@ -48,7 +51,13 @@ def is_endtoend(item):
         return True
     definitions = item._fixtureinfo.name2fixturedefs.values()
     fixtures = [definition.func for definitions_of_name in definitions for definition in definitions_of_name]
-    return any(reaches(inspect.unwrap(function)) for function in (item.function, *fixtures))
+    return disturbs(item.function) or any(reaches(inspect.unwrap(part)) for part in (item.function, *fixtures))
+
+
+def disturbs(value):
+    """Whether something is of a module that disturbs, or of one in its folder."""
+    module = str(getattr(value, "__module__", ""))
+    return any(module == name or module.startswith(f"{name}.") for name in DISTURBING)
 
 
 @functools.cache
@@ -69,7 +78,11 @@ def reaches(function):
 
 def is_costly(value, names):
     """Whether a global that a function names is costly; of a command's module only `main` is."""
-    return any(value is costly for costly in COSTLY) or ("main" in names and any(value is c for c in COMMANDS))
+    return (
+        disturbs(value)
+        or any(value is costly for costly in COSTLY)
+        or ("main" in names and any(value is c for c in COMMANDS))
+    )
 
 
 def names_of(code: CodeType):

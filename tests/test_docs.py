@@ -15,7 +15,6 @@ from pathlib import Path
 import click
 import pytest
 
-from builders.sources.registry import SOURCES
 from unknown_detection.__main__ import click_command, make_command
 from unknown_detection.__main__ import main as installed_command
 from unknown_detection.commands import COMMANDS
@@ -131,13 +130,3 @@ def test_no_page_indents_its_commands():
     for path in PAGES:
         text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
         assert not re.search(r"^ {4,}(?:python|unknown-detection|pip) ", text, re.M), path
-
-
-def test_the_page_of_the_datasets_has_every_source():
-    text = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
-    entries = {entry for source in SOURCES.values() for entry in source.citation.strip().split("\n\n") if entry}
-    assert [entry for entry in sorted(entries) if text.count(entry) != 1] == []  # BibTeX stops at a repeated one
-    for source in SOURCES.values():
-        if source.on_disk and source.obtain is not None:
-            assert f"| {source.title} | <{source.obtain.page}> |" in text, source.key
-            assert f"({source.licence.url})" in text or not source.licence.url, source.key

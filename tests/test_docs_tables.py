@@ -1,8 +1,10 @@
-"""What the site makes of the pages: tables of everything that there is, and names that stay whole."""
+"""Tables of everything that there is, in the pages and in what the site makes of them; names that stay whole."""
 
 import re
 
 import mkdocs_hooks
+from builders.openood_benchmark import BENCHMARK
+from tests.docs_tables import pages, splits
 from tests.test_docs import ROOT
 from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.metrics.metrics import METRICS
@@ -16,6 +18,20 @@ def test_the_page_has_every_detector_and_metric_with_its_paper():
     for name, detector in DETECTORS.items():
         (line,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` | `{type(detector).__name__}`")]
         assert detector.source.replace("|", "\\|") in line
+
+
+def test_pages_have_every_dataset_and_split_as_declared():
+    for path, text in pages().items():
+        assert path.read_text(encoding="utf-8") == text, "python -m tests.docs_tables writes it"
+
+
+def test_a_split_without_a_row_gets_one_behind_the_split_before_it():
+    (path,) = (path for path in pages() if path.name == "openood.md")
+    page = path.read_text(encoding="utf-8")
+    row = "| | `ninco` | 5,879 | 5,879 | near-OoD | NINCO, 64 classes |\n"
+    assert splits(page.replace(row, ""), BENCHMARK) == page.replace(row, row.replace(", 64 classes", ""))
+    assert splits(page.replace("5,879", "5,878"), BENCHMARK) == page
+    assert splits(page.replace(row, f"{row}| | `none` | 1 | 1 | near-OoD | no more |\n"), BENCHMARK) == page
 
 
 def test_every_line_of_a_table_has_all_columns():

@@ -9,6 +9,8 @@ from builders import imagenet_benchmark
 from tests.builders.conftest import build_demo
 from tests.endtoend import is_endtoend, reaches
 from tests.hub.server import Hub
+from tests.killing import killed_at_rename
+from tests.power import Disk
 
 
 def through_a_function(path):
@@ -33,7 +35,14 @@ def calls_itself():
     return calls_itself
 
 
+def cuts_the_power(folder):
+    with Disk(folder) as disk:
+        return disk
+
+
 COSTLY = [
+    cuts_the_power,
+    lambda: killed_at_rename(1, cuts_the_power),
     through_a_function,
     inside_a_function,
     lambda: Starter().start(),

@@ -29,6 +29,7 @@ from hf_scripts import materialize, verify
 from taxonomy import tables
 from tests.builders.sources.test_partial_broad import write
 from tests.builders.trees import linked, replaced
+from tests.sentences import assert_sentence
 
 PGD_VIT = dataclasses.replace(ORIGINALS, partitions=("adversarial_pgd_vit",))
 SPLITS = "broad-reference/test,broad-adversarial,broad-synthetic"
@@ -130,7 +131,7 @@ def test_it_is_materialized_from_the_same_sources(release, demo, tmp_path, capsy
     for split in ("pgd_resnet50", "autoattack_vit"):
         assert rows(tmp_path / "out", "broad-adversarial", split) == rows(release, "broad-adversarial", split)
     assert materialize.main([*command[:2], f"--out={tmp_path / 'other'}", sources[0]]) == 2
-    assert "--partial_broad DIR  PartialBROAD, for broad-adversarial" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err, "--partial_broad", "DIR")
 
 
 def test_the_flag_without_a_folder_names_the_source(demo, tmp_path, capsys):
@@ -141,10 +142,10 @@ def test_the_flag_without_a_folder_names_the_source(demo, tmp_path, capsys):
     # What the message asks for is a flag, too, but says nothing alone.
     assert "--partial_broad DIR  PartialBROAD, for broad-adversarial" in message
     assert broad_benchmark.main([*flags, f"--partial_broad={demo['partial_broad']}"]) == 2
-    assert "--partial_broad is only used with --adopt-partial-broad" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err, "--partial_broad", "--adopt-partial-broad")
     # Without the flag these are the images of own attacks, which need weights.
     assert broad_benchmark.main(flags) == 2
-    assert "broad-adversarial/pgd_vit is made with --model vit --weights FILE" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err, "broad-adversarial/pgd_vit", "--model", "--weights", "FILE")
 
 
 @pytest.fixture

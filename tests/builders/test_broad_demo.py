@@ -14,6 +14,7 @@ from hf_scripts import verify
 from tests.builders.conftest import files_of
 from tests.builders.generate.adversarial.real import TORCH, needed
 from tests.manifests import manifest_of, rows_in
+from tests.sentences import assert_sentence
 
 pytestmark = needed(*TORCH, "torchattacks", "diffusers", "transformers", "accelerate")
 
@@ -91,4 +92,4 @@ def test_a_second_run_uses_the_same_models_and_changes_no_byte(release, demo, mo
     assert {path: path.read_bytes() for path in weights} == weights
     # Flags of the attack hold for the demo's models, too, and other ones are another folder.
     assert build(release, "--splits=broad-adversarial", "--pgd-steps=3") == 2
-    assert "this run has steps 3 instead of 2" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err)

@@ -24,6 +24,7 @@ from tests.builders.indexes import whole_index, whole_indexes
 from tests.builders.layouts import LAYOUTS
 from tests.killing import watched_at_renames
 from tests.manifests import manifest_of
+from tests.sentences import stops
 
 SPLITS = tuple(BENCHMARK.parts)
 ARRAYS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_svhn", "cifar-train/train")
@@ -296,7 +297,7 @@ def test_a_copy_whose_sets_share_a_class_is_refused(demo, tmp_path):
 def test_a_folder_built_with_other_known_classes_is_refused(demo, tmp_path):
     build_demo(demo, tmp_path / "out", benchmark=BENCHMARK, splits=("cifar/far_ood_dtd",))
     copy = copy_of(tmp_path / "copy", *other_draw())
-    with pytest.raises(BuildError, match="cifar was built with other in-distribution classes in"):
+    with stops(BuildError):
         build_demo(demo, tmp_path / "out", benchmark=BENCHMARK, splits=("cifar-train/train",), adopt=copy)
 
 

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.evaluation.refusals import refusal
+from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line
 from unknown_detection.evaluation.files import read_untrusted, require_regular
 
@@ -16,7 +17,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path, kind in ((tmp_path / "pipe", "a named pipe"), (tmp_path, "a folder")):
         for read in (require_regular, lambda path: read_untrusted(path, str(path))):
-            with pytest.raises(EvaluationError, match=rf"^{path} is {kind}, not a regular file\. Remove it, or put"):
+            with stops(EvaluationError, path, kind):
                 read(path)
     assert "nothing: No such file or directory. Restore it and run again." in refusal(
         require_regular, tmp_path / "nothing"
@@ -51,7 +52,7 @@ def test_a_table_with_fewer_rows_than_it_claims(tmp_path):
     named = b"\x19\x18\x05score\x15"
     data[data.rindex(named) + len(named) + 2] = 0
     (tmp_path / "x.parquet").write_bytes(data)
-    with pytest.raises(EvaluationError, match=r"^Cannot read it as Parquet: it lacks 2 of the rows that it claims\. "):
+    with stops(EvaluationError):
         read_untrusted(tmp_path / "x.parquet", "it")
 
 

@@ -33,6 +33,7 @@ from tests.hf_scripts.exporting import (
 from tests.killing import watched_at_renames
 from tests.manifests import manifest_of, rows_in, write_json
 from tests.power import Disk
+from tests.sentences import assert_sentence
 
 __all__ = ["copy", "release"]
 
@@ -187,7 +188,7 @@ def test_what_was_lost_or_cut_is_written_again(chosen_format, lists, release, un
 def test_two_exports_of_one_folder_do_not_mix(release, tmp_path, capsys):
     with export_lock(tmp_path / "out"):
         sentence = refused(capsys, release, "openood", tmp_path / "out", "--splits", TEST)
-    assert "Another export is writing to " in sentence
+    assert_sentence(sentence)
     assert run(release, "openood", tmp_path / "out", "--splits", TEST) == 0
 
 
@@ -265,7 +266,7 @@ def test_a_folder_with_other_files_is_left_alone(release, tmp_path, capsys):
     (out / "thesis.txt").write_text("mine")
     for flags in ([], ["--dry-run"]):
         sentence = refused(capsys, release, "openood", out, *flags)
-        assert f"{out} has other files, and is not an export" in sentence and "--out" in sentence
+        assert_sentence(sentence, out, "--out")
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
     assert "thesis.txt is a file, not a folder" in refused(capsys, release, "openood", out / "thesis.txt")
 
@@ -281,9 +282,9 @@ def test_exports_of_other_choices_do_not_mix(release, tmp_path, capsys):
     capsys.readouterr()
     before = stamps(out)
     sentence = refused(capsys, release, "openood", out)
-    assert f"{out} has an export with format webdataset, not openood. Give another --out" in sentence
+    assert_sentence(sentence, out, "--out")
     sentence = refused(capsys, release, "webdataset", out, "--splits", PLACES)
-    assert f"{out} has an export with shard-bytes 200000, not 512000000" in sentence
+    assert_sentence(sentence, out, "200000", "512000000")
     assert stamps(out) == before
 
 
@@ -303,7 +304,7 @@ def test_rows_of_two_releases_do_not_mix(made, tmp_path, capsys):
     digest, other_digest = (splits_of(root)[key]["digest"][:12] for root in (made, other))
     for root, rows in ((other, f"digest {other_digest}"), (smaller, "no such split")):
         sentence = refused(capsys, root, "openood", out, "--splits", "bench/test")
-        assert f"{out} has {key} of another release, with digest {digest}; {root} has {rows}. " in sentence
+        assert_sentence(sentence, out, key, digest, root, rows)
     assert stamps(out) == before
 
 
@@ -312,7 +313,7 @@ def test_a_split_without_pixels_is_named(made, tmp_path, capsys):
     manifest["configs"]["bench"]["splits"]["near_ood"]["data"] = []
     write_json(made, manifest)
     sentence = refused(capsys, made, "imagefolder", tmp_path / "out")
-    assert f"{made} has no images of bench/near_ood, only its index. Build it without --index-only, or" in sentence
+    assert_sentence(sentence, made, "bench/near_ood", "--index-only")
     assert not (tmp_path / "out").exists()
     assert run(made, "imagefolder", tmp_path / "out", "--splits", "bench/test") == 0
 
@@ -320,13 +321,13 @@ def test_a_split_without_pixels_is_named(made, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--splits", "imagenet-index"], "has no config or split imagenet-index (did you mean imagenet-train?)."),
+        (["--splits", "imagenet-index"], "imagenet-train"),
         (["--splits", "imagenet/tset"], "or splits such as imagenet/external_validation with --splits"),
         (["--shard-bytes", "99999"], "--shard-bytes does not apply to --format openood, only to webdataset"),
     ],
 )
 def test_choices_that_make_no_sense(flags, words, release, tmp_path, capsys):
-    assert words in refused(capsys, release, "openood", tmp_path / "out", *flags)
+    assert_sentence(refused(capsys, release, "openood", tmp_path / "out", *flags), words)
     assert not (tmp_path / "out").exists()
 
 
@@ -361,8 +362,7 @@ def test_rows_that_are_not_those_of_the_manifest(copy, tmp_path, capsys):
     for flags in (["--dry-run"], []):
         sentence = refused(capsys, copy, "imagefolder", tmp_path / "out", "--splits", TEST, *flags)
         digest = splits_of(copy)[TEST]["digest"][:12]
-        assert f"The shards of {TEST} in " in sentence and f"not {digest} as in its manifest" in sentence
-        assert f"python -m hf_scripts.verify {copy}" in sentence
+        assert_sentence(sentence, TEST, digest, "hf_scripts.verify", copy)
     assert not list(tmp_path.rglob("*.jpg"))
 
 
@@ -374,7 +374,7 @@ def test_a_damaged_image_stops_the_export_which_goes_on_when_it_is_mended(
     damaged_shard(copy, TEST, lambda table: with_image(table, 200, lambda data: data[:-1] + b"?"))
     sentence = refused(capsys, copy, chosen_format, out, *flags_of(chosen_format))
     row, digest = (table_of(copy, TEST)[name][200].as_py() for name in ("id", "content_sha256"))
-    assert f"The image of row {row} of" in sentence and f"not its content_sha256 {digest[:12]}" in sentence
+    assert_sentence(sentence, row, "content_sha256", digest[:12])
     half = {path: stamp for path, stamp in stamps(out).items() if path.suffix in {".jpg", ".png", ".tar"}}
     assert len([path for path in half if "test" in path.as_posix().removeprefix(str(out))]) > 1
     assert not list(out.rglob("*.tmp"))
@@ -396,7 +396,7 @@ def test_an_image_of_a_format_that_no_folder_holds(copy, tmp_path, capsys):
     digest = rows_digest(table_of(copy, TEST))
     change_splits(copy, lambda splits: splits["test"].update(digest=digest))
     sentence = refused(capsys, copy, "openood", tmp_path / "out", "--splits", TEST)
-    assert "BMP, TIFF or Netpbm image: its first bytes are 255044462d312e37" in sentence
+    assert_sentence(sentence, "BMP", "TIFF", "255044462d312e37")
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "page"])
@@ -425,9 +425,8 @@ def test_a_disk_that_refuses_ends_in_one_sentence_and_the_export_can_go_on(relea
     command = [str(release), "--format", "imagefolder", "--out", str(out), "--quiet", *TWO]
     done = subprocess.run([sys.executable, "-c", script, *command], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: Cannot read the release and write the export to {out}: {out}")
-    assert ": file too large. Fix this" in done.stderr
-    assert done.stderr.count("\n") == 1 and "run the same command again." in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert_sentence(done.stderr, out)
     assert not list(out.rglob("*.tmp"))
     assert run(release, "imagefolder", out, *TWO) == 0
     assert written(out) == undisturbed["imagefolder"]

@@ -18,6 +18,7 @@ from tests.hf_scripts.law_fixtures import folder, quiet, says, tiny
 from tests.hf_scripts.samples import change_files, make_release
 from tests.hf_scripts.tampering import replace, rewrite, write_shard
 from tests.parquet_footers import ROWS, claim, rows_of, size_of, values_of, with_claims
+from tests.sentences import stops
 
 __all__ = ["folder", "quiet", "says", "tiny"]
 
@@ -84,11 +85,11 @@ def test_every_reader_of_a_release_refuses_it(folder):
     layout, split = Layout(folder.root), read_manifest(folder.root).by_key()[TEST]
     for path in (SHARD.format(0), INDEX, PAIRS):
         lie(folder, path, {ROWS: more})
-    with pytest.raises(BuildError, match="its footer claims"):
+    with stops(BuildError):
         read_pairs(layout.duplicates)
-    with pytest.raises(BuildError, match="its footer claims"):
+    with stops(BuildError):
         read_index(folder.root, split, ["id"])
-    with pytest.raises(BuildError, match="its footer claims"):
+    with stops(BuildError):
         list(read_image_rows(folder.root, TEST, split))
 
 

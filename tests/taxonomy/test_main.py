@@ -15,6 +15,7 @@ from taxonomy.__main__ import command, main
 from taxonomy.decisions import TABLES, load_decisions
 from taxonomy.overlaps import load_overlaps
 from taxonomy.rules import facets
+from tests.sentences import assert_sentence
 from tests.taxonomy.rules.test_broad import TABLE_3
 
 REPOSITORY = Path(__file__).parents[2]
@@ -207,11 +208,11 @@ def test_every_sun397_class_can_be_explained():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("caltech", "lightning"), "no source, config or decision table 'caltech' (did you mean 'caltech256'?)"),
-        (("places365", "museum"), "no class 'museum' (did you mean 'museum/indoor' or 'museum/outdoor'?). Give"),
-        (("places365", "_museum"), "(did you mean 'natural_history_museum' or 'science_museum'?)"),
-        (("cifar", "mushrom"), "cifar has no class 'mushrom' (did you mean 'mushroom'?)"),
-        (("places365", "museum/outdor"), "(did you mean 'museum/outdoor'?)"),
+        (("caltech", "lightning"), "'caltech256'"),
+        (("places365", "museum"), "'museum/indoor' or 'museum/outdoor'"),
+        (("places365", "_museum"), "'natural_history_museum' or 'science_museum'"),
+        (("cifar", "mushrom"), "'mushroom'"),
+        (("places365", "museum/outdor"), "'museum/outdoor'"),
         (("imagenet", "crane"), "has 2 classes 'crane'. Give the id of one of them: n02012849 and n03126707."),
         (("imagenet", "maillot"), "n03710637 and n03710721"),
         (("food101", "zzzzzz"), "food101 has no class 'zzzzzz'. Give"),
@@ -222,7 +223,7 @@ def test_every_sun397_class_can_be_explained():
 def test_a_wrong_request_is_answered_in_one_sentence(arguments, sentence):
     result = run("explain", *arguments)
     assert result.exit_code == 2
-    assert sentence in result.stderr
+    assert_sentence(result.stderr, sentence)
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
 
@@ -261,5 +262,5 @@ def test_it_runs_as_a_module():
     command = [sys.executable, "-m", "taxonomy", "explain", "food101", "apple_pi"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "did you mean 'apple_pie'?" in done.stderr
+    assert_sentence(done.stderr, "apple_pie")
     assert "Traceback" not in done.stderr

@@ -70,7 +70,7 @@ def test_the_arguments_reach_the_command_as_they_are(monkeypatch):
         (["qqqq"], "Those are sources, build, verify, audit"),
         (["--versoin"], "No such option"),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
-        (["explain", "cifar", "mushrom"], "did you mean 'mushroom'?"),
+        (["explain", "cifar", "mushrom"], "'mushroom'"),
         (["explain", "cifar"], "Missing argument 'CLASS'. See python -m taxonomy explain --help."),
         (["evaluate", "scroe"], "There is no command 'scroe'. Did you mean score?"),
         (["verify"], "Missing argument 'DIR|ORG/NAME'. See python -m hf_scripts.verify --help."),

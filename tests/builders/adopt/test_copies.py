@@ -17,6 +17,7 @@ from tests.builders.conftest import build_demo
 from tests.builders.layouts import food101_parquet, imagenet_archives, imagenet_parquet, link, tree
 from tests.builders.planning import planning_request
 from tests.builders.trees import linked, replaced
+from tests.sentences import stops
 
 DECLARED = BENCHMARK.parts
 SPLITS = tuple(DECLARED)
@@ -302,7 +303,7 @@ def test_a_class_that_is_not_one_of_the_200_is_refused_where_known_ones_are_expe
     path = images(demo, "n01440764")[0]
     for name in (path.name, "renamed.JPEG"):
         copy = tree(tmp_path / name, {f"test/imagenet200/labels/n01440764/{name}": path.read_bytes()})
-        with pytest.raises(BuildError, match=r"the class n01440764, which is not in-distribution \(.*J.*\)\. Check"):
+        with stops(BuildError, "n01440764"):
             adopted(copy, indexes, "imagenet/test")
 
 
@@ -314,7 +315,7 @@ def test_images_of_another_partition_are_refused(demo, indexes, tmp_path):
     with pytest.raises(BuildError, match=sentence):
         adopted(copy, indexes, "imagenet/test")
     # Where the other partition was not asked for it is not indexed, and the image is in no partition that is.
-    with pytest.raises(BuildError, match=r"\(partition val\) lacks 1 of the .* images of .*, by name and by content"):
+    with stops(BuildError):
         planned(demo, copy, ("imagenet/test",))
 
 
@@ -405,7 +406,7 @@ def test_names_that_are_not_ascii_or_not_text_are_read(demo, indexes, tmp_path):
     choice, _ = adopted(tmp_path / "Käse und 雷", indexes, NEAR)
     assert choice[NEAR].source_ids == (f"val/{first.name}", f"val/{second.name}")
     (folder / "relámpago 雷.jpg").write_bytes(b"\xff\xd8\xff other")
-    with pytest.raises(BuildError, match=r"\(no-labels/crème/relámpago 雷\.jpg\)"):
+    with stops(BuildError, "no-labels/crème/relámpago", "雷.jpg"):
         adopted(tmp_path / "Käse und 雷", indexes, NEAR)
 
 
@@ -438,7 +439,7 @@ def test_training_images_stay_apart_from_an_adopted_validation_set(demo, release
 
 def test_a_training_set_without_its_validation_set_is_refused(demo, published, tmp_path):
     copy = some_sets(published, tmp_path / "copy", "train/imagenet200")
-    with pytest.raises(BuildError, match=r"has train/imagenet200 but not valid/imagenet200, and"):
+    with stops(BuildError, "train/imagenet200", "valid/imagenet200"):
         planned(demo, copy, ("imagenet/validation", "imagenet-train/train"))
     train = planned(demo, copy, ("imagenet-train/train",), seed=9)["imagenet-train/train"]
     names = [path.name for path in (copy / "train/imagenet200").glob("*/*")]
@@ -447,7 +448,7 @@ def test_a_training_set_without_its_validation_set_is_refused(demo, published, t
 
 def test_splits_that_the_copy_does_not_have_are_refused_when_none_is_left(demo, published, tmp_path):
     copy = some_sets(published, tmp_path / "copy", "test/food101")
-    with pytest.raises(BuildError, match=r"copy has no set of imagenet/near_ood\. Build those splits without"):
+    with stops(BuildError, "imagenet/near_ood"):
         planned(demo, copy, (NEAR,))
     notes = []
     plans = planned(demo, copy, (NEAR, "imagenet/far_ood_food32"), notes=notes)
@@ -471,7 +472,7 @@ def test_the_digest_knows_what_was_adopted_and_not_from_where(demo, indexes, arc
 def test_a_copy_that_cannot_be_read_is_refused_in_one_sentence(demo, indexes, tmp_path):
     copy = near_copy(tmp_path / "copy", demo)
     (copy / NEAR_SET / "labels" / NEAR_CLASSES[0] / "gone.JPEG").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(BuildError, match=r"Cannot read .*gone\.JPEG: No such file or directory\. Restore it"):
+    with stops(BuildError, "gone.JPEG"):
         adopted(copy, indexes, NEAR)
 
 
@@ -479,7 +480,7 @@ def test_a_split_and_its_rest_come_from_the_same_lists(demo, published, tmp_path
     out = tmp_path / "out"
     build_demo(demo, out, splits=("imagenet/validation",), adopt=published)
     for _ in range(2):  # with its state, and without
-        with pytest.raises(BuildError, match="validation was built from another adopted copy, or without one, in"):
+        with stops(BuildError):
             build_demo(demo, out, splits=("imagenet-train/train",))
         shutil.rmtree(out / ".state")
 

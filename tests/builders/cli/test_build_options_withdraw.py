@@ -11,6 +11,7 @@ from builders.errors import BuildError
 from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
 from tests.builders.conftest import build_demo
+from tests.sentences import assert_sentence, stops
 
 SPLITS = ("cifar/test", "cifar/far_ood_dtd")
 
@@ -48,9 +49,9 @@ def test_the_command_line_reads_the_list(cifar_release, demo, tmp_path, capsys):
     assert main([*sources, *flags, "--quiet", "--withdraw", str(tmp_path / "gone.csv")]) == 0
     assert [row.id for _, row in read_manifest(tmp_path / "out").withdrawn()] == [gone]
     # The same folder cannot hold the rows without the withdrawal.
-    assert "no row of these splits has the id dtd/nowhere.jpg; look" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err, "dtd/nowhere.jpg")
     assert main([*sources, *flags]) == 2
-    assert "or the list of withdrawn rows changed since" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
@@ -72,5 +73,5 @@ def test_a_list_with_a_mistake_gets_one_sentence(tmp_path, text, sentence):
 @pytest.mark.timeout(20)
 def test_a_named_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "gone.csv")
-    with pytest.raises(BuildError, match=r"Give --withdraw a CSV of id,reason"):
+    with stops(BuildError, "--withdraw", "CSV"):
         read_withdrawn(tmp_path / "gone.csv")

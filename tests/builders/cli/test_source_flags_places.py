@@ -19,6 +19,7 @@ from builders.storage.object_path import ObjectPath
 from tests.builders import cifar_layouts
 from tests.hub.fixtures import api, hub, waits
 from tests.hub.guard import only_loopback
+from tests.sentences import assert_sentence, stops
 
 __all__ = ["api", "hub", "only_loopback", "waits"]
 
@@ -47,7 +48,7 @@ def test_a_place_is_a_folder_or_on_the_hub(monkeypatch, tmp_path):
     listed = {"dtd": HubPlace("org/name", "main", "dtd"), "svhn": tmp_path / "svhn"}
     assert listed_sources(tmp_path / "mine.toml") == listed
     (tmp_path / "mine.toml").write_text('dtd = "hf://org/name"\n')
-    with pytest.raises(BuildError, match="hf://org/name is no dataset on the Hub"):
+    with stops(BuildError, "hf://org/name"):
         listed_sources(tmp_path / "mine.toml")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_cache() == tmp_path / "unknown-detection"
@@ -69,8 +70,7 @@ def test_all_wrong_folders_are_named_at_once(tmp_path, run):
     # Before anything is indexed, also of a source that the split does not need, and before anything is downloaded.
     code, _, err = run("--splits=cifar/test", "--cifar100=hf://datasets/org/x", "--imagenet=nowhere", "--dtd=nor-here")
     assert code == 2
-    assert "--imagenet nowhere does not exist" in err
-    assert "--dtd nor-here does not exist" in err
+    assert_sentence(err, "--imagenet", "--dtd")
 
 
 @pytest.mark.parametrize("given", ["--imagenet=x", "--cifar100=hf://datasets/org/x", "--sources=mine.toml"])
@@ -104,8 +104,7 @@ def test_a_build_from_the_hub_has_the_rows_of_one_from_folders(
     )
     code, _, err = run(*argv, "--dry-run")
     assert code == 2
-    assert "A dry run downloads nothing, and the cache lacks files to plan from." in err
-    assert "cifar100: 1 of 1 files" in err
+    assert_sentence(err, "cifar100")
     assert list(tmp_path.iterdir()) == []
     code, _, err = run(*argv)
     assert code == 0, err
@@ -128,5 +127,5 @@ def test_addresses_in_stores_are_places():
     pytest.importorskip("upath")
     place = parse_source_place("s3://bucket/imagenet/")
     assert str(place) == "s3://bucket/imagenet" and isinstance(place, ObjectPath)
-    with pytest.raises(BuildError, match="has a user, a password or a signature in it"):
+    with stops(BuildError):
         parse_source_place("s3://key:secret@bucket/imagenet")

@@ -23,6 +23,7 @@ from hf_scripts import card, verify
 from tests.builders.conftest import build_demo
 from tests.builders.photographs import pieces
 from tests.hf_scripts.samples import make_release
+from tests.sentences import assert_sentence
 
 
 def start_aliased(_):
@@ -156,10 +157,10 @@ def test_a_release_without_pixels_cannot_be_looked_at(sources, tmp_path, capsys)
     release = tmp_path / "release"
     build_demo(sources, release, benchmark=benchmark(FIXED_RESIZE), index_only=True)
     assert main(["sheet", str(release), "--splits", "pictures", "--out", str(tmp_path / "x.png")]) == 2
-    assert "pictures/far_ood has no images in " in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err, "pictures/far_ood")
 
 
 def test_a_config_without_known_test_images_cannot_be_measured(tmp_path, capsys):
     root = make_release(tmp_path / "release", {"bench/far_ood": range(2)})
     assert main(["smoothness", str(root), "--splits", "bench"]) == 2
-    assert "has no in-distribution split `test` (splits: far_ood). Build it" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err, "far_ood")

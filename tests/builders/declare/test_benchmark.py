@@ -27,6 +27,7 @@ from builders.sources.cifar100 import CIFAR100
 from builders.sources.dtd import DTD
 from builders.sources.imagenet import IMAGENET
 from builders.sources.svhn_full import SVHN_FULL
+from tests.sentences import assert_sentence, stops
 
 EVERYTHING = AllClasses("a test")
 
@@ -133,16 +134,16 @@ WRONG = {
 def test_a_wrong_declaration_fails_where_it_is_made(configs, sentence):
     with pytest.raises(DeclarationError) as caught:
         benchmark(*configs)
-    assert str(caught.value).startswith("Benchmark toy, one")
+    assert_sentence(str(caught.value))
     assert sentence in str(caught.value)
 
 
 def test_a_declaration_that_names_a_source_by_its_key_is_checked_when_it_is_built():
     assert split(source="dtd").source is DTD
     named = benchmark(config(split(source="dtd", partitions=("imags",))))
-    with pytest.raises(DeclarationError, match=r"one/test: Describable Textures .* has no partition imags"):
+    with stops(DeclarationError, "one/test"):
         named.check()
-    with pytest.raises(DeclarationError, match="has no partition imags"):
+    with stops(DeclarationError):
         run_command(named, ["--dry-run", "--quiet"])
 
 
@@ -204,14 +205,14 @@ def test_drawn_classes_have_the_size_of_any_or_no_count():
     assert class_sizes(CIFAR100, ("test",), known) == [100] * 40
     drawn = Classes("imagenet", "near_candidate", Draw(200, key="imagenet/near_ood"))
     assert class_sizes(IMAGENET, ("val",), drawn) == [50] * 200
-    with pytest.raises(DeclarationError, match="differ in size"):
+    with stops(DeclarationError):
         class_sizes(IMAGENET, ("train",), drawn)
 
 
 def test_without_counts_by_class_a_total_serves_all_classes_only():
     uncounted = dataclasses.replace(CALTECH256, expected=lambda: {"images": Expected(30_607)})
     assert class_sizes(uncounted, ("images",), EVERYTHING) == [30_607]
-    with pytest.raises(DeclarationError, match="no counts by class"):
+    with stops(DeclarationError):
         class_sizes(uncounted, ("images",), Classes("caltech256", "keep"))
 
 

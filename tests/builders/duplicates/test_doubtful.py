@@ -28,6 +28,7 @@ from tests.builders.trees import linked
 from tests.evaluation.report.as_text import figures_of, page_of
 from tests.hf_scripts.pair_tables import replace_pairs
 from tests.manifests import manifest_of
+from tests.sentences import assert_sentence
 from unknown_detection.evaluation.__main__ import main as evaluate
 
 EQUAL = 30
@@ -239,7 +240,7 @@ def test_a_table_up_to_another_distance_lends_its_equal_pairs_alone(built, trust
 @pytest.mark.parametrize("distance", ["-0.01", "0.0961", "nan", "inf"])
 def test_a_distance_that_no_search_has_is_refused(folders, tmp_path, capsys, distance):
     assert folder_benchmark.main(arguments(folders, tmp_path / "out", f"--near-distance={distance}")) == 2
-    assert f"--near-distance {distance} is not between 0 and {NEAR_DISTANCE}" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err, "--near-distance", distance, NEAR_DISTANCE)
     assert not (tmp_path / "out").exists()
 
 

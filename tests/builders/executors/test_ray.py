@@ -23,6 +23,7 @@ from tests.builders.executors.ray_cluster import needs_ray, start_cluster
 from tests.builders.executors.tasks import Call, DieOnce, Fail, Interval, Square, Touch, Weights, WithWeights
 from tests.builders.executors.test_local import Total, most_at_once, nothing
 from tests.builders.generate import toy
+from tests.sentences import assert_sentence, stops
 
 ROOT = Path(__file__).parents[3]
 GPU, HALF = Resources(gpus=1), Resources(gpus=0.5)
@@ -303,11 +304,11 @@ def test_an_address_that_does_not_answer_is_refused_at_once(tmp_path, capsys, mo
     with socket.create_server(("127.0.0.1", 0)) as server:  # whose connections the system accepts; nothing answers
         listening = server.getsockname()[1]
         assert materialize.main([str(tmp_path), *build[1:], "--ray-address", f"127.0.0.1:{listening}"]) == 2
-    assert f"No Ray cluster answers at 127.0.0.1:{listening}: no answer within 3 seconds." in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err, f"127.0.0.1:{listening}")
     assert time.monotonic() - started < 5
     monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
     assert imagenet_benchmark.main(build) == 2
-    assert "ray://head:10001 is no address of a Ray cluster. Give the HOST:PORT" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err, "ray://head:10001", "HOST:PORT")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -317,7 +318,7 @@ def test_what_listens_on_the_default_port_is_not_joined_unless_asked_for(tmp_pat
     joined = []
     monkeypatch.setattr("socket.create_connection", lambda *args, **_: joined.append(args))
     assert imagenet_benchmark.main(["--demo", "--out", str(tmp_path / "out"), "--executor", "ray"]) == 2
-    assert "--executor ray needs the address of a cluster. Give the HOST:PORT" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err, "--executor", "HOST:PORT")
     assert joined == []
     assert list(tmp_path.iterdir()) == []
 
@@ -336,14 +337,14 @@ def test_a_cluster_of_the_loopback_address_alone_is_refused(monkeypatch):
         threading.Thread(target=serve, daemon=True).start()
         port = server.getsockname()[1]
         monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "127.0.0.2")  # this machine too, and refused
-        with pytest.raises(BuildError, match=rf"^No Ray cluster answers at 127\.0\.0\.2:{port}: Connection refused"):
+        with stops(BuildError, f"127.0.0.2:{port}"):
             RayExecutor(f"localhost:{port}").__enter__()
 
 
 def test_without_the_extra_a_sentence_names_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     assert imagenet_benchmark.main(["--demo", "--out", str(tmp_path / "out"), "--executor", "ray"]) == 2
-    assert "Run pip install 'unknown-detection[ray]'" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err)
     assert list(tmp_path.iterdir()) == []
 
 

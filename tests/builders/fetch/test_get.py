@@ -20,6 +20,7 @@ from builders.storage.locks import file_lock
 from tests.builders import layouts
 from tests.builders.trees import contents, opened
 from tests.power import Disk
+from tests.sentences import stops
 
 AS_DOWNLOADED = {
     key: convert
@@ -128,18 +129,18 @@ def test_a_file_is_compared_with_what_is_published(file, wrong, tmp_path):
 
 def test_a_file_with_another_checksum_is_removed_and_never_has_its_own_name(svhn, site, tmp_path):
     site.files["svhn/test_32x32.mat"] = site.files["svhn/test_32x32.mat"][:-1] + b"\0"
-    with pytest.raises(BuildError, match=r"svhn/test_32x32.mat gave another file than the published one: its SHA-256"):
+    with stops(BuildError, "svhn/test_32x32.mat", "SHA-256"):
         ran(svhn, into=tmp_path)
     assert names_in(tmp_path / "svhn") == ["train_32x32.mat"]
 
 
 def test_a_cut_run_leaves_a_part_that_the_next_one_goes_on_with(svhn, site, waits, tmp_path):
     site.faults.extend([70_000, *["no answer"] * 6])
-    with pytest.raises(BuildError, match="it resumes"):
+    with stops(BuildError):
         ran(svhn, into=tmp_path)
     (name,) = names_in(tmp_path / "svhn")
     assert name == "train_32x32.mat.part"
-    with pytest.raises(BuildError, match=r"the partition train .* is not in"):
+    with stops(BuildError):
         scan(svhn, tmp_path / "svhn", ("train",))
     ran(svhn, into=tmp_path)
     assert site.asked()[-2].startswith("bytes=")
@@ -172,7 +173,7 @@ def test_a_file_that_somebody_else_put_there_is_checked(svhn, tmp_path):
     (tmp_path / "svhn").mkdir()
     path = tmp_path / "svhn" / "train_32x32.mat"
     path.write_bytes(b"short")
-    with pytest.raises(BuildError, match=f"{path} is not the owner's file: it has 5 bytes, and the published file"):
+    with stops(BuildError, path):
         ran(svhn, into=tmp_path)
     assert path.read_bytes() == b"short"
 
@@ -188,7 +189,7 @@ def test_what_needs_an_account_is_told_with_files_and_checksums_and_checked_once
     assert site.requests == []
     (tmp_path / "imagenet").mkdir()
     (tmp_path / "imagenet" / "ILSVRC2012_devkit_t12.tar.gz").write_bytes(b"other")
-    with pytest.raises(BuildError, match=r"ILSVRC2012_devkit_t12\.tar\.gz is not the owner's file: its MD5 is"):
+    with stops(BuildError, "ILSVRC2012_devkit_t12.tar.gz", "MD5"):
         ran(imagenet, into=tmp_path)
 
 
@@ -196,7 +197,7 @@ def test_a_full_disk_is_told_before_anything_is_downloaded(svhn, site, tmp_path,
     needed = needed_bytes(states(svhn, tmp_path))
     assert needed == sum(len(data) for data in site.files.values())
     monkeypatch.setattr("builders.storage.files.free_bytes", lambda _: 10)
-    with pytest.raises(BuildError, match=f"need {needed:,} bytes, and the disk of .* has 10 left"):
+    with stops(BuildError, f"{needed:,}"):
         ran(svhn, into=tmp_path / "data")
     assert site.requests == []
     assert not (tmp_path / "data").exists()
@@ -214,14 +215,14 @@ def test_a_zip_takes_its_size_twice_and_is_gone_once_it_is_unpacked(site, demo, 
 def test_two_runs_do_not_write_into_one_folder(svhn, tmp_path):
     with (
         file_lock(tmp_path / ".get.lock", "busy"),
-        pytest.raises(BuildError, match="Another run is getting files into"),
+        stops(BuildError),
     ):
         ran(svhn, into=tmp_path)
 
 
 def test_no_name_of_a_file_leaves_the_folder(svhn, tmp_path):
     bad = dataclasses.replace(svhn, obtain=dataclasses.replace(svhn.obtain, files=(OwnerFile("../../x", 1),)))
-    with pytest.raises(BuildError, match="does not lie inside"):
+    with stops(BuildError):
         states(bad, tmp_path / "data")
 
 
@@ -233,7 +234,7 @@ def with_images(source, count):
 def test_without_a_published_digest_the_number_of_images_is_checked(lsun, tmp_path):
     assert ran(with_images(lsun, 120), into=tmp_path / "data")[0] == []
     for _ in range(2):  # what is there already, too
-        with pytest.raises(BuildError, match=r"partition test has 120 images, and the published one 10,000\. Remove"):
+        with stops(BuildError, "120", "10,000"):
             ran(lsun, into=tmp_path / "data")
 
 

@@ -13,6 +13,7 @@ import pytest
 from builders.errors import BuildError
 from builders.fetch.http import WAITS, download_file, part_of
 from builders.sources.obtain import OwnerFile
+from tests.sentences import assert_sentence, stops
 
 DATA = random.Random(0).randbytes(3_000_000)
 
@@ -118,7 +119,7 @@ def test_another_range_than_asked_for_is_never_written(fetch, site, waits, digit
         site.headers = {"Content-Range": f"bytes 1000-{len(DATA) - 1}/{digits}"}
     else:
         site.shifted = 7
-    with pytest.raises(BuildError, match="another range than the one that was asked for"):
+    with stops(BuildError):
         fetch(have=DATA[:1000])
     assert waits == list(WAITS)
 
@@ -130,33 +131,32 @@ def test_a_transfer_that_never_gets_on_keeps_what_there_is_and_says_so(fetch, si
     part = part_of(tmp_path / "x.bin").read_bytes()
     assert part == DATA[: len(part)]
     assert 0 < len(part) <= 1_500_000
-    assert f"{len(part):,} bytes are kept in {tmp_path / 'x.bin.part'}" in str(caught.value)
-    assert str(caught.value).endswith("Run the same command again; it resumes.")
+    assert_sentence(str(caught.value), f"{len(part):,}", tmp_path / "x.bin.part")
     assert waits == list(WAITS)
 
 
 def test_a_file_of_another_size_is_refused_before_a_byte_is_written(fetch, site, tmp_path):
-    with pytest.raises(BuildError, match=r"has 3,000,000 bytes, and the published file 2,999,999\."):
+    with stops(BuildError, "3,000,000", "2,999,999"):
         fetch(size=2_999_999)
     assert not part_of(tmp_path / "x.bin").exists()
 
 
 def test_a_file_that_has_moved_is_one_sentence(fetch, site, waits):
     del site.files["x.bin"]
-    with pytest.raises(BuildError, match=r"answered 404 Not Found\. Look at the owner's page"):
+    with stops(BuildError, "404"):
         fetch()
     assert waits == []
 
 
 def test_a_server_that_is_not_there_is_tried_a_few_times(site, waits, tmp_path):
-    with pytest.raises(BuildError, match=r"the connection was cut or refused\. 0 bytes are kept"):
+    with stops(BuildError):
         download_file(OwnerFile("x.bin", 0, url="http://127.0.0.1:9/x.bin"), tmp_path / "x.bin", print, print)
     assert waits == list(WAITS)
 
 
 def test_a_size_of_thousands_of_digits_is_refused(fetch, site):
     site.headers = {"Content-Length": "9" * 5_000}
-    with pytest.raises(BuildError, match=r"Cannot download .* 0 bytes are kept"):
+    with stops(BuildError):
         fetch()
 
 
@@ -164,7 +164,7 @@ def test_a_size_of_thousands_of_digits_is_refused(fetch, site):
 def test_a_file_of_no_known_size_is_refused(speaker, tmp_path):
     """Neither its owner nor the server says one, and the body has no end."""
     file = OwnerFile("x.bin", 0, url=speaker(b"HTTP/1.0 200 OK\r\n\r\n", b"x" * 4096))
-    with pytest.raises(BuildError, match=r"does not say how many bytes it has, and its owner publishes no size"):
+    with stops(BuildError):
         download_file(file, tmp_path / "x.bin", print, print)
     assert list(tmp_path.iterdir()) == []
 
@@ -197,7 +197,7 @@ def test_no_password_of_netrc_is_sent_also_after_a_redirect(fetch, site, tmp_pat
 
 def test_redirects_have_an_end(fetch, site, waits):
     site.faults.extend(["/x.bin"] * 100)
-    with pytest.raises(BuildError, match="more than 10 redirects"):
+    with stops(BuildError):
         fetch()
 
 
@@ -208,7 +208,7 @@ def test_a_listed_size_is_rounded_but_not_to_a_half(site, tmp_path):
         file = OwnerFile("x.bin", size, url=site.url("x.bin"), rounded=True)
         return download_file(file, tmp_path / "x.bin", print, print).read_bytes()
 
-    with pytest.raises(BuildError, match="has 3,000,000 bytes, and the published file at most 2,800,000"):
+    with stops(BuildError, "3,000,000", "2,800,000"):
         got(1_400_000)
     assert not part_of(tmp_path / "x.bin").exists()
     assert got(2_900_000) == DATA
@@ -222,7 +222,7 @@ def test_a_part_that_is_no_file_of_ours_is_not_opened(make, words, fetch, site, 
     make(part) if make else part.symlink_to("other")
     with pytest.raises(BuildError) as caught:
         fetch()
-    assert str(caught.value).startswith(f"{part} is {words}, not a regular file. Remove it")
+    assert_sentence(str(caught.value), f"{part} is {words}")
     assert (tmp_path / "other").read_bytes() == b"mine"
     assert site.requests == []
 
@@ -254,7 +254,7 @@ def test_a_body_without_an_end_stops_at_the_published_size(head, speaker, tmp_pa
     block = b"x" * 4096
     file = OwnerFile("x.bin", 200_000, url=speaker(head, b"1000\r\n" + block + b"\r\n" if head is CHUNKED else block))
     counted = []
-    with pytest.raises(BuildError, match=r"sends more than 200,000 bytes, which the file has at most\. What came"):
+    with stops(BuildError, "200,000"):
         download_file(file, tmp_path / "x.bin", print, counted.append)
     assert sum(counted) == 0
     assert sum(size for size in counted if size > 0) <= 200_000

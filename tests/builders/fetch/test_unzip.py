@@ -7,6 +7,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.fetch.unzip import unzip
+from tests.sentences import stops
 
 FILES = {"set/a.jpg": b"a" * 1000, "set/deep/b.jpg": b"b" * 10, "other/c.jpg": b"c"}
 
@@ -60,11 +61,11 @@ def test_links_and_bombs_are_refused(tmp_path, monkeypatch):
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(link, "/etc")
-    with pytest.raises(BuildError, match="set/link', which is a link or"):
+    with stops(BuildError, "set/link"):
         unzip(path, "set", tmp_path / "out")
     monkeypatch.setattr("builders.sources.readers.zips._ALWAYS", 1 << 16)
     zipped(path, {"set/zeros": bytes(1 << 20)})
-    with pytest.raises(BuildError, match="would unpack to 1,048,576 bytes"):
+    with stops(BuildError, "1,048,576"):
         unzip(path, "set", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -14,6 +14,7 @@ from builders.generate.exact.noise import GAUSSIAN_NOISE
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
 from tests.manifests import as_json
+from tests.sentences import stops
 
 
 def generator(**changes):
@@ -97,7 +98,7 @@ def test_weights_are_those_of_their_digest(tmp_path):
     path = tmp_path / "w.pth"
     path.write_bytes(b"weights")
     assert Weights("w", hashlib.sha256(b"weights").hexdigest(), path).verified() == path
-    with pytest.raises(BuildError, match=r"w\.pth does not hold the weights w: its SHA-256 is .*, not 00\."):
+    with stops(BuildError, "w.pth", "SHA-256"):
         Weights("w", "00", path).verified()
-    with pytest.raises(BuildError, match=r"Cannot read the weights .*absent: No such file"):
+    with stops(BuildError):
         Weights("w", "00", tmp_path / "absent").verified()

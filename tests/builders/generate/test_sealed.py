@@ -15,6 +15,7 @@ from benchmarks.making.sealing import entropy, pgd_residual
 from builders.errors import BuildError
 from builders.generate.sealed import Original, open_row, seal, unseal
 from builders.release.images import array_sha256
+from tests.sentences import stops
 
 HEADER = 4 + 1 + 4 + 4 + 4 + 8 + 32
 
@@ -185,8 +186,8 @@ def test_another_decoder_is_told_from_a_wrong_row():
     decoded = original.prepared.copy()
     decoded[0, 0, 0] += 1
     other = original._replace(prepared=decoded)
-    with pytest.raises(BuildError, match=r"other pixels here than where it was sealed \(SHA-256 .* Pillow") as caught:
+    with stops(BuildError, "SHA-256") as caught:
         open_row(sealed, other, **digests)
     assert prepared in str(caught.value)
-    with pytest.raises(BuildError, match="does not give the pixels that its row names"):
+    with stops(BuildError):
         open_row(sealed, original, **{**digests, "content_sha256": "0" * 64})

@@ -19,6 +19,7 @@ from builders.generate.exact.resize import FIXED_RESIZE, fixed_resize
 from builders.generate.task import BatchTask
 from builders.release.images import pixel_sha256
 from builders.release.schema import Column
+from tests.sentences import stops
 
 
 def encoded(pixels, form="PNG"):
@@ -138,7 +139,7 @@ def test_what_cannot_be_decoded_is_refused_or_recorded(tmp_path):
     whole = encoded(np.zeros((8, 8, 3), np.uint8))
     other = encoded(np.full((8, 8, 3), 200, np.uint8))
     rows = plan_of(tmp_path, [whole, whole[:40], b"no image", other], ["encoded"] * 4)
-    with pytest.raises(BuildError, match=r"file \(1\) cannot be used \(.*\)\. Replace it"):
+    with stops(BuildError):
         make(tmp_path, rows, FIXED_RESIZE)
     assert not list(tmp_path.glob("*.pack"))
     record, _ = generate(tmp_path, rows, FIXED_RESIZE, drop=True)
@@ -234,7 +235,7 @@ def test_a_record_names_every_input(tmp_path):
 
 def test_an_array_source_has_images_of_one_size(tmp_path):
     rows = plan_of(tmp_path, squares(10), ["encoded"])
-    with pytest.raises(BuildError, match=r"No image can be generated from 0 in .*file: it has 8 x 8 pixels instead"):
+    with stops(BuildError):
         make(tmp_path, rows, AS_PNG)
     assert generate(tmp_path, rows, AS_PNG, drop=True)[0]["unreadable"].to_pylist() == [
         "it has 8 x 8 pixels instead of 32 x 32"
@@ -243,7 +244,7 @@ def test_an_array_source_has_images_of_one_size(tmp_path):
 
 def test_a_generators_reason_is_refused_or_recorded(tmp_path):
     rows = plan_of(tmp_path, squares(10, 0), ["encoded"] * 2)
-    with pytest.raises(BuildError, match=r"^No image .* from 1 in .*file: it is black\. .* --allow-partial\.$"):
+    with stops(BuildError, "--allow-partial"):
         make(tmp_path, rows, SHADES)
     assert generate(tmp_path, rows, SHADES, drop=True)[0]["unreadable"].to_pylist() == ["", "it is black"]
 
@@ -283,7 +284,7 @@ def test_a_batch_is_not_generated_again_from_another_image(tmp_path, form):
         assert (batch.pack.read_bytes(), batch.record.read_bytes()) == (pack, record)
         batch.pack.unlink()
         (tmp_path / "file").write_bytes(contents[0] + contents[0])
-        with pytest.raises(BuildError, match=r"^The source image 1 in .*file changed since .* another --out\.$"):
+        with stops(BuildError, "--out"):
             make(tmp_path, rows, generator)
         assert not batch.pack.exists()
         assert batch.record.read_bytes() == record
@@ -303,6 +304,6 @@ def test_a_batch_whose_images_come_out_differently_is_refused(tmp_path, monkeypa
     unsteady = Generator("unsteady", 1, "", (2, 2), start_unsteady)
     (batch,), _ = make(tmp_path, rows, unsteady)
     batch.pack.unlink()
-    with pytest.raises(BuildError, match=r"^The image s/1 differs .* \(content_sha256\)"):
+    with stops(BuildError, "s/1", "content_sha256"):
         make(tmp_path, rows, unsteady)
     assert not batch.pack.exists()

@@ -14,6 +14,7 @@ from builders.sources.registry import SOURCES
 from tests.builders import layouts
 from tests.builders.trees import contents, opened
 from tests.hub.client import in_process
+from tests.sentences import assert_sentence, stops
 
 REPO = "org/mirror"
 PLACE = parse_place(f"hf://datasets/{REPO}")
@@ -106,15 +107,15 @@ def test_a_revision_and_a_known_mirrors_folder_are_used(mirrored, fetch):
 
 def test_what_a_mirror_does_not_tell_is_asked(mirrored, fetch):
     mirrored(names("a/train-0.parquet", "b/train-0.parquet", "c/val-0.parquet"))
-    with pytest.raises(BuildError, match=r"in several folders, a, b\. Name one of them"):
+    with stops(BuildError):
         fetch(IMAGENET, "train")
-    with pytest.raises(BuildError, match="no Parquet files of the partition test, which mirrors name test"):
+    with stops(BuildError):
         fetch(SOURCES["cifar100"], "test")
-    with pytest.raises(BuildError, match="cannot be read from Parquet files alone"):
+    with stops(BuildError):
         fetch(SOURCES["coco2017"])
-    with pytest.raises(BuildError, match=r"org/mirror has no revision v9 on 127\.0\.0\.1"):
+    with stops(BuildError, "org/mirror", "v9", "127.0.0.1"):
         fetch(IMAGENET, place=parse_place(f"{PLACE}@v9"))
-    with pytest.raises(BuildError, match=r"There is no dataset org/other on .*log in with `hf auth login`"):
+    with stops(BuildError, "org/other"):
         fetch(IMAGENET, place=parse_place("hf://datasets/org/other"))
 
 
@@ -128,7 +129,7 @@ def test_a_cut_connection_goes_on_and_another_content_is_never_used(mirrored, fe
     assert any(request.headers.get("range", "").startswith("bytes=") for request in hub.asked("cdn"))
     shutil.rmtree(path.parents[1])
     hub.corrupt("cdn", times=None)
-    with pytest.raises(BuildError, match=r"data/validation-0\.parquet has other bytes than the Hub lists"):
+    with stops(BuildError, "data/validation-0.parquet"):
         fetch(IMAGENET, "val")
     assert list(path.parents[3].rglob("*.parquet")) == []
 
@@ -136,7 +137,7 @@ def test_a_cut_connection_goes_on_and_another_content_is_never_used(mirrored, fe
 def test_what_was_whole_before_a_failure_is_kept_and_the_rest_is_fetched_later(mirrored, fetch, hub):
     mirrored(names(*(f"data/train-{n}.parquet" for n in range(4))))
     hub.fail("cdn", status=404, skip=2, times=1)
-    with pytest.raises(BuildError, match=r"Cannot download data/train-2\.parquet"):
+    with stops(BuildError, "data/train-2.parquet"):
         fetch(IMAGENET, "train")
     before = len(hub.asked("cdn"))
     assert len(there(fetch(IMAGENET, "train"))) == 4
@@ -154,9 +155,7 @@ def test_a_gated_repository_says_where_to_accept_its_terms_and_how_to_log_in(who
         with pytest.raises(BuildError) as caught:
             download_mirror(IMAGENET, files, lambda _: None, quiet=True)
         message = str(caught.value)
-        assert f"the Hub answered {401 if who == 'nobody' else 403}" in message
-        assert f"Accept its terms at {hub.endpoint}/datasets/{REPO} with your account" in message
-        assert "log in with `hf auth login` or set HF_TOKEN" in message
+        assert_sentence(message, 401 if who == "nobody" else 403, f"{hub.endpoint}/datasets/{REPO}", "HF_TOKEN")
         assert stranger not in message
         assert naps == []
         hub.repos[REPO].accepted.add("stranger")
@@ -170,7 +169,7 @@ def test_a_gated_repository_says_where_to_accept_its_terms_and_how_to_log_in(who
 def test_a_full_disk_is_told_before_the_download(mirrored, fetch, hub, monkeypatch):
     mirrored(names("data/validation-0.parquet"))
     monkeypatch.setattr(mirror.shutil, "disk_usage", lambda _: SimpleNamespace(free=1))
-    with pytest.raises(BuildError, match=r"hf://datasets/org/mirror needs 40 bytes, and the disk of .* has 1 left"):
+    with stops(BuildError, "hf://datasets/org/mirror"):
         fetch(IMAGENET, "val")
     assert hub.asked("cdn") == []
 
@@ -182,5 +181,5 @@ def test_no_path_of_a_repository_leaves_the_cache(mirrored, fetch, monkeypatch):
         "builders.hub.repository.Repository.tree",
         lambda *_: {"../../x.parquet": mirror.RemoteFile("../../x.parquet", 1, "", "")},
     )
-    with pytest.raises(BuildError, match="does not lie inside"):
+    with stops(BuildError):
         fetch(IMAGENET, "val")

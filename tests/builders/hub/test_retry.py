@@ -9,6 +9,7 @@ from huggingface_hub.utils import httpx
 
 from builders.errors import BuildError
 from builders.hub.retry import MAX_WAIT, WAITS, ChecksumError, with_retries
+from tests.sentences import stops
 
 SECRET = "https://storage.example.org/object?signature=hf_secret"
 
@@ -93,7 +94,7 @@ def test_errors_that_stay_are_not(naps, name):
 def test_what_is_no_error_of_the_hub_is_ours():
     with pytest.raises(ZeroDivisionError):
         with_retries("do it", failing(ZeroDivisionError()), lambda line: None)
-    with pytest.raises(BuildError, match=r"^as it is$"):
+    with stops(BuildError):
         with_retries("do it", failing(BuildError("as it is")), lambda line: None)
 
 

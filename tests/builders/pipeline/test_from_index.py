@@ -18,6 +18,7 @@ from tests.builders.planning import QUIET
 from tests.builders.trees import linked
 from tests.killing import watched_at_renames
 from tests.manifests import as_json, manifest_of, write_json
+from tests.sentences import assert_sentence, stops
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +88,7 @@ def test_a_changed_image_is_named_also_where_it_is_resized(published, demo, tmp_
     with pytest.raises(BuildError) as caught:
         materialize(only, demo | {source: root}, tmp_path / "out")
     sentence = str(caught.value)
-    assert sentence.startswith(f"The image {row['id']} is not the published one: its content_sha256 is ")
-    assert f", not {row['content_sha256']} (" in sentence
+    assert_sentence(sentence, row["id"], "content_sha256", row["content_sha256"])
     assert config == "cifar" or str(path) in sentence
     assert not (tmp_path / "out" / "manifest.json").exists()
 
@@ -99,8 +99,7 @@ def test_an_edition_without_an_image_is_named(published, demo, tmp_path):
     (root / "images" / row["source_id"]).unlink()
     with pytest.raises(BuildError) as caught:
         materialize(published["imagenet"], demo | {"food101": root}, tmp_path / "out")
-    assert f"lacks 1 of the 193 images of imagenet/far_ood_food32, such as {row['source_id']}" in str(caught.value)
-    assert "Food-101 (2014)" in str(caught.value)
+    assert_sentence(str(caught.value), "193", "imagenet/far_ood_food32", row["source_id"], "Food-101 (2014)")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +135,7 @@ def test_an_index_that_does_not_fit_its_manifest_or_these_tools_is_refused(
 
 def test_a_config_that_is_not_there_is_refused(published, demo, tmp_path):
     absent = Published(published["imagenet"].root, "absent")
-    with pytest.raises(BuildError, match=r"The release has no config absent\. Name one of imagenet"):
+    with stops(BuildError):
         materialize(absent, demo, tmp_path / "out")
 
 

@@ -21,6 +21,7 @@ from hf_scripts import card, export, materialize, push, verify
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.executors.ray_cluster import needs_ray, start_cluster
 from tests.conftest import made_once
+from tests.sentences import assert_sentence
 from tests.store.fixtures import forget_clients
 from tests.store.proxy import CUT, NO_ANSWER
 from tests.store.server import KEY, SECRET
@@ -217,7 +218,7 @@ def test_no_image_is_unpacked_for_a_store_where_no_pack_has_room(store, demo, mo
     address = f"s3://{store.bucket()}/release"
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
     assert built(demo, address) == 2
-    assert "1,000 left. Files are written there before they are sent: set TMPDIR" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err, "1,000", "TMPDIR")
     assert not [name for name in store.files(address.removeprefix("s3://")) if name.endswith(".pack")]
 
 

@@ -28,6 +28,7 @@ from tests.builders.trees import link, linked, replaced
 from tests.killing import killed_at_rename, tree, watched_at_renames
 from tests.manifests import rows_in
 from tests.power import Disk
+from tests.sentences import stops
 from unknown_detection.durable import unflushed
 
 SPLITS = tuple(BENCHMARK.parts)
@@ -299,7 +300,7 @@ def test_other_choices_do_not_mix_with_a_release(changes, sentence, demo, releas
 def test_a_release_without_its_state_still_refuses_other_choices(demo, release, tmp_path):
     out = linked(release, tmp_path / "out")
     shutil.rmtree(out / ".state")
-    with pytest.raises(BuildError, match=r"The release in .* was built with the seed 0, and this run has 5\."):
+    with stops(BuildError):
         build_demo(demo, out, seed=5)
     build_demo(demo, out)
     assert files_of(out) == files_of(release)
@@ -317,7 +318,7 @@ def test_sources_that_changed_do_not_mix_with_a_release(demo, tmp_path):
     roots = demo | {"imagenet": imagenet}
     build_demo(roots, tmp_path / "out", splits=SPLITS[1:2])
     next(iter(sorted((imagenet / "val" / "n01443537").iterdir()))).unlink()
-    with pytest.raises(BuildError, match="list of withdrawn rows changed since imagenet/test was planned in"):
+    with stops(BuildError, "imagenet/test"):
         build_demo(roots, tmp_path / "out", splits=SPLITS[1:2])
 
 
@@ -330,7 +331,7 @@ def test_two_runs_on_one_folder_do_not_mix(demo, tmp_path):
     )
     with subprocess.Popen([sys.executable, "-c", holder, out], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
-        with pytest.raises(BuildError, match=r"Another run is at work in "):
+        with stops(BuildError):
             build_demo(demo, out)
         process.kill()
     build_demo(demo, out, splits=SPLITS[1:2])
@@ -393,7 +394,7 @@ def test_a_short_and_a_missing_class_are_refused_with_their_counts(demo, tmp_pat
         build_demo({"imagenet": imagenet}, tmp_path / "out", allow_partial=False, splits=SPLITS[1:2])
     assert not (tmp_path / "out").exists()
     shutil.rmtree(imagenet / "val" / "n02099601")
-    with pytest.raises(BuildError, match=r"expected 50 images of n02099601 \(golden retriever\), found 0"):
+    with stops(BuildError, "n02099601"):
         build_demo({"imagenet": imagenet}, tmp_path / "out", allow_partial=False, splits=SPLITS[1:2])
 
 
@@ -401,7 +402,7 @@ def test_a_split_without_rows_is_refused_also_where_less_is_allowed(demo, tmp_pa
     """Apple pie is not among the 32 dishes of the benchmark."""
     food = tmp_path / "food"
     linked(demo["food101"] / "images" / "apple_pie", food / "images" / "apple_pie")
-    with pytest.raises(BuildError, match=r"^imagenet/far_ood_food32 would have no rows: Food-101 in .*food has no im"):
+    with stops(BuildError, "imagenet/far_ood_food32", "Food-101"):
         build_demo({"food101": food}, tmp_path / "out", splits=("imagenet/far_ood_food32",))
     assert not (tmp_path / "out").exists()
 

@@ -13,6 +13,7 @@ from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.state import State, locked
 from builders.plan.candidates import Draws
 from builders.release.layout import Layout
+from tests.sentences import stops
 
 ADOPTED, PLANS, DRAWS = {"imagenet/test": ""}, {"imagenet/test": "ab" * 32}, {"imagenet/validation": "ef" * 32}
 
@@ -43,7 +44,7 @@ def read(run):
 
 def test_a_state_that_was_recorded_is_read(run):
     read(run)
-    with pytest.raises(BuildError, match="changed since imagenet/test was planned"):
+    with stops(BuildError, "imagenet/test"):
         state_of(run, {}).record({"imagenet/test": "cd" * 32}, {})
 
 
@@ -52,16 +53,16 @@ def test_a_state_without_draws_is_one_of_an_earlier_version(run):
     assert recorded.pop("draws") == DRAWS
     path_of(run).write_text(json.dumps(recorded))
     state_of(run).record(PLANS, {"imagenet/validation": "cd" * 32})
-    with pytest.raises(BuildError, match="imagenet/validation now draws other images"):
+    with stops(BuildError, "imagenet/validation"):
         state_of(run).record(PLANS, DRAWS)
 
 
 def test_only_a_build_is_advised_to_allow_short_sources(run):
     """And not `materialize`, which has no such flag."""
     strict = dataclasses.replace(run, allow_partial=False)
-    with pytest.raises(BuildError, match=r"Give another --out, or build it in the same way\.$"):
+    with stops(BuildError, "--out"):
         state_of(strict).check()
-    with pytest.raises(BuildError, match=r"\(--allow-partial\)\. Give another --out\.$"):
+    with stops(BuildError, "--allow-partial", "--out"):
         state_of(dataclasses.replace(strict, released="1.1.0")).check()
 
 
@@ -99,7 +100,7 @@ def test_a_named_pipe_is_not_waited_for(run):
     path = path_of(run)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(BuildError, match="is a named pipe, not a regular file"):
+    with stops(BuildError):
         read(run)
 
 

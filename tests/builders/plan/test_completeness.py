@@ -14,6 +14,7 @@ from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.indexes import counted_index
 from tests.builders.trees import tree
+from tests.sentences import assert_sentence
 
 CALTECH45 = IMAGENET.parts["imagenet/far_ood_caltech45"].class_ids(0)
 PLACES82 = IMAGENET.parts["imagenet/far_ood_places82"].class_ids(0)
@@ -48,7 +49,7 @@ def test_the_needed_classes_alone_are_whole_and_one_image_less_is_not(key, parti
     short = needed[len(needed) // 2]
     (sentence,) = count_shortfalls(copy_of(key, partition, counts | {short: counts[short] - 1}), (partition,), needed)
     name = SOURCES[key].classes()[short]
-    assert sentence.endswith(f": expected {counts[short]:,} images of {short} ({name}), found {counts[short] - 1:,}")
+    assert_sentence(sentence, f"{counts[short]:,}", short, name, f"{counts[short] - 1:,}")
 
 
 def test_all_classes_without_clutter_are_whole_for_caltech45():
@@ -68,15 +69,14 @@ def test_a_needed_image_is_missed_also_where_another_is_one_more(other):
     counts[needed] -= 1
     assert sum(counts.values()) == 30_607
     (sentence,) = count_shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45)
-    assert f"of {needed} " in sentence
-    assert "although the total is right" in sentence
+    assert_sentence(sentence, needed)
 
 
 def test_a_class_with_too_many_images_is_told():
     counts = counts_of("caltech256", "images")
     counts["133.lightning"] += 2
     (sentence,) = count_shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45)
-    assert sentence.endswith("expected 136 images of 133.lightning (lightning), found 138")
+    assert_sentence(sentence, "136", "133.lightning", "138")
 
 
 def test_what_is_wrong_with_other_classes_does_not_matter():
@@ -101,7 +101,7 @@ def test_a_places365_category_beyond_the_published_sizes_is_told(count):
     counts = places(4_900) | {PLACES82[3]: count}
     (sentence,) = count_shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82)
     name = SOURCES["places365"].classes()[PLACES82[3]]
-    assert sentence.endswith(f"expected 3,068 to 5,000 images of {PLACES82[3]} ({name}), found {count:,}")
+    assert_sentence(sentence, "3,068", "5,000", PLACES82[3], name, f"{count:,}")
 
 
 def test_places365_train_with_all_categories_must_have_the_right_total():
@@ -111,13 +111,13 @@ def test_places365_train_with_all_categories_must_have_the_right_total():
     assert count_shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82) == []
     counts[names[0]] -= 1
     (sentence,) = count_shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82)
-    assert sentence.endswith("expected 1,803,460 images, found 1,803,459")
+    assert_sentence(sentence, "1,803,460", "1,803,459")
 
 
 def test_the_needed_categories_must_leave_others_a_possible_size():
     # With 5,000 images in each of the 283 others, the 82 would still have 1,803,460 - 283 * 5,000 = 388,460.
     (sentence,) = count_shortfalls(copy_of("places365", "train", places(4_500)), ("train",), PLACES82)
-    assert sentence.endswith("expected 388,460 to 935,216 images in the 82 classes that are needed, found 369,000")
+    assert_sentence(sentence, "388,460", "935,216", "369,000")
 
 
 def test_the_owners_list_tells_of_one_image_less():
@@ -131,8 +131,7 @@ def test_the_owners_list_tells_of_one_image_less():
     (sentence,) = count_shortfalls(
         copy_of("places365", "train", short, listed=listed, missing=gone), ("train",), PLACES82
     )
-    assert f"expected {listed[category]:,} images of {category} " in sentence
-    assert sentence.endswith(f"the first that its list names and the copy lacks is train{category}/00000007.jpg")
+    assert_sentence(sentence, f"{listed[category]:,}", category, f"train{category}/00000007.jpg")
 
 
 def test_places365_counts_the_owners_list(tmp_path):

@@ -18,6 +18,7 @@ from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.values import SplitFacts
 from tests.builders.demo_sources import TROUBLES
 from tests.fuzz.harness import run_cases
+from tests.sentences import stops
 
 
 def jpeg(size=(40, 30), seed=0, **options):
@@ -157,7 +158,7 @@ def test_images_of_16_and_32_bits_are_refused(mode, form):
     assert image.mode == mode
     assert (np.asarray(image.convert("RGB")) == 255).mean() > 0.98
     for check in (images.check_image, images.check_pixels, images.decode_or_mend):
-        with pytest.raises(images.UnreadableImageError, match=f"more than 8 bits, mode {mode}; save it with 8 bits"):
+        with stops(images.UnreadableImageError, mode):
             check(data)
 
 

@@ -10,6 +10,7 @@ from builders.demo.images import encode_image
 from builders.release import images
 from builders.release.jpeg import has_hole, looks_whole, read_jpeg_header
 from tests.builders.photographs import pieces
+from tests.sentences import stops
 
 PIECE = pieces(1, 240, seed=3)[0]
 FORMS = {
@@ -125,7 +126,7 @@ def test_zeros_in_place_of_image_data_are_told_although_pillow_decodes_them(form
     damaged = overwritten(data, middle, bytes(zeros))
     assert has_hole(damaged, read_jpeg_header(damaged))
     assert pillow_decodes(damaged) or form == "restarts"
-    with pytest.raises(images.UnreadableImageError, match="zero bytes in place of a part of its image data"):
+    with stops(images.UnreadableImageError):
         images.check_image(damaged, decode=decode)
 
 

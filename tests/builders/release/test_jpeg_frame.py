@@ -12,6 +12,7 @@ from builders.demo.images import encode_image
 from builders.release import images
 from builders.release.jpeg import looks_whole, read_jpeg_header
 from tests.builders.photographs import pieces
+from tests.sentences import stops
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::PIL.Image.DecompressionBombWarning")
 
@@ -177,7 +178,7 @@ def test_a_frame_or_table_that_nothing_decodes_is_refused_without_being_asked_to
 
 def test_a_jpeg_of_more_pixels_than_any_source_has_is_refused_by_its_header():
     for decode in (False, True):
-        with pytest.raises(images.UnreadableImageError, match=r"10,001 x 10,000 pixels, more than any image of a"):
+        with stops(images.UnreadableImageError, "10,001", "10,000"):
             images.check_image(ABOVE_MOST_PIXELS, decode=decode)
 
 

@@ -27,6 +27,7 @@ from tests import manifests
 from tests.builders.conftest import files_of
 from tests.hf_scripts.samples import make_release
 from tests.manifests import as_json, file, manifest_of, write_json
+from tests.sentences import stops
 
 
 @pytest.fixture(params=["imagenet_release", "cifar_release", "facets_release"])
@@ -74,12 +75,12 @@ def test_its_files_are_those_of_the_folder(built):
 
 def test_a_folder_without_a_release_is_an_empty_one_to_a_build_alone(tmp_path):
     assert read_or_empty(tmp_path) == EMPTY
-    with pytest.raises(BuildError, match=r"is not a release: it has no manifest\.json\. Build one there first\."):
+    with stops(BuildError, "manifest.json"):
         read_manifest(tmp_path)
-    with pytest.raises(BuildError, match="org/name at v1 is not a release"):
+    with stops(BuildError, "org/name", "v1"):
         read_manifest(tmp_path / "nowhere", "org/name at v1")
     (tmp_path / "manifest.json").mkdir()
-    with pytest.raises(BuildError, match=r"manifest\.json is a folder, not a regular file"):
+    with stops(BuildError, "manifest.json"):
         read_manifest(tmp_path)
 
 
@@ -88,14 +89,14 @@ def test_a_folder_without_a_release_is_an_empty_one_to_a_build_alone(tmp_path):
 def test_only_a_regular_file_is_read(tmp_path, kind):
     path = tmp_path / "manifest.json"
     os.mkfifo(path) if kind == "fifo" else path.symlink_to("/dev/zero")
-    with pytest.raises(BuildError, match=r"manifest\.json is a (named pipe|device), not a regular file"):
+    with stops(BuildError, "manifest.json"):
         read_manifest(tmp_path)
 
 
 def test_a_manifest_of_many_megabytes_is_not_read(tmp_path):
     with (tmp_path / "manifest.json").open("wb") as opened:
         opened.truncate(MOST_BYTES + 1)
-    with pytest.raises(BuildError, match=r"Cannot read .*manifest\.json: it has more than 64,000,000 bytes"):
+    with stops(BuildError, "manifest.json", "64,000,000"):
         read_manifest(tmp_path)
 
 

@@ -2,7 +2,6 @@ import base64
 import shlex
 
 import msgspec
-import pytest
 
 from builders.commands.audit import main
 from builders.errors import BuildError
@@ -11,6 +10,7 @@ from builders.release.layout import Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.report import audits
 from tests.builders.report.conftest import texts
+from tests.sentences import stops
 
 OVERLAP = """split,known_class,unknown_class,unknown_class_name,rows,rows_of_split
 bench/near_ood,n01,unknown,a class,3,4
@@ -64,7 +64,7 @@ def test_the_chart_of_an_audit_is_on_the_page(small):
 
 
 def test_a_table_that_is_none_is_refused(small):
-    with pytest.raises(BuildError, match=r"artifacts\.csv lacks the columns"):
+    with stops(BuildError, "artifacts.csv"):
         audits.audit(small, with_audit(small, "bench/artifacts", "a,b\n"), "artifacts", "bench")
 
 

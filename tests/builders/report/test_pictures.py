@@ -5,7 +5,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from PIL import Image
 
 from builders.errors import BuildError
@@ -18,6 +17,7 @@ from builders.report.pictures import (
     read_split_rows,
     thumbnails,
 )
+from tests.sentences import stops
 
 
 def read(root, manifest, shown="all"):
@@ -94,6 +94,6 @@ def test_an_image_that_does_not_decode_is_named(small):
     table = pq.read_table(path)
     images = pa.array([{"bytes": b"GIF89a", "path": ""}] * 4, table.schema.field("image").type)
     pq.write_table(table.set_column(0, table.schema.field("image"), images), path)
-    with pytest.raises(BuildError, match="row 0") as refused:
+    with stops(BuildError) as refused:
         thumbnails(small, manifest, read(small, manifest))
     assert str(path) in str(refused.value)

@@ -17,6 +17,7 @@ from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_archive, cifar100_batch, cifar100_names, write_cifar100_parquet
 from tests.builders.trees import add, contents, opened, refusal, tree, write_tar
 from tests.fuzz.harness import run_cases
+from tests.sentences import assert_sentence, stops
 
 FOLDER = "cifar-100-python"
 APPLE, FISH = 0, 1  # aquarium fish is a fish, and the apple is of fruit_and_vegetables: superclasses 4 and 1
@@ -102,7 +103,7 @@ def test_files_by_name_are_refused_with_the_reason_and_do_not_hide_the_pickles(d
     names = [row.fine for row in tables.cifar100()]
     tree(tmp_path, {f"test/{name}/{name}_s_000022.png": b"" for name in names})
     message = refusal("cifar100", tmp_path, "test")
-    assert "has class folders of image files" in message and "which no file name tells" in message
+    assert_sentence(message)
     tree(tmp_path / "as published", {"test": (demo["cifar100"] / FOLDER / "test").read_bytes()})
     assert open_source(SOURCES["cifar100"], tmp_path, ("test",)).table.num_rows == 400
 
@@ -180,13 +181,13 @@ def test_names_in_an_archive_may_start_with_a_dot(tmp_path):
 @pytest.mark.parametrize("place", ["test", f"{FOLDER}.tar.gz/{FOLDER}/test"])
 def test_a_container_that_changed_after_it_was_indexed(tmp_path, place):
     tree(tmp_path, {"test": batch(), f"{FOLDER}.tar.gz": archive(test=batch())})
-    with pytest.raises(BuildError, match=r"changed during the build: expected at least 3 images, found 2"):
+    with stops(BuildError):
         list(UNPACKERS["batch"](tmp_path / place, np.array([0, 2])))
 
 
 def test_a_container_that_went_away_after_it_was_indexed(tmp_path):
     tree(tmp_path, {f"{FOLDER}.tar.gz": archive(train=batch())})
-    with pytest.raises(BuildError, match=r"lacks cifar-100-python/test\. Download the archive"):
+    with stops(BuildError, "cifar-100-python/test"):
         list(UNPACKERS["batch"](tmp_path / f"{FOLDER}.tar.gz" / FOLDER / "test", np.array([0])))
 
 
@@ -238,7 +239,7 @@ def test_mirror_with_a_file_missing(tmp_path, names):
     for name in names:
         write_mirror(tmp_path, name)
     message = refusal("cifar100", tmp_path, "test")
-    assert "lacks files of a set named like" in message
+    assert_sentence(message)
     assert names[0] in message
 
 

@@ -12,6 +12,7 @@ from builders.sources.coco2017 import shared
 from builders.sources.coco_annotations import category_areas, read_instances
 from taxonomy import tables
 from tests.builders import coco_oracle
+from tests.sentences import assert_sentence, stops
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
@@ -140,11 +141,10 @@ def test_malformed_masks_are_refused(tmp_path, segmentation, words):
         areas_of(path, annotation(31, segmentation))
     message = str(caught.value)
     assert words in message
-    assert f"{path} has a mask of the annotation 31 that is" in message
-    assert "Unpack annotations_trainval2017.zip again" in message
+    assert_sentence(message, path, "annotations_trainval2017.zip")
     assert "\n" not in message
 
 
 def test_boxes_alone_are_refused(tmp_path):
-    with pytest.raises(BuildError, match=r"a\.json has no annotation with a mask, only boxes"):
+    with stops(BuildError, "a.json"):
         areas_of(tmp_path / "a.json", annotation(1, []), annotation(2, [], SKIS))

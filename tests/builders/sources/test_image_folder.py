@@ -7,6 +7,7 @@ from builders.sources.image_folder import ALL, find_images, image_folder
 from builders.sources.opening import open_source
 from builders.sources.readers.folders import child_names
 from taxonomy import tables
+from tests.sentences import stops
 from unknown_detection.words import printable
 
 
@@ -58,7 +59,7 @@ def test_classes_named_like_partitions_are_classes_beside_others(tmp_path):
 
 def test_partitions_beside_other_folders_are_neither_taken_for_classes_nor_left_out(tmp_path):
     root = tree(tmp_path, "train/dog/a.jpg", "test/dog/b.jpg", "extra/dog/c.jpg")
-    with pytest.raises(BuildError, match="has the partitions test and train, and beside them extra"):
+    with stops(BuildError):
         find_images(root)
 
 
@@ -82,7 +83,7 @@ def test_a_name_is_printed_or_not_whatever_pythons_unicode_has(tmp_path):
 def test_a_flat_folder_is_one_class_if_it_may_be(tmp_path):
     root = tree(tmp_path, "b.jpg", "a.jpg", "licence.txt")
     assert find_images(root, flat="far_ood").files == {ALL: (("a.jpg", "far_ood"), ("b.jpg", "far_ood"))}
-    with pytest.raises(BuildError, match="has images, but no class folders"):
+    with stops(BuildError):
         find_images(root)
 
 
@@ -129,9 +130,9 @@ def test_other_folders_are_refused(tmp_path, paths, words):
 def test_a_link_to_a_folder_is_refused_and_a_missing_folder_too(tmp_path):
     root = tree(tmp_path / "root", "dog/a.jpg")
     (root / "cat").symlink_to(tree(tmp_path / "cats", "b.jpg"))
-    with pytest.raises(BuildError, match="is a link to a folder"):
+    with stops(BuildError):
         find_images(root)
-    with pytest.raises(BuildError, match="There is no folder"):
+    with stops(BuildError):
         find_images(tmp_path / "absent")
 
 
@@ -145,7 +146,7 @@ def test_images_that_are_links_are_refused_like_folders(home, flat, tmp_path):
     for name, target in (("b.jpg", elsewhere), ("c.PNG", root / home / "a.jpg"), ("d.png", root / "absent")):
         (root / home / name).symlink_to(target)
     (root / home / "notes.txt").symlink_to(elsewhere)  # no image, so it is not read
-    with pytest.raises(BuildError, match="has images or folders that are links") as caught:
+    with stops(BuildError) as caught:
         find_images(root, flat)
     inside = "" if home == "." else f"{home}/"
     assert f"links: {inside}b.jpg, {inside}c.PNG, {inside}d.png. Links" in str(caught.value)
@@ -178,6 +179,6 @@ def test_the_names_of_many_class_folders_are_looked_up_and_not_searched(tmp_path
     monkeypatch.setattr(
         "builders.sources.image_folder.child_names", lambda folder: [Name(name) for name in child_names(folder)]
     )
-    with pytest.raises(BuildError, match=r"class folder .*c0000 has no image"):
+    with stops(BuildError, "c0000"):
         find_images(tmp_path)
     assert compared <= 10 * len(names)

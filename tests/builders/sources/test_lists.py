@@ -5,6 +5,7 @@ import pytest
 from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from tests.builders.trees import refusal, tree
+from tests.sentences import assert_sentence
 
 VAL = "ILSVRC2012_val_0000000"
 TABLE = f"ImageId,PredictionString\n{VAL}1,n01440764 85 1 499 272 \n{VAL}2,n01443537 1 2 3 4 n01443537 5 6 7 8 \n"
@@ -45,8 +46,7 @@ def test_kaggles_table_damaged(tmp_path):
     """By what makes a file no list of text; tests/builders/storage/test_text_files.py has more of that."""
     kaggle(tmp_path, TABLE.encode() + b"caf\xe9")
     message = refusal("imagenet", tmp_path, "val")
-    assert f"Line 4 of {tmp_path / 'LOC_val_solution.csv'} is not UTF-8" in message
-    assert message.endswith("Take the table that Kaggle serves with the competition.")
+    assert_sentence(message, tmp_path / "LOC_val_solution.csv", "UTF-8")
 
 
 LISTED = "Places365_val_00000001.jpg 0\n"

@@ -7,6 +7,7 @@ from builders.storage.files import open_regular
 from tests.builders.cifar_layouts import lsun_entries
 from tests.builders.trees import contents, link, opened, refusal, tree
 from tests.fuzz.harness import run_cases
+from tests.sentences import assert_sentence
 
 DAMAGE = {
     "root is a meta page": "it refers to page 0, and the last one is",
@@ -102,15 +103,15 @@ def test_a_database_cut_short(demo, tmp_path, cut):
     tree(tmp_path, {"test_lmdb/data.mdb": data[:cut]})
     message = refusal("lsun", tmp_path)
     assert "data.mdb is truncated" in message or "cannot be read as an LMDB database" in message
-    assert "Unpack test_lmdb.zip again" in message
+    assert_sentence(message, "test_lmdb.zip")
     if cut > 8192 or cut < 0:
-        assert f"expected at least {len(data):,} bytes, found {len(data[:cut]):,}." in message
+        assert_sentence(message, f"{len(data):,}", f"{len(data[:cut]):,}")
 
 
 def test_no_database_at_all(tmp_path):
     tree(tmp_path, {"test_lmdb/data.mdb": b"nothing" * 5000})
     message = refusal("lsun", tmp_path)
-    assert "cannot be read as an LMDB database (its first page is not that of a database" in message
+    assert_sentence(message, "LMDB")
     assert message.count(str(tmp_path)) == 1
 
 
@@ -131,14 +132,14 @@ def test_another_set_of_lsun(tmp_path, name):
     database(tmp_path / name, {KEYS[0]: WEBP})
     for root in (tmp_path, tmp_path / name):
         message = refusal("lsun", root)
-        assert f"is the database {name}, not the test set's test_lmdb" in message
+        assert_sentence(message, name, "test_lmdb")
     link(tmp_path / name, tmp_path / "linked")
     assert f"is the database {name}, not" in refusal("lsun", tmp_path / "linked")
 
 
 def test_the_images_of_lsun_fix_are_another_set(tmp_path):
     message = refusal("lsun", tree(tmp_path, {f"correct_resize_{number}.png": "" for number in range(3)}))
-    assert "which holds correct_resize_0.png, correct_resize_1.png" in message
+    assert_sentence(message, "correct_resize_0.png", "correct_resize_1.png")
 
 
 def test_images_saved_in_another_format_keep_their_ids_and_the_layout_says_so(tmp_path):

@@ -15,6 +15,7 @@ from builders.storage.paths import as_path
 from taxonomy import tables
 from tests.builders import broad_layouts, cifar_layouts, facets_layouts, layouts
 from tests.builders.trees import write_shards
+from tests.sentences import stops
 
 _READ = 40
 """Images of a source that are compared, evenly spread."""
@@ -152,5 +153,5 @@ def test_a_wrong_address_is_told_in_a_sentence(store, place, sentence):
 def test_a_damaged_archive_is_told_with_its_address(store, tmp_path):
     (tmp_path / "ILSVRC2012_img_val.tar").write_bytes(b"x" * 700)
     root = store.upload(tmp_path)
-    with pytest.raises(BuildError, match=rf"{root}/ILSVRC2012_img_val\.tar is not a whole, uncompressed tar"):
+    with stops(BuildError, f"{root}/ILSVRC2012_img_val.tar"):
         open_source(SOURCES["imagenet"], as_path(root), ("val",))

@@ -12,6 +12,7 @@ from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.broad_layouts import OPENOOD_IMAGES, OPENOOD_LISTS
 from tests.builders.trees import opened, refusal, tree
+from tests.sentences import assert_sentence
 
 REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "published"
 published = pytest.mark.skipif(not REFERENCE.is_dir(), reason="no published lists beside this checkout")
@@ -55,7 +56,7 @@ def test_a_copy_of_one_partition_alone_needs_no_list(tmp_path, partition):
     assert count_shortfalls(index, (partition,), ["unlabelled"]) == []
     other = {"test": "val", "val": "test"}[partition]
     message = refusal("openimage_o", tmp_path, other)
-    assert f"are its {other} images is not known: there is no {other}_openimage_o.txt beside them" in message
+    assert_sentence(message, other, f"{other}_openimage_o.txt")
 
 
 @published

@@ -4,6 +4,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.storage.byte_ranges import Reader
+from tests.sentences import stops
 
 
 def test_spans_of_several_files_in_turn(tmp_path):
@@ -25,9 +26,9 @@ def test_what_cannot_be_read_is_named(tmp_path, as_bytes):
         with Reader() as reader:
             reader.read(str(path), 4, 4) if as_bytes else reader.read_into(memoryview(bytearray(4)), str(path), 4)
 
-    with pytest.raises(BuildError, match=r"short changed during the build: expected 4 bytes, found 3\. Run the same"):
+    with stops(BuildError):
         read(path)
-    with pytest.raises(BuildError, match=r"Cannot read .*none: No such file or directory\. Restore it in the source"):
+    with stops(BuildError):
         read(tmp_path / "none")
 
 
@@ -37,7 +38,7 @@ def test_a_named_pipe_or_device_in_place_of_an_image_is_not_read(tmp_path):
     (tmp_path / "device.jpg").symlink_to("/dev/zero")
     with Reader() as reader:
         for name, kind in (("pipe.jpg", "a named pipe"), ("device.jpg", "a device")):
-            with pytest.raises(BuildError, match=f"{name} is {kind}, not a regular file"):
+            with stops(BuildError, name, kind):
                 reader.read(str(tmp_path / name), 0, 4)
-            with pytest.raises(BuildError, match=f"{name} is {kind}, not a regular file"):
+            with stops(BuildError, name, kind):
                 reader.read_into(memoryview(bytearray(4)), str(tmp_path / name), 0)

@@ -8,6 +8,7 @@ from builders.errors import BuildError
 from builders.release.layout import CARD, RECORDS, Layout
 from builders.storage.files import atomic_path, write_text
 from builders.storage.paths import inside
+from tests.sentences import stops
 
 
 def test_a_file_is_complete_or_does_not_exist(tmp_path):
@@ -33,7 +34,7 @@ def test_a_link_is_replaced_and_not_the_file_that_it_names(tmp_path):
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/tmp/victim", "", ".", "..", "a/.."])
 def test_names_that_lead_out_of_the_folder(tmp_path, path):
-    with pytest.raises(BuildError, match="does not lie inside"):
+    with stops(BuildError):
         inside(tmp_path / "release", path)
 
 
@@ -72,7 +73,7 @@ def test_a_layout_refuses_folders_that_are_links_to_others(tmp_path):
     (tmp_path / "release/excluded").symlink_to(tmp_path / "victim")
     (tmp_path / "release/duplicates").symlink_to("duplicates")
     for path in (lambda: layout.index("bench/test"), lambda: layout.excluded("bench")):
-        with pytest.raises(BuildError, match=f"leads to {tmp_path}/victim"):
+        with stops(BuildError, f"{tmp_path}/victim"):
             path()
     # A link in a circle names nothing, and creating the folder fails.
     with pytest.raises(OSError, match="duplicates"):

@@ -7,6 +7,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.storage.text_files import read_csv, read_text_lines
+from tests.sentences import stops
 
 
 def write(folder, content):
@@ -53,14 +54,14 @@ def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path, monkeypatch):
     path = tmp_path / "list"
     with path.open("wb") as file:
         file.truncate(2**40)  # a hole: no byte of it is on disk
-    with pytest.raises(BuildError, match=r"has more than 1,048,576 bytes, which is no list\. Mend it\."):
+    with stops(BuildError, "1,048,576"):
         read_text_lines(path, "Mend it.")
 
 
 @pytest.mark.timeout(20)
 def test_a_named_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "list")
-    with pytest.raises(BuildError, match="is a named pipe, not a regular file"):
+    with stops(BuildError):
         read_text_lines(tmp_path / "list", "Mend it.")
 
 
@@ -87,5 +88,5 @@ def test_what_is_no_csv(tmp_path, content, words):
 def test_cells_beyond_the_limit_of_csv(tmp_path):
     cell = b"x" * 100 + b"\n"  # a quoted cell of short lines
     path = write(tmp_path, b'a,b\n1,"' + cell * (csv.field_size_limit() // 100) + b'"\n')
-    with pytest.raises(BuildError, match=r"is not CSV \(field larger than field limit"):
+    with stops(BuildError, "CSV"):
         list(read_csv(path, ("a", "b"), "Mend it."))

@@ -13,6 +13,7 @@ from torchvision.transforms import functional  # noqa: E402
 
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
+from tests.sentences import stops  # noqa: E402
 from unknown_detection.evaluation.detectors import DETECTORS  # noqa: E402
 from unknown_detection.evaluation.detectors.images import (  # noqa: E402
     crop,
@@ -224,14 +225,14 @@ def test_masks_of_windows_are_those_of_their_image():
         dropped = torch.nn.functional.dropout(torch.ones(6, 50), 0.5)
     draws = torch.cat([torch.rand(3, 50, generator=torch.Generator().manual_seed(row)) for row in range(2)])
     assert torch.equal(dropped, 2.0 * (draws >= 0.5))
-    with pytest.raises(EvaluationError, match=r"shape \(5, 2\), whose first axis is not that of 2 images"):  # noqa: SIM117
+    with stops(EvaluationError):  # noqa: SIM117
         with dropout_drawn(generators):
             torch.nn.functional.dropout(torch.ones(5, 2))
 
 
 @pytest.mark.parametrize("name", ["mc_dropout", "mc_dropout_mi"])
 def test_a_model_without_dropout(cnn, name):
-    with pytest.raises(EvaluationError, match=r"it has no dropout layers with a positive rate\. Leave mc_dropout"):
+    with stops(EvaluationError, "mc_dropout"):
         score(name, cnn)
 
 
@@ -325,7 +326,7 @@ def with_blocks(model, *blocks):
 
 def test_rankfeat_needs_maps(cnn):
     vectors = with_blocks(cnn, "layer1", "dropout")
-    with pytest.raises(EvaluationError, match=r"Block dropout of it returns \(10,\).*rankfeat needs maps.*Leave"):
+    with stops(EvaluationError):
         DETECTORS["rankfeat"].image_pass.check(vectors)
     DETECTORS["rankfeat"].image_pass.check(cnn)
     assert not any(layer._forward_hooks for layer in cnn.module.modules())

@@ -9,6 +9,7 @@ import pytest
 from scipy import optimize, special
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features
+from tests.sentences import stops
 from unknown_detection.evaluation.detectors import (
     GEN,
     MSP,
@@ -142,7 +143,7 @@ def test_temperature_scores_are_msp_at_the_fitted_or_given_temperature():
 def test_logits_that_are_not_finite_are_refused_with_their_row():
     features = toy_features(rows=20)
     features.logits[13, 2] = np.inf
-    with pytest.raises(EvaluationError, match=f"logits of '{features.ids[13]}' are NaN or infinite. Check"):
+    with stops(EvaluationError, features.ids[13]):
         MSP().score(features)
 
 

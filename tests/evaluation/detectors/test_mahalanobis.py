@@ -7,6 +7,7 @@ import pytest
 from scipy.spatial.distance import mahalanobis as distance
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features
+from tests.sentences import stops
 from unknown_detection.evaluation.detectors import (
     RMDS,
     Mahalanobis,
@@ -141,27 +142,27 @@ def test_logits_that_always_have_one_sum_shrink_too(classes, width, offset):
 
 
 def test_every_class_needs_two_rows():
-    with pytest.raises(EvaluationError, match=r"0 of class 2, 0 of class 3 and 5 more\. Fit on more rows"):
+    with stops(EvaluationError):
         Mahalanobis().fit(features_of(np.eye(4), np.array([0, 0, 9, 9])))
     labels = FITTED.labels.copy()
     few = FITTED.take((labels != 1) & (labels != 3) | (np.arange(len(labels)) == 5))
-    with pytest.raises(EvaluationError, match=r"at least 2 rows of each .*, found 1 of class 1, 0 of class 3\. Fit"):
+    with stops(EvaluationError):
         Mahalanobis().fit(few)
 
 
 def test_rows_that_do_not_differ_are_not_fitted():
     labels = np.arange(8) % 2
-    with pytest.raises(EvaluationError, match=r"features do not vary within classes: all 8 rows .* Fit"):
+    with stops(EvaluationError):
         Mahalanobis().fit(features_of(np.ones((8, 3)) * labels[:, None], labels))
 
 
 def test_blocks_must_have_been_extracted_and_be_as_many():
-    with pytest.raises(EvaluationError, match=r"needs features of the model's blocks, and there are none\. Name"):
+    with stops(EvaluationError):
         MahalanobisFirst().fit(dataclasses.replace(FITTED, blocks=()))
     detector = MahalanobisAll().fit(FITTED)
-    with pytest.raises(EvaluationError, match=r"fitted on 3 blocks, but there are 2\. Extract both"):
+    with stops(EvaluationError):
         detector.score(dataclasses.replace(TESTED, blocks=TESTED.blocks[:2]))
-    with pytest.raises(EvaluationError, match=r"features of block 1 must have the shape \(rows, 5\).*found \(30, 8\)"):
+    with stops(EvaluationError):
         detector.score(dataclasses.replace(TESTED, blocks=(TESTED.blocks[1], *TESTED.blocks[1:])))
 
 

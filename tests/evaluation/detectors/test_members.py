@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from tests.evaluation.detectors.toy import toy_features
+from tests.sentences import stops
 from unknown_detection.evaluation.detectors import MSP, DeepEnsemble, MutualInformation, logits
 from unknown_detection.evaluation.errors import EvaluationError
 
@@ -64,21 +65,21 @@ def test_averaged_models_score_as_one_model():
 )
 def test_models_of_other_rows_or_classes_are_not_averaged(change):
     first, second, _ = models(toy_features(rows=30))
-    with pytest.raises(EvaluationError, match=r"Model 2 of the ensemble has other rows, labels or classes"):
+    with stops(EvaluationError):
         logits.average([first, change(second)])
 
 
 def test_one_model_is_no_ensemble():
     features = toy_features(rows=30, members=1)
-    with pytest.raises(EvaluationError, match="needs at least 2 models, found 1; extract"):
+    with stops(EvaluationError):
         logits.average(models(features))
     for make in (MutualInformation, DeepEnsemble):
-        with pytest.raises(EvaluationError, match="At least 2 members with logits are needed, found 1; extract"):
+        with stops(EvaluationError):
             make().fit().score(features)
 
 
 def test_members_have_the_same_classes():
     features = toy_features(rows=30)
     uneven = dataclasses.replace(features, members=(features.logits, features.logits[:, :2]))
-    with pytest.raises(EvaluationError, match=r"members' logits must have the shape \(rows, 4\)"):
+    with stops(EvaluationError):
         MutualInformation().fit().score(uneven)

@@ -10,6 +10,7 @@ from scipy.special import logsumexp, softmax
 from threadpoolctl import threadpool_limits
 
 from tests.evaluation.detectors.toy import toy_features
+from tests.sentences import stops
 from unknown_detection.evaluation.detectors import KNN, NNGuide, Relation, nearest, neighbors
 from unknown_detection.evaluation.errors import EvaluationError
 
@@ -117,7 +118,7 @@ def test_memory_that_runs_out_is_said(monkeypatch):
 
     monkeypatch.setattr(nearest, "torch_device", lambda multiplications, *kinds: "cpu")
     monkeypatch.setattr(torch, "cat", fails)
-    with pytest.raises(EvaluationError, match=r"^cpu has no memory left to compare rows .*\. Give device=cpu"):
+    with stops(EvaluationError):
         KNN(k=7).fit(FITTED).score(TESTED)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.detectors.toy import toy_features
+from tests.sentences import stops
 from unknown_detection.evaluation.detectors import OODL
 from unknown_detection.evaluation.errors import EvaluationError
 
@@ -48,14 +49,14 @@ def test_a_feature_that_never_changes_is_left_at_zero():
 
 
 def test_blocks_must_have_been_extracted():
-    with pytest.raises(EvaluationError, match="oodl needs features of the model's blocks, and there are none"):
+    with stops(EvaluationError):
         OODL().fit(dataclasses.replace(FITTED, blocks=()))
-    with pytest.raises(EvaluationError, match=r"oodl needs features of at least 3 blocks, found 1\. Extract"):
+    with stops(EvaluationError):
         OODL(depth=1.0).fit(FITTED).score(dataclasses.replace(TESTED, blocks=TESTED.blocks[:1]))
-    with pytest.raises(EvaluationError, match=r"features of block 1 must have the shape \(rows, 5\)"):
+    with stops(EvaluationError):
         OODL().fit(FITTED).score(dataclasses.replace(TESTED, blocks=TESTED.blocks[1:]))
 
 
 def test_equal_rows_are_not_fitted():
-    with pytest.raises(EvaluationError, match=r"Features of block 1 are equal in all 160 rows, .* fit on more rows"):
+    with stops(EvaluationError, "160"):
         OODL().fit(dataclasses.replace(FITTED, blocks=(np.ones((160, 4)),)))

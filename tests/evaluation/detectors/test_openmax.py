@@ -8,6 +8,7 @@ import pytest
 from scipy import optimize, stats
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features
+from tests.sentences import stops
 from unknown_detection.evaluation.detectors import DETECTORS, OpenMax, openmax
 from unknown_detection.evaluation.errors import EvaluationError
 
@@ -199,7 +200,7 @@ def test_a_class_with_too_few_right_rows_is_fitted_on_all_of_its_rows():
 
 def test_every_class_needs_three_rows():
     keep = (FITTED.labels != 1) | (np.cumsum(FITTED.labels == 1) <= 2)
-    with pytest.raises(EvaluationError, match=r"at least 3 rows of each of the 4 classes .* 2 of class 1\. Fit"):
+    with stops(EvaluationError):
         OpenMax().fit(FITTED.take(keep))
 
 
@@ -207,10 +208,10 @@ def test_equal_distances_have_no_distribution():
     labels = np.repeat([0, 1], 4)
     logits = np.eye(2)[labels] * 5.0
     features = dataclasses.replace(FITTED.take(slice(8)), labels=labels, logits=logits)
-    with pytest.raises(EvaluationError, match=r"the 4 largest distances of class 0 are equal\. Fit on more"):
+    with stops(EvaluationError):
         OpenMax().fit(features)
 
 
 def test_one_of_the_distances_counts():
-    with pytest.raises(EvaluationError, match="Both weights of openmax's distances are 0"):
+    with stops(EvaluationError):
         OpenMax(euclidean_weight=0, cosine_weight=0).fit(FITTED)

@@ -13,6 +13,7 @@ import unknown_detection as ud
 from tests.evaluation.detectors.toy import toy_features, toy_head
 from tests.evaluation.refusals import refusal
 from tests.evaluation.scoring.test_fit import NEAR, TEST, TRAIN, fill
+from tests.sentences import assert_sentence, stops
 from unknown_detection import Detector, EvaluationError
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors import DETECTORS, KNN, ODIN
@@ -65,7 +66,7 @@ def test_the_example_scores_beside_the_built_in_detectors(folder, tmp_path, caps
     assert about.rows["nearest_mean"]["fitted_on"] == "toy-train/train"
     assert not list(tmp_path.glob("__pycache__"))
     assert main([*asked, "--detector", f"{example}:spread"]) == 2
-    assert capsys.readouterr().err == "error: Two detectors have the name spread. Give one of them another.\n"
+    assert_sentence(capsys.readouterr().err)
 
 
 def test_alone_it_is_searched_like_any_other(folder, tmp_path, capsys):
@@ -336,9 +337,9 @@ def test_what_is_no_column_of_scores_is_refused(value, says):
 
 def test_methods_that_cannot_be_used_are_refused():
     for name in ("a,b", "all", "a b", "../x", "a.b", "-a"):
-        with pytest.raises(EvaluationError, match="cannot be the name of a detector"):
+        with stops(EvaluationError):
             Checked(type("Named", (Twice,), {"name": name}))
-    with pytest.raises(EvaluationError, match=r"Bare has no method score. Write one that returns the scores of"):
+    with stops(EvaluationError):
         Checked(type("Bare", (Detector,), {}))
 
     class Needs(Twice):
@@ -347,7 +348,7 @@ def test_methods_that_cannot_be_used_are_refused():
         def __init__(self, times):
             self.times = times
 
-    with pytest.raises(EvaluationError, match=r"The hyperparameter times of needs has no default. Give it one."):
+    with stops(EvaluationError):
         Checked(Needs)
 
 
@@ -374,13 +375,13 @@ def test_an_instance_stands_where_its_name_can_and_is_not_searched(folder):
         searched.fit(name)
     assert {name: len(trials) for name, trials in searched.trials.items()} == {"knn": 9, "twice": 2}
     for order in (1, -1):
-        with pytest.raises(EvaluationError, match=r"Two detectors have the name knn. Give one of them another"):
+        with stops(EvaluationError):
             choose(["knn", KNN(k=5)][::order])
     five = KNN(k=5)
     chosen = choose(["all", five])
     assert chosen.everything and [*chosen.scored] == [*DETECTORS], "the instance stands in the place of its class"
     assert (chosen.scored["knn"].k, chosen.scored["knn"].search) == (5, {})
-    with pytest.raises(EvaluationError, match="No detector is named"):
+    with stops(EvaluationError):
         choose([])
 
 
@@ -401,7 +402,7 @@ def test_an_instance_has_the_seed_of_the_run(folder):
     for given, scale in ((Seeded, 1.0), (Seeded(scale=2.0), 2.0)):
         scores = ud.score(folder, given, seed=3, splits="toy/test", search=False)
         assert set(scores["score"]) == {3 * scale}
-    with pytest.raises(EvaluationError, match="'seed' is not a hyperparameter of seeded; choose one of scale"):
+    with stops(EvaluationError):
         ud.score(folder, Seeded, settings={"seeded": {"seed": 3}})
 
 
@@ -449,7 +450,7 @@ def test_detectors_come_in_any_collection():
     names = ["energy", "knn", "msp"]
     for several in ((*names,), iter(names), (name for name in names), np.array(names), set(names)):
         assert [*choose(several).scored] == names
-    with pytest.raises(EvaluationError, match="5 is an int, not a detector"):
+    with stops(EvaluationError):
         choose(5)
     assert [*choose({KNN, "msp", Twice}).scored] == ["twice", "knn", "msp"], "a set has one order"
     assert [*choose(_Times(2)).scored] == ["_Times"]

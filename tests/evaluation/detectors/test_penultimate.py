@@ -7,6 +7,7 @@ import pytest
 from scipy.special import logsumexp, softmax
 
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
+from tests.sentences import stops
 from unknown_detection.evaluation.detectors import FDBD, SHE, GradNorm, Residual, ViM, penultimate
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Head
@@ -43,7 +44,7 @@ def test_she_has_the_mean_of_all_rows_of_a_class_without_right_ones():
 
 
 def test_she_needs_a_row_of_each_class():
-    with pytest.raises(EvaluationError, match=r"she needs at least 1 row of each .*, found 0 of class 2\. Fit"):
+    with stops(EvaluationError):
         SHE().fit(FITTED.take(FITTED.labels != 2), HEAD)
 
 
@@ -67,12 +68,12 @@ def test_residual_and_vim_are_what_the_principal_directions_leave(dimension):
 
 @pytest.mark.parametrize("dimension", [-1, WIDTH, WIDTH + 1, 2.5])
 def test_vim_leaves_a_residual(dimension):
-    with pytest.raises(EvaluationError, match="dimension of vim must be a whole number from 0 to 11"):
+    with stops(EvaluationError):
         ViM(dimension=dimension).fit(FITTED, HEAD)
 
 
 def test_vim_of_fewer_rows_than_dimensions_has_no_residual():
-    with pytest.raises(EvaluationError, match="All 5 rows lie in the principal subspace of 6 dimensions that vim"):
+    with stops(EvaluationError):
         ViM().fit(FITTED.take(slice(5)), HEAD)
 
 
@@ -145,7 +146,7 @@ def test_fdbd_is_the_mean_distance_to_the_nearest_points_with_equal_logits(centr
 def test_two_classes_without_a_boundary_are_refused():
     weight = HEAD.weight.copy()
     weight[2] = weight[0]
-    with pytest.raises(EvaluationError, match=r"Two classes of the last layer have the same weights.*Leave fdbd out"):
+    with stops(EvaluationError):
         FDBD().fit(FITTED, Head(weight, HEAD.bias))
 
 
@@ -155,5 +156,5 @@ def test_a_row_at_the_mean_has_no_score():
         FITTED, penultimate=np.repeat([[0.0], [1.0]], len(FITTED) // 2, axis=0) * np.ones(WIDTH)
     )
     detector = FDBD().fit(half, HEAD)  # the mean is 0.5 without rounding
-    with pytest.raises(EvaluationError, match=f"The score of '{tested.ids[0]}' is -inf"):
+    with stops(EvaluationError, tested.ids[0]):
         detector.score(tested)

@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.special import logsumexp
 
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
+from tests.sentences import stops
 from unknown_detection.evaluation.detectors import ASH, DICE, SCALE, ReAct, base, shaping
 from unknown_detection.evaluation.errors import EvaluationError
 
@@ -115,11 +116,11 @@ def test_ash_of_features_that_are_no_activations_says_which_row_it_fails_on():
     features = toy_features(rows=20, seed=2)
     # The six kept add up to -0.01, all twelve to -12.01: exp(1201) is infinite.
     features.penultimate[3] = [1, 1, 1, -1, -1, -1.01, *[-2] * 6]
-    with pytest.raises(EvaluationError, match=f"The score of '{features.ids[3]}' is nan: its penultimate features"):
+    with stops(EvaluationError, features.ids[3]):
         ASH(pruned=0.5).fit(None, HEAD).score(features)
 
 
 @pytest.mark.parametrize("make", [ASH, SCALE])
 def test_some_features_are_kept(make):
-    with pytest.raises(EvaluationError, match=f"{make.name} would keep none of 12 features"):
+    with stops(EvaluationError, make.name):
         make(pruned=0.99).fit(FITTED, HEAD)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.models import of_wnids, read_classes
 
@@ -51,7 +52,7 @@ def test_a_file_that_is_no_label_map(tmp_path, text, sentence):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(EvaluationError, match="No such file"):
+    with stops(EvaluationError):
         read_classes(tmp_path / "map.csv", NAMES, 10)
 
 

@@ -19,6 +19,7 @@ from tests.evaluation.models.test_preprocessing import picture  # noqa: E402
 from tests.evaluation.refusals import refusal  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
+from tests.sentences import stops  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model, pick_device  # noqa: E402
@@ -60,7 +61,7 @@ def test_a_model_from_a_file(weights):
 
 def test_a_model_that_is_another_at_every_call_is_refused(weights):
     path = weights(of_seed(small_models.noisy, num_classes=4))
-    with pytest.raises(EvaluationError, match=r"noisy gives other logits .* at every run, .*\. Take the random"):
+    with stops(EvaluationError):
         open_model(f"{FILE}:noisy", path, "abcd", device="cpu")
 
 
@@ -138,11 +139,11 @@ def test_models_that_cannot_be_opened(tmp_path, spec, sentence):
 
 
 def test_a_model_of_other_classes_and_a_function_of_other_weights(weights):
-    with pytest.raises(EvaluationError, match=r"of_three has 3 logits, but the config has 4 .* with classes="):
+    with stops(EvaluationError, "of_three"):
         open_model(f"{FILE}:of_three", weights(small_models.of_three()), "abcd")
-    with pytest.raises(EvaluationError, match=r"cnn has 9 logits, but the config has 4 classes"):
+    with stops(EvaluationError):
         open_model(f"{FILE}:cnn", weights(of_seed(small_models.cnn, num_classes=9)), "abcd")
-    with pytest.raises(EvaluationError, match=r"cnn returns other weights at every call"):
+    with stops(EvaluationError):
         open_model(f"{FILE}:cnn", None, "abcd")
 
 
@@ -195,7 +196,7 @@ def test_a_model_of_one_layer_is_evaluated_without_blocks(release):
     logits = torch.from_numpy(features.features(CONFIG, "test").logits)
     np.testing.assert_allclose(scores["score"].to_numpy()[: len(logits)], 1 - logits.softmax(1).amax(1), rtol=1e-5)
     for name in ("mahalanobis_first", "oodl", "rankfeat"):
-        with pytest.raises(EvaluationError, match=f"{name} needs features of the model's blocks, and there are none"):
+        with stops(EvaluationError, name):
             ud.score(features, name, search=False)
 
 

@@ -15,6 +15,7 @@ from tests.evaluation.models.test_weights import Executes  # noqa: E402
 from tests.evaluation.samples import picture  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.hf_scripts.samples import make_release  # noqa: E402
+from tests.sentences import assert_sentence, stops  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
@@ -80,7 +81,7 @@ def test_all_classes_in_their_order_are_not_chosen(published):
 def test_a_label_map_for_classes_of_other_names(published, module, tmp_path):
     """With published weights, and with the same from a file."""
     (tmp_path / "map.csv").write_text("class,index\nred,7\ngreen,20\n")
-    with pytest.raises(EvaluationError, match=r"has 1,000 logits, but the config has 2 classes\. Use .* classes="):
+    with stops(EvaluationError, "1,000"):
         open_model(f"timm:{NAME}", None, ("red", "green"), pretrained=True, device="cpu")
     names, flags = ("red", "green"), {"classes": tmp_path / "map.csv", "device": "cpu"}
     torch.save(module.state_dict(), tmp_path / "weights.pt")
@@ -95,7 +96,7 @@ def test_a_label_map_for_classes_of_other_names(published, module, tmp_path):
 def test_a_published_pickle_is_not_executed(hub, published, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     hub.commit(REPOSITORY, {"model.safetensors": None, "pytorch_model.bin": pickle.dumps({"a": Executes()})})
-    with pytest.raises(EvaluationError, match=r"can read .*pytorch_model\.bin"):
+    with stops(EvaluationError, "pytorch_model.bin"):
         open_model(f"timm:{NAME}", None, WNIDS, pretrained=True, device="cpu")
     assert not (tmp_path / "executed").exists()
 
@@ -111,7 +112,7 @@ def test_weights_that_the_hub_does_not_have(hub, api, waits):
     data = safetensors.save({"conv1.weight": torch.ones(2)})
     hub.commit(REPOSITORY, {"model.safetensors": data})
     refused("does not have the tensors of test_resnet.r160_in1k. Install the timm")
-    with pytest.raises(EvaluationError, match=r"'resnet10t.nothing' is not a model of timm"):
+    with stops(EvaluationError, "resnet10t.nothing"):
         open_model("timm:resnet10t.nothing", None, WNIDS, pretrained=True, device="cpu")
 
 
@@ -150,7 +151,7 @@ def test_weights_of_torchvision(hub, served):
     open_model("torchvision:shufflenet_v2_x0_5.IMAGENET1K_V1", None, WNIDS, pretrained=True, device="cpu")
     assert len(hub.asked("resolve")) == asked
     path.write_bytes(b"damaged")
-    with pytest.raises(EvaluationError, match=r"has the SHA-256 .*, unlike its name\. Delete it and run again"):
+    with stops(EvaluationError, "SHA-256"):
         open_model("torchvision:shufflenet_v2_x0_5", None, WNIDS, pretrained=True, device="cpu")
 
 
@@ -162,10 +163,10 @@ def test_a_download_of_another_hash_is_refused(served):
 
 
 def test_no_address_and_no_choice():
-    with pytest.raises(EvaluationError, match="pretrained= is for models of timm and torchvision"):
+    with stops(EvaluationError):
         open_model("model.py:make", None, WNIDS, pretrained=True, device="cpu")
     for path, pretrained in ((None, False), ("weights.pt", True)):
-        with pytest.raises(EvaluationError, match="give weights= or pretrained=True"):
+        with stops(EvaluationError):
             open_model("timm:test_resnet", path, WNIDS, pretrained=pretrained, device="cpu")
 
 
@@ -187,4 +188,4 @@ def test_the_command_takes_a_tag_and_records_where_the_weights_are_from(hub, pub
     assert main([*scored, *where, *model, "--pretrained", "--detectors", "msp,odin"]) == 0
     assert read_scores(scores)[1].source["revision"] == published.id
     assert main([*scored, *where, *model, "--detectors", "odin"]) == 2
-    assert "give --weights or --pretrained" in capsys.readouterr().err
+    assert_sentence(capsys.readouterr().err, "--weights", "--pretrained")

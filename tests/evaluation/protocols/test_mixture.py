@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.evaluation.made_rows import figure, of_run
+from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols.robustness import mixture, robust_figures, robustness
 from unknown_detection.evaluation.report.figures import tidy
@@ -164,6 +165,6 @@ def test_a_component_without_variance_outweighs_the_others():
 
 
 def test_no_coefficient_of_variation_at_mean_0():
-    with pytest.raises(EvaluationError, match="mean of 0 has no coefficient of variation"):
+    with stops(EvaluationError):
         robustness(0.0, 1.0, "higher")
     assert robustness(0.0, 1.0, "lower") == 0

@@ -12,6 +12,7 @@ from sklearn.metrics import average_precision_score, precision_recall_curve, roc
 
 from tests.evaluation.made_rows import auc, make_rows, only
 from tests.evaluation.refusals import refusal
+from tests.sentences import assert_sentence, stops
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.protocols import PROTOCOLS, Protocol, default_protocol, figures, register
@@ -169,7 +170,7 @@ def test_openood_needs_one_in_distribution():
     message = refusal(figures, "openood", make_rows(*CIFAR, *imagenet))
     assert re.search("cifar and imagenet each have in-distribution rows in test.*openood=cifar", message)
     message = refusal(figures, "openood", make_rows(CIFAR[0], SPECTRUM[-3]))
-    assert "no rows of the role near_ood or far_ood or novel_class" in message
+    assert_sentence(message, "near_ood", "far_ood", "novel_class")
 
 
 def first_by_hash(split, role, scores, count):
@@ -399,7 +400,7 @@ def test_a_protocol_is_replaced_by_one_that_the_same_code_makes(monkeypatch):
     register(cell("first"))
     second = register(cell("second"))
     assert registry.PROTOCOLS["mine"] is second
-    with pytest.raises(EvaluationError, match="There is a protocol mine already"):
+    with stops(EvaluationError):
         register(Protocol("mine", "another", "Ours", lambda rows: []))
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from tests.evaluation.made_rows import figure, of_run
 from tests.evaluation.protocols.test_mixture import MIXTURES
+from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols.robustness import robust_figures
 from unknown_detection.evaluation.report.figures import tidy
@@ -106,7 +107,7 @@ def test_without_duplicates_rows_are_mixed_apart_and_what_is_undefined_for_a_mod
 
 
 def test_what_cannot_be_compared_is_refused_and_too_few_models_have_no_figures():
-    with pytest.raises(EvaluationError, match="Not all models have the figure auroc of mnist, far_ood_fashion"):
+    with stops(EvaluationError, "far_ood_fashion"):
         mixed({"adam": [[FPR], [FPR]], "sgd": [[FPR], [FPR, AUROC]]})
     assert mixed({"adam": [[FPR], [FPR]], "sgd": [[FPR]]}) == []
     assert mixed({"adam": [[FPR], [FPR]]}) == []

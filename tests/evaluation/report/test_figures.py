@@ -8,6 +8,7 @@ import pytest
 
 from tests.evaluation.made_rows import figure, of_run
 from tests.evaluation.report.as_text import figures_of
+from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY
 from unknown_detection.evaluation.report.figures import (
@@ -65,7 +66,7 @@ def test_figures_stay_in_the_order_in_which_they_first_come_however_many_they_ar
 
 def test_the_same_run_twice_is_refused_but_not_scores_of_unknown_origin():
     again = {"run": "again"}
-    with pytest.raises(EvaluationError, match="adam-0 and again both have msp with seed 0 and the same weights"):
+    with stops(EvaluationError, "adam-0"):
         tidy([(of_run(), [figure(0.5)]), (of_run(**again), [figure(0.5)])])
     assert len(tidy((of_run(model_digest="", run=name), [figure(0.5)]) for name in "ab")) == 2
     # Scores of one run may come in several files, as long as no figure comes twice.

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.fuzz.harness import run_cases
+from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.scoring.scores import (
     METADATA,
@@ -66,7 +67,7 @@ def test_files_that_unpack_to_gigabytes_are_refused_in_time_and_memory():
 def test_a_refused_table_does_not_touch_the_file_that_is_there(tmp_path):
     write_scores(tmp_path / "run.parquet", table(), ABOUT)
     before = (tmp_path / "run.parquet").read_bytes()
-    with pytest.raises(EvaluationError, match="finite"):
+    with stops(EvaluationError):
         write_scores(tmp_path / "run.parquet", pa.table({"id": ["a"], "score": [float("nan")]}), ABOUT)
     assert (tmp_path / "run.parquet").read_bytes() == before
 
@@ -94,14 +95,14 @@ def test_a_csv_as_other_tools_write_it(tmp_path, text):
 def test_a_column_has_the_seed_of_a_run(tmp_path):
     scores, _ = read_scores(csv(tmp_path, "id,score,seed\na,1,3\nb,2,3\n"))
     assert scores["seed"].to_pylist() == [3, 3]
-    with pytest.raises(EvaluationError, match=r"mine\.csv has scores of several seeds; give those of each seed as"):
+    with stops(EvaluationError, "mine.csv"):
         read_scores(csv(tmp_path, "id,score,seed\na,1,3\nb,2,4\n"))
 
 
 def test_confidences_and_classes_may_be_empty_and_confidences_outside_0_and_1_are_refused(tmp_path):
     scores, _ = read_scores(csv(tmp_path, "id,score,confidence,class\na,1,0.5,cat\nb,2,,\n"))
     assert (scores["confidence"].to_pylist(), scores["class"].to_pylist()) == ([0.5, None], ["cat", None])
-    with pytest.raises(EvaluationError, match=r"confidences that are not from 0 to 1 at 1 id \(b\)"):
+    with stops(EvaluationError):
         read_scores(csv(tmp_path, "id,score,confidence\na,1,0.5\nb,2,50\n"))
 
 
@@ -184,7 +185,7 @@ CHANGED += [{"versions": {"torch": 2}}, {"seed": "3"}]
 def test_provenance_of_any_shape(tmp_path, text):
     record = text.encode(errors="surrogateescape")
     pq.write_table(table().replace_schema_metadata({METADATA: record}), tmp_path / "mine.parquet")
-    with pytest.raises(EvaluationError, match=r"is not valid provenance as .*\. Write the file again"):
+    with stops(EvaluationError):
         read_scores(tmp_path / "mine.parquet")
 
 

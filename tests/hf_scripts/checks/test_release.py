@@ -16,6 +16,7 @@ from tests.hf_scripts.tampering import (
     without_notes,
 )
 from tests.manifests import manifest_of
+from tests.sentences import stops
 
 __all__ = ["built", "check", "copy", "problems"]
 
@@ -75,7 +76,7 @@ def test_a_damaged_table_of_exclusions(copy, problems, text, reason):
     prefix = "excluded/imagenet.csv: cannot be read as a table of exclusions ("
     line = problems()[0]
     assert line.startswith(prefix) and reason in line and line.isprintable() and len(line) < 300
-    with pytest.raises(TableError, match=r"^Cannot read .*imagenet\.csv: .*\. Build or download the release again\.$"):
+    with stops(TableError, "imagenet.csv"):
         read_excluded(path)
 
 

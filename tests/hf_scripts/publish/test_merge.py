@@ -9,6 +9,7 @@ from builders.release.schema import OODNESS
 from hf_scripts.publish import merge as merging
 from tests.hf_scripts.samples import SPLITS, make_release
 from tests.manifests import as_json, manifest_of, typed
+from tests.sentences import stops
 
 
 def merge(published, built, where):
@@ -78,20 +79,20 @@ def test_splits_that_do_not_go_together(manifest, how, sentence):
 def test_splits_with_other_columns_do_not_go_together(manifest):
     built = copy.deepcopy(manifest("test", {"bench/far_ood": range(2)}))
     built["configs"]["bench"]["columns"] = [as_json(OODNESS)]
-    with pytest.raises(BuildError, match="bench of this release has other columns than bench/near_ood, which stays"):
+    with stops(BuildError, "bench/near_ood"):
         merge(manifest("published", SPLITS), built, "org/name")
 
 
 def test_near_pairs_up_to_other_distances_do_not_go_together(manifest):
     published, built = manifest("published", SPLITS), copy.deepcopy(manifest("more", {"bench/far_ood": range(2)}))
     built["benchmarks"]["bench"]["near_distance"] = 0.05
-    with pytest.raises(BuildError, match=r"bench was built with near distance 0.05 here, and with 0.096 for bench"):
+    with stops(BuildError, "0.05", "0.096"):
         merge(published, built, "org/name")
 
 
 def test_a_variant_does_not_join_the_benchmark_that_it_varies(manifest):
     built = manifest("variant", {"bench/far_ood": range(2)}, version="1.0.0+without-duplicates")
-    with pytest.raises(BuildError, match=r"with version 1\.0\.0\+without-duplicates here, and with 1\.0\.0 for"):
+    with stops(BuildError, "1.0.0+without-duplicates", "1.0.0"):
         merge(manifest("published", SPLITS), built, "org/name")
     merged = merge(built, built, "org/name")
     assert merged["benchmarks"]["bench"]["version"] == "1.0.0+without-duplicates"

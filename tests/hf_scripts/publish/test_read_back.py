@@ -7,6 +7,7 @@ from builders.hub.repository import Repository
 from hf_scripts.publish.remote import read_back
 from tests.hf_scripts.samples import REPO, write_revision
 from tests.hub.samples import BINARY
+from tests.sentences import stops
 
 SHARD = "data/bench/test-00000-of-00001.parquet"
 
@@ -64,7 +65,7 @@ def test_a_difference(published, hub, changes, sentence):
 
 def test_a_tag_of_another_commit(published, hub, tmp_path):
     hub.tag(REPO, "v1.0.0", hub.commits(REPO)[1].id)
-    with pytest.raises(BuildError, match=r"The tag v1\.0\.0 of org/name names .*, not commit"):
+    with stops(BuildError, "v1.0.0", "org/name"):
         commit = hub.commits(REPO)[0].id
         manifest = tmp_path / "published/manifest.json"
         read_back(Repository(REPO, print), "v1.0.0", commit, manifest, tmp_path / "back")

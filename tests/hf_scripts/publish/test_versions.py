@@ -10,6 +10,7 @@ from hf_scripts.publish import versions
 from hf_scripts.publish.versions import Changes, Version, check_version, latest, parse_version, requested_version
 from tests import manifests
 from tests.manifests import as_json, file, typed
+from tests.sentences import assert_sentence, stops
 
 
 def compare(old, new):
@@ -43,7 +44,7 @@ def test_tags_that_are_versions(tag):
 @pytest.mark.parametrize("tag", ["1.0.0", "v1.0", "v01.0.0", "v1.0.0-rc.1", "v1.0.0+b", "v1.0.0\n", "v１.0.0", "main"])
 def test_tags_that_are_not(tag):
     assert parse_version(tag) is None
-    with pytest.raises(BuildError, match=r"is not a version\. Give a v and three numbers with --tag"):
+    with stops(BuildError, "--tag"):
         requested_version(tag)
 
 
@@ -160,7 +161,4 @@ def test_the_smallest_version_that_will_do(level, smallest):
     below = {"v1.2.4": "v1.2.3", "v1.3.0": "v1.2.99", "v2.0.0": "v1.99.99"}[smallest]
     with pytest.raises(BuildError) as caught:
         check_version(requested_version(below), last, changes)
-    assert str(caught.value) == (
-        f"The version {below} is too low: since v1.2.3, something, which is a {level} change. Publish with --tag "
-        f"{smallest} or higher."
-    )
+    assert_sentence(str(caught.value), below, "v1.2.3", level, "--tag", smallest)

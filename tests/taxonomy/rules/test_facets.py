@@ -15,6 +15,7 @@ from taxonomy.grading import ANIMAL_RULE, GRADED, GRADING, NO_ANIMALS
 from taxonomy.rules import facets, facets_rules
 from taxonomy.wordnet import similarity
 from taxonomy.wordnet.nouns import load_wordnet
+from tests.sentences import stops
 
 PLACES = [item.category for item in tables.places365()]
 DOCUMENTATION = (Path(__file__).parents[3] / "docs" / "benchmarks" / "facets.md").read_text(encoding="utf-8")
@@ -165,7 +166,7 @@ def test_places_of_a_kind_have_one_grade(alike, grade):
 
 
 def test_an_ungraded_source_gets_a_suggestion():
-    with pytest.raises(TaxonomyError, match=r"'sun' are not graded \(did you mean 'sun397'\?\)"):
+    with stops(TaxonomyError, "sun397"):
         facets.grades("sun")
 
 

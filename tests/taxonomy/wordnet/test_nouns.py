@@ -7,6 +7,7 @@ from taxonomy import tables
 from taxonomy.errors import TaxonomyError
 from taxonomy.wordnet import nouns
 from taxonomy.wordnet.nouns import ROOT
+from tests.sentences import stops
 
 WN = nouns.load_wordnet()
 DOG, CAT, CANINE, WOLF = "n02084071", "n02121620", "n02083346", "n02114100"
@@ -75,7 +76,7 @@ def test_a_path_upwards_takes_the_shortest_way():
     assert WN.wnid(path[-1]) == ROOT
     assert len(path) - 1 == WN.min_depth[WN.row(DOG)] == 8
     assert WN.max_depth[WN.row(DOG)] == 13
-    with pytest.raises(TaxonomyError, match="no ancestor"):
+    with stops(TaxonomyError):
         WN.path_up(WN.row(DOG), WN.row(CAT))
 
 

@@ -5,6 +5,7 @@ import pytest
 from builders.errors import BuildError
 from builders.generate.adversarial.generator import Halving
 from tests.builders.generate.adversarial.real import TORCH, needed
+from tests.sentences import stops
 
 pytestmark = needed(*TORCH)
 
@@ -44,7 +45,7 @@ def test_batches_halve_until_they_fit_say_so_and_stay_small(capsys):
 
 def test_a_single_image_that_does_not_fit_is_refused_and_other_errors_pass():
     work, _ = device_of(0, cuda_failure())
-    with pytest.raises(BuildError, match="too little memory to attack a single image"):
+    with stops(BuildError):
         Halving(4).map(4, work)
     work, _ = device_of(0, RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="cannot be multiplied"):

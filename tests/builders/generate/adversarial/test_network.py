@@ -7,6 +7,7 @@ from builders.errors import BuildError
 from builders.generate.adversarial.network import RESNET50, VIT, AttackedModel, load_network, model_named
 from tests.builders.generate.adversarial import small
 from tests.builders.generate.adversarial.real import TORCH, needed
+from tests.sentences import stops
 
 
 @needed(*TORCH)
@@ -38,7 +39,7 @@ def test_a_model_of_other_classes_is_refused(tmp_path):
     model = AttackedModel("few", "test_vit", 160, 160, "bilinear", RESNET50.mean, RESNET50.std)
     torch.save(timm.create_model("test_vit").state_dict(), path)
     assert load_network(model, path, "cpu", ["a"] * 1_000).classes == 1_000
-    with pytest.raises(BuildError, match=r"few has 1,000 classes, and the images have 3\. Give"):
+    with stops(BuildError, "1,000"):
         load_network(model, path, "cpu", ["a", "b", "c"])
 
 
@@ -82,5 +83,5 @@ def test_an_unknown_model_is_refused_by_name(name):
 @needed(*TORCH)
 def test_a_model_whose_crop_is_larger_than_its_images_is_refused():
     # timm resizes to int(448 / 1.15) = 389 and crops 448: torchvision's CenterCrop fills the border with black.
-    with pytest.raises(BuildError, match=r"--model timm:volo_d4_448 takes .* to 389\. Give a model with"):
+    with stops(BuildError, "--model", "timm:volo_d4_448", "389"):
         model_named("timm:volo_d4_448")

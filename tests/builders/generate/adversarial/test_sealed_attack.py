@@ -16,6 +16,7 @@ from tests.builders.conftest import files_of
 from tests.builders.generate.adversarial import real
 from tests.hub.fixtures import api, hub
 from tests.hub.guard import only_loopback
+from tests.sentences import assert_sentence
 
 __all__ = ["api", "hub", "only_loopback"]
 
@@ -67,7 +68,7 @@ def test_from_the_attack_to_a_reader_without_torch(world, hub, api, only_loopbac
     # The pixels are of ImageNet: not in public, but their residuals are.
     assert published(release, monkeypatch) == 2
     message = capsys.readouterr().err
-    assert "images of ImageNet-1k" in message and "--index-only" in message
+    assert_sentence(message, "ImageNet-1k", "--index-only")
     assert published(release, monkeypatch, "--index-only") == 0, capsys.readouterr()
     paths = set(hub.files(REPO, "v1.0.0"))
     assert f"sealed/broad-adversarial/{SPLIT}-00000-of-00001.parquet" in paths

@@ -8,6 +8,7 @@ from builders.generate.contract import SourceImage
 from builders.generate.exact.resize import LSUN_FIX_RESIZE, fixed_resize, lsun_fix
 from builders.release import images
 from builders.release.images import TooNarrowError
+from tests.sentences import stops
 
 # The first 16 hex digits of each digest over the pixels of `fixed_resize` of `scene(i)`: the same under Pillow 11.0.0,
 # 12.0.0 and 13.0.0, and those of one call of `resize` under 11 and 12. One call under 13 gives other pixels for 13 to
@@ -110,7 +111,7 @@ def test_the_two_resizes_agree_on_squares_of_256_only():
 
 def test_an_image_too_narrow_for_memory_has_a_reason():
     thread = Image.new("RGB", (1, 2000))  # 256 x 512,000 with a shorter side of 256
-    with pytest.raises(TooNarrowError, match=r"too narrow to be resized \(1 x 2,000 pixels\)"):
+    with stops(TooNarrowError, "2,000"):
         lsun_fix(thread)
     source = SourceImage("lsun/test/x.webp#lsun-fix-32", "unlabelled", "unlabelled", thread, b"")
     (generated,) = LSUN_FIX_RESIZE.start(LSUN_FIX_RESIZE)([source])

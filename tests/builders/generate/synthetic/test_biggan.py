@@ -24,6 +24,7 @@ from builders.generate.synthetic import demo as tiny  # noqa: E402
 from builders.generate.synthetic import stable_diffusion as sd  # noqa: E402
 from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes  # noqa: E402
 from taxonomy import tables  # noqa: E402
+from tests.sentences import assert_sentence, stops  # noqa: E402
 
 CONFIG = {
     # The published config.json of biggan-deep-256, but for the first three.
@@ -173,7 +174,7 @@ def refused(folder):
 
 def test_a_folder_without_weights_is_refused(tmp_path):
     message = refused(tmp_path)
-    assert f"There is no {biggan.WEIGHTS} in {tmp_path}." in message and "--biggan DIR" in message
+    assert_sentence(message, biggan.WEIGHTS, tmp_path, "--biggan DIR")
 
 
 def test_biggan_deep_128_is_refused(tmp_path):
@@ -199,7 +200,8 @@ def test_other_tensors_are_refused(tmp_path):
     contents = [*cases.items(), *(("of another shape (", tensors | {key: torch.zeros(shape)}) for key, shape in sizes)]
     for number, (problem, content) in enumerate(contents):
         message = refused(tiny.write_biggan(tmp_path / str(number), content))
-        assert problem in message and "exactly the 602 tensors" in message
+        assert problem in message
+        assert_sentence(message, "602")
 
 
 def test_damaged_weights_and_code_in_them_are_refused(folder, tmp_path):
@@ -216,7 +218,7 @@ def test_damaged_weights_and_code_in_them_are_refused(folder, tmp_path):
 def test_weights_that_changed_since_the_start_are_refused(tmp_path):
     generator = biggan.with_weights(str(tiny.write_biggan(tmp_path)), "cpu")
     tiny.write_biggan(tmp_path, tiny.biggan_tensors(seed=1))
-    with pytest.raises(BuildError, match=r"does not hold the weights biggan/pytorch_model\.bin"):
+    with stops(BuildError, "biggan/pytorch_model.bin"):
         generator.start(generator)
 
 
@@ -226,14 +228,14 @@ def test_too_little_memory_is_said_in_a_sentence(folder):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     network = Full.of(tiny.biggan_tensors(), 0.4, "cpu")
-    with pytest.raises(BuildError, match=r"^The GPU has too little free memory .* --device cpu"):
+    with stops(BuildError, "GPU", "--device"):
         biggan._generate(network, rows("n01440764/00"))
 
 
 def test_without_the_extra_or_a_device_it_says_so(folder, monkeypatch):
     if not torch.cuda.is_available():
-        with pytest.raises(BuildError, match=r"torch finds no CUDA device.*--device cpu"):
+        with stops(BuildError, "CUDA", "--device"):
             biggan.with_weights(str(folder), "cuda")
     monkeypatch.setattr(biggan, "BIGGAN", replace(biggan.BIGGAN, requires=("torch", "no_such_package")))
-    with pytest.raises(BuildError, match=r"^no_such_package is not installed.*\[generate\]"):
+    with stops(BuildError, "no_such_package"):
         biggan.with_weights(str(folder), "cpu")

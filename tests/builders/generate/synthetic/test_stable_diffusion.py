@@ -19,6 +19,7 @@ from builders.generate.contract import SourceImage  # noqa: E402
 from builders.generate.synthetic import demo as tiny  # noqa: E402
 from builders.generate.synthetic import stable_diffusion as sd  # noqa: E402
 from builders.generate.synthetic.stable_diffusion import load_pipeline  # noqa: E402
+from tests.sentences import assert_sentence, stops  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +170,7 @@ def test_other_tensors_are_refused(copy, part, change):
     message = refused(copy)
     assert part in message
     if change in ("missing", "unknown"):
-        assert f"1 {change} (" in message and "exactly the tensors" in message
+        assert_sentence(message, change)
 
 
 def edited(path, **values):
@@ -194,7 +195,7 @@ def test_another_tokenizer_is_refused(copy):
 def test_files_that_changed_since_the_start_are_refused(copy):
     generator = quick(copy)
     edited(copy / "unet" / "config.json", sample_size=16)
-    with pytest.raises(BuildError, match=r"does not hold the weights stable-diffusion-2/unet/config\.json"):
+    with stops(BuildError, "stable-diffusion-2/unet/config.json"):
         generator.start(generator)
 
 

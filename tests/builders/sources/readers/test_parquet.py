@@ -16,6 +16,7 @@ from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.sources.readers import thrift
 from tests.builders.trees import contents, refusal
+from tests.sentences import assert_sentence, stops
 
 NAME = "train-00000-of-00001.parquet"
 CLASSES = list(tables.food101())
@@ -150,7 +151,7 @@ def test_metadata_without_names_of_labels(tmp_path, metadata):
 def test_a_name_of_a_label_is_shown_on_one_short_line(tmp_path):
     write(tmp_path, metadata={"info": {"features": {"label": {"names": ["\x1b[2J\n" + "a" * 10_000]}}}})
     message = refusal("food101", tmp_path)
-    assert "the label name '\\x1b[2J\\naaa" in message
+    assert_sentence(message, "\\x1b[2J\\naaa")
     assert len(message) < 1000
 
 
@@ -228,7 +229,7 @@ def test_one_long_name_that_a_short_file_repeats_is_not_spread_out(tmp_path):
 @pytest.mark.timeout(20)
 def test_a_named_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / NAME)
-    assert f"{tmp_path / NAME} is a named pipe, not a regular file" in refusal("food101", tmp_path)
+    assert f"{tmp_path / NAME} is a named pipe" in refusal("food101", tmp_path)
 
 
 def test_images_of_some_rows_come_in_order_whatever_the_row_groups(tmp_path):
@@ -237,13 +238,13 @@ def test_images_of_some_rows_come_in_order_whatever_the_row_groups(tmp_path):
     rows = np.array([0, 63, 64, 129, 130, 131, 299])
     unpacked = [bytes(image) for batch in parquet.unpack_parquet(path, rows) for image in batch]
     assert unpacked == [b"image %d" % row for row in rows]
-    with pytest.raises(BuildError, match=r"it had more than 300 rows when it was indexed"):
+    with stops(BuildError, "300"):
         list(parquet.unpack_parquet(path, np.array([5, 300])))
 
 
 def test_an_image_without_bytes(tmp_path):
     path = write(tmp_path, images(values=[(b"", "1.jpg"), (None, "2.jpg")]))
-    with pytest.raises(BuildError, match=r"has a row without image bytes\. Download"):
+    with stops(BuildError):
         list(parquet.unpack_parquet(path, np.array([0, 1])))
 
 

@@ -12,6 +12,7 @@ from builders.sources.readers import tars, trees
 from tests.builders.trees import add
 from tests.fuzz.harness import run_cases
 from tests.fuzz.targets.archives import CASES, with_checksums
+from tests.sentences import stops
 
 FILES = {"a.jpg": b"a" * 700, "empty.jpg": b"", "folder/b.jpg": b"b" * 512, "c.jpg": b"c"}
 
@@ -135,10 +136,10 @@ def test_a_damaged_compressed_archive_is_refused(tmp_path, change):
 
 def test_a_compressed_archive_that_changed_since_it_was_listed(tmp_path):
     path = compressed(tmp_path / "x.tar.gz")
-    with pytest.raises(BuildError, match=r"x\.tar\.gz changed during the build: expected at least 8 files, found 4"):
+    with stops(BuildError, "x.tar.gz"):
         list(tars.unpack_targz(path, np.array([1, 7])))
     path.write_bytes(path.read_bytes()[:80])
-    with pytest.raises(BuildError, match=r"cannot be read as a tar\.gz"):
+    with stops(BuildError, "tar.gz"):
         list(tars.unpack_targz(path, np.array([1, 3])))
 
 
@@ -221,6 +222,6 @@ def test_names_in_an_archive_are_no_places(tmp_path):
 
 def test_a_named_pipe_in_place_of_an_archive_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "x.tar")
-    with pytest.raises(BuildError, match=r"x\.tar is a named pipe, not a regular file\. Remove it"):
+    with stops(BuildError, "x.tar"):
         tars.members(tmp_path / "x.tar")
     assert trees.in_archive(Home(None, tmp_path, tmp_path, "images"), "x") is None

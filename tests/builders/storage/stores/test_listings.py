@@ -4,6 +4,7 @@ from builders.errors import BuildError
 from builders.storage.folders import cached_listings, files_below, folders_in, names_in, names_in_each, sizes_of
 from builders.storage.paths import as_path
 from builders.storage.stores import listings
+from tests.sentences import stops
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_sizes_come_from_listings_but_those_of_a_few_files(root, store, proxy):
     with pytest.raises(FileNotFoundError) as caught:
         list(sizes_of(root, ["a.txt", "b/4.jpg"]))
     assert caught.value.filename == f"{root}/b/4.jpg"
-    with pytest.raises(BuildError, match="b/c is a folder, not a regular file"):
+    with stops(BuildError, "b/c"):
         list(sizes_of(root, ["b/c"]))
 
 
@@ -108,8 +109,8 @@ def test_folders_are_listed_ahead_in_their_order(root):
 
 def test_a_store_that_refuses_is_no_empty_folder(root, proxy):
     proxy.fault = lambda request: 403
-    with pytest.raises(BuildError, match="the store refused these credentials"), cached_listings(root):
+    with stops(BuildError), cached_listings(root):
         root.is_dir()
     proxy.fault = lambda request: 403 if request.kind == "ListObjectsV2" else None
-    with pytest.raises(BuildError, match="the store refused these credentials"):
+    with stops(BuildError):
         list(names_in_each([root, root / "b"]))

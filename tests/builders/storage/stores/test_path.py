@@ -8,6 +8,7 @@ from builders.storage.files import atomic_path, read_regular, require_regular, r
 from builders.storage.folders import files_below
 from builders.storage.object_path import ObjectPath
 from builders.storage.paths import as_path, inside
+from tests.sentences import stops
 from tests.store.fixtures import forget_clients
 
 
@@ -53,7 +54,7 @@ def test_a_file_is_written_whole_and_read_back(place):
     for read in (type(path).read_bytes, read_regular):
         with pytest.raises(FileNotFoundError):
             read(path)
-    with pytest.raises(BuildError, match="No such file"):
+    with stops(BuildError):
         require_regular(path)
     write_text(path, "ä\n")
     assert path.read_text(encoding="utf-8") == "ä\n"
@@ -128,7 +129,7 @@ def test_a_failed_upload_is_given_up(root, proxy, store):
     forget_clients()
     path = as_path(f"{root}/large")
     proxy.fault = lambda request: 403 if request.kind == "UploadPart" else None
-    with pytest.raises(BuildError, match="refused these credentials"), atomic_path(path) as temporary:
+    with stops(BuildError), atomic_path(path) as temporary:
         temporary.write_bytes(bytes(40 << 20))
     assert proxy.kinds()["AbortMultipartUpload"] == 1
     assert store.uploads(str(root).split("/")[2]) == []
@@ -149,6 +150,6 @@ def test_files_for_a_store_need_the_room_of_the_largest_here(root, tmp_path, mon
 
 def test_a_path_that_leads_out_is_refused(root):
     for path in ("../x", "a/../../x", "/x", "a//b", ".", "", "a/\x1b"):
-        with pytest.raises(BuildError, match="does not lie inside"):
+        with stops(BuildError):
             inside(root, path)
     assert inside(root, "data/a.parquet") == root / "data/a.parquet"

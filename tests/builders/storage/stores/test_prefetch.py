@@ -6,6 +6,7 @@ from builders.errors import BuildError
 from builders.storage.byte_ranges import Reader, read_starts
 from builders.storage.paths import as_path
 from builders.storage.stores import prefetch
+from tests.sentences import stops
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_an_image_of_another_size_is_noticed(images, store, size, sentence):
 def test_a_removed_image_is_told_as_on_this_machine(images, store):
     address = next(iter(images))
     store.client.rm_file(address)
-    with Reader() as reader, pytest.raises(BuildError, match=r"Cannot read .*0\.jpg: No such file or directory\. Res"):
+    with Reader() as reader, stops(BuildError, "0.jpg"):
         reader.read(address, 0, 100)
 
 
@@ -128,7 +129,7 @@ def test_answers_that_are_cut_or_busy_are_asked_again(images, proxy):
 
 def test_a_store_that_goes_on_failing_is_a_sentence(images, proxy):
     proxy.fault = lambda request: 403
-    with Reader() as reader, pytest.raises(BuildError, match=r"Cannot read s3://.*: the store refused these credent"):
+    with Reader() as reader, stops(BuildError, "s3://"):
         reader.read(next(iter(images)), 0, 100)
 
 
