@@ -1,0 +1,91 @@
+"""Searches images in files for near-duplicates, in blocks that any worker may compare.
+
+Pairs and their distances are those of `builders.duplicates.search.find_pairs` on all images at once: a pair depends on
+its two images alone. A worker holds a block of references with what is computed of it, which is made once for all
+blocks of queries that are compared with it, and a block of queries; so its memory does not depend on the rows.
+
+Tested by `tests/builders/duplicates/test_stored.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from builders.duplicates.pixels import Pixels
+from builders.duplicates.search import THRESHOLD, Index, Pairs, find_pairs, sorted_pairs
+from builders.executors.base import ONE_CORE, Executor, Progress, Resources, once_per_worker
+
+_REFERENCES = 1 << 16
+"""References of a block at most: 200 MB of pixels and 30 MB of what is computed of them. What is computed of a query
+is computed again for each block, which takes as long as comparing it with 4,000 references."""
+
+_QUERIES = 512
+"""Queries of a task at most: a second for the references of a block."""
+
+
+class Search(NamedTuple):
+    """Images in files that are searched for in others: the pairs whose distance is at most the threshold."""
+
+    queries: Pixels
+    references: Pixels
+    threshold: float = THRESHOLD
+
+
+@dataclass(frozen=True)
+class _PreparedIndex:
+    """Reads references and makes their index, once in each worker."""
+
+    references: Pixels
+
+    def __call__(self) -> Index:
+        return Index(self.references.read())
+
+
+@dataclass(frozen=True)
+class CompareTask:
+    """A `builders.executors.base.Task` that compares some queries with some references."""
+
+    queries: Pixels
+    references: Pixels
+    threshold: float
+    resources: ClassVar[Resources] = ONE_CORE
+
+    def run(self, progress: Progress) -> Pairs:
+        """Find the pairs, by row numbers in these."""
+        index = once_per_worker(_PreparedIndex(self.references))
+        queries = self.queries.read()
+        return find_pairs(queries, index, threshold=self.threshold, advance=lambda count: progress(count, 0))
+
+
+def steps(searches: Sequence[Search]) -> int:
+    """Return what `find_stored` advances by in all: the queries, as often as there are blocks of references."""
+    return sum(search.queries.rows * len(_starts(search.references.rows, _REFERENCES)) for search in searches)
+
+
+def find_stored(searches: Sequence[Search], executor: Executor, advance: Progress) -> list[Pairs]:
+    """Return the pairs of each search, sorted as those of `find_pairs`, whatever the number of workers.
+
+    `advance` is called as an executor calls it, with a number of queries and 0.
+    """
+    tasks: list[CompareTask] = []
+    places: list[tuple[int, int, int]] = []
+    # By references, so that a worker has their index for all that is compared with them.
+    for references in dict.fromkeys(search.references for search in searches):
+        for first in _starts(references.rows, _REFERENCES):
+            block = references.part(first, first + _REFERENCES)
+            for number, search in enumerate(searches):
+                for start in _starts(search.queries.rows, _QUERIES) if search.references == references else ():
+                    tasks.append(CompareTask(search.queries.part(start, start + _QUERIES), block, search.threshold))
+                    places.append((number, start, first))
+    found = [[(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))] for _ in searches]
+    for (number, start, first), pairs in zip(places, executor.run(tasks, advance), strict=True):
+        found[number].append((pairs.queries + start, pairs.references + first, pairs.distances))
+    return [sorted_pairs(*map(np.concatenate, zip(*parts, strict=True))) for parts in found]
+
+
+def _starts(rows: int, size: int) -> range:
+    return range(0, rows, size)
