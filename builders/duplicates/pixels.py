@@ -20,7 +20,7 @@ import numpy as np
 
 from builders.duplicates.distance import SIDE, Images
 from builders.storage.byte_ranges import Reader
-from builders.storage.files import atomic_path
+from builders.storage.files import atomic_path, require_space
 
 ROW_BYTES = 3 * SIDE**2
 
@@ -128,6 +128,12 @@ class _Seal:
 
     def digest(self) -> bytes:
         return self._hash.digest()
+
+
+def require_pixel_space(folder: Path, rows: int) -> None:
+    """Raise `BuildError` if there is no room for the pixels of some rows in a folder for temporary files."""
+    advice = "Set TMPDIR to a folder with space, and run the same command again."
+    require_space(folder, rows * ROW_BYTES, f"Comparing {rows:,} images needs", advice)
 
 
 def joined(parts: Iterable[Pixels]) -> Pixels:
