@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -97,6 +97,15 @@ def write_pixels(path: Path, images: Images) -> Pixels:
     """Write images (n, 32, 32, 3) into a file without a seal, which is for one run; it may be there already."""
     path.write_bytes(np.ascontiguousarray(images, np.uint8).data)
     return Pixels(((path, 0, len(images)),))
+
+
+def gathered(path: Path, places: Sequence[tuple[Path, int]]) -> Pixels:
+    """Copy images, given by file and row, into one file without a seal."""
+    with atomic_path(path) as temporary, temporary.open("wb") as opened, Reader() as reader:
+        reader.expect((str(file), row * ROW_BYTES, ROW_BYTES) for file, row in places)
+        for file, row in places:
+            opened.write(reader.read(str(file), row * ROW_BYTES, ROW_BYTES))
+    return Pixels(((path, 0, len(places)),))
 
 
 def sealed_rows(path: Path) -> int | None:

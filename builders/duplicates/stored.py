@@ -9,6 +9,7 @@ Tested by `tests/builders/duplicates/test_stored.py`.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -26,6 +27,12 @@ is computed again for each block, which takes as long as comparing it with 4,000
 _QUERIES = 512
 """Queries of a task at most: a second for the references of a block."""
 
+_NANOSECONDS = 35
+"""What a pair of images takes, measured on two cores of 2.8 GHz (`docs/benchmarks/duplicates.md`)."""
+
+_LONG = 10
+"""Minutes of a core from which on a search is announced (ours)."""
+
 
 class Search(NamedTuple):
     """Images in files that are searched for in others: the pairs whose distance is at most the threshold."""
@@ -37,9 +44,10 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True)
 class _PreparedIndex:
-    """Reads references and makes their index, once in each worker."""
+    """Reads references and makes their index, once in each worker; `search` tells files of one name apart."""
 
     references: Pixels
+    search: str
 
     def __call__(self) -> Index:
         return Index(self.references.read())
@@ -52,11 +60,12 @@ class CompareTask:
     queries: Pixels
     references: Pixels
     threshold: float
+    search: str
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> Pairs:
         """Find the pairs, by row numbers in these."""
-        index = once_per_worker(_PreparedIndex(self.references))
+        index = once_per_worker(_PreparedIndex(self.references, self.search))
         queries = self.queries.read()
         return find_pairs(queries, index, threshold=self.threshold, advance=lambda count: progress(count, 0))
 
@@ -66,6 +75,16 @@ def steps(searches: Sequence[Search]) -> int:
     return sum(search.queries.rows * len(_starts(search.references.rows, _REFERENCES)) for search in searches)
 
 
+def long_search(searches: Sequence[Search]) -> str:
+    """Say what a search takes that is not done in a few minutes; empty for others."""
+    pairs = sum(search.queries.rows * search.references.rows for search in searches)
+    minutes = pairs * _NANOSECONDS / 60e9
+    if minutes < _LONG:
+        return ""
+    takes = f"{minutes:,.0f} minutes" if minutes < 120 else f"{minutes / 60:,.0f} hours"
+    return f"comparing {pairs:,} pairs of images for near-duplicates takes about {takes} of a core"
+
+
 def find_stored(searches: Sequence[Search], executor: Executor, advance: Progress) -> list[Pairs]:
     """Return the pairs of each search, sorted as those of `find_pairs`, whatever the number of workers.
 
@@ -73,13 +92,15 @@ def find_stored(searches: Sequence[Search], executor: Executor, advance: Progres
     """
     tasks: list[CompareTask] = []
     places: list[tuple[int, int, int]] = []
+    name = secrets.token_hex(8)
     # By references, so that a worker has their index for all that is compared with them.
     for references in dict.fromkeys(search.references for search in searches):
         for first in _starts(references.rows, _REFERENCES):
             block = references.part(first, first + _REFERENCES)
             for number, search in enumerate(searches):
                 for start in _starts(search.queries.rows, _QUERIES) if search.references == references else ():
-                    tasks.append(CompareTask(search.queries.part(start, start + _QUERIES), block, search.threshold))
+                    queries = search.queries.part(start, start + _QUERIES)
+                    tasks.append(CompareTask(queries, block, search.threshold, name))
                     places.append((number, start, first))
     found = [[(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))] for _ in searches]
     for (number, start, first), pairs in zip(places, executor.run(tasks, advance), strict=True):

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.duplicates.distance import SIDE, scaled
+from builders.duplicates.exact import DIGEST
+from builders.duplicates.pixels import is_of
+from builders.duplicates.table import are_compared
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
 from builders.generate.batches import Batch, cut_batches, generated_table
@@ -22,12 +23,10 @@ from builders.generate.contract import check_installed
 from builders.generate.task import BatchTask
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import STAGING, ReadPlan
-from builders.pipeline.shards import ShardTask, image_places, read_record
-from builders.release import images
+from builders.pipeline.shards import ShardTask, read_record
 from builders.release.layout import PARTS
 from builders.release.remarks import summary as remarks_summary
 from builders.release.schema import MADE, arrow_schema
-from builders.storage.byte_ranges import Reader
 from builders.storage.parquet import read_parquet, write_arrow
 from unknown_detection.words import quantity
 
@@ -55,22 +54,6 @@ class ShardWork:
         self._run(lambda _, batch: not batch.record.exists())
         return {plan.key: self._with_images(plan) for plan in plans}
 
-    def pixels(self, rows: pa.Table) -> npt.NDArray[np.uint8]:
-        """Read images as they are compared by similarity, shape (n, 32, 32, 3); `rows` of a plan say where they are.
-
-        Packs of generated images that were removed are generated again; containers are unpacked (`ReadPlan.unpack`).
-        """
-        self._generate_missing(set(rows["file"].unique().to_pylist()))
-        pixels, places = np.zeros((rows.num_rows, SIDE, SIDE, 3), np.uint8), image_places(rows, self.roots)
-        with Reader() as reader:
-            reader.expect(places)
-            for number, (path, offset, size) in enumerate(places):
-                try:
-                    pixels[number] = scaled(images.decode_or_mend(reader.read(path, offset, size))[0])
-                except images.UnreadableImageError as error:
-                    raise images.unreadable_image(rows, number, path, error) from error
-        return pixels
-
     def packs(self) -> list[Path]:
         """Return the packs of generated images, and their sealed residuals where they have any."""
         return [
@@ -96,14 +79,15 @@ class ShardWork:
         for plan in {plan.key: plan for plan, _ in unfinished}.values():
             plan.unpack()
             write_arrow(self.layout.plan(plan.key), plan.table)
-        self._generate_missing({file for files in generated for file in files.to_pylist()})
+        self.restore({file for files in generated for file in files.to_pylist()})
         tasks = []
         for plan, shard in unfinished:
             part, data, sealed = self._files(plan, shard)
             # Pixels that are there stay there, also when this run asks for the index alone.
             target = data if self.request.has_pixels(plan.config) or data.exists() else None
             task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, part=part)
-            tasks.append(dataclasses.replace(task, sealed=sealed if plan.is_sealed else None))
+            pixels = self._pixels(plan, shard) if are_compared(self.benchmark, plan.key) else None
+            tasks.append(dataclasses.replace(task, sealed=sealed if plan.is_sealed else None, pixels=pixels))
         # The largest first, so that no worker ends up alone with a large one.
         return sorted(tasks, key=lambda task: -task.size)
 
@@ -152,7 +136,7 @@ class ShardWork:
         if told := remarks_summary(remarks):
             self.meter.note(told)
 
-    def _generate_missing(self, files: set[str]) -> None:
+    def restore(self, files: set[str]) -> None:
         """Generate the images of the named packs again, where these were removed."""
         self._run(
             lambda plan, batch: (
@@ -181,6 +165,9 @@ class ShardWork:
         """Return the places of a shard: its part file, its images, and their sealed residuals."""
         return [self.layout.shard(folder, plan.key, shard, plan.shards) for folder in (PARTS, "data", "sealed")]
 
+    def _pixels(self, plan: ReadPlan, shard: int) -> Path:
+        return self.layout.pixels(plan.key, shard, plan.shards)
+
     def _finished(self, split: ReadPlan, shard: int) -> bool:
         part, data, sealed = self._files(split, shard)
         if not part.is_file():
@@ -195,6 +182,9 @@ class ShardWork:
         # again.
         index_only = not self.request.has_pixels(split.config) and not data.exists()
         finished = _has_bytes(data, record.bytes) or index_only
+        if index_only and are_compared(self.benchmark, split.key):
+            # Of a shard with images they are read from these.
+            finished = is_of(self._pixels(split, shard), read_parquet(part, [DIGEST])[DIGEST].to_pylist())
         if split.is_sealed:
             finished = finished and _has_bytes(sealed, record.sealed_bytes)
         if finished and generated:

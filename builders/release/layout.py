@@ -31,6 +31,9 @@ STATE = ".state"
 PARTS = ".state/parts"
 """Folder of the records of finished shards."""
 
+PIXELS = ".state/pixels"
+"""Folder of the images of shards as they are compared with others."""
+
 MANIFEST = "manifest.json"
 
 CARD = "README.md"
@@ -93,9 +96,9 @@ class Layout:
         """The table of duplicates (`builders.release.duplicates`)."""
         return self.inside("duplicates/pairs.parquet")
 
-    def pixels(self, digest: str) -> Path:
-        """Return the path of the pixels of a split without shards, by its digest, for comparisons in later runs."""
-        return self.inside(f".state/pixels/{digest}.npy")
+    def pixels(self, key: str, number: int, of: int) -> Path:
+        """Return the path of a shard's images as they are compared (`builders.duplicates.pixels`), for later runs."""
+        return self.shard(PIXELS, key, number, of).with_suffix(".rgb")
 
     def plan(self, key: str) -> Path:
         """Return the path of the plan of a split (`config/split`), which is written before any other file of it."""
