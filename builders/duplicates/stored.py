@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from builders.duplicates.pixels import Pixels
 from builders.duplicates.search import THRESHOLD, Index, Pairs, find_pairs, sorted_pairs
@@ -50,7 +51,8 @@ class _PreparedIndex:
     search: str
 
     def __call__(self) -> Index:
-        return Index(self.references.read())
+        with threadpool_limits(1, user_api="blas"):  # a worker has one core
+            return Index(self.references.read())
 
 
 @dataclass(frozen=True)

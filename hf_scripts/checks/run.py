@@ -41,6 +41,7 @@ from hf_scripts.checks.values import split_facts
 from unknown_detection.terminal.progress import bar
 
 _WORKER_IMPORTS = ("builders.cli.console", "hf_scripts.checks.release", "hf_scripts.checks.rows", "numpy.ma")
+_DECODING_IMPORTS = ("datasets", "builders.duplicates.stored")  # half a second and more, which --check fast saves
 
 _PARTS = 8
 """Parts of files for each worker at least, if they are large enough, so that all end at about the same time (ours)."""
@@ -82,7 +83,8 @@ def verify_folder(
         scratch = _scratch(stack, manifest, splits) if decode else None
         tasks = _tasks(root, manifest, splits, workers, decode=decode, scratch=scratch)
         count = max(1, min(workers, len(tasks)))
-        executor = stack.enter_context(LocalExecutor(count, preload=_WORKER_IMPORTS, resumes=False))
+        preload = (*_WORKER_IMPORTS, *(_DECODING_IMPORTS if decode else ()))
+        executor = stack.enter_context(LocalExecutor(count, preload=preload, resumes=False))
         outcomes = _run(tasks, executor)
         for outcome in outcomes.values():
             problems.merge(outcome.problems)
