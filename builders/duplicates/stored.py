@@ -44,7 +44,7 @@ class Search(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _PreparedIndex:
+class _BlockIndex:
     """Reads references and makes their index, once in each worker; `search` tells files of one name apart."""
 
     references: Pixels
@@ -67,9 +67,10 @@ class CompareTask:
 
     def run(self, progress: Progress) -> Pairs:
         """Find the pairs, by row numbers in these."""
-        index = once_per_worker(_PreparedIndex(self.references, self.search))
         queries = self.queries.read()
-        return find_pairs(queries, index, threshold=self.threshold, advance=lambda count: progress(count, 0))
+        with threadpool_limits(1, user_api="blas"):  # a worker has one core
+            index = once_per_worker(_BlockIndex(self.references, self.search))
+            return find_pairs(queries, index, threshold=self.threshold, advance=lambda count: progress(count, 0))
 
 
 def steps(searches: Sequence[Search]) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow.compute as pc
 
+from builders.duplicates.pixels import ROW_BYTES
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
 from builders.generate.batches import SEALED_SUFFIX
@@ -55,7 +56,8 @@ def write_release(plan: BuildPlan, executor: Executor, meter: Meter) -> Manifest
         ready = work.generate(located)
         chosen = [ready[key] for key in request.splits if key in ready]
         tasks = work.tasks(chosen)
-        require_room(request.out, [task.size for task in tasks if task.data is not None])
+        kept = [(task.stop - task.start) * ROW_BYTES for task in tasks if task.pixels is not None]
+        require_room(request.out, [*(task.size for task in tasks if task.data is not None), *kept])
         with meter.step("writing", sum(task.stop - task.start for task in tasks)) as advance:
             written = executor.run(tasks, advance)
         if told := remarks_summary(shard.remarks for shard in written):
