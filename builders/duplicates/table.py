@@ -271,3 +271,9 @@ def are_compared(benchmark: Benchmark, key: str) -> bool:
         config.duplicates_of and (key == config.duplicates_of or key.startswith(f"{config.name}/"))
         for config in benchmark.configs
     )
+
+
+def searched_splits(manifest: Manifest) -> set[str]:
+    """Return the splits (`config/split`) that a release's table says were searched for near-duplicates."""
+    compared = manifest.duplicates.compared if manifest.duplicates is not None else ()
+    return {key for entry in compared if entry.by == SIMILARITY for key in (*entry.splits, *entry.others)}

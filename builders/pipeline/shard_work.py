@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from builders.duplicates.exact import DIGEST
 from builders.duplicates.pixels import is_of
-from builders.duplicates.table import are_compared
+from builders.duplicates.table import are_compared, searched_splits
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
 from builders.generate.batches import Batch, cut_batches, generated_table
@@ -40,6 +40,8 @@ class ShardWork:
         self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in plan.indexes.items()} | {STAGING: str(self.staging)}
         self.batches: dict[str, tuple[ReadPlan, list[Batch]]] = {}
+        # The pairs of these are carried over. Should they be compared anew, their images are read from the shards.
+        self.published = searched_splits(plan.repeated.manifest) & plan.repeated.rows.keys()
 
     def generate(self, plans: Sequence[ReadPlan]) -> dict[str, ReadPlan]:
         """Generate the images of every split that asks for it, but for batches that an earlier run has finished.
@@ -86,7 +88,8 @@ class ShardWork:
             # Pixels that are there stay there, also when this run asks for the index alone.
             target = data if self.request.has_pixels(plan.config) or data.exists() else None
             task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, part=part)
-            pixels = self._pixels(plan, shard) if are_compared(self.benchmark, plan.key) else None
+            compared = are_compared(self.benchmark, plan.key) and (target is None or plan.key not in self.published)
+            pixels = self._pixels(plan, shard) if compared else None
             tasks.append(dataclasses.replace(task, sealed=sealed if plan.is_sealed else None, pixels=pixels))
         # The largest first, so that no worker ends up alone with a large one.
         return sorted(tasks, key=lambda task: -task.size)

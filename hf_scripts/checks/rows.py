@@ -212,7 +212,7 @@ def parts_of(metadata: pq.FileMetaData, size: int, least: int = PART_BYTES) -> l
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         rows, held = rows + group.num_rows, held + group.total_byte_size
-        if held >= least and held < left:
+        if held >= least and held < left and number + 1 < metadata.num_row_groups:
             parts.append(Part(slice(start, number + 1), row, held))
             start, row, rows, left, held = number + 1, row + rows, 0, left - held, 0
     return [*parts, Part(slice(start, None), row, left)]
@@ -338,11 +338,12 @@ class DataTask(RowsTask):
             return
         with contextlib.ExitStack() as stack:
             # An error of this file is none of the shard's.
-            with os_errors_as_build_errors("keep scaled images"):
+            kept = f"keep scaled images in {self.into.parent}"
+            with os_errors_as_build_errors(kept):
                 opened = stack.enter_context(self.into.open("wb"))
 
             def keep(images: Images) -> None:
-                with os_errors_as_build_errors("keep scaled images"):
+                with os_errors_as_build_errors(kept):
                     opened.write(images.data)
                     opened.flush()
 
