@@ -84,7 +84,10 @@ def long_search(searches: Sequence[Search]) -> str:
     if minutes < _LONG:
         return ""
     takes = f"{minutes:,.0f} minutes" if minutes < 120 else f"{minutes / 60:,.0f} hours"
-    return f"comparing {pairs:,} pairs of images for near-duplicates takes about {takes} of a core"
+    return (
+        f"comparing {pairs:,} pairs of images for near-duplicates takes about {takes} of a core; build folder leaves "
+        "it out with --no-near-duplicates"
+    )
 
 
 def find_stored(searches: Sequence[Search], executor: Executor, advance: Progress) -> list[Pairs]:

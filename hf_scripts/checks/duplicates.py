@@ -23,6 +23,7 @@ from builders.release.duplicates import (
     pairs_summary,
     pictures_of_several_classes,
     read_pairs,
+    unsearched,
 )
 from builders.release.entries import SIMILARITY, By, DuplicatesEntry, Manifest, is_training
 from builders.storage.parquet import read_row_count
@@ -82,7 +83,7 @@ def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decod
             rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
             problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
     notes = [pairs_summary(pairs, manifest)] if pairs else []
-    notes += filter(None, [pictures_of_several_classes(pairs), doubts(manifest)])
+    notes += filter(None, [pictures_of_several_classes(pairs), doubts(manifest), unsearched(manifest)])
     return [*notes, *_not_compared(manifest, ways)]
 
 
