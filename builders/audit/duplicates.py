@@ -1,4 +1,4 @@
-"""Finds duplicates in a finished release, or between two: exact ones of all splits, and near ones of training images.
+"""Finds duplicates in a release or between two: exact ones in all splits, near ones of training images.
 
 Exact duplicates have equal content digests, and are searched for across all configs and benchmarks. Near-duplicates
 (`builders.duplicates.search`) are searched for between the in-distribution training images of a benchmark and each of
@@ -61,7 +61,7 @@ class ReleaseSplit:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Duplicates of a release, or of two: pairs of rows with equal content, and of images within `THRESHOLD`.
+    """The duplicates of one release or between two: pairs of rows with equal content, and near pairs of images.
 
     `splits` go by `config/split`, after `AGAINST` in the other release. Pairs of splits were `searched` for
     near-duplicates, the training split first, but for those `without_images` here.
@@ -74,7 +74,7 @@ class Duplicates:
     without_images: tuple[str, ...] = ()
 
     def counts(self) -> dict[tuple[str, str], tuple[int, int, int]]:
-        """Count the exact pairs, the near ones, and those of a known and an unknown row, by the two splits, sorted."""
+        """Count for each two splits their exact pairs, near pairs, and pairs of a known and an unknown row; sorted."""
         exact, near = (Counter(pair.splits for pair in pairs) for pairs in (self.exact, self.near))
         mixed = Counter(pair.splits for pair in (*self.exact, *self.near) if is_known_and_unknown(pair))
         return {splits: (exact[splits], near[splits], mixed[splits]) for splits in sorted(exact.keys() | near.keys())}
@@ -86,7 +86,7 @@ def release_splits(root: Path, manifest: Manifest, prefix: str = "") -> dict[str
 
 
 def searches(manifest: Manifest, other: Manifest | None = None) -> list[tuple[str, str]]:
-    """Return the pairs of splits to search for near-duplicates: in-distribution training images, and other images.
+    """Return the pairs of splits to search for near-duplicates: an in-distribution training split and another split.
 
     A release is compared with itself, or with `other`. Two training splits are one pair.
     """
@@ -120,7 +120,7 @@ def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
 
 @dataclass(frozen=True)
 class ThumbnailTask:
-    """A `builders.executors.base.Task` that writes the thumbnails of a row group into a .npy file of all rows."""
+    """A `builders.executors.base.Task` that writes the thumbnails of one row group into a .npy file that all share."""
 
     group: RowGroup
     array: Path
@@ -148,7 +148,7 @@ class _PreparedIndex:
 
 @dataclass(frozen=True)
 class SearchTask:
-    """A `builders.executors.base.Task` that searches for the queries `start` to `stop` of a .npy file."""
+    """A `builders.executors.base.Task` that searches duplicates of the images `start` to `stop` of a .npy file."""
 
     queries: Path
     references: Path
@@ -157,7 +157,7 @@ class SearchTask:
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> Pairs:
-        """Find the pairs; numbers of queries are those in the file."""
+        """Find the pairs; the query numbers are positions in the entire file."""
         # Each worker has one core: threads of the matrix product would wait for each other.
         with threadpool_limits(1, user_api="blas"):
             index = once_per_worker(_PreparedIndex(self.references))
@@ -169,7 +169,7 @@ class SearchTask:
 def find_near(
     duplicates: Duplicates, split_pairs: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
 ) -> Duplicates:
-    """Add the near-duplicates of some pairs of splits, from `searches`.
+    """Search some pairs of splits (`searches`) for near-duplicates, and add them to the duplicates.
 
     `scratch` is an empty folder for 3 KB an image of the splits.
     """

@@ -1,4 +1,4 @@
-"""Finds all pairs of queries and references that are near-duplicates: their distance is at most the threshold.
+"""Finds all near-duplicates: every pair of a query and a reference whose distance is at most the threshold.
 
 `builders.duplicates.distance` defines the distance. Only pairs whose outlines are no further apart than `REACH` are
 compared at all (`builders.duplicates.outlines`); a pair is found if both hold, whatever else is searched with it.
@@ -78,7 +78,7 @@ class Pairs:
 
 
 class Index:
-    """The references, uint8 (m, 32, 32, 3), prepared for any number of searches; m may be 0.
+    """Reference images, uint8 (m, 32, 32, 3), prepared for any number of searches; m may be 0.
 
     `outlines` is float32 (48, m), a column (r, 1, -|r|² / 2) for each outline r along `axes`. Its product with
     (v, (REACH² - |v|²) / 2, 1) is (REACH² - |v - r|²) / 2. `details` is float32 (m, 65).

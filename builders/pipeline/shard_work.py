@@ -1,4 +1,4 @@
-"""Turns read plans into shard tasks: generates images, and restores the packs that shards are written from.
+"""Makes shard tasks from read plans: generates images first, and restores the packs that shards are written from.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -32,7 +32,7 @@ from unknown_detection.words import quantity
 
 
 class ShardWork:
-    """Generates the images of a run's splits, once, and makes the tasks for the shards that are left to write."""
+    """Generates the images of a run's splits, once, and makes the tasks of the shards that are still to write."""
 
     def __init__(self, plan: BuildPlan, executor: Executor, meter: Meter) -> None:
         self.request, self.benchmark, self.layout = plan.request, plan.benchmark, plan.request.layout
@@ -42,7 +42,7 @@ class ShardWork:
         self.batches: dict[str, tuple[ReadPlan, list[Batch]]] = {}
 
     def generate(self, plans: Sequence[ReadPlan]) -> dict[str, ReadPlan]:
-        """Generate the images of every split that asks for it, but for batches that an earlier run has finished.
+        """Generate the images of all splits with a generator, except batches that an earlier run has finished.
 
         Returns the plans by key; those of generated images read them from packs and have their generators' columns.
         """
@@ -55,7 +55,7 @@ class ShardWork:
         return {plan.key: self._with_images(plan) for plan in plans}
 
     def packs(self) -> list[Path]:
-        """Return the packs of generated images, and their sealed residuals where they have any."""
+        """Return the packs of generated images, and the files of their sealed residuals."""
         return [
             path
             for plan, batches in self.batches.values()
@@ -64,7 +64,7 @@ class ShardWork:
         ]
 
     def tasks(self, plans: Sequence[ReadPlan]) -> list[ShardTask]:
-        """Return the tasks of the shards that no earlier run has finished, the largest first.
+        """Return the tasks of the shards that no earlier run has finished, the largest shard first.
 
         What they read is written: the plans, and the packs of images from containers and of generated ones.
         """
@@ -92,7 +92,7 @@ class ShardWork:
         return sorted(tasks, key=lambda task: -task.size)
 
     def task(self, split: ReadPlan, shard: int, *, plan: Path, data: Path | None, part: Path) -> ShardTask:
-        """Return the task that writes one shard; without `data` it reads its images and writes index rows alone."""
+        """Return the task that writes one shard; without `data` it reads the images but writes only index rows."""
         generator = split.image_generator
         return ShardTask(
             plan=plan,
