@@ -24,6 +24,7 @@ from builders.generate.task import BatchTask
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import STAGING, ReadPlan
 from builders.pipeline.shards import ShardTask, read_record
+from builders.release.entries import SIMILARITY
 from builders.release.layout import PARTS
 from builders.release.remarks import summary as remarks_summary
 from builders.release.schema import MADE, arrow_schema
@@ -40,6 +41,8 @@ class ShardWork:
         self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in plan.indexes.items()} | {STAGING: str(self.staging)}
         self.batches: dict[str, tuple[ReadPlan, list[Batch]]] = {}
+        listed = plan.repeated.manifest.duplicates
+        self.are_listed = listed is not None and any(entry.by == SIMILARITY for entry in listed.compared)
 
     def generate(self, plans: Sequence[ReadPlan]) -> dict[str, ReadPlan]:
         """Generate the images of all splits with a generator, except batches that an earlier run has finished.
@@ -86,7 +89,9 @@ class ShardWork:
             # Pixels that are there stay there, also when this run asks for the index alone.
             target = data if self.request.has_pixels(plan.config) or data.exists() else None
             task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, part=part)
-            pixels = self._pixels(plan, shard) if are_compared(self.benchmark, plan.key) else None
+            # A published table has the pairs of its splits, which need no comparison.
+            is_kept = are_compared(self.benchmark, plan.key) and (target is None or not self.are_listed)
+            pixels = self._pixels(plan, shard) if is_kept else None
             tasks.append(dataclasses.replace(task, sealed=sealed if plan.is_sealed else None, pixels=pixels))
         # The largest first, so that no worker ends up alone with a large one.
         return sorted(tasks, key=lambda task: -task.size)
