@@ -118,12 +118,12 @@ def declared(benchmark: Benchmark, title: str, gpu_hours: float = 0.0) -> Worklo
     """Return the workload of all splits of a benchmark; images of all sources are assumed as large as ImageNet's."""
     names = lists = rows = reads = 0
     size = 0.0
-    for source, partitions in benchmark.partitions(benchmark.units).items():
+    for source, partitions in benchmark.partitions(benchmark.parts).items():
         for partition in partitions if source.on_disk else ():
             total, classes = source.expected()[partition].total, len(source.classes())
             names += total
             lists += classes * math.ceil(total / classes / LISTED)
-    for key, (_, split) in benchmark.units.items():
+    for key, split in benchmark.parts.items():
         count = benchmark.count(key).rows
         rows += count
         reads += count if split.source.on_disk else 0

@@ -276,7 +276,7 @@ GENERATIVE_MODELS = Settings(
         DEVICE,
     ),
     splits=_synthetic_asked_for,
-    demo=DemoModels(("biggan", "stable-diffusion"), [*SYNTHETIC.units.values()], models.write_models, FirstClasses(4)),
+    demo=DemoModels(("biggan", "stable-diffusion"), [*SYNTHETIC.parts.values()], models.write_models, FirstClasses(4)),
 )
 
 # Corruptions
@@ -313,7 +313,7 @@ MORE_CORRUPTIONS = Config(
 
 
 def _all_corrupted(**changes: Any) -> dict[str, Split]:
-    declared = {**CORRUPTIONS.units, **MORE_CORRUPTIONS.units}
+    declared = {**CORRUPTIONS.parts, **MORE_CORRUPTIONS.parts}
     return {key: dataclasses.replace(split, **changes) for key, split in declared.items()}
 
 

@@ -1,4 +1,4 @@
-"""A benchmark from a person's own folders of images: in-distribution classes, and folders of near and far unknowns.
+"""Declares a benchmark of a person's own folders: in-distribution classes, and folders of near and far unknowns.
 
 The papers have no part in it. Splits have the roles of the unified benchmark, so that its protocol evaluates them.
 
@@ -48,7 +48,7 @@ class Unknown:
 def declare(
     name: str, seed: int, known: FolderImages, unknown: Sequence[Unknown], near_distance: float = NEAR_DISTANCE
 ) -> Benchmark:
-    """Declare the benchmark of some folders: a config of this name, and for training images `<name>-train`."""
+    """Declare the benchmark of some folders: the config `name`, and `<name>-train` if there are training images."""
     source = image_folder(f"{name}-in-distribution", f"In-distribution images of {name}", known)
     labels = ClassesOf(source)
     train = _training(name, source, known)

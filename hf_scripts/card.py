@@ -24,7 +24,7 @@ from unknown_detection.help import helpful
 @click.argument("folder", metavar="DIR", type=PathType())
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if one of them is out of date.")
 def command(folder: Path, check: bool) -> int:
-    """Render the dataset card and croissant.json of the release in DIR from its manifest, and list them there.
+    """Write README.md and croissant.json of the release in DIR from its manifest, and list both in the manifest.
 
     A build does this by itself; use it for a release that an older version has built.
     """

@@ -19,7 +19,7 @@ from unknown_detection.terminal.command_line import run_command_line
 
 
 def compiled(name: str, path: Path) -> bytes:
-    """Return the table of a published list: a line for each class; of a list without classes, for each image.
+    """Return the table of a published list: one line per class, or per image if the list has no classes.
 
     `path`: the published file, plain or compressed by gzip.
     """

@@ -151,7 +151,7 @@ def explain_class(subject: str, class_: str, *, every_match: bool = False) -> st
 
 
 def explain_as_document(subject: str, class_: str, *, every_match: bool = False) -> dict[str, Any]:
-    """Return the decisions about a class by their columns, none where no rule decides, and their explanation."""
+    """Return a class's decisions and their explanation as a JSON document; no decisions if no rule applies."""
     decided = [] if subject in _UNDECIDED else find_decisions(subject, class_)
     decisions = [{"table": _LISTED_BY.get(table, table), **asdict(decision)} for table, decision in decided]
     text = explain_class(subject, class_, every_match=every_match)

@@ -21,7 +21,7 @@ UNKNOWN = "*"
 
 @dataclass(frozen=True)
 class ImageList:
-    """A published list: the file and who published it, and what its lines match, without what others add to them.
+    """A published list of images: its file and publisher, and how its lines name classes and images.
 
     Copies of lists put folders before a line and a label behind it, as OpenOOD's lists have them. `read` gives class
     and image of a matching line as the table has them, the class `UNKNOWN` where the list has none, and None for a
@@ -35,7 +35,7 @@ class ImageList:
     source_id: Callable[[str, str], str]
 
     def parsed(self, text: str) -> tuple[str, str] | None:
-        """Return class and image of a line of the published file or a copy; None if it is no line of such a list."""
+        """Return the class and the image that a line of the published file or a copy names; None for other lines."""
         match = re.fullmatch(rf"(?:\S+/)?{self.line}(?: -?\d+)?", text, re.ASCII)
         return self.read(match) if match else None
 
@@ -125,7 +125,7 @@ def load_list(name: str) -> Mapping[str, str]:
 
 @functools.cache
 def imagenet_r() -> Mapping[str, int]:
-    """Return how many images ImageNet-R has of each of its 200 classes by wnid, in the order of ImageNet-1k.
+    """Return the number of images of each of ImageNet-R's 200 classes, by wnid in ImageNet-1k's order.
 
     The counts are those of OpenOOD's list (benchmark_imglist/imagenet/test_imagenet_r.txt). The classes are OpenOOD's
     ImageNet-200, too.

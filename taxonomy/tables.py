@@ -291,7 +291,7 @@ def inaturalist() -> Mapping[str, str]:
 
 @functools.cache
 def examined_images() -> tuple[ExaminedImage, ...]:
-    """Return what the authors of NINCO saw on 400 images each of three out-of-distribution sets.
+    """Return what NINCO's authors saw when they looked at 400 images of each of three out-of-distribution sets.
 
     From their annotations (data/NINCO-LICENSE.txt).
     """

@@ -140,7 +140,7 @@ def facets_release(demo, tmp_path_factory):
 @pytest.fixture(scope="session")
 def broad_release(demo, tmp_path_factory):
     """An undisturbed release of BROAD without images that are made, built by one worker."""
-    splits = tuple(key for key, (_, split) in BROAD.units.items() if split.generator is None)
+    splits = tuple(key for key, split in BROAD.parts.items() if split.generator is None)
     return made_once(
         tmp_path_factory, "broad-release", lambda root: build_demo(demo, root, benchmark=BROAD, splits=splits)
     )

@@ -35,7 +35,7 @@ def without_bytes(text):
 
 def test_the_main_job_prints_these_counts_and_digests(imagenet_release):
     manifest = read_manifest(imagenet_release)
-    text = built_text(BENCHMARK, manifest, Path(SHOWN_AT), tuple(BENCHMARK.units))
+    text = built_text(BENCHMARK, manifest, Path(SHOWN_AT), tuple(BENCHMARK.parts))
     assert shown("pip install -q -e . && ").endswith(f"\n{text}\n")
 
 

@@ -154,14 +154,14 @@ def declared():
     found = []
     for benchmark in BENCHMARKS.values():
         for version in (benchmark, *(benchmark.with_variants([variant.name]) for variant in benchmark.variants)):
-            for key, (config, split) in version.units.items():
+            for key, split in version.parts.items():
                 numbers = [split.paper.rows, split.paper.classes]
                 found += [Stated("split", f"{number:,}", key) for number in numbers if number]
                 found += stated_in("reason", split.paper.why)
-                found += stated_in("description", config.description)
+                found += stated_in("description", version.config_of(key).description)
                 if isinstance(split.classes, AllClasses):
                     found += stated_in("reason", split.classes.why)
-            for key in version.parts:
+            for key in version.splits:
                 found += of_split(version, key)
     return found
 
@@ -251,7 +251,7 @@ def test_a_figure_that_nobody_listed_is_found(text, expected):
 
 
 def test_the_pages_of_the_benchmarks_have_the_counts_of_the_declarations():
-    counts = {key: benchmark.count(key) for benchmark in BENCHMARKS.values() for key in benchmark.parts}
+    counts = {key: benchmark.count(key) for benchmark in BENCHMARKS.values() for key in benchmark.splits}
     shown = {}
     for name in ("imagenet", "cifar", "facets", "broad", "openood"):
         lines = texts()[f"docs/benchmarks/{name}.md"].splitlines()

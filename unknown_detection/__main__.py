@@ -86,7 +86,7 @@ class _Table(HelpGroup):
         return [*dict.fromkeys(name.partition(" ")[0] for name in self.listed), *self.commands]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Return the command, or the group of commands that begin with this word; completion gets the module's own."""
+        """Return the command of this name, or the group of commands that begin with it."""
         if name in self.listed:
             command = self.listed[name]
             return click_command(command, ctx) if ctx.resilient_parsing else _Leaf(command, name)

@@ -113,13 +113,13 @@ _NAMED = re.compile(
 
 
 def own_process() -> bool:
-    """Whether Python was started for a module of the table, and not for another program that imports one."""
+    """Whether this process runs a command of the table, and is not another program that imports its module."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and spec.name in {command.entry for command in COMMANDS}
 
 
 def run_builder(declared: Any, argv: Sequence[str] | None = None) -> int:
-    """Run the command line that builds a declared benchmark, or if it is None, a person's folders.
+    """Run the command line of a declared benchmark's build, or of the build of one's own folders if it is None.
 
     Declarations are a layer below the commands, whose modules are therefore imported by name.
     """

@@ -1,4 +1,4 @@
-"""CSV whose texts no spreadsheet takes for formulas, as the names of others' folders and detectors could be.
+"""Writes CSV in which no spreadsheet takes a text, such as the name of somebody's folder, for a formula.
 
 A text that begins with one of `= + - @`, a tab or a carriage return (OWASP, "CSV Injection") gets an apostrophe before
 it, unless it is a number; so does one with apostrophes before such a sign, so that `plain_text` restores every text.
@@ -32,7 +32,7 @@ def write_csv(file: IO[str], lines: Iterable[Sequence[object]]) -> None:
 
 
 def plain_text(cell: str) -> str:
-    """Return the text that `write_csv` wrote as a cell."""
+    """Return the text for which `write_csv` wrote this cell."""
     return cell[1:] if cell.startswith("'") and _MARKED.match(cell) else cell
 
 

@@ -95,7 +95,7 @@ def finish(temporary: Path, path: Path) -> None:
 
 
 def process_name() -> str:
-    """Return digits for temporary names, which separate two processes that write the same file."""
+    """Return digits for temporary names that differ between processes which write the same file."""
     return f"{os.getpid()}{_MACHINE:09d}"
 
 

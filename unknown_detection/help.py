@@ -150,7 +150,7 @@ no_sync_option = click.option(
 
 
 def usage_error(error: click.ClickException) -> str:
-    """Return the line for an error that click found in the arguments: what is wrong, and which help to read."""
+    """Return the line for an error that click found in the arguments: what is wrong, and whose --help to read."""
     message = error.format_message()
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None:

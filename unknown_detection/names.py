@@ -24,7 +24,7 @@ def folded(name: str) -> str:
 
 
 def by_name(names: Iterable[str]) -> Callable[[str], str | None]:
-    """Return the function that finds a name among some: that very one, or the only one that matches it when folded."""
+    """Return a function that finds a name among some: the identical one, else the only one that folds to the same."""
     alike: dict[str, list[str]] = {}
     exact = dict.fromkeys(names)
     for name in exact:

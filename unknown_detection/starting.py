@@ -27,7 +27,7 @@ _BLAS_BYTES = 4 << 30
 
 
 def spare_address_space() -> None:
-    """Let OpenBLAS have one thread where memory is limited (`ulimit -v`): without its buffers it ends the process."""
+    """Limit OpenBLAS to one thread where memory is limited (`ulimit -v`): it ends a process that lacks its buffers."""
     try:
         import resource
     except ImportError:  # on Windows

@@ -67,7 +67,7 @@ assert len(pairs) == int(sys.argv[2])
 def write_indexes(folder: Path) -> tuple[int, int]:
     """Write the index of every split; returns the number of rows and of pairs of equal digests."""
     generator = np.random.default_rng(0)
-    counts = {key: BENCHMARK.count(key).rows for key in BENCHMARK.parts}
+    counts = {key: BENCHMARK.count(key).rows for key in BENCHMARK.splits}
     digests = {key: [generator.bytes(32).hex() for _ in range(count)] for key, count in counts.items()}
     train, known = digests["imagenet-external/train"], digests["imagenet-train/train"]
     validation = digests["imagenet/near_ood"]

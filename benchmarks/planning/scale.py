@@ -138,7 +138,7 @@ def plan_once(generated: Generated) -> dict[str, float]:
     started, before = time.perf_counter(), time.process_time()
     meter = TerminalMeter(quiet=True)
     with contextlib.redirect_stderr(io.StringIO()):
-        planned = prepare(benchmark, BuildRequest(Path("nowhere"), tuple(benchmark.parts)), {}, meter)
+        planned = prepare(benchmark, BuildRequest(Path("nowhere"), tuple(benchmark.splits)), {}, meter)
         dry_run_text(planned)
     index = planned.indexes["generated"]
     return {

@@ -1,4 +1,4 @@
-"""Adopts the authors' copy of a benchmark, or their lists: which classes and images its splits have.
+"""Adopts a benchmark from the authors' copy or lists: which classes and which images its splits have.
 
 The authors' draws of classes and images cannot be repeated from their paper. With their archive, the same draw can be
 rebuilt from the sources, and published as ids instead of pixels. A copy consists of folders (`builders.adopt.folders`,
@@ -42,19 +42,23 @@ def adopt(
 
     Returns the adopted classes and images by key; splits that the copy lacks are missing and are drawn by rule.
     """
-    declared = benchmark.units
+    declared = benchmark.parts
     parents = [parent for key in splits for parent in benchmark.drawn_before(key)]
-    drawn = {labels.draw.key for key in splits if (labels := declared[key].config.drawn_labels) and labels.draw}
-    sharing = [key for key, (_, split) in declared.items() if _draw_key(split) in drawn]
+    drawn = {labels.draw.key for key in splits if (labels := benchmark.config_of(key).drawn_labels) and labels.draw}
+    sharing = [key for key, split in declared.items() if _draw_key(split) in drawn]
     keys = list(dict.fromkeys([*splits, *parents, *sharing]))
     adopted: dict[str, Adopted] = {}
     lists = find_lists(benchmark, {split_of(key) for key in splits}, {split_of(key) for key in parents}, copy)
     for key, path in lists.items():
         adopted |= adopt_list(benchmark, key, path, keys, indexes)
-    in_folders = [key for key in keys if _is_set(declared[key].split)]
+    in_folders = [key for key in keys if _is_set(declared[key])]
     if copy.is_file() and not lists:
         mentions = _mentions(benchmark, copy)
-        adopted |= {key: adopt_classes(*declared[key], mentions[key]) for key in keys if key in mentions}
+        adopted |= {
+            key: adopt_classes(benchmark.config_of(key), declared[key], mentions[key])
+            for key in keys
+            if key in mentions
+        }
     elif copy.is_dir() and in_folders:
         adopted |= _from_folders(benchmark, in_folders, copy, indexes, log)
     if not adopted:
@@ -64,12 +68,12 @@ def adopt(
     _follow_draws(benchmark, keys, copy, adopted)
     _follow_parents(benchmark, keys, splits, adopted, seed)
     for key in keys:
-        log(_summary(key, declared[key].split, adopted.get(key)))
+        log(_summary(key, declared[key], adopted.get(key)))
     return adopted
 
 
 def adoption_digest(adopted: Adopted) -> str:
-    """Return the digest of the classes and images adopted for a split."""
+    """Return a digest of the classes and images that were adopted for a split."""
     content: list[object] = [adopted.class_ids, adopted.source_ids]
     if adopted.oodness is not None:
         content.append(adopted.oodness)
@@ -82,16 +86,16 @@ def _mentions(benchmark: Benchmark, path: Path) -> dict[str, list[tuple[str, str
     A split is given by our name (`imagenet/near_ood`), by the copy's (`test/near-imagenet200`), or by its set alone
     (`imagenet200`), which stands for all splits of that set.
     """
-    declared = benchmark.units
+    declared = benchmark.parts
     names: dict[str, list[str]] = defaultdict(list)
-    for key, (_, split) in declared.items():
+    for key, split in declared.items():
         for name in {key, split.published, split.published.rpartition("/")[2]} - {""}:
             names[name].append(key)
     mentions: dict[str, list[tuple[str, str]]] = defaultdict(list)
     advice = "Give a CSV in UTF-8 with the columns split and class, or the folder that an archive unpacks to."
     for line, row in read_csv(path, ("split", "class"), advice):
         if row["split"] not in names:
-            known = ", ".join(key for key, (_, split) in declared.items() if split.published)
+            known = ", ".join(key for key, split in declared.items() if split.published)
             raise BuildError(
                 f"{one_line(repr(row['split']))} in line {line} of {path} is neither a split ({known}) nor a set of "
                 "the copy. Correct it."
@@ -106,8 +110,8 @@ def _mentions(benchmark: Benchmark, path: Path) -> dict[str, list[tuple[str, str
 def _from_folders(
     benchmark: Benchmark, keys: Sequence[str], copy: Path, indexes: Mapping[str, SourceIndex], log: Log
 ) -> dict[str, Adopted]:
-    declared = benchmark.units
-    sets = [split.published for _, split in declared.values() if _is_set(split)]
+    declared = benchmark.parts
+    sets = [split.published for split in declared.values() if _is_set(split)]
     root = _root(copy, sets)
     published = {root / name for name in sets}
     for parent in sorted({path.parent for path in published}):
@@ -115,7 +119,7 @@ def _from_folders(
             log(f"{escape_name(str(unused))}: not a set of this benchmark, so it is not used")
     adopted = {}
     for key in keys:
-        config, split = declared[key]
+        config, split = benchmark.config_of(key), declared[key]
         folder = root / split.published
         if folder.is_dir() and split.image_generator is None:
             adopted[key] = adopt_folder(config, split, folder, indexes[split.source.key], log)
@@ -168,12 +172,12 @@ def _draw_key(split: Split) -> str:
 
 def _follow_draws(benchmark: Benchmark, keys: Sequence[str], copy: Path, adopted: dict[str, Adopted]) -> None:
     """Apply the copy's choice of in-distribution classes to all splits that share the draw."""
-    declared = benchmark.units
+    declared = benchmark.parts
     for labels in dict.fromkeys(config.drawn_labels for config in benchmark.configs):
         if labels is None or labels.draw is None:
             continue
-        sharing = [key for key in keys if _draw_key(declared[key].split) == labels.draw.key]
-        labelled = {key for key in sharing if declared[key].split.classes == declared[key].config.labels}
+        sharing = [key for key in keys if _draw_key(declared[key]) == labels.draw.key]
+        labelled = {key for key in sharing if declared[key].classes == benchmark.config_of(key).labels}
         given = {key: set(adopted[key].class_ids) for key in sharing if key in adopted}
         if not given:
             continue
@@ -186,7 +190,7 @@ def _follow_draws(benchmark: Benchmark, keys: Sequence[str], copy: Path, adopted
                 equal = key in labelled or first not in labelled
                 rule, extent = ("have the same classes", "in only one") if equal else ("share no class", "in both")
                 raise BuildError(
-                    f"{declared[first].split.published} and {declared[key].split.published} of {copy} must {rule}, "
+                    f"{declared[first].published} and {declared[key].published} of {copy} must {rule}, "
                     f"but {first_few(conflicting, 1)} is {extent} of them. Complete the copy."
                 )
         for key in sharing:
@@ -198,13 +202,13 @@ def _follow_parents(
     benchmark: Benchmark, keys: Sequence[str], splits: Sequence[str], adopted: dict[str, Adopted], seed: int
 ) -> None:
     """Keep a split disjoint from the split that draws before it, whichever of the two the copy has."""
-    declared = benchmark.units
+    declared = benchmark.parts
     for key in keys:
-        _, split = declared[key]
+        split = declared[key]
         parent_key = split.quota.parent
         parent, own = adopted.get(parent_key), adopted.get(key)
         if parent is None and own is not None and own.source_ids is not None and parent_key in splits:
-            name, parent_name = split.published or key, declared[parent_key].split.published or parent_key
+            name, parent_name = split.published or key, declared[parent_key].published or parent_key
             raise BuildError(
                 f"The adopted copy has {name} but not {parent_name}, and {parent_key} drawn by rule would share "
                 f"images with it. Add {parent_name} to the copy, or build other splits with --splits."

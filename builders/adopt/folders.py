@@ -1,4 +1,4 @@
-"""Adopts one set of a copy: folders or a list give its classes, files its images.
+"""Adopts one set of a copy: its classes from the names of folders or a list, its images from files.
 
 Tested by `tests/builders/adopt/test_copies.py`.
 """
@@ -73,7 +73,7 @@ class FileListing:
 
 
 def list_images(folder: Path) -> FileListing:
-    """List the images below one set's folder; only files without an image's extension are opened.
+    """List the images below one set's folder; it opens only files that lack an image's extension.
 
     Links to folders are followed, and each folder is listed once.
     """
@@ -119,7 +119,7 @@ def _is_signed(path: Path) -> bool:
 
 
 def adopt_class_folders(config: Config, split: Split, folder: Path, log: Log) -> Adopted | None:
-    """Adopt the classes that folders are named after; None if there are none, or the split has all classes anyway."""
+    """Adopt the classes that folders are named after; None without such folders, or if the split has all classes."""
     listing = list_images(folder)
     places = dict(listing.empty) | dict(zip(listing.classes, listing.folders, strict=True))
     names = sorted(filter(None, places))
@@ -131,7 +131,7 @@ def adopt_class_folders(config: Config, split: Split, folder: Path, log: Log) ->
 
 
 def adopt_classes(config: Config, split: Split, mentions: Iterable[tuple[str, str]]) -> Adopted:
-    """Adopt classes alone; `mentions` gives the name of each class or of its folder, and where it stands."""
+    """Adopt classes without images; `mentions` has the name of each class or of its folder, and where it was found."""
     classes, where_named = ClassNames(split.source), dict[str, str]()
     for name, where in mentions:
         where_named.setdefault(classes.of_folder(name) or classes.of_name(name, where), where)
@@ -140,7 +140,7 @@ def adopt_classes(config: Config, split: Split, mentions: Iterable[tuple[str, st
 
 
 def refuse_roles(config: Config, split: Split, where_named: Mapping[str, str]) -> None:
-    """Refuse classes that the split's role rules out; `where_named` says where each class stands."""
+    """Refuse classes that the split's role rules out; `where_named` has the place in the copy of each class."""
     conflicting = sorted(where_named.keys() & ruled_out(config, split))
     if conflicting:
         verdict = "not in-distribution" if split.role == "in_distribution" else "in-distribution"
@@ -151,7 +151,7 @@ def refuse_roles(config: Config, split: Split, where_named: Mapping[str, str]) -
 
 
 def ruled_out(config: Config, split: Split) -> frozenset[str]:
-    """Return the ids of the source's classes that the split's role rules out."""
+    """Return the ids of those classes of the source that the split's role rules out."""
     if isinstance(config.labels, ClassesOf) or config.labels.draw is not None:
         return frozenset()  # the copy itself says which are in-distribution; `builders.adopt.copies` compares its sets
     labels = frozenset(config.labels.ids())
@@ -162,7 +162,7 @@ def ruled_out(config: Config, split: Split) -> frozenset[str]:
 
 
 class ClassNames:
-    """Finds classes of a source by id, by name and by the spellings that copies use."""
+    """Finds the classes of a source by id, by name and by the spellings that copies use."""
 
     def __init__(self, source: Source) -> None:
         self.title, self.ids = source.title, source.classes()

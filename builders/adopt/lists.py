@@ -1,4 +1,4 @@
-"""Adopts the lists with which authors publish the images of a split without pixels (`Split.published` names the file).
+"""Adopts the lists by which authors publish a split's images without pixels (`Split.published` names the file).
 
 FACETS has texts, of lines `oodness dataset class_index path`: the distance of the class from the in-distribution ones,
 a word for a source and one of its partitions (`Benchmark.index_words`), the class's index in the source's own order,
@@ -73,8 +73,8 @@ def find_lists(benchmark: Benchmark, keys: Collection[str], parents: Collection[
 def adopt_list(
     benchmark: Benchmark, key: str, path: Path, wanted: Collection[str], indexes: Mapping[str, SourceIndex]
 ) -> dict[str, Adopted]:
-    """Read the list of a split, and return the images of each wanted one of its parts; of others no source is open."""
-    parts = {part: benchmark.units[part].split for part in benchmark.parts[key]}
+    """Read the list of a split, and return the adopted images of those of its parts that are wanted."""
+    parts = {part: benchmark.parts[part] for part in benchmark.splits[key]}
     if path.suffix == ".json":
         return {p: _numbered(split, path, indexes[split.source.key]) for p, split in parts.items() if p in wanted}
     return _TextList(key, path, parts, benchmark.index_words).adopt(wanted, indexes)

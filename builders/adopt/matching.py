@@ -44,7 +44,7 @@ _LISTED = 100
 
 
 def adopt_folder(config: Config, split: Split, folder: Path, index: SourceIndex, log: Log) -> Adopted:
-    """Adopt the images of a set, or its classes alone if its folders are empty."""
+    """Adopt the images of a set, or only its classes if its folders are empty."""
     listing = list_images(folder)
     log(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
     if listing.ignored:
@@ -119,7 +119,7 @@ class _Match:
         return names * width + np.where(classes < 0, width - 1, classes.astype(np.int64))
 
     def by_name(self) -> None:
-        """Match files by distinctive names, and by class if the file has one."""
+        """Match files by their names where these are distinctive, and check the class that a file lies in."""
         self.file_keys = self._in_class(self.file_names, self.file_classes)
         self.row_keys = self._in_class(self.row_names, self.view.class_codes[self.named_rows])
         by_name, images = _only(self.file_names, self.row_names)
@@ -142,7 +142,7 @@ class _Match:
             )
 
     def by_content(self) -> None:
-        """Compare contents: with images of the same name first, then with all."""
+        """Match the remaining files by content: with images of the same name first, then with all images."""
         unmatched = np.flatnonzero(self.rows < 0)
         if len(unmatched) and self.packed:
             raise BuildError(
@@ -203,7 +203,7 @@ class _Match:
         )
 
     def refuse_unmatched(self, folder: Path) -> None:
-        """Refuse files that are no image of the source, and name them all."""
+        """Refuse files that match no image of the source, and name them all."""
         files = np.flatnonzero(self.rows < 0).tolist()
         if not files:
             return

@@ -1,4 +1,4 @@
-"""Measures how well single numbers of an image separate each split from the known test images, without a model."""
+"""Measures how well a single number of an image, such as its size, separates each split from known test images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class Separation:
-    """How well a number, one of `NUMBERS`, separates rows from the known test images.
+    """How well one number of an image, one of `NUMBERS`, separates some rows from the known test images.
 
     `auroc` is from 0.5 to 1, whichever direction separates, and None where one side has no such number; `direction` is
     `higher` or `lower`, as the compared rows are, or empty. `images` and `known_images` have the number.
@@ -39,12 +39,12 @@ class Separation:
 
     @property
     def flagged(self) -> bool:
-        """Whether it separates above `FLAGGED`."""
+        """Whether the AUROC is above `FLAGGED`."""
         return self.auroc is not None and self.auroc > FLAGGED
 
 
 def known_test(manifest: Manifest, config: str) -> str:
-    """Return the split with the known test images of a config: its own, or else the only one of its benchmark."""
+    """Return the split with a config's known test images: the config's own, else the only one of its benchmark."""
     benchmark = manifest.configs[config].benchmark
     of_benchmark = sorted(name for name, entry in manifest.configs.items() if entry.benchmark == benchmark)
     with_known = [name for name in of_benchmark if has_known_test(manifest, name)]
@@ -55,7 +55,7 @@ def known_test(manifest: Manifest, config: str) -> str:
 
 
 def separations(measured: Mapping[RoleRows, Float64], reference: str) -> list[Separation]:
-    """Compare all rows with the known images of a split, number by number, sorted by split, role and number."""
+    """Compare all rows with the known images of a split by each number; sorted by split, role and number."""
     known = known_rows(measured, reference)
     return [
         _separation(rows, name, known[:, column], measured[rows][:, column])

@@ -30,7 +30,7 @@ _SAMPLE = "Each row shows the first images of its split, which is a random sampl
 
 
 def contact_sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[str], count: int) -> Findings:
-    """Draw the first images of some splits of a config, at most `count` of each role, by role and class."""
+    """Draw the first images of some splits of a config, at most `count` per role, sorted by role and class."""
     strips: dict[tuple[int, str], Strip] = {}
     drawn: list[tuple[str, int, str]] = []
     for name in sorted(splits):
@@ -62,7 +62,7 @@ def listed_pairs(root: Path, manifest: Manifest) -> list[Pair]:
 
 
 def pairs_sheet(root: Path, manifest: Manifest, pairs: Sequence[Pair], key: str, count: int) -> Findings:
-    """Draw images of a split above their nearest duplicates in a table: `count` pairs, the least similar."""
+    """Draw images of a split, each above its nearest duplicate: the `count` least similar pairs of a table."""
     nearest: dict[str, tuple[float, str, str]] = {}
     for pair in pairs:
         for side, other in itertools.permutations(pair.sides):

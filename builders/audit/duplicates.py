@@ -1,4 +1,4 @@
-"""Finds duplicates in a finished release, or between two: exact ones of all splits, and near ones of training images.
+"""Finds duplicates in a release or between two: exact ones in all splits, near ones of training images.
 
 Exact duplicates have equal content digests, and are searched for across all configs and benchmarks. Near-duplicates
 (`builders.duplicates.search`) are searched for between the in-distribution training images of a benchmark and each of
@@ -52,7 +52,7 @@ class ReleaseSplit:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Duplicates of a release, or of two: pairs of rows with equal content, and of images within `THRESHOLD`.
+    """The duplicates of one release or between two: pairs of rows with equal content, and near pairs of images.
 
     `splits` go by `config/split`, after `AGAINST` in the other release. Pairs of splits were `searched` for
     near-duplicates, the training split first, but for those `without_images` here.
@@ -65,7 +65,7 @@ class Duplicates:
     without_images: tuple[str, ...] = ()
 
     def counts(self) -> dict[tuple[str, str], tuple[int, int, int]]:
-        """Count the exact pairs, the near ones, and those of a known and an unknown row, by the two splits, sorted."""
+        """Count for each two splits their exact pairs, near pairs, and pairs of a known and an unknown row; sorted."""
         exact, near = (Counter(pair.splits for pair in pairs) for pairs in (self.exact, self.near))
         mixed = Counter(pair.splits for pair in (*self.exact, *self.near) if is_known_and_unknown(pair))
         return {splits: (exact[splits], near[splits], mixed[splits]) for splits in sorted(exact.keys() | near.keys())}
@@ -77,7 +77,7 @@ def release_splits(root: Path, manifest: Manifest, prefix: str = "") -> dict[str
 
 
 def searches(manifest: Manifest, other: Manifest | None = None) -> list[tuple[str, str]]:
-    """Return the pairs of splits to search for near-duplicates: in-distribution training images, and other images.
+    """Return the pairs of splits to search for near-duplicates: an in-distribution training split and another split.
 
     A release is compared with itself, or with `other`. Two training splits are one pair.
     """
@@ -111,7 +111,7 @@ def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
 
 @dataclass(frozen=True)
 class ThumbnailTask:
-    """A `builders.executors.base.Task` that writes the thumbnails of a row group into a file of their own."""
+    """A `builders.executors.base.Task` that writes the thumbnails of one row group into a file of their own."""
 
     group: RowGroup
     path: Path
@@ -133,7 +133,7 @@ class ThumbnailTask:
 def find_near(
     duplicates: Duplicates, split_pairs: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
 ) -> Duplicates:
-    """Add the near-duplicates of some pairs of splits, from `searches`.
+    """Search some pairs of splits (`searches`) for near-duplicates, and add them to the duplicates.
 
     `scratch` is an empty folder for 3 KB an image of the splits, each of which is decoded once.
     """

@@ -1,4 +1,4 @@
-"""Numbers of one image that need no understanding of it, such as size, encoding, colours and smoothness, in tasks."""
+"""Tasks that measure simple numbers of an image, such as its size, encoding, colours and smoothness."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def estimated_quality(table: Sequence[int]) -> int:
 
 
 def header_numbers(data: bytes) -> list[float]:
-    """Return `HEADER_NUMBERS` of an encoded image without decoding its pixels; NaN where there is none.
+    """Return `HEADER_NUMBERS` of an encoded image without decoding its pixels; NaN for a number that it lacks.
 
     Width and height are those of the upright image, which `datasets` gives.
     """
@@ -83,7 +83,7 @@ def header_numbers(data: bytes) -> list[float]:
 
 
 def pixel_numbers(image: Image.Image) -> list[float]:
-    """Return `PIXEL_NUMBERS` of a decoded image, which is looked at as RGB."""
+    """Return `PIXEL_NUMBERS` of a decoded image, after conversion to RGB."""
     rgb = image.convert("RGB")
     # Sums over a histogram of levels are exact, and faster than sums over pixels.
     counts = np.array(rgb.histogram(), np.float64).reshape(3, 256) / (rgb.width * rgb.height)
@@ -124,7 +124,7 @@ class RoleRows(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasureTask:
-    """A `builders.executors.base.Task` that measures the images of a row group: (rows, `NUMBERS`)."""
+    """A `builders.executors.base.Task` that measures the images of one row group: an array (rows, `NUMBERS`)."""
 
     group: RowGroup
     resources: ClassVar[Resources] = ONE_CORE
@@ -141,13 +141,13 @@ class MeasureTask:
 
 
 def has_known_test(manifest: Manifest, config: str) -> bool:
-    """Whether a config has in-distribution images in its split `test`."""
+    """Whether a config's split `test` has in-distribution images."""
     test = manifest.configs[config].splits.get("test")
     return test is not None and KNOWN_ROLE in test.roles
 
 
 def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int | None) -> dict[RoleRows, Rows]:
-    """Choose the first rows of each role of some splits (`config/split`), which are those of least keyed rank.
+    """Choose the first `sample` rows of each role of some splits (`config/split`), a random sample by keyed rank.
 
     Their numbers ascend: `sample` of them, or all if there are fewer or it is None.
     """
@@ -162,7 +162,7 @@ def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int | N
 def measure_rows(
     root: Path, manifest: Manifest, chosen: Mapping[RoleRows, Rows], executor: Executor, meter: Meter
 ) -> dict[RoleRows, Float64]:
-    """Measure the images of some rows, whose numbers ascend: an array (n, `NUMBERS`) for each."""
+    """Measure the images of some rows, given by ascending numbers: an array (n, `NUMBERS`) for each set of rows."""
     entries = manifest.by_key()
     groups = [
         (rows, group)
@@ -178,7 +178,7 @@ def measure_rows(
 
 
 def known_rows(measured: Mapping[RoleRows, Float64], split: str) -> Float64:
-    """Return the measured known images of a split."""
+    """Return the measured numbers of a split's known images; `BuildError` if it has none."""
     if (known := measured.get(RoleRows(split, KNOWN_ROLE))) is None:
         raise BuildError(
             f"{split} has no rows of the role in_distribution to compare others with. Check the release with python "

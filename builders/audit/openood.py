@@ -29,7 +29,7 @@ _TOGETHER = 4096
 
 @dataclass
 class SplitComparison:
-    """Result of comparing one split (`config/split`) with a copy: paths in the copy, and what differs there.
+    """The comparison of one split (`config/split`) with a copy: which paths of the copy differ, and how.
 
     `listed`: the copy has the list of the split.
     """
@@ -41,7 +41,7 @@ class SplitComparison:
 
     @property
     def counts(self) -> Counter[str]:
-        """Number of differences of each kind."""
+        """The number of differences of each kind."""
         return Counter(kind for _, kind in self.differences)
 
 

@@ -23,7 +23,7 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class SplitOverlap:
-    """The overlap of one split (`config/split`): its number of rows, and rows by known class, unknown class, name."""
+    """The overlapping rows of one split (`config/split`), counted by known class, unknown class and its name."""
 
     key: str
     rows: int
@@ -31,12 +31,12 @@ class SplitOverlap:
 
     @property
     def overlapping(self) -> int:
-        """Rows whose class overlaps a known one."""
+        """The number of rows whose class overlaps a known one."""
         return self.classes.total()
 
 
 def count_overlap(root: Path, manifest: Manifest) -> list[SplitOverlap]:
-    """Count the overlapping rows of every split with unknown rows and the column, by known and unknown class."""
+    """Count the overlapping rows of every split with unknown rows and a column of overlaps, by pair of classes."""
     overlaps = []
     for key, config, split in manifest.splits():
         if not split.is_known and ID_OVERLAP in config.columns:
@@ -56,7 +56,7 @@ def count_overlap(root: Path, manifest: Manifest) -> list[SplitOverlap]:
 
 
 def findings(overlaps: Sequence[SplitOverlap], manifest: Manifest) -> Findings:
-    """Return the table, chart and summary of the overlap of some splits, and what the comparison could not tell."""
+    """Return the table, chart and summary of the overlap of some splits, and which classes could not be compared."""
     limits = [f"`{key}`: {remark}" for key, split in manifest.by_key().items() for remark in split.compared or ()]
     return Findings(
         key="overlap",

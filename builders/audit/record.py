@@ -25,7 +25,7 @@ Cell = str | int | float
 
 @dataclass(frozen=True)
 class Findings:
-    """Result of an audit.
+    """The result of an audit: its table, chart and summary.
 
     `key` is the path of its files below audit/, without a suffix; `summary` its line in the card, as whole sentences;
     `picture` a chart, or a picture of images, which stays on this machine (`builders.release.layout.shows_images`).
@@ -41,7 +41,7 @@ class Findings:
 
 @contextlib.contextmanager
 def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> Iterator[Manifest]:
-    """Read a release's manifest, and keep builds out of its folder until the audit is recorded.
+    """Read a release's manifest, and lock builds out of its folder until the audit is recorded.
 
     `dry_run` only asks whether a build is writing, and writes nothing, not even the lock file. Where the operating
     system refuses, `doing` follows "Cannot".
@@ -59,7 +59,7 @@ def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> I
 
 
 def record(root: Path, manifest: Manifest, findings: Findings) -> Manifest:
-    """Write an audit's files, then the card, and last the manifest that lists them, which is returned.
+    """Write an audit's files, then the card, then the manifest that lists them; returns the manifest.
 
     A run that is killed between two of them leaves files that the manifest does not list; the same audit, run again,
     replaces them.
@@ -79,7 +79,7 @@ def record(root: Path, manifest: Manifest, findings: Findings) -> Manifest:
 
 
 def paths(findings: Findings) -> list[str]:
-    """Return the files that recording an audit writes, relative to the release folder."""
+    """Return the paths of the files that recording an audit writes, relative to the release folder."""
     return [f"audit/{findings.key}.csv", f"audit/{findings.key}.png", CARD, MANIFEST]
 
 

@@ -1,4 +1,4 @@
-"""Scores images by smoothness alone, without a model, to find unknown splits that it separates.
+"""Scores images by smoothness alone, without a model, to find unknown splits that smoothness gives away.
 
 Tack et al. (CSI: Novelty Detection via Contrastive Learning on Distributionally Shifted Instances, NeurIPS 2020)
 showed that total variation alone separates the resized LSUN and ImageNet images in circulation from CIFAR. Kim et al.
@@ -32,7 +32,7 @@ _VARIATION = NUMBERS.index("total_variation")
 
 
 def smoothness_score(variations: Float64, known_mean: float) -> Float64:
-    """Return each image's distance in total variation from the known images' mean; higher = more unknown.
+    """Return how far each image's total variation is from the known images' mean; higher = more unknown.
 
     Kim et al. take the difference and say nothing of its sign; that both directions count as unknown is ours.
     """
@@ -48,7 +48,7 @@ def smoothness_lines(
     executor: Executor,
     meter: Meter,
 ) -> Iterator[list[str]]:
-    """Yield the table's lines for one config with known test images: these, and each unknown role of the named splits.
+    """Yield the table's lines for a config: its known test images, and each unknown role of the named splits.
 
     A split counts as separable from an AUROC of `threshold` on, or of 1 minus it.
     """

@@ -44,7 +44,7 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest
 
 
 def rendered(manifest: Manifest) -> dict[str, str]:
-    """Render the files that follow from a manifest; returns their texts by path."""
+    """Render the files that a manifest determines; returns their texts by path."""
     return {CARD: card_text(manifest), CROISSANT: croissant_text(manifest)}
 
 

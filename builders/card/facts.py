@@ -1,4 +1,4 @@
-"""Collects facts of a release for its card and Croissant metadata, and responsible-AI statements.
+"""Collects the facts and responsible-AI statements that a release's card and Croissant metadata show.
 
 All is computed from the manifest. The statements go by the properties of the Croissant RAI vocabulary 1.0 (MLCommons,
 Croissant RAI Specification 1.0, http://mlcommons.org/croissant/RAI/1.0). Only what the release and its sources show is
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from builders.card.words import RULE_MEANINGS
+from builders.release.duplicates import unsearched
 from builders.release.entries import ConfigEntry, Manifest, SplitEntry
 from builders.release.layout import INDEX_SUFFIX
 from builders.release.schema import ID_OVERLAP, ROLES, Column, Role
@@ -35,7 +36,7 @@ def links(citation: str) -> list[tuple[str, str]]:
 
 
 class Loading(NamedTuple):
-    """How to load a config: its name in `load_dataset`, and the size of the download; examples load `shown`."""
+    """How to load a config: its name in `load_dataset`, its splits and rows, and the size of the download."""
 
     config: str
     splits: Sequence[str]
@@ -50,7 +51,7 @@ def by_role(config: ConfigEntry) -> list[tuple[str, SplitEntry]]:
 
 
 def configs_to_load(manifest: Manifest) -> list[Loading]:
-    """Return how to load each config, those for evaluation first; one without images is loaded by its index."""
+    """Return how to load each config, those for evaluation first; a config without images is loaded by its index."""
     loadings = []
     for name, config in sorted(manifest.configs.items()):
         pixels = {split: entry for split, entry in by_role(config) if entry.data}
@@ -64,7 +65,7 @@ def configs_to_load(manifest: Manifest) -> list[Loading]:
 
 
 def own_columns(manifest: Manifest) -> dict[tuple[str, ...], list[Column]]:
-    """Return the columns beside the common ones, by the names of the configs that have them."""
+    """Return the columns that only some configs have, by the names of these configs."""
     configs = sorted(manifest.configs.items())
     columns_of: dict[tuple[str, ...], list[Column]] = {}
     for column in dict.fromkeys(column for _, config in configs for column in config.columns):
@@ -73,7 +74,7 @@ def own_columns(manifest: Manifest) -> dict[tuple[str, ...], list[Column]]:
 
 
 def roles(manifest: Manifest) -> Iterator[tuple[int, Role, list[str], list[int]]]:
-    """Yield the roles in the release: code, name, splits (`config/split`) with it, and rows: here, expected, paper."""
+    """Yield each role in the release: its code, name, splits (`config/split`), and rows (built, expected, paper's)."""
     splits = manifest.by_key()
     for code, role in enumerate(ROLES):
         parts = [part for split in splits.values() for part in split.parts if part.role == role]
@@ -83,7 +84,7 @@ def roles(manifest: Manifest) -> Iterator[tuple[int, Role, list[str], list[int]]
 
 
 class Labels(NamedTuple):
-    """The classes that `label` counts in some configs, with their names if they are ids of WordNet synsets."""
+    """The classes that `label` numbers in some configs, with the names of classes that are WordNet synsets."""
 
     configs: Sequence[str]
     names: Sequence[tuple[str, str]]
@@ -91,7 +92,7 @@ class Labels(NamedTuple):
 
 
 def label_sets(manifest: Manifest) -> list[Labels]:
-    """Return the label names of the release; configs with the same ones share an entry."""
+    """Return the label names of the release; configs with equal names share an entry."""
     configs_of: dict[tuple[str, ...], list[str]] = {}
     for name, config in sorted(manifest.configs.items()):
         configs_of.setdefault(config.label_names, []).append(name)
@@ -107,7 +108,7 @@ Sentences = dict[str, list[str]]
 
 
 class Remarks(NamedTuple):
-    """What the manifest says of the splits of a config, each sentence once.
+    """What the manifest remarks on the splits of a config, each sentence once.
 
     `reasons`: why counts differ from the paper's. `made`: how images were made, first what stands before a colon.
     `prepared`: input sizes of models. `recorded`: settings and weights of images that cannot be made again.
@@ -120,7 +121,7 @@ class Remarks(NamedTuple):
 
 
 def remarks(config: ConfigEntry) -> Remarks:
-    """Collect what the manifest says of the splits of a config."""
+    """Collect what the manifest remarks on the splits of a config."""
     reasons, heads, tails, recorded = (defaultdict[str, list[str]](list) for _ in range(4))
     prepared = defaultdict[int, list[str]](list)
     for name, split in sorted(config.splits.items()):
@@ -140,7 +141,7 @@ def remarks(config: ConfigEntry) -> Remarks:
 
 
 def missing_images(manifest: Manifest) -> Sentences:
-    """Return what the sources lacked, in sentences with the splits (`config/split`) that they concern."""
+    """Return sentences on what the sources lacked, each with the splits (`config/split`) that it concerns."""
     sentences: Sentences = defaultdict(list)
     for key, split in sorted(manifest.by_key().items()):
         for sentence in split.shortfalls:
@@ -149,7 +150,7 @@ def missing_images(manifest: Manifest) -> Sentences:
 
 
 def rules(manifest: Manifest) -> list[tuple[str, str, int]]:
-    """Count the images that each rule leaves out of any split; returns its name, its meaning and the count."""
+    """Return each rule that leaves images out of some split: its name, its meaning and its number of images."""
     counts: Counter[str] = Counter()
     for split in manifest.by_key().values():
         counts.update(split.excluded_by_rule)
@@ -177,7 +178,7 @@ _MAINTENANCE = (
 
 
 class Statement(NamedTuple):
-    """A property of the vocabulary (without prefix), its title in the card, and its sentences."""
+    """A responsible-AI property (without prefix), its title in the card, and its sentences."""
 
     name: str
     title: str
@@ -185,7 +186,7 @@ class Statement(NamedTuple):
 
 
 def statements(manifest: Manifest) -> list[Statement]:
-    """Return the statements about a release, without properties that its data do not support."""
+    """Return the responsible-AI statements about a release, without properties that its data do not support."""
     splits = manifest.by_key().values()
     titles = ", ".join(source.title for _, source in sorted(manifest.sources.items()))
     collection = (
@@ -227,6 +228,8 @@ def _biases(manifest: Manifest) -> Iterator[str]:
         if manifest.duplicates.doubtful:
             keys = ", ".join(manifest.duplicates.doubtful)
             yield f"Near pairs of {keys} are too many to be duplicates: other pictures were taken for one."
+        if told := unsearched(manifest):
+            yield f"{told[0].upper()}{told[1:]}."
     if overlaps := sum(split.overlaps or 0 for split in manifest.by_key().values()):
         yield f"{overlaps:,} unknown rows have a class that overlaps a known one (id_overlap)."
 

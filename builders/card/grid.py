@@ -33,7 +33,7 @@ Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 @dataclass(frozen=True)
 class GridImage:
-    """An image with the caption below it, and whether it is framed as unknown."""
+    """An image with its caption; `framed` images are unknown ones."""
 
     image: Image.Image
     caption: str = ""
@@ -42,7 +42,7 @@ class GridImage:
 
 @dataclass(frozen=True)
 class Stack:
-    """Images that stand one above the other, with a text above them; usually one image."""
+    """A column of images, usually one, with a text above them."""
 
     images: tuple[GridImage, ...]
     above: str = ""
@@ -50,14 +50,14 @@ class Stack:
 
 @dataclass(frozen=True)
 class Strip:
-    """A title, and the columns below it; more than `COLUMNS` go on in further lines."""
+    """A title and the columns of images below it; more than `COLUMNS` of them take further lines."""
 
     title: str
     columns: tuple[Stack, ...]
 
 
 def grid(rows: Sequence[Strip], note: str = "") -> Image.Image:
-    """Draw rows of images from top to bottom, and a note below them, as one RGB picture.
+    """Draw strips of images from top to bottom, and a note below them, as one RGB picture.
 
     Small images are enlarged by a whole factor without smoothing, which shows their pixels as stored; large ones are
     shrunk.
@@ -124,7 +124,7 @@ class _Canvas:
 
 
 def fitted(image: Image.Image, side: int) -> Image.Image:
-    """Enlarge an image by the greatest whole factor that fits into a square, or shrink it into the square."""
+    """Fit an image into a square: enlarge it by the greatest whole factor possible, or shrink it."""
     factor = side // max(image.size)
     if factor >= 1:
         return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)

@@ -1,4 +1,4 @@
-"""Pictures of a release's rows, which the card, the sheets of audits and the page of a release show.
+"""Reads pictures of a release's rows, for the card, the sheets of audits and the page of a release.
 
 Tested by `tests/builders/report/test_pictures.py`.
 """
@@ -36,12 +36,12 @@ class RowPicture:
 
     @property
     def shown(self) -> GridImage:
-        """The image in a grid, with its class below it and a frame if that is unknown."""
+        """The image as a grid shows it: with its class below, and a frame if it is unknown."""
         return GridImage(self.image, self.class_name.replace("_", " "), self.role in UNKNOWN_ROLES)
 
 
 def first_rows(index: pa.Table, count: int | None, sources: Collection[str] | None = None) -> dict[Role, Rows]:
-    """Return ascending numbers of the first rows of each role; a keyed hash sorts rows, so they are a random sample.
+    """Return ascending numbers of the first rows of each role, a random sample since a keyed hash sorts rows.
 
     `index` has the column `role` of a split, and `source` if only rows of some `sources` are taken.
     """
@@ -68,7 +68,7 @@ SAMPLES = 8
 
 
 def with_samples(layout: Layout, manifest: Manifest, before: Manifest) -> Manifest:
-    """List the pictures of all splits that may have one; those that are not the same as `before` are drawn."""
+    """Add sample pictures of all splits that may show one to a manifest; unchanged pictures are not drawn again."""
     earlier_splits, configs = before.by_key(), {}
     for name, config in sorted(manifest.configs.items()):
         splits = {}

@@ -1,4 +1,4 @@
-"""Roles and rules in words."""
+"""Roles and rules in words, for the card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flags that every build has, and the values of these and of a benchmark's own.
+"""Declares the flags that every build has, and parses them together with a benchmark's own flags.
 
 Tested by `tests/builders/commands/test_build.py` and `tests/builders/test_cifar_benchmark.py`.
 """
@@ -27,7 +27,7 @@ BUILD_FLAGS = ("index_only", "allow_partial", "check", *EXECUTOR_FLAGS, "no_sync
 
 
 def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any], Any]]:
-    """Return the flags of every build: where to, which splits, how much of them, and how they are checked."""
+    """Return the flags of every build: where it writes, which splits, how much of them, and which checks it makes."""
     return [
         click.option(
             "--out",
@@ -78,7 +78,7 @@ def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any],
 
 
 def parameter(flag: str) -> str:
-    """Return the name that click gives the value of a flag."""
+    """Return the name of the parameter in which click passes the value of a flag."""
     return flag.replace("-", "_")
 
 
@@ -88,7 +88,7 @@ def parse_flags(
     variants: Iterable[Variant] = (),
     settings: Iterable[Flag] = (),
 ) -> BuildRequest:
-    """Return what the flags' values ask for."""
+    """Return the request that the values of the flags make."""
     if not -(2**63) <= (seed := values.get("seed", 0)) < 2**63:  # `builders.release.values.Seed`
         raise BuildError(
             f"--seed {one_line(seed, 40)} has more than the 64 bits that a release has for it. Give one "

@@ -1,4 +1,4 @@
-"""Flags that say where tasks run, and the executor that they ask for.
+"""Declares the flags that say where tasks run, and starts the executor that they ask for.
 
 Tested by `tests/builders/executors/test_ray.py`.
 """
@@ -20,7 +20,7 @@ EXECUTOR_FLAGS = ("workers", "executor", "ray_address")
 
 
 def workers_option(text: str, default: Callable[[], int] | None = usable_cores) -> Callable[[Any], Any]:
-    """Return the option `--workers`, with its help; without a default it is None where it is not given."""
+    """Return the option `--workers`; without a default, it is None unless it is given."""
     kind, shown = click.IntRange(min=1), "all usable cores"
     return click.option("--workers", type=kind, default=default, show_default=shown, help=text)
 
@@ -48,7 +48,7 @@ EXECUTOR_OPTIONS: tuple[Callable[[Any], Any], ...] = (
 
 @dataclass(frozen=True)
 class ExecutorFlags:
-    """The values of these flags, and whether the command is a dry run, which stays on this machine."""
+    """The values of the flags that say where tasks run; a dry run stays on this machine."""
 
     executor: str = "local"
     workers: int | None = None
@@ -56,7 +56,7 @@ class ExecutorFlags:
     dry_run: bool = False
 
     def check(self) -> None:
-        """Check the flags, and that the Ray cluster answers if they ask for one, before any work."""
+        """Check the flags before any work, and if they ask for a Ray cluster, that it answers."""
         if self.executor != "ray":
             if self.ray_address is not None:
                 raise BuildError("--ray-address is only used with --executor ray. Add it, or leave the address out.")
@@ -72,7 +72,7 @@ class ExecutorFlags:
             cluster_address(self.ray_address)
 
     def started(self, preload: Sequence[str] = ()) -> AbstractContextManager[Executor]:
-        """Return the executor that the flags ask for, to be entered; a dry run needs no workers."""
+        """Return the executor that the flags ask for, a context manager; a dry run gets one without workers."""
         if self.executor == "ray" and not self.dry_run:
             from builders.executors.ray import RayExecutor
 

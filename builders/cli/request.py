@@ -1,4 +1,4 @@
-"""What a build is asked for, as the flags of a command say it.
+"""What a build is asked for, by the flags of a command.
 
 Tested by `tests/builders/commands/test_build.py` and `tests/builders/pipeline/test_run.py`.
 """
@@ -34,7 +34,7 @@ def default_cache() -> Path:
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What a build is asked for. A flag that a command lacks has its default.
+    """What a build is asked for. A command without some flag has that flag's default here.
 
     `splits` are names of configs and splits, and `config/split` alone once they are chosen. `index_only` says for all
     configs whether rows are written without pixels; None leaves it to each config. `withdraw` is a CSV file's path or
@@ -68,18 +68,18 @@ class BuildRequest:
 
     @property
     def without_duplicates(self) -> bool:
-        """Whether the variant of `builders.pipeline.without_duplicates` is asked for."""
+        """Whether `--withdraw duplicates` was given (`builders.pipeline.without_duplicates`)."""
         return self.withdraw == DUPLICATES
 
     @property
     def layout(self) -> Layout:
-        """Places in the release folder that is written."""
+        """The paths of files in the release folder that is written."""
         return Layout(self.out)
 
     def has_pixels(self, config: Config) -> bool:
-        """Whether the rows of a config are written with their pixels."""
+        """Whether a config's rows are written with pixels."""
         return not (config.index_only if self.index_only is None else self.index_only)
 
     def given(self, settings: Settings) -> list[Flag]:
-        """Return the flags of some settings that have another value than without the flag."""
+        """Return those flags of some settings whose value differs from the default."""
         return [flag for flag in settings.flags if self.settings[flag.name] != (() if flag.multiple else flag.default)]

@@ -1,4 +1,4 @@
-"""Flags and a file that say where copies of sources are: folders, addresses in a store, or places on the Hub.
+"""Says where copies of sources are, by flags and a file: in folders, in a store, or on the Hub.
 
 Tested by `tests/builders/commands/test_build.py` and `tests/builders/cli/test_source_flags.py`.
 """
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def parse_source_place(text: str) -> Place:
-    """Read a place as a person writes it."""
+    """Parse the place of a copy of a source, as a user writes it."""
     return parse_place(text) if text.startswith(PREFIX) else as_path(text)
 
 
 class PlaceType(click.ParamType[Any]):
-    """A flag's value that is a folder or an address such as `s3://BUCKET/PREFIX` or `hf://datasets/ORG/NAME`."""
+    """The type of a flag that takes a folder or an address (`s3://BUCKET/PREFIX`, `hf://datasets/ORG/NAME`)."""
 
     name = "place"
 
@@ -58,7 +58,7 @@ def source_roots(
     log: Callable[[str], object],
     closing: str = "",
 ) -> dict[str, Path]:
-    """Return a folder for each source, by its key; what is on the Hub is downloaded, what is in a store is not.
+    """Return a folder for each source, by its key; a source on the Hub is downloaded, one in a store is not.
 
     `needing` says in words what needs each source. A dry run downloads nothing, and refuses what the cache lacks.
     `closing` is what may be done otherwise, for the message that sources are missing.
@@ -94,7 +94,7 @@ def source_roots(
 
 
 def refuse_wrong_folders(places: Mapping[str, Place]) -> None:
-    """Refuse folders that do not exist, all in one message and before anything is indexed or downloaded."""
+    """Refuse folders that do not exist, all in one message, before anything is indexed or downloaded."""
     wrong = {
         key: "is a file, not a folder" if place.exists() else "does not exist"
         for key, place in places.items()
@@ -128,7 +128,7 @@ SOURCES_FILE = Path("sources.toml")
 
 
 def source_options(sources: Mapping[str, str]) -> list[Callable[[Any], Any]]:
-    """Return a flag `--<key> DIR`, or an address instead of the folder, for each source, given titles by key."""
+    """Return for each source a flag `--<key>` that takes its folder or address; `titles` has the titles by key."""
     return [
         click.option(f"--{key}", key, type=PlaceType(), metavar="DIR|ADDRESS", help=f"{title}.")
         for key, title in sources.items()
@@ -145,7 +145,7 @@ sources_option: Callable[[Any], Any] = click.option(
 
 
 def recognised_partitions(source: Source, folder: Path) -> Iterator[str]:
-    """Yield the partitions of a source that a folder has, complete or not."""
+    """Yield the partitions of a source that a folder holds, whether complete or not."""
     if folder.is_dir():
         from builders.sources.opening import scan  # here, since `--help` computes nothing
 
@@ -156,7 +156,7 @@ def recognised_partitions(source: Source, folder: Path) -> Iterator[str]:
 
 
 def listed_sources(file: Path | None) -> dict[str, Place]:
-    """Read places by source key from a file; without one, from `SOURCES_FILE` if that exists."""
+    """Read the places of sources, by source key, from a file; without a file, from `SOURCES_FILE` if that exists."""
     path = file or (SOURCES_FILE if SOURCES_FILE.is_file() else None)
     if path is None:
         return {}
@@ -192,12 +192,12 @@ def _placed(key: str, value: str, path: Path) -> Place:
 
 
 def listed_places(request: BuildRequest) -> dict[str, Place]:
-    """Return the places of sources by flags or the sources file, by source key; raises as `listed_sources`."""
+    """Return the places of sources by key, from the flags and the sources file; raises as `listed_sources`."""
     return {**listed_sources(request.sources), **request.folders}
 
 
 def refuse_sources_of_demo(request: BuildRequest, log: Callable[[str], object]) -> None:
-    """Refuse copies of sources that are given to a demo, which uses none; say that the file here is not read."""
+    """Refuse copies of sources together with --demo, which uses none, and say that the sources file is not read."""
     conflicting = [f"--{key}" for key in request.folders] + ["--sources"] * (request.sources is not None)
     if conflicting:
         names = " and ".join(conflicting)

@@ -20,7 +20,7 @@ def splits_option(
     *,
     keys: Sequence[str] = (),
 ) -> Callable[[Any], Any]:
-    """Return the option; its value is what `chosen_splits` takes.
+    """Return the option `--splits`, whose value `chosen_splits` takes.
 
     Args:
         help: what is done with the splits, as the start of the option's help.
@@ -40,7 +40,7 @@ def splits_option(
 
 
 def offered(keys: Sequence[str], incomplete: str) -> list[str]:
-    """Return a shell's completions of a value: configs, and splits once their config is written."""
+    """Return how a shell completes the option's value: configs first, and the splits of a config once it is typed."""
     prefix, comma, last = incomplete.rpartition(",")
     configs = dict.fromkeys(key.partition("/")[0] for key in keys)
     names = [*configs, *(key for key in keys if last.startswith(f"{key.partition('/')[0]}/"))]
@@ -61,7 +61,7 @@ def _splits_of_release(ctx: click.Context) -> list[str]:
 
 
 def parse_split_names(values: Sequence[str]) -> list[str]:
-    """Return the names in the option's values, which may be given several times."""
+    """Return the split names in the values of the option, which may be repeated."""
     names = [name.strip() for value in values for name in value.split(",")]
     if "" in names:
         raise BuildError(
@@ -72,12 +72,12 @@ def parse_split_names(values: Sequence[str]) -> list[str]:
 
 
 def is_selected(key: str, names: Collection[str]) -> bool:
-    """Whether a split (`config/split`) or its config is among some names."""
+    """Whether a split (`config/split`) or its config is among the names."""
     return key in names or key.partition("/")[0] in names
 
 
 def refuse_unknown_splits(names: Iterable[str], keys: Sequence[str], where: str) -> None:
-    """Refuse names that are neither one of `keys` (`config/split`) nor a config; `where` is what has these."""
+    """Refuse names that are neither a split of `keys` (`config/split`) nor a config; `where` names the release."""
     configs = sorted({key.partition("/")[0] for key in keys})
     for name in names:
         if name not in keys and name not in configs:
@@ -91,7 +91,7 @@ def refuse_unknown_splits(names: Iterable[str], keys: Sequence[str], where: str)
 
 
 def chosen_splits(values: Sequence[str], keys: Sequence[str], where: str) -> tuple[str, ...]:
-    """Return the splits that the option's values choose, in the order of `keys`; all of them if it is not given."""
+    """Return the splits that the option chooses, in the order of `keys`; all of them without the option."""
     names = parse_split_names(values)
     refuse_unknown_splits(names, keys, where)
     return tuple(key for key in keys if not names or is_selected(key, names))

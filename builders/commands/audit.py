@@ -1,4 +1,4 @@
-"""Audits a release for properties that make its results mean less."""
+"""Audits a release for properties that make results on it mean less than they seem to."""
 
 from __future__ import annotations
 

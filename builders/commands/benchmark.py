@@ -28,7 +28,7 @@ def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
 def make_command(benchmark: Benchmark) -> click.Command:
     """Return the click command of one builder: shared flags, and one flag for each of its sources."""
     module = f"python -m builders.{benchmark.name}_benchmark"
-    sources = {key: title for _, split in benchmark.units.values() for key, title in split.folders.items()}
+    sources = {key: title for split in benchmark.parts.values() for key, title in split.folders.items()}
     for variant in benchmark.variants:
         if variant.source is not None:
             sources[variant.source.key] = variant.source.title
@@ -47,7 +47,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
         },
         examples=(
             f"{module} --demo --out build/unknown-detection",
-            f"{module} --sources sources.toml --splits {next(iter(benchmark.parts))} --dry-run",
+            f"{module} --sources sources.toml --splits {next(iter(benchmark.splits))} --dry-run",
         ),
     )
     def command(**values: Any) -> None:
@@ -62,7 +62,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
         *source_options(sources),
         *map(_variant_option, benchmark.variants),
         *map(_setting_option, settings),
-        *build_options(benchmark.seed, list(benchmark.parts)),
+        *build_options(benchmark.seed, list(benchmark.splits)),
         click.option(
             "--adopt",
             type=LOCAL,

@@ -52,7 +52,7 @@ and would be imported again under its own name; pyarrow imports `numpy.ma` at th
 
 
 def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
-    """Build a benchmark as flags ask for, and print what was built."""
+    """Build a benchmark as the flags ask, and print what was built."""
     meter = TerminalMeter(quiet=request.quiet)
     declared.check()
     benchmark, request = apply_variants(declared, request)
@@ -60,7 +60,7 @@ def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
     benchmark = benchmark.with_settings(request.settings, {name.partition("/")[0] for name in names})
     models = demo_models(declared, request) if request.demo else []
     benchmark = benchmark.with_splits({settings.config: demo.planned for settings, demo in models})
-    refuse_unknown_splits(names, list(benchmark.parts), f"The benchmark {benchmark.name}")
+    refuse_unknown_splits(names, list(benchmark.splits), f"The benchmark {benchmark.name}")
     check_flags(request, meter.note)
     with contextlib.ExitStack() as cleanup:
         benchmark, splits = choose_splits(benchmark, names, request, meter.note)
@@ -95,7 +95,7 @@ def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
 
 
 def check_flags(request: BuildRequest, note: Callable[[str], object]) -> None:
-    """Refuse flags that do not go together, and a release folder or a cluster that cannot be used."""
+    """Refuse flags that exclude each other, and a release folder or a cluster that cannot be used."""
     check_json(as_json=request.as_json, dry_run=request.dry_run)
     require_access(request.out)
     refuse_unusable(request.out)
@@ -106,7 +106,7 @@ def check_flags(request: BuildRequest, note: Callable[[str], object]) -> None:
 
 
 def refuse_replaced(benchmark: Benchmark, request: BuildRequest) -> None:
-    """Refuse flags that make generators of a config that a chosen variant replaces."""
+    """Refuse flags of generators whose images a chosen variant takes from a folder instead."""
     for settings in benchmark.settings:
         adopting = replaced_configs(benchmark, request).get(settings.config)
         given = " and ".join(f"--{flag.name}" for flag in request.given(settings) if flag != DEVICE)
@@ -118,7 +118,7 @@ def refuse_replaced(benchmark: Benchmark, request: BuildRequest) -> None:
 
 
 def apply_variants(benchmark: Benchmark, request: BuildRequest) -> tuple[Benchmark, BuildRequest]:
-    """Apply the flags' variants to the benchmark; returns it with the flags that include their folders.
+    """Apply the chosen variants; returns the benchmark, and the request with the variants' folders.
 
     A variant is also chosen where the folder of the usual source holds the variant's source instead.
     """
@@ -143,7 +143,7 @@ def apply_variants(benchmark: Benchmark, request: BuildRequest) -> tuple[Benchma
 
 
 def read_withdrawn(path: Path) -> dict[str, str]:
-    """Read a CSV with the columns `id` and `reason`; returns the reasons by row id."""
+    """Read a CSV with the columns `id` and `reason`; returns the reason of each withdrawn row by id."""
     if not path.is_file():
         problem = "it is a folder" if path.is_dir() else "no such file"
         raise BuildError(f"Cannot read {path}: {problem}. Give --withdraw a CSV of id,reason, or {DUPLICATES}.")
@@ -157,7 +157,7 @@ def read_withdrawn(path: Path) -> dict[str, str]:
 
 
 def warn_of_unmatched(plan: BuildPlan) -> None:
-    """Name the ids of `--withdraw` that no row has: a misspelt one takes back nothing. Others are built elsewhere."""
+    """Warn of ids of `--withdraw` that no built row has, since a misspelt id withdraws nothing."""
     excluded = [(split.split, exclusion) for split in plan.planned for exclusion in split.excluded]
     withdrawn = {split.row_id(e.image) for split, e in excluded if e.rule == "withdrawn"}
     if unmatched := sorted(plan.request.withdrawn.keys() - withdrawn):
@@ -173,7 +173,7 @@ def warn_of_unmatched(plan: BuildPlan) -> None:
 def choose_splits(
     benchmark: Benchmark, names: Sequence[str], request: BuildRequest, note: Callable[[str], object]
 ) -> tuple[Benchmark, tuple[str, ...]]:
-    """Return the named splits, as `config/split` in declared order, or all usual ones that can be generated.
+    """Choose the splits to build, as `config/split` in declared order: the named ones, or all usual ones.
 
     A config stands for its splits that can be generated. A demo leaves out, and compares with nothing, what takes
     packages that are not installed; the benchmark is returned with these as splits that cannot be generated.
@@ -186,7 +186,7 @@ def choose_splits(
         benchmark = benchmark.needing(lacking)
     ready = benchmark.ready()
     for name in names:
-        inside = [key for key in benchmark.parts if is_selected(key, [name])]
+        inside = [key for key in benchmark.splits if is_selected(key, [name])]
         if not set(inside) & set(ready):
             raise BuildError(
                 f"--splits {name} cannot be generated yet: {inside[0]} is made with {benchmark.needs(inside[0])}. Add "
@@ -194,7 +194,7 @@ def choose_splits(
             )
     splits = tuple(key for key in ready if is_selected(key, names or benchmark.usual()))
     if not splits:
-        needed = " or ".join(dict.fromkeys(map(benchmark.needs, benchmark.parts)))
+        needed = " or ".join(dict.fromkeys(map(benchmark.needs, benchmark.splits)))
         raise BuildError(f"All splits of this benchmark need a model: give {needed}.")
     for key in benchmark.usual() if not names else ():
         if key not in ready and key not in lacking:
@@ -220,7 +220,7 @@ def choose_splits(
 def given_sources(
     benchmark: Benchmark, module: str, splits: Sequence[str], request: BuildRequest, note: Callable[[str], object]
 ) -> dict[str, Path]:
-    """Return the folders of the sources that the splits need, by source key; what is on the Hub is downloaded."""
+    """Return the folders of the sources that the splits need, by source key; sources on the Hub are downloaded."""
     needing = {
         source: first_few(list(dict.fromkeys(key.partition("/")[0] for key in parts)))
         for source, parts in sources_on_disk(benchmark, splits).items()
@@ -230,7 +230,7 @@ def given_sources(
 
 
 def sources_on_disk(benchmark: Benchmark, splits: Sequence[str]) -> Mapping[Source, list[str]]:
-    """Return the sources of some splits that lie in folders, each with the parts that need it."""
+    """Return the sources that a person has in folders, of some splits, each with the parts that need it."""
     needing: dict[Source, list[str]] = {}
     for key in benchmark.parts_of(splits):
         for source in benchmark.partitions([key]):

@@ -1,4 +1,4 @@
-"""What `--demo` builds from: models with random weights, and made-up copies of sources.
+"""What `--demo` builds from: made-up copies of sources, and models with random weights.
 
 Tested by `tests/builders/commands/test_build_splits.py` and `tests/builders/test_broad_demo.py`.
 """
@@ -25,13 +25,13 @@ from unknown_detection.durable import make_folder
 
 
 def replaced_configs(benchmark: Benchmark, request: BuildRequest) -> dict[str, str]:
-    """Return the flags of the chosen variants that take a config's images from a folder, by the config's name."""
+    """Return which configs a chosen variant takes from a folder: the variant's flag by the config's name."""
     chosen = [variant for variant in benchmark.variants if variant.name in request.variants]
     return {config.name: f"--{variant.name}" for variant in chosen for config in variant.configs}
 
 
 def demo_models(benchmark: Benchmark, request: BuildRequest) -> list[tuple[Settings, DemoModels]]:
-    """Return the models that a demo makes: no flag gives one of them, and no variant replaces their images."""
+    """Return the models that a demo must make: no flag gives them, and no variant replaces their images."""
     replaced = replaced_configs(benchmark, request)
     return [
         (settings, settings.demo)
@@ -49,7 +49,7 @@ def with_demo_models(
     request: BuildRequest,
     cleanup: contextlib.ExitStack,
 ) -> Benchmark:
-    """Write a demo's models for some splits, and return the benchmark with the generators that use them."""
+    """Write the models that a demo needs for some splits; returns the benchmark with generators that use them."""
     for settings, demo in models if not request.dry_run else ():
         names = [split.name for split in demo.splits if f"{settings.config}/{split.name}" in splits]
         if not names:
@@ -82,10 +82,10 @@ def _demo_folder(name: str, request: BuildRequest, cleanup: contextlib.ExitStack
 
 
 def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out the splits whose published lists name no image of the demo."""
+    """Return the splits without those whose published list names no image of the demo."""
     kept = []
     for key in splits:
-        split = benchmark.units[benchmark.parts[key][0]].split
+        split = benchmark.parts[benchmark.splits[key][0]]
         demo = FILES.get(split.source.key)
         quota = split.quota if isinstance(split.quota, Listed) else None
         images = demo.images() if demo is not None else None

@@ -51,7 +51,7 @@ class Overview:
 
     @property
     def size(self) -> str:
-        """Bytes of the owner's files together, as far as their sizes are published."""
+        """The bytes of the owner's files together, as far as their sizes are published."""
         sizes = [file.size for file in self.source.obtain.files] if self.source.obtain else []
         if not sum(sizes):
             return "not published"
@@ -59,7 +59,7 @@ class Overview:
 
     @property
     def ways(self) -> str:
-        """Ways to get it: the command `get`, the Hub, or by hand."""
+        """The ways to get the source: by the command `get`, from the Hub, or by hand."""
         obtain = self.source.obtain
         ways = ["get"] if obtain and obtain.is_plain else []
         if obtain and obtain.mirror and obtain.mirror.at:
@@ -68,7 +68,7 @@ class Overview:
 
     @property
     def location(self) -> str:
-        """Whether it is on this machine."""
+        """Where the copy is on this machine, and which partitions it has."""
         if self.folder is None:
             return "no"
         if self.folder_exists is False:
@@ -115,7 +115,7 @@ class Overview:
 
 
 def describe_source(source: Source, folder: Path | HubPlace | None = None, *, scan: bool = False) -> Overview:
-    """Describe a source and its copy on this machine; `scan` looks which partitions the folder holds."""
+    """Describe a source and its copy on this machine; with `scan`, also which partitions the folder holds."""
     needed = {}
     for name, benchmark in BENCHMARKS.items():
         readings = {name: benchmark} if source in benchmark.sources() else {}
@@ -124,7 +124,7 @@ def describe_source(source: Source, folder: Path | HubPlace | None = None, *, sc
                 readings[f"{name} --{variant.name}"] = benchmark.with_variants([variant.name])
         for reading, declared in readings.items():
             needed[reading] = tuple(
-                key for key, parts in declared.parts.items() if source in declared.partitions(parts)
+                key for key, parts in declared.splits.items() if source in declared.partitions(parts)
             )
     if folder is None or isinstance(folder, HubPlace) or (takes_requests(folder) and not scan):
         return Overview(source, needed, folder)  # a store is only asked where one waits for it

@@ -31,7 +31,7 @@ LOOK_AT_PAIRS = (
 
 
 def print_result(plan: BuildPlan, manifest: Manifest | None, *, as_json: bool) -> None:
-    """Print what was built; without a manifest, what a dry run would build."""
+    """Print what was built, or after a dry run (no manifest) what would be."""
     if manifest is not None:
         entries = manifest.by_key()
         if kept := [key for key in plan.request.splits if entries[key].data and plan.request.index_only]:
@@ -52,10 +52,10 @@ def print_result(plan: BuildPlan, manifest: Manifest | None, *, as_json: bool) -
 
 def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequence[str]) -> str:
     """Return the text after a build: counts, digests, and the line of Python that reads the first split."""
-    entry_of, declared = manifest.by_key(), benchmark.units
+    entry_of, declared = manifest.by_key(), benchmark.parts
     entries = {key: entry_of[key] for key in splits}
     parts = [
-        (part.key, declared[part.key].split, part.classes, part.rows)
+        (part.key, declared[part.key], part.classes, part.rows)
         for entry in entries.values()
         if len(entry.parts) > 1
         for part in entry.parts
@@ -80,7 +80,7 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
 
 
 def loading_line(out: Path, config: str, split: str, entry: SplitEntry) -> str:
-    """Return the line of Python that loads a built split. `datasets` reads no card in a store."""
+    """Return the line of Python that loads a built split; it names files in stores, where `datasets` reads no card."""
     if (folder := system_path(out)) is not None:
         suffix = "" if entry.data else INDEX_SUFFIX
         return f'load_dataset("{folder}", "{config}{suffix}", split="{split}")'
@@ -90,7 +90,7 @@ def loading_line(out: Path, config: str, split: str, entry: SplitEntry) -> str:
 
 
 def dry_run_document(plan: BuildPlan) -> dict[str, Any]:
-    """Return what `--json` prints of a dry run; a split that is joined has its parts."""
+    """Return the JSON document of a dry run: each split, and the parts of a joined split."""
     request, benchmark, splits = plan.request, plan.benchmark, dict[str, dict[str, Any]]()
     for planned in plan.planned:
         key, generator, size = planned.split_key, planned.split.image_generator, 0
@@ -127,7 +127,7 @@ def dry_run_text(plan: BuildPlan) -> str:
             rules = ", ".join(f"{rule} {images:,}" for rule, images in by_rule.items())
             lines.append([key, byte_text(described["bytes"]), f"{sum(by_rule.values()):,}", rules or "-"])
         for part in entry["parts"]:
-            parts.append((part["part"], benchmark.units[part["part"]].split, part["classes"], part["rows"]))
+            parts.append((part["part"], benchmark.parts[part["part"]], part["classes"], part["rows"]))
     counts = counts_table(benchmark, {entry["split"]: (entry["rows"], "") for entry in document["splits"]})
     without = not any(plan.request.has_pixels(split.config) for split in plan.planned)
     taken = "have rows without pixels" if without else f"take about {byte_text(document['bytes'])}"
@@ -136,7 +136,7 @@ def dry_run_text(plan: BuildPlan) -> str:
 
 
 def counts_table(benchmark: Benchmark, built: Mapping[str, tuple[int, str]]) -> list[str]:
-    """Return lines on rows built (given with the digest, if there is one) and expected, and why a paper differs."""
+    """Return the lines of a table of rows built and expected, with digests if given, and notes on papers' counts."""
     counts = {key: benchmark.count(key) for key in built}
     published = any(count.paper for count in counts.values())  # a benchmark of somebody's own images has no paper
     digested = any(digest for _, digest in built.values())
@@ -152,7 +152,7 @@ def counts_table(benchmark: Benchmark, built: Mapping[str, tuple[int, str]]) -> 
 
 
 def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:
-    """Return lines on the parts of joined splits, given key, declaration, classes and rows; none without parts."""
+    """Return the lines of a table of the parts of joined splits, given as key, split, classes and rows."""
     if not parts:
         return []
     lines = [["part", "role", "source", "classes", "paper", "difference", "rows", "paper", "difference"]]

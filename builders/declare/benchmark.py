@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builders.declare.quotas import DeclarationError, Listed, Rest
-from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, Unit, class_sizes
+from builders.declare.splits import Classes, Config, FirstClasses, JoinedSplit, Split, class_sizes
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
 from builders.release.entries import NEAR_DISTANCE
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Count:
-    """Number of rows of a split: `rows` from complete sources, `paper` in the paper's table; `why` the two differ."""
+    """How many rows a split should have: `rows` from complete sources, `paper` in the paper, `why` these differ."""
 
     rows: int
     paper: int
@@ -39,7 +39,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Variant:
-    """Another reading of a benchmark, which the flag `--<name>` asks for; `help` says what it does.
+    """A variant of a benchmark, which the flag `--<name>` chooses; `help` says what it changes.
 
     `splits` are declared in place of the splits of these keys (`config/split`). The name joins the version as build
     metadata (semver.org 2.0.0, item 10), as in `1.0.0+openimage-o-all`, so that no folder mixes two readings.
@@ -58,7 +58,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class DemoModels:
-    """Models with random weights, which `--demo` uses where no flag gives a model.
+    """Models with random weights, which `--demo` uses in place of models that flags give.
 
     `flags` are the names of those flags. `splits` are what the models make, with generators that take the same
     packages. `write` writes the models of some of these splits, given by name, into a folder, and returns the values
@@ -72,7 +72,7 @@ class DemoModels:
 
     @property
     def planned(self) -> dict[str, Split]:
-        """Its splits by name, before it is known which are built and their models are written."""
+        """The splits by name as a dry run plans them, before their models are written."""
         return {
             split.name: dataclasses.replace(
                 split,
@@ -85,7 +85,7 @@ class DemoModels:
 
 @dataclass(frozen=True)
 class Settings:
-    """Flags whose values make generators of a config's splits.
+    """Flags whose values add generated splits to a config.
 
     `splits` returns the splits that some values (by the flags' names) ask for, by name: each stands for the config's
     split of that name, or is one more of its splits. `demo` has what a demo uses instead of a person's models.
@@ -121,16 +121,16 @@ class Benchmark:
     near_distance: float = NEAR_DISTANCE
 
     def __post_init__(self) -> None:
-        if not any(split.is_named for _, split in self.units.values()):
+        if not any(split.is_named for split in self.parts.values()):
             self.check()
 
     def check(self) -> None:
-        """Check the declaration. One that names sources by key is checked when a build begins, others when made."""
+        """Check the declaration; done when it is made, or when a build begins if it names sources by key."""
         for problem in _problems(self):
             raise DeclarationError(f"Benchmark {self.name}, {problem}.")
 
     def with_variants(self, names: Collection[str]) -> Benchmark:
-        """Return the benchmark as some of its variants declare it; itself if none are named."""
+        """Return the benchmark as the named variants declare it."""
         chosen = [variant for variant in self.variants if variant.name in names]
         if not chosen:
             return self
@@ -146,7 +146,7 @@ class Benchmark:
         return dataclasses.replace(self, configs=tuple(configs.values()), version=version, variants=())
 
     def with_settings(self, values: Mapping[str, Any], of: Collection[str] = ()) -> Benchmark:
-        """Return the benchmark with the generators that some values, by its flags' names, ask for.
+        """Return the benchmark with the generated splits that the flags' values ask for.
 
         `of` are the names of the configs whose flags count; empty for all.
         """
@@ -155,7 +155,7 @@ class Benchmark:
         )
 
     def with_splits(self, added: Mapping[str, Mapping[str, Split]]) -> Benchmark:
-        """Return the benchmark with more splits, given by config and name, which replace those of the same name."""
+        """Return the benchmark with splits added or replaced; `added` has them by config and name."""
         if not any(added.values()):
             return self
         configs = []
@@ -165,60 +165,64 @@ class Benchmark:
         return dataclasses.replace(self, configs=tuple(configs))
 
     def needing(self, needs: Mapping[str, str]) -> Benchmark:
-        """Return the benchmark with splits that cannot be generated yet, and what each needs, by `config/split`."""
+        """Return the benchmark with some splits marked as not yet generable; `needs` has what each lacks, by key."""
         added: dict[str, dict[str, Split]] = {}
         for key, need in needs.items():
-            config, split = self.units[key]
+            config, split = self.config_of(key), self.parts[key]
             generator = split.generator and dataclasses.replace(split.generator, needs=need)
             added.setdefault(config.name, {})[split.name] = dataclasses.replace(split, generator=generator)
         return self.with_splits(added)
 
     def needs(self, key: str) -> str:
-        """Return the flags that must be given before a split (`config/split`) can be generated; empty if none."""
+        """Return which flags a split (`config/split`) still needs to be generated; empty if none."""
         return next((generator.needs for generator in self.generators([key]).values() if generator.needs), "")
 
     def ready(self) -> tuple[str, ...]:
-        """Return the keys of the splits (`config/split`) that need no flag."""
-        return tuple(key for key in self.parts if not self.needs(key))
+        """Return the keys of the splits (`config/split`) that can be built without further flags."""
+        return tuple(key for key in self.splits if not self.needs(key))
 
     @functools.cached_property
-    def units(self) -> Mapping[str, Unit]:
-        """What is planned alone, in declared order: splits by `config/split`, parts by `config/split.part`."""
-        return {key: Unit(config, split) for config in self.configs for key, split in config.units.items()}
+    def parts(self) -> Mapping[str, Split]:
+        """All parts in declared order: by `config/split`, those of joined splits by `config/split.part`."""
+        return {key: split for config in self.configs for key, split in config.parts.items()}
 
     @functools.cached_property
-    def parts(self) -> Mapping[str, tuple[str, ...]]:
-        """The units of each split by `config/split`: its parts, or where it has none itself."""
-        parts: dict[str, tuple[str, ...]] = {}
-        for key in self.units:
-            parts[split_of(key)] = (*parts.get(split_of(key), ()), key)
-        return parts
+    def splits(self) -> Mapping[str, tuple[str, ...]]:
+        """The keys of the parts of each split, by `config/split` in declared order."""
+        splits: dict[str, tuple[str, ...]] = {}
+        for key in self.parts:
+            splits[split_of(key)] = (*splits.get(split_of(key), ()), key)
+        return splits
+
+    def config_of(self, key: str) -> Config:
+        """Return the config of a split or part."""
+        return next(config for config in self.configs if config.name == key.partition("/")[0])
 
     def parts_of(self, splits: Iterable[str]) -> tuple[str, ...]:
         """Return the keys of the parts of some splits (`config/split`)."""
-        return tuple(part for key in splits for part in self.parts[key])
+        return tuple(part for key in splits for part in self.splits[key])
 
     def generators(self, splits: Iterable[str]) -> dict[str, Generator]:
-        """Return the generators of some splits (`config/split`) by key, where images are not the source's own."""
-        generators = {key: self.units[key].split.image_generator for key in splits if key in self.units}
+        """Return the generators of some splits (`config/split`) by key; splits of a source's own images have none."""
+        generators = {key: self.parts[key].image_generator for key in splits if key in self.parts}
         return {key: generator for key, generator in generators.items() if generator is not None}
 
     def usual(self) -> tuple[str, ...]:
         """Return the splits (`config/split`) that are built if none are named: all but those of optional configs."""
         optional = {config.name for config in self.configs if config.optional}
-        return tuple(key for key in self.parts if key.partition("/")[0] not in optional)
+        return tuple(key for key in self.splits if key.partition("/")[0] not in optional)
 
     def published(self) -> Mapping[str, str]:
-        """Return the place of each split in the authors' archive, by `config/split`, without those that it lacks."""
+        """Return where the authors' archive has each split, by `config/split`, without splits that it lacks."""
         names = {f"{config.name}/{split.name}": split.published for config in self.configs for split in config.splits}
         return {key: name for key, name in names.items() if name}
 
     def count(self, key: str) -> Count:
         """Count the rows of a split (`config/split`) or of a part of one."""
-        parts, rows = self.parts.get(key, (key,)), 0
-        papers = [self.units[part].split.paper for part in parts]
+        parts, rows = self.splits.get(key, (key,)), 0
+        papers = [self.parts[part].paper for part in parts]
         for part in parts:
-            split = self.units[part].split
+            split = self.parts[part]
             rows += split.quota.expected(functools.partial(class_sizes, split.source, split.partitions, split.classes))
             if isinstance(split.quota, Rest):
                 rows -= sum(self.count(first).rows for first in self.drawn_before(part))
@@ -230,43 +234,43 @@ class Benchmark:
         )
 
     def drawn_before(self, key: str) -> tuple[str, ...]:
-        """Return the keys of the splits or parts that draw from the same images before this one, the first last."""
+        """Return the keys of the splits or parts that draw from the same images before this one, the nearest first."""
         parents = []
-        while key := self.units[key].split.quota.parent:
+        while key := self.parts[key].quota.parent:
             parents.append(key)
         return tuple(parents)
 
     def sources(self) -> tuple[Source, ...]:
-        """Return all sources that the splits need, in order of first use."""
-        sources = [source for _, split in self.units.values() for source in split.sources]
+        """Return all sources that the splits need, in the order of their first use."""
+        sources = [source for split in self.parts.values() for source in split.sources]
         return tuple({source.key: source for source in sources}.values())
 
     def partitions(self, parts: Iterable[str]) -> dict[Source, tuple[str, ...]]:
-        """Return the partitions, by source, that some splits need, with those of the splits that draw before them."""
+        """Return the partitions of each source that some splits need, also for the splits that draw before them."""
         needed: dict[str, dict[str, None]] = {}
         for key in (key for part in parts for key in (part, *self.drawn_before(part))):
-            _, split = self.units[key]
+            split = self.parts[key]
             needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
             if (originals := split.originals) is not None:
                 needed.setdefault(originals.of.key, {}).update(dict.fromkeys(originals.partitions))
         return {source: tuple(needed[source.key]) for source in self.sources() if source.key in needed}
 
     def group(self, config: str) -> str:
-        """Name the group of splits whose duplicates are compared: the config if roles differ by config, else empty."""
+        """Name the group of splits compared for duplicates: the config if roles differ by config, else one for all."""
         return config if self.roles_by_config else ""
 
     def compared_with(self, splits: Sequence[str]) -> tuple[str, ...]:
-        """Return the given splits and those that they are compared with, as `config/split` in declared order.
+        """Return the given splits and the splits that they are compared with, as `config/split` in declared order.
 
         These are all that a build without named splits has, whether this run builds them or not.
         """
         groups = {self.group(key.partition("/")[0]) for key in splits}
         built = {*splits, *(set(self.usual()) & set(self.ready()))}
-        return tuple(key for key in self.parts if key in built and self.group(key.partition("/")[0]) in groups)
+        return tuple(key for key in self.splits if key in built and self.group(key.partition("/")[0]) in groups)
 
 
 def split_of(key: str) -> str:
-    """Return the `config/split` of a key that may be a part's."""
+    """Return the `config/split` of a key, which may be that of a part."""
     return key.partition(".")[0]
 
 
@@ -275,23 +279,25 @@ def _problems(benchmark: Benchmark) -> Iterator[str]:
     from taxonomy.decisions import TABLES  # here, since `--help` of a benchmark checks nothing
     from taxonomy.overlaps import BY_NAME, LABEL_SPACES
 
-    keys, splits = benchmark.units, benchmark.parts
+    parts, splits = benchmark.parts, benchmark.splits
     names = [config.name for config in benchmark.configs]
     for config in benchmark.configs:
         names += [f"{config.name}/{split.name}" for split in config.splits]
         joined = [split for split in config.splits if isinstance(split, JoinedSplit)]
-        parts = [(f"{config.name}/{split.name}.{part.name}", part) for split in joined for part in split.parts]
-        names += [key for key, _ in parts]
+        of_joined = [(f"{config.name}/{split.name}.{part.name}", part) for split in joined for part in split.parts]
+        names += [key for key, _ in of_joined]
         if not re.match(CONFIG_NAME, config.name):
             yield f"{config.name}: a config's name has lower-case letters, digits and hyphens"
-        for name in [split.name for split in config.splits] + [part.name for _, part in parts]:
+        for name in [split.name for split in config.splits] + [part.name for _, part in of_joined]:
             if not re.match(SPLIT_NAME, name):
                 yield f"{config.name}: the name {name!r} of a split or part is not {PATTERNS[SPLIT_NAME]}"
-        for key, part in parts:
+        for key, part in of_joined:
             if part.image_generator is not None:
                 yield f"{key}: a part cannot have generated images ({part.image_generator.description})"
         # By these, a published index is divided among its parts.
-        alike = Counter((key.partition(".")[0], part.role, part.source.key, part.partitions) for key, part in parts)
+        alike = Counter(
+            (key.partition(".")[0], part.role, part.source.key, part.partitions) for key, part in of_joined
+        )
         for (key, *_), times in alike.items():
             if times > 1:
                 yield f"{key}: two of its parts have one role, source and partitions"
@@ -306,7 +312,7 @@ def _problems(benchmark: Benchmark) -> Iterator[str]:
             if key not in splits or split.name != key.partition("/")[2]:
                 yield f"variant {variant.name}: {split.name} cannot stand for {key}"
     classes = {config.name: config.labels for config in benchmark.configs}
-    for place, chosen in (classes | {key: split.classes for key, (_, split) in keys.items()}).items():
+    for place, chosen in (classes | {key: split.classes for key, split in parts.items()}).items():
         if not isinstance(chosen, Classes):
             continue
         if chosen.table not in TABLES:
@@ -315,12 +321,12 @@ def _problems(benchmark: Benchmark) -> Iterator[str]:
             yield f"{place}: the table {chosen.table} decides no class to be {chosen.decision}"
         if chosen.draw is not None and chosen.draw.key not in splits:
             yield f"{place}: the draw of its classes is keyed by {chosen.draw.key}, which is no split"
-    yield from _problems_of_draws(keys, splits)
+    yield from _problems_of_draws(parts, splits)
 
 
-def _problems_of_draws(keys: Mapping[str, Unit], splits: Collection[str]) -> Iterator[str]:
-    """Yield the mistakes in what splits and parts, given by key, take of their sources."""
-    for key, (_, split) in keys.items():
+def _problems_of_draws(parts: Mapping[str, Split], splits: Collection[str]) -> Iterator[str]:
+    """Yield the mistakes in what parts, given by key, take of their sources."""
+    for key, split in parts.items():
         counts, quota, before = split.source.expected(), split.quota, [key]
         for partition in split.partitions:
             if partition not in counts:
@@ -329,15 +335,15 @@ def _problems_of_draws(keys: Mapping[str, Unit], splits: Collection[str]) -> Ite
             yield f"{key}: ranked_as names {split.ranked_as}, which is no split"
         if isinstance(quota, Listed) and quota.of not in lists.LISTS:
             yield f"{key}: there is no published list {quota.of}"
-        while parent := keys[before[-1]].split.quota.parent:
-            if parent not in keys:
+        while parent := parts[before[-1]].quota.parent:
+            if parent not in parts:
                 yield f"{key}: its quota names {parent}, which is no split or part"
                 break
             if parent in before:
                 yield f"{key}: it is drawn after {parent}, which is drawn after it"
                 break
             # `Rest` is of equal classes and partitions, any other quota of one source.
-            own, first = keys[before[-1]].split, keys[parent].split
+            own, first = parts[before[-1]], parts[parent]
             same_images = (own.classes, own.partitions) == (first.classes, first.partitions)
             if own.source.key != first.source.key or (isinstance(own.quota, Rest) and not same_images):
                 yield f"{key}: it is drawn after {parent}, which draws from other images"

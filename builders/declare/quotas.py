@@ -1,4 +1,4 @@
-"""Quotas: how many of its candidates a split takes, which ones, and why the others stay out.
+"""Quotas: how many and which of its candidates a split takes, and why the others are left out.
 
 A quota is a value of a declaration. The rows that it takes of a complete source are computed (`expected`), so
 benchmarks do not state them.
@@ -29,12 +29,12 @@ Sizes = Callable[[], Sequence[int]]
 
 
 class DeclarationError(ValueError):
-    """A benchmark or a source is declared in a way that cannot be built."""
+    """A benchmark or source whose declaration cannot be built."""
 
 
 @dataclass(frozen=True)
 class Quota:
-    """How many of a split's candidates it takes, and which; each kind of quota is a subclass."""
+    """How many and which of its candidates a split takes; each kind of quota is a subclass."""
 
     parent = ""
     """Key of the split or part (`config/split`) that draws from the same images before; empty if none does."""
@@ -43,23 +43,23 @@ class Quota:
     """The rule by which an image of the split's classes is left out."""
 
     def expected(self, sizes: Sizes) -> int:
-        """Rows that are taken of a complete source, if no other split is drawn before."""
+        """Return how many rows a complete source gives, if no other split draws before."""
         return sum(sizes())
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the source's index by which `named` tells candidates apart; none if all are alike."""
+        """The columns of the source's index that `named` reads; empty if it does not choose by columns."""
         return ()
 
     def named(self, columns: Mapping[str, pa.Array], codes: Integers, class_ids: Sequence[str]) -> Integers:
-        """Ascending positions of the candidates that may be taken, where it has `columns`.
+        """Return ascending positions of the candidates that may be taken, for quotas that choose by `columns`.
 
         `columns` are theirs by name, and `codes` the position of each one's class in `class_ids`.
         """
         raise NotImplementedError
 
     def shares(self, sizes: Int64) -> Int64 | None:
-        """How many are taken of each class, those first by keyed rank; None for all.
+        """Return how many images of each class are taken, the first by keyed rank; None takes all.
 
         `sizes` counts the candidates, shape (partitions, classes). The result has the shape (classes,), or that of
         `sizes` where each partition has shares of its own.
@@ -67,7 +67,7 @@ class Quota:
         return None
 
     def evidence(self, before: str) -> str:
-        """Why an image is left out; `before` names the splits that draw from the same images before, or is empty."""
+        """Say why an image is left out; `before` names the splits that draw from the same images before, if any."""
         return "every image of the class is taken"
 
 
@@ -78,7 +78,7 @@ class AllImages(Quota):
 
 @dataclass(frozen=True)
 class Rest(Quota):
-    """Every image of the same classes and partitions that the split `parent` and those before it left."""
+    """Every image of the same classes and partitions that no split before took: neither `parent` nor its parents."""
 
     parent: str
     rule = "in-other-split"
@@ -89,7 +89,7 @@ class Rest(Quota):
 
 @dataclass(frozen=True)
 class Half(Quota):
-    """The first half of each class's images by keyed rank: Python's `round(n * 0.5)` of n, which rounds to even."""
+    """The first half of each class's images by keyed rank: `round(n * 0.5)` of n images, which rounds half to even."""
 
     def expected(self, sizes: Sizes) -> int:
         return sum(round(size * 0.5) for size in sizes())
@@ -106,7 +106,7 @@ class Half(Quota):
 
 @dataclass(frozen=True)
 class Fixed(Quota):
-    """A number of images, which every complete source has; which ones, a subclass says."""
+    """A fixed number of images, which every complete source has; subclasses say which images."""
 
     images: int
 
@@ -116,7 +116,7 @@ class Fixed(Quota):
 
 @dataclass(frozen=True)
 class Ranked(Fixed):
-    """A number of images, the first by keyed rank; how many are taken of each class a subclass says.
+    """A fixed number of images, the first by keyed rank; subclasses say how many of each class.
 
     With `half`, at most half of what there is. This matters only for a small source (the demo), in which no class may
     be missing from the split that takes the rest. `parent` names another split (`config/split`) of the same
@@ -148,7 +148,7 @@ class PerClass(Ranked):
 
 @dataclass(frozen=True)
 class Total(Ranked):
-    """`images` in total. Partitions are used up in the given order; inside one, quotas are proportional to class size.
+    """`images` in total: partitions are used up in the given order, inside one in proportion to class size.
 
     With `half`, at most half of all images.
     """
@@ -176,7 +176,7 @@ class Total(Ranked):
 
 @dataclass(frozen=True)
 class Originals(Fixed):
-    """Every image from which another source made the images of some of its partitions.
+    """The originals of another source: every image from which it made an image of some of its partitions.
 
     The other source's index has the id of each image's original in a column `original_id`; the planner leaves the
     originals alone as candidates. A split with a generator that takes companions has one partition here, and the
@@ -192,7 +192,7 @@ class Originals(Fixed):
 
 @dataclass(frozen=True)
 class Listed(Fixed):
-    """Exactly the images of a published list (`taxonomy.lists`) that are of the split's classes.
+    """Exactly those images of a published list (`taxonomy.lists`) whose class the split has.
 
     With `by_name` the list has the names of files alone, so an image is found by the last part of its id.
     """
@@ -226,7 +226,7 @@ class Listed(Fixed):
 
 @dataclass(frozen=True)
 class Largest(Fixed):
-    """The `images` with the largest values of the source's column `by`, of those with a value above 0.
+    """The `images` with the largest values in the source's column `by`; values must be above 0.
 
     Of equal values the image with the lesser id goes first. With `evenly`, the classes have equal shares instead: a
     class that is smaller than its share gives all its images, the others share what is left, and where that does not

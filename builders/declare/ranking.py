@@ -18,14 +18,14 @@ Integers = npt.NDArray[np.integer]
 
 @dataclass(frozen=True)
 class Key:
-    """The key of a ranking of ids by the SHA-256 of (seed, config, split, id), lowest first."""
+    """Ranks ids by the SHA-256 of (seed, config, split, id), lowest first."""
 
     seed: int
     config: str
     split: str
 
     def prefixes(self, ids: pa.Array) -> npt.NDArray[np.uint64]:
-        """Return the first 64 bits of each id's digest, which nearly always tell two ids apart."""
+        """Return the first 64 bits of each id's digest, which nearly always suffice to order two ids."""
         return np.frombuffer(b"".join(self.digests(ids)), dtype=">u8")[::4].astype(np.uint64)
 
     def digests(self, ids: pa.Array) -> list[bytes]:
@@ -45,7 +45,7 @@ class Key:
 
 
 def in_rank_order(prefixes: npt.NDArray[np.uint64], digests: Callable[[Int64], list[bytes]]) -> Int64:
-    """Order n ids by their digests, given the prefixes of these; returns n positions, lowest digest first.
+    """Order n ids by digest, lowest first, given the first 64 bits of each; returns n positions.
 
     `digests` gives the whole digests of the ids in some positions; asked for those whose prefixes are equal.
     """
@@ -60,7 +60,7 @@ def in_rank_order(prefixes: npt.NDArray[np.uint64], digests: Callable[[Int64], l
 
 
 def names_of(ids: pa.Array) -> pa.Array:
-    """Return the last parts of ids, which are the names of files."""
+    """Return the last part of each id, which is the name of a file."""
     return pc.replace_substring_regex(ids, r"^.*/", "")
 
 
@@ -87,7 +87,7 @@ def largest_remainders(total: int, sizes: Sequence[int]) -> list[int]:
 
 
 def even_shares(total: int, sizes: Sequence[int], names: Sequence[str]) -> list[int]:
-    """Share `total` evenly among classes, of which some have less than their share and then give all.
+    """Share `total` evenly among classes; a class smaller than its share gives all it has.
 
     Returns one quota a class, none above its size: `total` in all, or all there is. Of the classes that are cut, the
     most populated get one more where the rest does not divide; of equal ones the first by `names`.
@@ -103,7 +103,7 @@ def even_shares(total: int, sizes: Sequence[int], names: Sequence[str]) -> list[
 
 
 def first_of_each(codes: Integers, order: Integers, quotas: Int64) -> Integers:
-    """Return the rows of `order`, best first, that are among the first of their class, up to its quota.
+    """Return the rows that fall within their class's quota, taking rows in the given order, best first.
 
     `codes` has the class of every row of a source, and `quotas` is by class.
     """

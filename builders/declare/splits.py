@@ -1,4 +1,4 @@
-"""Declarations of configs: their splits, splits joined from parts, the classes of both, and the paper's counts.
+"""Declarations of configs: splits, splits joined from parts, their classes, and the paper's counts.
 
 Tested by `tests/builders/declare/test_benchmark.py`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from builders.declare.quotas import DeclarationError, Originals, Quota
 from builders.generate.contract import AS_PNG, Generator
@@ -36,7 +36,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes with a given `decision` in a frozen table of `taxonomy.decisions`, or with `draw` some of them."""
+    """The classes with a `decision` in a frozen table of `taxonomy.decisions`; a `draw` takes only some of them."""
 
     table: str
     decision: str
@@ -47,7 +47,7 @@ class Classes:
         return sorted(self._groups())
 
     def drawn(self, seed: int) -> list[str]:
-        """Return the sorted ids of those that are drawn; of all of them without a draw."""
+        """Return the sorted ids of the drawn classes, or of all classes without a draw."""
         names, draw = self.ids(), self.draw
         if draw is None:
             return names
@@ -85,14 +85,14 @@ class AllClasses:
 
 @dataclass(frozen=True)
 class FirstClasses:
-    """The first `count` classes of the source by id: a demo makes images of these with its models."""
+    """The first `count` classes of the source by id; a demo's models make images of these alone."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class ClassesOf:
-    """All classes of a source in the owner's order, numbered by the column `label`."""
+    """All classes of a source in the owner's order, which is also that of the column `label`."""
 
     source: Source
 
@@ -129,7 +129,7 @@ def class_sizes(source: Source, partitions: Sequence[str], classes: ChosenClasse
 
 @dataclass(frozen=True)
 class PaperCount:
-    """A split in the paper's table: its number of rows, and of classes (0 if not counted there).
+    """A split's counts in the paper's table: its rows, and its classes (0 if the table has no number).
 
     `why` explains briefly why the built rows differ from the paper's, or which of the paper's numbers is meant.
     """
@@ -141,7 +141,7 @@ class PaperCount:
 
 @dataclass(frozen=True)
 class Oodness:
-    """Distance of each class from the in-distribution classes: `of` returns a value for every class id of the source.
+    """How far each class is from the in-distribution classes: `of` returns a value for every class id of the source.
 
     Classes up to `known` count as in-distribution.
     """
@@ -151,13 +151,13 @@ class Oodness:
 
     @classmethod
     def equal(cls, source: Source, value: float) -> Oodness:
-        """Return the same value for all classes of a source, which are known if it is 0."""
+        """Return the same distance for all classes of a source; a distance of 0 makes them known."""
         return cls(lambda: dict.fromkeys(source.classes(), value), 0.0)
 
 
 @dataclass(frozen=True)
 class AuthorsImages:
-    """The authors' own list of a split's images, which a build compares with its draw.
+    """The authors' own list of a split's images, with which a build compares its draw.
 
     `listed` gives their source ids, each with its class where the list has one, or an empty text. `source_id` gives
     the id of an image by its number in the authors' file. `other_column` is another column by which `Largest` might
@@ -210,55 +210,55 @@ class Split:
 
     @property
     def image_generator(self) -> Generator | None:
-        """Generator of the stored images, which for arrays only encodes PNG; None if the source's bytes are copied."""
+        """The generator of the stored images, or the PNG encoder for arrays; None if the source's bytes are copied."""
         return self.generator or (AS_PNG if self.source.arrays else None)
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Its source, and the source whose originals it takes, if there is one."""
+        """The split's source, and if it takes another source's originals, that one too."""
         return (self.source,) if self.originals is None else (self.source, self.originals.of)
 
     @property
     def is_named(self) -> bool:
-        """Whether its source was given by key."""
+        """Whether the declaration gives the source by its key."""
         return isinstance(vars(self)["source"], str)
 
     @property
     def folders(self) -> dict[str, str]:
-        """Titles of its sources that are in folders, by key; one that was given by key is not imported."""
+        """The titles by key of those sources that a person has in folders; a source given by key is not imported."""
         if self.is_named and self.originals is None:
             return {vars(self)["source"]: TITLES[vars(self)["source"]]}
         return {source.key: source.title for source in self.sources if source.on_disk}
 
     @property
     def originals(self) -> Originals | None:
-        """Its quota of originals; None if its quota is of another kind."""
+        """The quota, if it takes the originals of another source; else None."""
         return self.quota if isinstance(self.quota, Originals) else None
 
     @property
     def companions(self) -> Originals | None:
-        """The images that its generator is given beside the source's, if it takes any."""
+        """The images that the generator gets beside the source's; None if it takes no companions."""
         takes = self.generator is not None and self.generator.companions
         return self.originals if takes else None
 
     def class_ids(self, seed: int) -> list[str]:
-        """Return the sorted ids of the classes that it draws from by rule."""
+        """Return the sorted ids of the classes that the split draws from by rule."""
         if isinstance(self.classes, Classes):
             return self.classes.drawn(seed)
         return sorted(self.source.classes())[: self.classes.count if isinstance(self.classes, FirstClasses) else None]
 
     def row_id(self, source_id: str) -> str:
-        """Return the id of the row of an image of the source."""
+        """Return the id of the row made from an image of the source."""
         return (self.generator or AS_PNG).row_id(f"{self.source.key}/{source_id}")
 
 
 class Part(Split):
-    """A part of a joined split: declared and planned like a split; its rows are stored among those of other parts."""
+    """A part of a joined split, declared and planned like a split, but stored with the split's other parts."""
 
 
 @dataclass(frozen=True)
 class JoinedSplit:
-    """A split with several roles or sources, one part for each; `published` names the authors' list.
+    """A split with several roles or sources, of which each is a part; `published` names the authors' list.
 
     Two parts differ in role, source or partitions, and no part has generated images.
     """
@@ -299,45 +299,45 @@ class Config:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Columns in addition to those of every config."""
+        """The config's columns beyond those that every config has."""
         return self.planned_columns + self.generated_columns
 
     @property
     def planned_columns(self) -> tuple[Column, ...]:
-        """Those of them that are known before an image is read or generated."""
-        oodness = (OODNESS,) * any(split.oodness is not None for split in self.units.values())
+        """Those of the config's columns that are known before an image is read or generated."""
+        oodness = (OODNESS,) * any(split.oodness is not None for split in self.parts.values())
         return oodness + self.overlap_columns + self.source_columns
 
     @property
     def overlap_columns(self) -> tuple[Column, ...]:
-        """Columns that say which known class a row's unknown class overlaps."""
+        """The columns that say which known class a row's unknown class overlaps."""
         return (ID_OVERLAP,) * bool(self.overlaps) + (ID_OVERLAP_KIND,) * self.overlap_kinds
 
     @property
     def source_columns(self) -> tuple[Column, ...]:
-        """Columns that the sources of its splits have of their own, in the order of the splits."""
-        return tuple(dict.fromkeys(column for split in self.units.values() for column in split.source.columns))
+        """The columns that the sources of the splits add, in the order of the splits."""
+        return tuple(dict.fromkeys(column for split in self.parts.values() for column in split.source.columns))
 
     @property
     def generated_columns(self) -> tuple[Column, ...]:
-        """Columns that the generators of its splits add, in the order of the splits."""
-        generators = [split.image_generator for split in self.units.values()]
+        """The columns that the generators of the splits add, in the order of the splits."""
+        generators = [split.image_generator for split in self.parts.values()]
         return tuple(dict.fromkeys(column for generator in generators if generator for column in generator.columns))
 
     @functools.cached_property
-    def units(self) -> Mapping[str, Split]:
-        """What is planned alone, in declared order: splits by `config/split`, parts by `config/split.part`."""
-        splits: dict[str, Split] = {}
+    def parts(self) -> Mapping[str, Split]:
+        """Its parts in declared order: by `config/split`, those of joined splits by `config/split.part`."""
+        parts: dict[str, Split] = {}
         for split in self.splits:
             key = f"{self.name}/{split.name}"
             if isinstance(split, JoinedSplit):
-                splits |= {f"{key}.{part.name}": part for part in split.parts}
+                parts |= {f"{key}.{part.name}": part for part in split.parts}
             else:
-                splits[key] = split
-        return splits
+                parts[key] = split
+        return parts
 
     def has_labels(self, split: Split) -> bool:
-        """Whether rows of a split or part have labels: in-distribution ones do, and shifted ones of their classes.
+        """Whether rows of a split or part have labels: in-distribution rows, and shifted rows of labelled classes.
 
         Where `labels` are all classes of a source, rows of another source have labels if it has no other classes.
         Otherwise shifted rows have none: their classes may be others than those that `label` counts.
@@ -347,10 +347,3 @@ class Config:
         if split.role not in KNOWN_CLASS_ROLES:
             return False
         return split.source.classes().keys() <= self.labels.source.classes().keys()
-
-
-class Unit(NamedTuple):
-    """What is planned alone, a split or a part of a joined one, and its config."""
-
-    config: Config
-    split: Split

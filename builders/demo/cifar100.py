@@ -24,7 +24,7 @@ _PER_CLASS = {"train": 8, "test": 4}
 
 @dataclass(frozen=True)
 class NearDuplicate:
-    """A test image of the demo's CIFAR-100 that is a changed training image of the same class.
+    """A pair in the demo's CIFAR-100: a test image that is a changed copy of a training image of the same class.
 
     `test` and `train` are positions in the pickles, hence in the source ids; `kind` is one of
     `builders.demo.arrays.CHANGES`.
@@ -43,7 +43,7 @@ def _order(partition: str) -> list[str]:
 
 @functools.cache
 def near_duplicates() -> tuple[NearDuplicate, ...]:
-    """Return one for each of the 100 classes, the kinds in turn, so that any drawn classes have some of each."""
+    """Return one near-duplicate per class, of each kind in turn, so that any classes drawn have some of each kind."""
     train, test, kinds = _order("train"), _order("test"), tuple(CHANGES)
     return tuple(
         NearDuplicate(test.index(row.fine), train.index(row.fine), kinds[row.index % len(kinds)])
@@ -52,7 +52,7 @@ def near_duplicates() -> tuple[NearDuplicate, ...]:
 
 
 def pickle_position(partition: str, name: str, number: int) -> int:
-    """Return the position in the pickle of a class's image; `number` counts the class's images from 0."""
+    """Return the position in the pickle of a class's image; `number` counts the images of the class from 0."""
     return [position for position, fine in enumerate(_order(partition)) if fine == name][number]
 
 
@@ -91,7 +91,7 @@ def write(folder: Path, seed: int) -> None:
 
 
 def python2_pickle(value: object) -> bytes:
-    """Pickle as Python 2's cPickle and numpy 1 did with protocol 2, which no later Python or numpy does.
+    """Pickle a value as Python 2's cPickle and numpy 1 did with protocol 2, which newer versions cannot do.
 
     The value consists of dictionaries, lists, ASCII text (there a byte string), numbers from 0 to 65,535 and
     two-dimensional arrays of bytes.

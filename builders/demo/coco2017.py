@@ -46,7 +46,7 @@ class _Shape:
 
     @property
     def points(self) -> list[tuple[float, float]]:
-        """The corners of a polygon, the box with its first corner cut off: how far depends on the category."""
+        """The corners of the shape's polygon: its box, whose first corner is cut off by a category's amount."""
         x0, y0, x1, y1 = map(float, self.box)
         cut = min(x1 - x0, y1 - y0) / 4 * (self.category % 3)
         return [(x0 + cut, y0), (x1, y0), (x1, y1), (x0, y1), (x0, y0 + cut)]
@@ -129,7 +129,7 @@ def _draw(scene: _Scene, of_class: bytes, of_image: bytes) -> Image.Image:
 
 
 def images() -> Iterator[Drawing]:
-    """Yield the images, drawn with the class of their largest object."""
+    """Yield the images; each has the class of its largest object."""
     for scene in _scenes():
         kind = str(scene.shapes[0].category) if scene.shapes else ""
         yield Drawing(f"train2017/{scene.name}", f"train2017/{scene.name}", kind, functools.partial(_draw, scene))

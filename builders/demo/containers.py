@@ -1,4 +1,4 @@
-"""The demos of sources that keep many images in a file: SVHN's MATLAB files, LSUN's database, PartialBROAD's ciphers.
+"""The demos of sources with many images in a file: SVHN's MATLAB files, LSUN's database, PartialBROAD's ciphers.
 
 The originals of the ciphers are validation images of the demo's ImageNet.
 
@@ -97,7 +97,7 @@ _SCHEMA = pa.schema(
 
 
 def originals() -> list[Drawing]:
-    """Return the demo's ImageNet images that the ciphers are of."""
+    """Return those of the demo's ImageNet images for which there are ciphers."""
     replaced = {copy.path for copy in DUPLICATES if copy.source == "imagenet"}
     images = (image for image in _IMAGENET.images() if image.path.startswith("val/") and image.path not in replaced)
     return sorted(images, key=lambda image: image.source_id)[:ORIGINALS]

@@ -1,4 +1,4 @@
-"""Lists the duplicates in the demo's sources, modelled on those of the real sources.
+"""Lists the duplicates that the demo puts into its sources, modelled on those of the real sources.
 
 Pairs of files are copied after all files are written; pairs inside CIFAR-100's pickles are given by class and number
 and written by `builders.demo.cifar100`. They are chosen so that, with seed 0, both images of a pair are rows of a
@@ -18,7 +18,7 @@ from builders.demo.images import encode_image
 
 @dataclass(frozen=True)
 class Duplicate:
-    """A file of the demo that is a copy of another one.
+    """A duplicate in the demo: a file that is overwritten with a copy of another one.
 
     `source` and `path` give the file that is overwritten, `of_source` and `of_path` the original. `kind` is a key of
     `COPIES`: what the two have in common.
@@ -80,7 +80,7 @@ DUPLICATES = (
 
 @dataclass(frozen=True)
 class EqualPixels:
-    """Two images of the demo's CIFAR-100 with equal pixels, each as (partition, class, number within the class)."""
+    """Two images of the demo's CIFAR-100 with equal pixels, each given as (partition, class, number in the class)."""
 
     image: tuple[str, str, int]
     other: tuple[str, str, int]

@@ -1,4 +1,4 @@
-"""The demos of sources that keep each image in a file: names like the real ones, troubled images, lists and strays.
+"""The demos of sources with one image a file: names like the real ones, damaged images, lists and stray files.
 
 Tested by `tests/builders/demo/test_write.py`.
 """

@@ -1,4 +1,4 @@
-"""Draws the demo's images, encodes them in plain and in troubled ways, and describes a source's made-up copy.
+"""Draws the demo's images, encodes them in ordinary and in troublesome ways, and describes a source's made-up copy.
 
 Class names are the real ones, file names are fixed, and only the pixels depend on the seed.
 
@@ -19,12 +19,12 @@ from PIL import Image, ImageDraw
 
 
 def digest(*parts: object) -> bytes:
-    """Return the SHA-256 of some values, which seeds everything about an image."""
+    """Return the SHA-256 of some values; everything random about an image is seeded by it."""
     return hashlib.sha256("|".join(map(str, parts)).encode()).digest()
 
 
 def mixed(classes: Iterable[tuple[str, int]], tag: str) -> list[str]:
-    """Return the classes of some images, given with a number each, in an order by a hash of the tag."""
+    """Return the classes of some numbered images in a random order that the tag seeds."""
     numbered = [f"{name}|{number}" for name, number in classes]
     return [item.partition("|")[0] for item in sorted(numbered, key=lambda item: digest(tag, item))]
 
@@ -126,7 +126,7 @@ Copyright) holds a fraction or a floating point number. `exif-no-denominator` (X
 
 @dataclass(frozen=True)
 class Drawing:
-    """An image to draw: its path in the source's folder, its stable id, its class, and how it is drawn and stored.
+    """An image to draw: its path in the source's folder, its stable id and class, and how it is drawn and encoded.
 
     `draw` takes digests of the class and of the image. `kind` is a key of `ENCODERS`.
     """
@@ -140,7 +140,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class DemoSource:
-    """The demo of a source: images in files of their own, or what `write` writes into a folder, given a seed.
+    """The demo of a source: images in files of their own, or whatever `write` puts into a folder, given a seed.
 
     `lists` gives the source's lists as {path: text}, from its images. `troubles` are images that are stored otherwise
     than the rest, as some of the real ones are: the key of `ENCODERS`, by path. `strays` are files that are no images
@@ -154,13 +154,13 @@ class DemoSource:
     write: Callable[[Path, int], None] = lambda _folder, _seed: None
 
     def encoded(self, key: str, image: Drawing, seed: int) -> bytes:
-        """Return the bytes of an image's file, given the source's key."""
+        """Return the bytes of an image's file; `key` is the source's."""
         pixels = image.draw(digest(seed, key, image.class_id), digest(seed, key, image.source_id))
         return ENCODERS[self.troubles.get(image.path, image.kind)](pixels)
 
 
 def numbers(class_id: str, count: int, limit: int, fixed: Sequence[int] = ()) -> list[int]:
-    """Return distinct numbers below a limit for a class's file names, as irregular as real ones; `fixed` included."""
+    """Return distinct numbers below a limit for a class's file names, irregular as real ones; `fixed` are included."""
     distinct = dict.fromkeys(fixed)
     counter = 0
     while len(distinct) < count:

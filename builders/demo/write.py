@@ -74,7 +74,7 @@ def write_demo(
 
 
 def keep_demo(root: Path, keys: Collection[str], *, progress: bool = False) -> dict[str, Path]:
-    """Write the demo copies of some sources that are not yet in a folder for demos; returns their folders by key."""
+    """Write demo copies of some sources into a folder, unless it has them already; returns their folders by key."""
     record, edition = root / _FINISHED, _edition()
     recorded = record.read_text(encoding="utf-8").splitlines() if record.is_file() else []
     finished = set(recorded[1:]) if recorded[:1] == [edition] else set()
@@ -96,7 +96,7 @@ def _edition() -> str:
 
 
 def is_demo(folder: Path) -> bool:
-    """Whether a folder is a demo or one of its sources."""
+    """Whether a folder is a demo, or the folder of one of its sources."""
     return (folder / MARKER).is_file()
 
 

@@ -1,4 +1,4 @@
-"""A perceptual distance of two 32 x 32 images: nearly 0 for copies of one, about 1 for images of different things.
+"""A perceptual distance of two 32 x 32 images: nearly 0 for copies of one image, about 1 for different things.
 
 It is made of two parts, the distance of the images' detail and that of their outlines.
 
@@ -73,7 +73,7 @@ Floats64 = npt.NDArray[np.float64]
 
 
 def scaled(image: Image.Image) -> Images:
-    """Return the pixels of an image in RGB and 32 x 32, uint8 (32, 32, 3).
+    """Return an image as RGB pixels of 32 x 32, uint8 (32, 32, 3).
 
     A larger image is averaged over boxes, and one that is not square loses its shape: copies of a picture in several
     sizes then look alike.
@@ -83,7 +83,7 @@ def scaled(image: Image.Image) -> Images:
 
 
 def details(images: Images, scale: float, dtype: npt.DTypeLike) -> Details:
-    """Return detail of images (n, 32, 32, 3) that are enlarged by a factor first; shape (n, 3, 32, 32)."""
+    """Return the detail of images (n, 32, 32, 3), enlarged by a factor first; shape (n, 3, 32, 32)."""
     differences = _differences(images, scale, dtype)
     nearby = _NEARBY.astype(dtype)
     squares = nearby @ np.square(differences).mean(axis=1, keepdims=True) @ nearby.T
@@ -92,19 +92,19 @@ def details(images: Images, scale: float, dtype: npt.DTypeLike) -> Details:
 
 
 def contrasts(images: Images) -> Floats64:
-    """Return contrasts of images (n, 32, 32, 3), in levels; shape (n,)."""
+    """Return the contrast of each image (n, 32, 32, 3), in levels; shape (n,)."""
     centres = _differences(images, 1.0, np.float64)[:, :, MARGIN:-MARGIN, MARGIN:-MARGIN]
     levels: Floats64 = np.sqrt(np.square(centres).mean(axis=(1, 2, 3)))
     return levels
 
 
 def scarcity(contrast: npt.ArrayLike) -> Floats64:
-    """Return factors of D for pairs of some contrasts, in levels."""
+    """Return the factor by which D is multiplied for a pair of this contrast, in levels."""
     return np.square(FAINT / np.clip(contrast, LEAST, FAINT))
 
 
 def outline_distances(queries: Images, references: Images) -> Floats64:
-    """Return the part O of the distances of k pairs, shape (k,), from images (k, 32, 32, 3)."""
+    """Return O, the distance of outlines, of k pairs of images (k, 32, 32, 3); shape (k,)."""
     return OUTLINE_WEIGHT * outlines.squares(queries, references)
 
 
@@ -114,7 +114,7 @@ def distance(query: Images, reference: Images) -> float:
 
 
 def distances(queries: Images, references: Images) -> Floats64:
-    """Return the distances of k pairs, shape (k,), from images (k, 32, 32, 3); each is as of its pair alone."""
+    """Return the distances of k pairs of images (k, 32, 32, 3), shape (k,); other pairs do not affect a distance."""
     contrast = np.minimum(contrasts(queries), contrasts(references))
     by_detail = np.array([_detail_distance(*pair) for pair in zip(queries, references, strict=True)])
     shortest = by_detail * scarcity(contrast)

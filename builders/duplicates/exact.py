@@ -1,4 +1,4 @@
-"""Finds rows with equal digests in the index files of a release, and reads the rows of pairs."""
+"""Finds rows with equal digests in a release's index files, and reads the rows that pairs name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DIGITS = 16
 
 
 class IndexRow(NamedTuple):
-    """A row of an index: what a pair says of it, its content digest, and its number in the index."""
+    """A row of an index as pairs need it: what a pair says of it, its content digest, and its number in the index."""
 
     side: PairedRow
     digest: str
@@ -39,7 +39,7 @@ class IndexRow(NamedTuple):
 
 
 def exact_pairs(indexes: Mapping[str, Path], digests: Mapping[str, pa.ChunkedArray] | None = None) -> list[Pair]:
-    """Find the pairs of rows with equal digests, within a split or between two, in no particular order.
+    """Find all pairs of rows with equal digests, in one split or in two, in no particular order.
 
     Their distance is 0. Rows with the same id are not a pair; for large groups see `ALL_PAIRS`. `indexes` are index
     files by `config/split`, and `digests` those to compare instead of the column `content_sha256`.
@@ -70,7 +70,7 @@ def index_digests(path: Path) -> pa.ChunkedArray:
 
 
 def searched_pairs(pairs: Pairs, query: tuple[str, Path], reference: tuple[str, Path]) -> Iterator[Pair]:
-    """Yield the pairs of a search in which ids and content differ; equal content is found by digests.
+    """Yield the near pairs that a search found, without pairs of equal ids or of equal content.
 
     `query` and `reference` are key and index file of the splits whose row numbers the search has.
     """
@@ -85,7 +85,7 @@ def searched_pairs(pairs: Pairs, query: tuple[str, Path], reference: tuple[str, 
 
 
 def rows_of_pairs(pairs: Iterable[Pair], indexes: Callable[[str], Path | None]) -> dict[tuple[str, str], IndexRow]:
-    """Read the rows of both sides of pairs, by split and id; those that are in no index are left out.
+    """Read from the indexes the rows on both sides of pairs, by split and id; rows that no index has are left out.
 
     `indexes` gives the index file of a split (`config/split`), or None if there is none.
     """

@@ -1,4 +1,4 @@
-"""Outlines of 32 x 32 images: coarse shapes that hardly change when an image is compressed or gets noisy.
+"""Outlines of 32 x 32 images: coarse shapes that hardly change when an image is compressed or becomes noisy.
 
 All is computed from the 7 x 7 blocks of 4 x 4 pixels of a crop of 28 x 28. Let b[i, j, c] be the mean of channel c
 over block (i, j), in levels from 0 to 255, and l[i, j] the mean of b[i, j, c] over the channels. The *outline* is the
@@ -55,18 +55,18 @@ Floats = npt.NDArray[np.float64]
 
 
 def of_references(images: Images) -> Vectors:
-    """Return outlines of the centre crops of images (n, 32, 32, 3); shape (n, 84)."""
+    """Return the outline of each reference image's centre crop, from images (n, 32, 32, 3); shape (n, 84)."""
     return _outlines(_crop(_window_sums(_greys(images)), _CENTRE, _CENTRE), np.float32).astype(np.float32, copy=False)
 
 
 def of_crops(images: Images) -> Vectors:
-    """Return outlines of the 25 crops of images (n, 32, 32, 3), as they are; shape (25, n, 84)."""
+    """Return the outlines of the 25 crops of each image (n, 32, 32, 3), not mirrored; shape (25, n, 84)."""
     crops = itertools.islice(_variants(_window_sums(_greys(images)), range(2 * _CENTRE + 1)), 0, None, 2)
     return np.stack([_outlines(blocks, np.float32) for blocks in crops]).astype(np.float32, copy=False)
 
 
 def odd_and_even_axes(images: Images) -> Vectors:
-    """Return principal axes (84, 84) of outlines of images and their mirror images: odd ones, even ones, least first.
+    """Return principal axes (84, 84) of outlines of images and their mirror images: odd, then even ones, least first.
 
     Mirroring an image negates an outline's coordinates along the `ODD` odd axes, and leaves those along even ones.
     """
@@ -80,7 +80,7 @@ def odd_and_even_axes(images: Images) -> Vectors:
 
 
 def gaps(queries: Images, references: Images) -> Floats:
-    """Return gaps of k pairs, shape (k,), from images (k, 32, 32, 3)."""
+    """Return the gap of each of k pairs of images (k, 32, 32, 3), as the module defines it; shape (k,)."""
     centres = of_references(references).astype(np.float64)
     variants = (_outlines(blocks, np.float32) for blocks in _variants(_window_sums(_greys(queries)), _CORNERS))
     least: Floats = np.min([np.square(variant - centres).sum(axis=1) for variant in variants], axis=0)
@@ -88,7 +88,7 @@ def gaps(queries: Images, references: Images) -> Floats:
 
 
 def squares(queries: Images, references: Images) -> Floats:
-    """Return squares of k pairs, shape (k,), from images (k, 32, 32, 3)."""
+    """Return the square of each of k pairs of images (k, 32, 32, 3), as the module defines it; shape (k,)."""
     centres = _crop(_window_sums(references.astype(np.int32)), _CENTRE, _CENTRE)
     variants = _variants(_window_sums(queries.astype(np.int32)), range(2 * _CENTRE + 1))
     greys = _greys(centres)

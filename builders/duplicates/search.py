@@ -1,4 +1,4 @@
-"""Finds all pairs of queries and references that are near-duplicates: their distance is at most the threshold.
+"""Finds all near-duplicates: every pair of a query and a reference whose distance is at most the threshold.
 
 `builders.duplicates.distance` defines the distance. Only pairs whose outlines are no further apart than `REACH` are
 compared at all (`builders.duplicates.outlines`); a pair is found if both hold, whatever else is searched with it.
@@ -78,7 +78,7 @@ class Pairs:
 
 
 class Index:
-    """The references, uint8 (m, 32, 32, 3), prepared for any number of searches; m may be 0.
+    """Reference images, uint8 (m, 32, 32, 3), prepared for any number of searches; m may be 0.
 
     `outlines` is float32 (48, m), a column (r, 1, -|r|² / 2) for each outline r along `axes`. Its product with
     (v, (REACH² - |v|²) / 2, 1) is (REACH² - |v - r|²) / 2. `details` is float32 (m, 65).
@@ -96,11 +96,17 @@ class Index:
 
 
 def find_pairs(
-    queries: Images, references: Images | Index, *, threshold: float = THRESHOLD, advance: Callable[[int], object]
+    queries: Images,
+    references: Images | Index,
+    *,
+    threshold: float = THRESHOLD,
+    advance: Callable[[int], object],
+    own: int | None = None,
 ) -> Pairs:
     """Find every pair within `REACH` whose `distance` is at most the threshold.
 
     `queries` and `references` are uint8 (n, 32, 32, 3), and n may be 0; `advance` is called with numbers of queries.
+    Query i is the reference i + `own` itself, if that is given, and no pair with it.
     """
     found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
     # Threads would wait for each other: the products are small.
@@ -109,6 +115,9 @@ def find_pairs(
         for block_rows in _parts(len(queries), _QUERIES):
             block = queries[block_rows]
             rows, columns, by_detail = _bounded(index, block, threshold)
+            if own is not None:
+                others = columns != rows + block_rows.start + own
+                rows, columns, by_detail = rows[others], columns[others], by_detail[others]
             for pairs in _parts(len(rows), _CANDIDATES):
                 measured = _measured(block[rows[pairs]], index.images[columns[pairs]], by_detail[pairs], threshold)
                 is_near = measured <= threshold

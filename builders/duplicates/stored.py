@@ -51,18 +51,18 @@ class _BlockIndex:
     search: str
 
     def __call__(self) -> Index:
-        with threadpool_limits(1, user_api="blas"):  # a worker has one core
-            return Index(self.references.read())
+        return Index(self.references.read())
 
 
 @dataclass(frozen=True)
 class CompareTask:
-    """A `builders.executors.base.Task` that compares some queries with some references."""
+    """A `builders.executors.base.Task` that compares some queries with some references; `own` as in `find_pairs`."""
 
     queries: Pixels
     references: Pixels
     threshold: float
     search: str
+    own: int | None
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> Pairs:
@@ -70,7 +70,9 @@ class CompareTask:
         queries = self.queries.read()
         with threadpool_limits(1, user_api="blas"):  # a worker has one core
             index = once_per_worker(_BlockIndex(self.references, self.search))
-            return find_pairs(queries, index, threshold=self.threshold, advance=lambda count: progress(count, 0))
+            return find_pairs(
+                queries, index, threshold=self.threshold, advance=lambda count: progress(count, 0), own=self.own
+            )
 
 
 def steps(searches: Sequence[Search]) -> int:
@@ -85,12 +87,16 @@ def long_search(searches: Sequence[Search]) -> str:
     if minutes < _LONG:
         return ""
     takes = f"{minutes:,.0f} minutes" if minutes < 120 else f"{minutes / 60:,.0f} hours"
-    return f"comparing {pairs:,} pairs of images for near-duplicates takes about {takes} of a core"
+    return (
+        f"comparing {pairs:,} pairs of images for near-duplicates takes about {takes} of a core; build folder leaves "
+        "it out with --no-near-duplicates"
+    )
 
 
 def find_stored(searches: Sequence[Search], executor: Executor, advance: Progress) -> list[Pairs]:
     """Return the pairs of each search, sorted as those of `find_pairs`, whatever the number of workers.
 
+    Where images are searched for in the same files, none is a pair with itself.
     `advance` is called as an executor calls it, with a number of queries and 0.
     """
     tasks: list[CompareTask] = []
@@ -103,7 +109,8 @@ def find_stored(searches: Sequence[Search], executor: Executor, advance: Progres
             for number, search in enumerate(searches):
                 for start in _starts(search.queries.rows, _QUERIES) if search.references == references else ():
                     queries = search.queries.part(start, start + _QUERIES)
-                    tasks.append(CompareTask(queries, block, search.threshold, name))
+                    own = start - first if search.queries == references else None
+                    tasks.append(CompareTask(queries, block, search.threshold, name, own))
                     places.append((number, start, first))
     found = [[(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))] for _ in searches]
     for (number, start, first), pairs in zip(places, executor.run(tasks, advance), strict=True):

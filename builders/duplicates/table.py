@@ -1,4 +1,4 @@
-"""The table of duplicates of a release, from its index files, its pixels, and earlier tables.
+"""Assembles the table of duplicates of a release from its index files, its pixels and earlier tables.
 
 Equal content digests are searched for in the index files of all splits, whenever they were built. Pairs that need
 pixels (near-duplicates, and equal pixels in other bytes) are searched for in the release folder and its state, so that
@@ -66,7 +66,7 @@ class EarlierTable(NamedTuple):
     table: PairTable
 
     def valid(self, manifest: Manifest) -> set[Comparison]:
-        """Return its comparisons that are valid for a manifest.
+        """Return those comparisons of the earlier table that hold for a manifest.
 
         Both splits have the same rows there, and near pairs the same greatest distance.
         """
@@ -77,7 +77,7 @@ class EarlierTable(NamedTuple):
         return {c for c in self.table.comparisons if {c.one, c.other} <= valid[c.by]}
 
     def pairs_found_by(self, comparisons: Set[Comparison]) -> Iterator[Pair]:
-        """Yield its pairs that some comparisons find."""
+        """Yield those pairs of the earlier table that the given comparisons find."""
         for pair in self.table.pairs:
             methods = [by for by in METHODS if (by == SIMILARITY) == (pair.distance > 0)]
             if any(comparison(by, *pair.splits) in comparisons for by in methods):
@@ -85,7 +85,7 @@ class EarlierTable(NamedTuple):
 
 
 def read_earlier(manifest: Manifest, table: Path) -> EarlierTable:
-    """Read a release's table, to be carried over; `table` is read only if the manifest lists it."""
+    """Read a release's table of duplicates for use in another; `table` is read only if the manifest lists it."""
     if manifest.duplicates is None:
         return EarlierTable(manifest, _NOTHING)
     return EarlierTable(manifest, PairTable(read_pairs(table), {*listed_comparisons(manifest.duplicates.compared)}))
@@ -139,7 +139,7 @@ def complete(
 def write_duplicates(
     layout: Layout, manifest: Manifest, table: PairTable, equal_files: Sequence[Path] = ()
 ) -> DuplicatesEntry:
-    """Write a release's table, with the bytes of a file that has the same pairs; returns its entry in the manifest."""
+    """Write a release's table, with the bytes of a file of equal pairs if there is one; returns its manifest entry."""
     pairs = write_pairs(layout.duplicates, table.pairs)
     # Another version of pyarrow writes the same pairs with other bytes, which would be an empty change.
     if equal := next((path for path in equal_files if read_pairs(path) == pairs), None):
@@ -164,7 +164,7 @@ def compare_pixels(
     meter: Meter,
     earlier_tables: Sequence[EarlierTable] = (),
 ) -> PairTable:
-    """Compare the splits of a release by pixels, as far as its folder has them.
+    """Compare the splits of a release by pixels, as far as its folder has pixels.
 
     The declaration names the splits that are searched for near-duplicates; a search whose comparison is valid in an
     earlier table is skipped.
@@ -246,7 +246,7 @@ def _has_shards(layout: Layout, entry: SplitEntry) -> bool:
 def compared_by_similarity(
     benchmark: Benchmark, keys: Collection[str], known: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each split (`config/split`) that is searched for near-duplicates, with the split it is compared with.
+    """Yield the pairs of splits (`config/split`) that are compared: the one that is searched, and the other one.
 
     Each split of a config with `duplicates_of` is compared with the training images, and with every split of the
     config that has in-distribution rows alone (`known`), itself included. The distance is not symmetric; of two such
@@ -271,9 +271,3 @@ def are_compared(benchmark: Benchmark, key: str) -> bool:
         config.duplicates_of and (key == config.duplicates_of or key.startswith(f"{config.name}/"))
         for config in benchmark.configs
     )
-
-
-def searched_splits(manifest: Manifest) -> set[str]:
-    """Return the splits (`config/split`) that a release's table says were searched for near-duplicates."""
-    compared = manifest.duplicates.compared if manifest.duplicates is not None else ()
-    return {key for entry in compared if entry.by == SIMILARITY for key in (*entry.splits, *entry.others)}

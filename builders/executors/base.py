@@ -1,4 +1,4 @@
-"""The interfaces of tasks and of executors, and what all processes share that run tasks, here or elsewhere."""
+"""The interfaces of tasks and executors, and what all processes that run tasks share, here or elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class Resources:
-    """Cores and GPUs that a task occupies while it runs; with half a GPU two tasks share one."""
+    """The cores and GPUs that a task occupies while it runs; two tasks with half a GPU share one."""
 
     cpus: float = 1
     gpus: float = 0
@@ -49,7 +49,7 @@ class Task(Protocol[Result_co]):
         """Resources that the task occupies."""
 
     def run(self, progress: Progress) -> Result_co:
-        """Do the work; a task that runs twice may count its images twice.
+        """Do the work. `progress` may count images twice for a task that runs twice.
 
         Raises:
             BuildError: a problem that the user can fix.
@@ -77,7 +77,7 @@ _worker_values: dict[Callable[[], Any], Any] = {}
 
 
 def once_per_worker(create: Callable[[], Value]) -> Value:
-    """Return the value of `create()`, which is called only once in each worker.
+    """Return the value of `create()`, calling it only once in each worker.
 
     Tasks use it for expensive setup, such as loading weights onto a device. A worker keeps the last value, and
     releases it before it creates another one, because a device may not hold two models.
@@ -93,20 +93,20 @@ def once_per_worker(create: Callable[[], Value]) -> Value:
 
 
 class Advance(Protocol):
-    """Counts images, and bytes if known, as done."""
+    """Counts finished images, and their bytes if known."""
 
     def __call__(self, images: int, size: int = 0) -> None:
         """Count those done since the last call."""
 
 
 class Meter(Protocol):
-    """Shows how far a long step is."""
+    """Shows the progress of a long step."""
 
     def step(self, title: str, images: int) -> AbstractContextManager[Advance]:
-        """Show a step over a number of images, as long as its block runs."""
+        """Show the progress of a step over a number of images, for as long as its block runs."""
 
     def note(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a line that stays on the screen."""
 
 
 class _NoPandas:
@@ -136,7 +136,7 @@ def without_pandas() -> None:
 
 
 def answer(task: bytes, progress: Progress) -> bytes:
-    """Run a pickled task and pickle its answer: whether it succeeded, and its result or exception.
+    """Run a pickled task, and return a pickle: whether it succeeded, and its result or exception.
 
     An exception has the traceback as a note; of one that cannot be pickled that alone is left.
     """

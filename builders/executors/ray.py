@@ -240,7 +240,7 @@ class _RayRun:
             self._send(number, actor.work.remote(self._pickled(number), self._driver), actor)
 
     def listen(self, progress: Progress) -> None:
-        """Wait for answers, or for a moment."""
+        """Wait for answers of workers, for a moment at most."""
         # Not by `ray.wait`, which calls the handlers of signals itself and loses every exception of theirs but
         # KeyboardInterrupt: `Stopped` would never come out of it. Nor for ever: see `builders.hub.client`.
         done, _ = wait(self.running, _LOOK_SECONDS, FIRST_COMPLETED)
@@ -272,7 +272,7 @@ class _RayRun:
         self.stop()
 
     def stop(self) -> None:
-        """Let no other task start."""
+        """Start no further tasks."""
         if self._stopped:
             return
         self._stopped = True
@@ -325,7 +325,7 @@ def _readable_error(error: BaseException, node: str) -> BaseException:
 
 
 class Driver(NamedTuple):
-    """The working folder and libraries of the process that sends tasks, which workers must have, too."""
+    """The working folder and library versions of the process that sends tasks; workers need the same."""
 
     folder: str
     versions: tuple[tuple[str, str], ...]
@@ -341,13 +341,13 @@ class Answer:
     data: bytes = b""
 
     def count(self, images: int, size: int, /) -> None:
-        """Add to the progress."""
+        """Add to the counts of finished images and bytes."""
         self.images += images
         self.size += size
 
 
 def work(task: bytes, driver: Driver) -> Answer:
-    """Run a pickled task; its exception is part of the answer, so that Ray retries lost workers alone."""
+    """Run a pickled task; an exception is returned in the answer, so that Ray repeats only tasks of lost workers."""
     returned = Answer(platform.node())
     try:
         _set_up(driver)
@@ -359,7 +359,7 @@ def work(task: bytes, driver: Driver) -> Answer:
 
 
 class Worker:
-    """An actor that runs one task after another, so that costly setup is done once in it."""
+    """An actor that runs one task after another, so that tasks share costly setup."""
 
     def work(self, task: bytes, driver: Driver) -> Answer:
         """Run a pickled task."""

@@ -1,4 +1,4 @@
-"""Gets the files of sources into one folder each: downloads those that have a plain address, checks the others.
+"""Gets the files of sources: downloads those that have a plain address, and checks those that a person puts there.
 
 A file has its own name only once it is whole and has the published size and digest. Before that it is `<name>.part`.
 """
@@ -26,7 +26,7 @@ from unknown_detection.terminal.progress import bar
 
 @dataclass(frozen=True)
 class FileState:
-    """One of the owner's files, and how much of it is in the source's folder.
+    """One of the owner's files, and how much of it the source's folder has.
 
     `path` is where it is or will be, and `have` are the bytes of it in the folder. `done` says whether all of it is
     there, under its own name or unpacked, though it may still have to be checked.
@@ -40,7 +40,7 @@ class FileState:
 
     @property
     def description(self) -> str:
-        """The state in words."""
+        """How much of the file is there, in words."""
         if self.done:
             return "there"
         if not self.file.url:
@@ -49,7 +49,7 @@ class FileState:
 
 
 def states(source: Source, into: Path) -> list[FileState]:
-    """Return the state of each of a source's files in its folder below `into`."""
+    """Return for each of a source's files how much of it is in the source's folder below `into`."""
     found = []
     for file in source.obtain.files if source.obtain else ():
         path = inside(into / source.key, file.name)
@@ -64,7 +64,7 @@ def toml_line(source: Source, into: Path) -> str:
 
 
 def needed_bytes(files: Sequence[FileState]) -> int:
-    """Return the bytes of disk that the downloads take, including those of files unpacked next to their zips."""
+    """Return the disk space in bytes that the downloads need, including what is unpacked beside its zip."""
     downloads = [state for state in files if not state.done and state.file.url]
     return sum(
         max(0, state.file.size - state.have) + (state.file.size if state.file.unpacked else 0) for state in downloads
@@ -72,7 +72,7 @@ def needed_bytes(files: Sequence[FileState]) -> int:
 
 
 def cautions(files: Sequence[FileState]) -> list[str]:
-    """Return a warning for each file without a published digest, one line each."""
+    """Return one line of warning for each file to download that has no published digest."""
     lines = []
     for state in files:
         if state.file.url and not state.done and not state.file.has_digest:
@@ -167,7 +167,7 @@ def _checked(file: OwnerFile, path: Path, title: str, *, quiet: bool) -> str:
 
 
 def file_problem(file: OwnerFile, path: Path, advance: Callable[[int], object]) -> str:
-    """Describe how a file differs from the published one; empty if it does not, or if nothing is published of it.
+    """Describe how a file differs from what its owner publishes of it; empty if it does not, or nothing is published.
 
     Its SHA-256 is compared if there is one, otherwise its MD5. `advance` gets the number of bytes that were read.
     """

@@ -1,4 +1,4 @@
-"""Downloads one file over HTTP, and resumes a download where it was cut, also in a later run.
+"""Downloads one file over HTTP; an interrupted download continues where it stopped, also in a later run.
 
 pooch, which many projects use for this, begins again after each cut (1.9, `HTTPDownloader` and `stream_download`): too
 often for 39 GB over an academic line. So this requests the missing range and appends it. It runs in an event loop,
@@ -51,16 +51,16 @@ FLOOR_BYTES, FLOOR_SECONDS = 60_000, 60.0
 
 
 class CutError(Exception):
-    """The transfer ended early; the message says how."""
+    """A transfer that ended early; the message says how."""
 
 
 def part_of(path: Path) -> Path:
-    """Return the path of a file's partial download."""
+    """Return the path at which a file is stored while it downloads."""
     return path.with_name(f"{path.name}.part")
 
 
 def part_bytes(part: Path) -> int:
-    """Return the number of bytes of a part file, 0 if there is none; a link, which could lead anywhere, is refused."""
+    """Return the bytes of a partial download, 0 if there is none; refuses a link, which could lead anywhere."""
     try:
         status = part.lstat()
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def part_bytes(part: Path) -> int:
 
 
 def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance) -> Path:
-    """Download a file to `part_of(path)`, which then is as long as the server says, and return it.
+    """Download a file to `part_of(path)`, as long as the server says it is; returns that path.
 
     Whether its bytes are the right ones is for the caller to check. `log` prints a line for each wait; `advance` gets
     the number of bytes that came, which is negative where a partial download is discarded. Raises `BuildError` where

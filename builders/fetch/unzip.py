@@ -1,4 +1,4 @@
-"""Unpacks the part of a zip that readers need. What the zip says of itself is checked, never trusted."""
+"""Unpacks the part of a zip that readers need, trusting nothing that the zip says of itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DAMAGED = (
 
 
 def unzip(archive: Path, selected: str, into: Path) -> int:
-    """Unpack a file or a folder of a zip to the same path below a folder, all or nothing; returns how many files."""
+    """Unpack a file or folder of a zip to the same path below `into`, entirely or not; returns the number of files."""
     target = inside(into, selected)
     temporary = target.with_name(f".{target.name}{TEMPORARY}")
     shutil.rmtree(temporary, ignore_errors=True)  # of a killed run
@@ -57,7 +57,7 @@ def unzip(archive: Path, selected: str, into: Path) -> int:
 
 
 def copy_members(archive: Path, selected: str, create: Callable[[str], IO[bytes]]) -> int:
-    """Copy a file or the files of a folder of a zip to what `create` opens for each path; returns how many files.
+    """Copy a file or a folder's files from a zip into files that `create` opens by path; returns their number.
 
     What is no whole zip, does not hold `selected`, or holds what cannot be unpacked safely is a `BuildError`.
     """

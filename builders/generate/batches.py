@@ -1,4 +1,4 @@
-"""Batches of generated images: slices of equal cost of a split's plan, each with a pack of PNGs to write shards from.
+"""Batches of generated images: slices of equal cost of a split's plan, each written to a pack of PNGs.
 
 Generating images takes most of the time of such a split. Batches are smaller than shards, so that workers share the
 work of a single shard evenly and a killed run loses little. A pack is removed when the release is done; its record
@@ -38,7 +38,7 @@ _IMAGE_COST = 32 * 1024
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows `start:stop` of a split's plan, and the pack for their images."""
+    """A batch: the rows `start:stop` of a split's plan, and the pack that their images are written to."""
 
     start: int
     stop: int
@@ -46,12 +46,12 @@ class Batch:
 
     @property
     def record(self) -> Path:
-        """The record: a Parquet file with one row per image, which exists once the batch is done."""
+        """The batch's record, a Parquet file with one row per image; it exists once the batch is done."""
         return self.pack.with_suffix(".made.parquet")
 
     @property
     def sealed(self) -> Path:
-        """The sealed residuals of its images, where the generator's are sealed; removed with the pack."""
+        """The file of the batch's sealed residuals, if the generator seals its images; removed with the pack."""
         return self.pack.with_suffix(SEALED_SUFFIX)
 
 
@@ -78,7 +78,7 @@ def cut_batches(table: pa.Table, generator: Generator, name: str, staging: Path)
 
 
 def record_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Return the schema of the records of a generator with these columns.
+    """Return the schema of batch records for a generator with these columns.
 
     Before them stand the bytes in the pack, the digest over the pixels, the reason if there is no image, and the
     digest of the input (`builders.generate.task`).
@@ -129,7 +129,7 @@ class PackWriter:
 
 
 def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns: Iterable[Column] = ()) -> pa.Table:
-    """Join a plan with the records of its batches: where each PNG is, its digest, and the generator's columns."""
+    """Add to a plan what its batches recorded: where each PNG is, its digest, and the generator's columns."""
     schema = record_schema(columns).append(pa.field("file", pa.string())).append(pa.field("offset", pa.int64()))
     records = [schema.empty_table()]
     for batch in batches:

@@ -1,4 +1,4 @@
-"""The interface of image generators: declaration, input and output, and the packages that they need.
+"""The interface of image generators: how they are declared, what they take and return, and the packages they need.
 
 All generated images go through it: resizes, noise, corruptions, attacks, diffusion models. A `Generator` is a value.
 A build cuts its images into batches (`builders.generate.batches`), which run on any executor. How a row stores an
@@ -34,7 +34,7 @@ INSTALL = "pip install 'unknown-detection[generate]' (in a checkout: pip install
 
 @dataclass(frozen=True)
 class Weights:
-    """A file of weights: its name in messages and manifests, its SHA-256 in lower-case hex, and its place here."""
+    """A file of weights: its name in messages and manifests, its lower-case SHA-256, and its path on this machine."""
 
     name: str
     sha256: str
@@ -42,7 +42,7 @@ class Weights:
 
     @classmethod
     def of(cls, name: str, path: Path, advice: str) -> Weights:
-        """Return a file's digest under a name; if it cannot be read, the `BuildError` ends with `advice`."""
+        """Return the weights in a file, with its digest; if it cannot be read, the `BuildError` ends with `advice`."""
         try:
             with open_buffered(path) as opened:
                 return cls(name, hashlib.file_digest(opened, "sha256").hexdigest(), path.absolute())
@@ -50,7 +50,7 @@ class Weights:
             raise BuildError(f"Cannot read the weights {path}: {error.strerror}. {advice}") from error
 
     def verified(self) -> Path:
-        """Return the path, or raise `BuildError` if the file there has another digest by now."""
+        """Return the path of the weights, after checking that the file still has the digest."""
         digest = Weights.of(self.name, self.path, "Put them there again.").sha256
         if digest != self.sha256:
             raise BuildError(
@@ -69,7 +69,7 @@ COMPANION_VALUE = "companion_value_"
 
 @dataclass(frozen=True)
 class Companion:
-    """A published image made from a source image: its bytes, and the values of its row by name."""
+    """A published image that was made from a source image: its bytes, and its row's values by column."""
 
     data: bytes = field(repr=False)
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Companion:
 
 @dataclass(frozen=True)
 class SourceImage:
-    """Input of a generator: a row of the release, and the source image to generate its image from.
+    """The input of a generator: a row of the release, and the source image from which its image is made.
 
     `id` is such as `imagenet/val/ILSVRC2012_val_00000293.JPEG#fixed-resize-32`. `image` is the decoded image, upright,
     in its own mode; None if the source has no images or the generator takes companions. `data` are its bytes in the
@@ -94,12 +94,12 @@ class SourceImage:
 
     @property
     def seed(self) -> int:
-        """Seed of the row's random numbers, 0 to 2^63 - 1: the first 63 bits of the SHA-256 of its id."""
+        """The seed of the row's random numbers, 0 to 2^63 - 1: the first 63 bits of the SHA-256 of its id."""
         return int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:8], "big") >> 1
 
     @property
     def rgb(self) -> Image.Image:
-        """The image in mode RGB; `ValueError` if the source has no images."""
+        """The source image in mode RGB; `ValueError` if the source has no images."""
         if self.image is None:
             raise ValueError(f"{self.id} has no source image to be generated from")
         # `convert` copies an image that is RGB already, which for a photograph takes as long as a resize.
@@ -130,7 +130,7 @@ Generate = Callable[[Sequence[SourceImage]], Sequence[Generated]]
 
 @dataclass(frozen=True)
 class EachImage:
-    """The `start` of a generator that makes each image by itself, and leaves out those that are too narrow."""
+    """The `start` of a generator that makes each image alone, and leaves out images that are too narrow."""
 
     make: Callable[[SourceImage], Generated]
 
@@ -139,7 +139,7 @@ class EachImage:
         return self.make_all
 
     def make_all(self, images: Sequence[SourceImage]) -> list[Generated]:
-        """Make some images, in their order."""
+        """Make some images, in the given order."""
         from builders.release.images import TooNarrowError
 
         generated = []
@@ -210,12 +210,12 @@ class Generator:
             raise ValueError(f"{self.name}: version, size and together must be at least 1.")
 
     def row_id(self, source_id: str) -> str:
-        """Return the id of the row that is generated from an image; `source_id` starts with the key of its source."""
+        """Return the id of the row generated from an image; `source_id` begins with the source's key."""
         return f"{source_id}#{self.name}" if self.name else source_id
 
     @property
     def nominal_bytes(self) -> int:
-        """Bytes that one image counts for when batches and shards are cut: those of its pixels, before encoding."""
+        """The bytes that an image counts for when batches and shards are cut: those of its raw pixels."""
         return self.size[0] * self.size[1] * 3
 
     def __call__(self) -> Generate:
@@ -223,7 +223,7 @@ class Generator:
         return self.start(self)
 
     def entry(self) -> GeneratorEntry:
-        """Return the manifest's entry: what the images depend on besides the sources, and are prepared for."""
+        """Return the generator's entry in the manifest: all that its images depend on besides the sources."""
         return GeneratorEntry(
             name=self.name,
             version=self.version,
@@ -235,12 +235,12 @@ class Generator:
         )
 
     def identity(self) -> dict[str, object]:
-        """Return the settings that determine the images, which the state records."""
+        """Return the settings that determine the images, as the state records them."""
         return self.entry().identity()
 
 
 def identity_differences(expected: Mapping[str, object], actual: Mapping[str, object]) -> list[str]:
-    """Describe each difference of a generator's identity from the expected one in a few words."""
+    """Describe in a few words each difference between a generator's identity and the expected one."""
     before, after = (
         {
             name: value
@@ -257,19 +257,19 @@ def identity_differences(expected: Mapping[str, object], actual: Mapping[str, ob
 
 
 def without_packages(generators: Mapping[str, Generator]) -> dict[str, Generator]:
-    """Return those generators, by the keys of their splits, that lack a package in the required version."""
+    """Return the generators, by split key, for which a package is not installed in the required version."""
     return {key: generator for key, generator in generators.items() if not all(map(_installed, generator.requires))}
 
 
 def not_installed(generators: Collection[Generator]) -> str:
-    """Name the packages that generators lack, such as "imagecorruptions-imaug 1.1.5 is not installed"."""
+    """Name in a phrase the packages that generators lack, such as "imagecorruptions-imaug 1.1.5 is not installed"."""
     needed = {package for generator in generators for package in generator.requires}
     missing = sorted(package.replace("==", " ") for package in needed if not _installed(package))
     return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
 
 
 def check_installed(generators: Mapping[str, Generator]) -> None:
-    """Raise `BuildError` where a package of some generators, given by the keys of their splits, is not installed."""
+    """Raise `BuildError` if a package of some generators, given by split key, is not installed."""
     if lacking := without_packages(generators):
         raise BuildError(
             f"{not_installed(lacking.values())}, but needed to generate {', '.join(lacking)}. Run {INSTALL}, or "

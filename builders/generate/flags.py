@@ -1,4 +1,4 @@
-"""What generators with models share: flags, the device, weights, the column of seeds, and errors of memory.
+"""What generators with models share: flags, devices, weights, the column of seeds, and errors for lack of memory.
 
 Tested by `tests/builders/generate/adversarial/test_flags.py` and `tests/builders/generate/synthetic/test_biggan.py`.
 """
@@ -41,7 +41,7 @@ SEED = Column("seed", "int64", "seed of the image's random numbers: the first 63
 
 
 def chosen_device(device: str) -> str:
-    """Return `cpu` or `cuda`; `auto` is the GPU where torch finds one. `BuildError` if `cuda` is not there."""
+    """Return `cpu` or `cuda`; `auto` is the GPU if torch finds one. `BuildError` if `cuda` is not available."""
     import torch
 
     has_gpu = torch.cuda.is_available()
@@ -51,12 +51,12 @@ def chosen_device(device: str) -> str:
 
 
 def resources_on(device: str) -> Resources:
-    """Return what a batch on `cpu` or `cuda` occupies."""
+    """Return the cores and GPUs that a batch on `cpu` or `cuda` occupies."""
     return Resources(cpus=1, gpus=1) if device == "cuda" else ONE_CORE
 
 
 def with_files(declared: Generator, files: Mapping[str, Path], *, device: str, advice: str) -> Generator:
-    """Return a generator with the weights in some files, given by their names, on `auto`, `cpu` or `cuda`.
+    """Return a generator with weights from files, given by name, on the device `auto`, `cpu` or `cuda`.
 
     Raises:
         BuildError: there is no such device, or a file cannot be read; ends with `advice`.
@@ -76,7 +76,7 @@ def with_files(declared: Generator, files: Mapping[str, Path], *, device: str, a
 
 
 def set_up_device(generator: Generator) -> str:
-    """Verify a generator's weights and set torch up in a worker; returns where its model computes, `cpu` or `cuda`."""
+    """Verify a generator's weights and set up torch in a worker; returns the device, `cpu` or `cuda`."""
     import torch
 
     for weights in generator.weights:
@@ -89,7 +89,7 @@ def set_up_device(generator: Generator) -> str:
 
 @contextmanager
 def memory_errors_as_build_errors() -> Iterator[None]:
-    """Turn a GPU's lack of memory into a `BuildError`."""
+    """Turn a GPU's error for lack of memory into a `BuildError`."""
     import torch
 
     try:

@@ -70,7 +70,7 @@ CONTENT = "content_sha256"
 
 
 class Original(NamedTuple):
-    """The original of a generated image: id of the generated row, bytes of the file, and its pixels as prepared.
+    """The original of a generated image: the generated row's id, the original file's bytes, and its prepared pixels.
 
     `prepared` is uint8 of shape (height, width, 3).
     """
@@ -87,7 +87,7 @@ _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.B
 
 
 def prepare_original(image: Image.Image, preparation: PreparationEntry) -> Pixels:
-    """Prepare an RGB original: resize its shorter side to `preparation.resize` pixels, and crop the centre.
+    """Prepare an RGB original: resize its shorter side to `preparation.resize` pixels, then crop the centre.
 
     The arithmetic is that of torchvision's `Resize` and `CenterCrop` on a Pillow image: the longer side is cut to a
     whole number of pixels, the crop's corner is rounded half to even. A smaller image is enlarged; `TooNarrowError` if
@@ -98,7 +98,7 @@ def prepare_original(image: Image.Image, preparation: PreparationEntry) -> Pixel
 
 
 def seal(pixels: Pixels, original: Original) -> bytes:
-    """Seal generated pixels, uint8 of the shape of the prepared original."""
+    """Seal generated pixels, uint8 of the prepared original's shape; returns the residual."""
     # Unsigned bytes wrap around, and so does the sum that undoes this: no pixel is lost, whatever the difference.
     plain = _codec().compress(np.ascontiguousarray(pixels - original.prepared), asbytes=True)
     check, digest_key, cipher_secret = _keys(original)
@@ -147,7 +147,7 @@ def unseal(sealed: bytes, original: Original) -> Pixels:
 
 
 def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content_sha256: str) -> Pixels:
-    """Restore the pixels of a published row, and compare them with its digests (`images.rgb_sha256`).
+    """Restore the pixels of a published row, and check them against its digests (`images.rgb_sha256`).
 
     `prepared_sha256` is the publisher's digest of the prepared original, `content_sha256` that of the pixels.
     """
@@ -164,7 +164,7 @@ def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content
 
 
 def residual_opener(declared: Generator, published: GeneratorEntry) -> Generator:
-    """Return a generator that opens the published sealed residuals of a split instead of generating its images.
+    """Return a generator that opens a split's published sealed residuals instead of generating its images.
 
     It needs no more than the core install, and has the name, parameters and weights of the publisher's generator
     (`published`), because its images are those; all else is that of the generator of such images here (`declared`).

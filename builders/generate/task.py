@@ -57,7 +57,7 @@ _COLUMNS = tuple(name for name in PLACES if name != "form")
 
 @dataclass(frozen=True)
 class BatchTask:
-    """Generate the images of one batch; a `builders.executors.base.Task`.
+    """A `builders.executors.base.Task` that generates the images of one batch.
 
     If the batch already has a record, its pack was lost. Its images are then generated again, and refused if they or
     their inputs differ from the record, on which the rest of the release is based.
@@ -75,11 +75,11 @@ class BatchTask:
 
     @property
     def resources(self) -> Resources:
-        """The generator's resources."""
+        """The cores and GPUs that the generator needs."""
         return self.generator.resources
 
     def run(self, progress: Progress) -> ImageRemarks:
-        """Generate the images and write the pack, their sealed residuals if they are sealed, and then the record.
+        """Generate the images; write the pack, the sealed residuals if they are sealed, and last the record.
 
         Returns what decoders remarked on the source images.
 
@@ -208,14 +208,14 @@ class _Inputs:
         return os.path.join(self._roots[root], file)  # noqa: PTH118 - called for every image
 
     def announce(self) -> None:
-        """Announce to the reader that all images will be read in their order, each with its companion."""
+        """Announce to the reader that it will read all images in order, each with its companion."""
         columns = (_COLUMNS, COMPANION_COLUMNS) if self._companions else (_COLUMNS,)
         self._reader.expect(
             [self._range(place, of) for place in self._places if place["form"] != "none" for of in columns]
         )
 
     def read(self, number: int) -> tuple[SourceImage, str]:
-        """Read an image that is not decoded yet, with its companion, and compute its digest."""
+        """Read an image and its companion without decoding the image; returns them with a digest of their bytes."""
         place, companion = self._places[number], None
         data, digest = b"", ""
         if place["form"] != "none":
@@ -244,11 +244,11 @@ class _Inputs:
         return replace(source, image=images.decode_or_mend(source.data)[0])
 
     def are_arrays(self) -> bool:
-        """Whether all of the images are 32 x 32 arrays."""
+        """Whether all images are 32 x 32 arrays."""
         return bool(pc.all(pc.is_in(self.rows["form"], pa.array(_ARRAYS))).as_py())
 
     def arrays(self, progress: Progress) -> Pixels:
-        """Read images that are arrays; shape (n, 32, 32, 3)."""
+        """Read the images of rows that are arrays; shape (n, 32, 32, 3)."""
         pixels = np.empty((len(self), SIDE, SIDE, 3), np.uint8)
         columns = (self.rows[name].to_pylist() for name in ("root", "file", "offset"))
         reads = [

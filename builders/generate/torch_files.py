@@ -1,4 +1,4 @@
-"""Reads untrusted files of weights, and compares their tensors with a network's.
+"""Reads weights from untrusted files, and compares their tensors with those of a network.
 
 Tested by `tests/builders/generate/adversarial/test_weights.py` and `tests/evaluation/models/test_weights.py`.
 """
@@ -56,7 +56,7 @@ def read_state_dict(path: Path, advice: str = "Save the model's state_dict alone
 def require_tensors(
     path: Path, tensors: Mapping[str, Any], expected: Mapping[str, Any], name: str, advice: str
 ) -> None:
-    """Check that a file's tensors have the names and shapes of those of the network `name`; else `BuildError`."""
+    """Check that a file's tensors have the names and shapes of the network `name`; `BuildError` if not."""
     sizes, expected_sizes = ({key: tuple(value.shape) for key, value in of.items()} for of in (tensors, expected))
     problems = {
         "missing": sorted(expected_sizes.keys() - sizes.keys()),
@@ -71,7 +71,7 @@ def require_tensors(
 
 
 def refuse_problems(path: Path, expected: str, problems: Mapping[str, Sequence[str]], advice: str) -> None:
-    """Raise `BuildError` if there are tensors with some problem."""
+    """Raise `BuildError` if any tensor has one of the problems."""
     named = [
         f"{len(names):,} {problem} ({first_few(list(map(one_line, names)))})"
         for problem, names in problems.items()

@@ -1,1 +1,1 @@
-"""Talks to the Hub: repositories, retries, and places such as hf://datasets/ORG/NAME."""
+"""Talks to the Hub: repositories, retries, and addresses such as hf://datasets/ORG/NAME."""

@@ -1,4 +1,4 @@
-"""How our commands use huggingface_hub: timeouts, no progress bars, and uploads that Ctrl-C leaves behind.
+"""Configures huggingface_hub for our commands: timeouts, no progress bars, and uploads that Ctrl-C abandons.
 
 `tests/hf_scripts/test_push_faults.py` shows timeouts at work.
 """
@@ -74,7 +74,7 @@ _LOOK_SECONDS = 0.2
 
 
 def in_background(call: Callable[[], T]) -> T:
-    """Return what a call returns, or raise what it raises, without waiting for it after Ctrl-C.
+    """Run a call in a thread and return its result; Ctrl-C abandons it at once.
 
     The client uploads in threads of its own and waits for them, however long they take, before it lets an exception
     out.

@@ -31,7 +31,7 @@ from unknown_detection.words import first_few
 
 @dataclass(frozen=True)
 class MirrorFiles:
-    """The files of a mirror that a build needs.
+    """The files of a mirror that a build needs, and which of them the cache lacks.
 
     `commit` is what the place named when it was looked up, and `home` the repository's folder in the cache.
     """
@@ -44,21 +44,21 @@ class MirrorFiles:
 
     @property
     def root(self) -> Path:
-        """The folder that the source's reader is given."""
+        """The folder in the cache that the source's reader is given."""
         return self.home / "snapshots" / self.commit / self.place.folder
 
     @property
     def size(self) -> int:
-        """Bytes that remain to be downloaded."""
+        """The number of bytes still to download."""
         return sum(file.size for file in self.missing)
 
     def describe(self) -> str:
-        """Describe the files to download and their destination."""
+        """Describe which files are downloaded, and to where."""
         return f"{len(self.missing):,} of {len(self.files):,} files, {self.size:,} bytes, into {self.home}"
 
 
 def mirror_files(source: Source, place: HubPlace, partitions: Sequence[str], cache: Path, log: Log) -> MirrorFiles:
-    """Return the files of a mirror that hold some partitions of a source."""
+    """Return the files of a mirror that hold the given partitions of a source."""
     mirror = source.obtain.mirror if source.obtain else None
     if mirror is None:
         page = f" Get it from {source.obtain.page}, and" if source.obtain else ""
@@ -116,7 +116,7 @@ def _files(folder: PurePosixPath, names: Sequence[str], alternatives: Sequence[S
 
 
 def download_mirror(source: Source, files: MirrorFiles, log: Log, *, quiet: bool = False) -> Path:
-    """Download what the cache lacks, one file after the other, and return the folder for the source's reader."""
+    """Download the files that the cache lacks, one after the other; returns the folder for the source's reader."""
     if not files.missing:
         return files.root
     log(f"{source.title}: downloading {files.describe()}")

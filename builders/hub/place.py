@@ -32,7 +32,7 @@ def is_repository(text: str) -> bool:
 
 @dataclass(frozen=True)
 class HubPlace:
-    """A dataset repository, a revision of it, and a folder inside (empty: all of it)."""
+    """A place on the Hub: a dataset repository, its revision, and a folder inside (empty: all of it)."""
 
     repo: str
     revision: str = "main"
@@ -44,7 +44,7 @@ class HubPlace:
 
 
 def parse_place(text: str) -> HubPlace:
-    """Parse a place such as `hf://datasets/ORG/NAME@REVISION/FOLDER`; another form is a `BuildError`."""
+    """Parse a place such as `hf://datasets/ORG/NAME@REVISION/FOLDER`; `BuildError` for any other form."""
     match = _PLACE.fullmatch(text)
     folder = (match["folder"] or "").strip("/") if match else ""
     if match is None or not is_repository(match["repo"]) or {"", ".", ".."} & set(folder.split("/")) - {folder}:
@@ -58,7 +58,7 @@ def parse_place(text: str) -> HubPlace:
 
 
 def folder_or_repository(text: str, revision: str | None) -> Path | str:
-    """Return the path of a folder that exists, or of an address, or else the name of a repository.
+    """Return the path of an existing folder or of an address in a store, else the text as a repository's name.
 
     `BuildError` says that there is no such folder, and that the text is, or looks like, a path.
     """

@@ -54,7 +54,7 @@ class RemoteFile:
     sha256: str
 
     def has_content_of(self, path: Path, sha256: str = "") -> bool:
-        """Whether a local file has the same content. A known `sha256` of it saves reading the file."""
+        """Whether a local file has the same content; a known `sha256` of that file saves reading it."""
         if path.stat().st_size != self.size:
             return False
         if self.sha256:
@@ -64,7 +64,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Info:
-    """The newest commit of a repository, and who may read it."""
+    """The newest commit of a repository, and who may read the repository."""
 
     head: str
     private: bool
@@ -83,14 +83,14 @@ def _text(value: object) -> str:
 
 
 def git_oid(path: Path) -> str:
-    """Return the git blob id of a file: SHA-1 of `blob`, its length, a zero byte and the content."""
+    """Return the git blob id of a file: the SHA-1 of `blob`, its length, a zero byte and its content."""
     digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     with path.open("rb") as opened:
         return hashlib.file_digest(opened, lambda: digest).hexdigest()
 
 
 def addition(path: str, local: Path, sha256: str = "") -> CommitOperationAdd:
-    """Return a file to add by `Repository.upload` and `Repository.commit`; a known `sha256` saves reading it again."""
+    """Return a file as `upload` and `commit` of `Repository` take it; a known `sha256` saves reading it again."""
     operation = CommitOperationAdd(path, local)
     if sha256:
         operation.upload_info.sha256 = bytes.fromhex(sha256)
@@ -132,11 +132,11 @@ class Repository:
     # Account and repository
 
     def has_token(self) -> bool:
-        """Whether the client finds a token."""
+        """Whether the Hub's client finds a token."""
         return huggingface_hub.get_token() is not None
 
     def check_account(self) -> None:
-        """Check that there is a valid token with write access, of a member of ORG.
+        """Check that there is a valid token with write access, and that its user is a member of ORG.
 
         The permissions of a fine-grained token are unknown until it is used.
         """
@@ -165,7 +165,7 @@ class Repository:
         self._ask(f"check the write access to {self.name}", check)
 
     def info(self, revision: str | None = None, *, unreached: str = "") -> Info | None:
-        """Return the state of the repository at a revision; None if there is none, or the token may not see it."""
+        """Return the state of the repository at a revision; None if it does not exist or the token may not see it."""
 
         def ask() -> Info:
             info = self.api.dataset_info(self.name, revision=revision)
@@ -174,7 +174,7 @@ class Repository:
         return self._ask_if_there(f"read {self.name} on {self.host}", ask, unreached=unreached)
 
     def create(self, *, private: bool) -> None:
-        """Create the repository. An existing one stays as it is, including who may read it."""
+        """Create the repository, unless it exists; an existing one keeps who may read it."""
         # None lets the organisation's default decide, which may be private.
         visibility = private or None
         create = functools.partial(self.api.create_repo, self.name, repo_type="dataset", private=visibility)
@@ -183,7 +183,7 @@ class Repository:
     # Reading
 
     def commit_at(self, revision: str) -> str:
-        """Return the commit of a branch, tag or commit."""
+        """Return the commit that a branch, tag or commit id names."""
         unreached = f"Check the connection; if a folder is meant, there is no {self.name} here."
         info = self.info(revision, unreached=unreached)
         if info is not None:
@@ -215,7 +215,7 @@ class Repository:
         return self._ask_if_there(f"list the commits of {self.name}", ask) or []
 
     def tree(self, commit: str, *, recursive: bool = True) -> dict[str, RemoteFile]:
-        """Return the files of a commit by path, without the one that the Hub adds; `recursive` includes folders."""
+        """Return the files of a commit by path, without the one that the Hub adds; `recursive` enters folders."""
 
         def ask() -> dict[str, RemoteFile]:
             entries = self.api.list_repo_tree(self.name, recursive=recursive, revision=commit, repo_type="dataset")
@@ -256,7 +256,7 @@ class Repository:
     # Writing
 
     def upload(self, additions: Sequence[CommitOperationAdd]) -> Iterator[int]:
-        """Upload contents ahead of their commit, a few files at a time; yields the bytes of each batch.
+        """Upload files ahead of their commit, a few at a time; yields the bytes of each batch.
 
         Contents that the Hub has already are not sent. Nothing is visible before the commit.
         """
@@ -305,7 +305,7 @@ class Repository:
         return self._ask(f"commit to {self.name}", ask)
 
     def tag(self, tag: str, commit: str) -> str:
-        """Tag a commit unless the tag exists; returns the commit that it names."""
+        """Tag a commit, unless the tag exists; returns the commit that the tag names."""
 
         def ask() -> None:
             try:

@@ -49,11 +49,11 @@ _RESUME = "Run the same command again; it resumes."
 
 
 class ChecksumError(Exception):
-    """A downloaded file differs from the one that the Hub lists; the message names it."""
+    """A download that differs from the file that the Hub lists; the message names it."""
 
 
 def with_retries(doing: str, call: Callable[[], T], log: Log, *, unreached: str = "") -> T:
-    """Call until it succeeds, fails permanently, or has failed too often, which is a `BuildError`.
+    """Repeat a call until it succeeds; a permanent or too frequent failure is a `BuildError`.
 
     `doing`: the attempted action, to follow "Cannot".
     `unreached`: advice for a first request, after which nobody waits if no connection can be opened: the name may

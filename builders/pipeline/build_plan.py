@@ -1,4 +1,4 @@
-"""The plan of a build, from either entrance.
+"""The plan of a build: what it writes, made from sources or from a published index.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -38,7 +38,7 @@ class BuildPlan:
 
     @property
     def benchmark(self) -> Benchmark:
-        """The benchmark whose splits these are."""
+        """The benchmark whose splits are built."""
         return self.draws.benchmark
 
     @property

@@ -1,4 +1,4 @@
-"""Turns finished shards into a release: index, exclusions, manifest and card.
+"""Turns finished shards into a release: writes indexes, exclusions, manifest and card.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -41,7 +41,7 @@ from builders.storage.parquet import read_parquet
 
 
 def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest, advance: Advance) -> Manifest:
-    """Write index and exclusions of splits that were built from sources, and add them to a manifest."""
+    """Write the indexes and exclusions of splits built from sources, and add the splits to a manifest."""
     request, benchmark = plan.request, plan.benchmark
     configs: dict[str, ConfigEntry] = {}
     used_keys: set[str] = set()

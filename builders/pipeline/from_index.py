@@ -1,4 +1,4 @@
-"""Plans exactly the rows of a published index, as found in a person's own sources.
+"""Plans exactly the rows of a published index, with images from a person's own sources.
 
 Tested by `tests/builders/pipeline/test_from_index.py`.
 """
@@ -27,7 +27,7 @@ from builders.sources.opening import open_source
 
 
 def plan_published(published: Published, request: BuildRequest, roots: Mapping[str, Path]) -> BuildPlan:
-    """Find the rows of a published config in the given sources, and write nothing."""
+    """Find the rows of a published config in the given sources; writes nothing."""
     benchmark = published.benchmark
     released = published.manifest.benchmarks[benchmark.name]
     request = dataclasses.replace(
@@ -66,7 +66,7 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
     benchmark, rows = published.benchmark, published.rows(key)
     planned = []
     for part in published.splits[key].parts:
-        config, split = benchmark.units[part.key]
+        config, split = benchmark.config_of(part.key), benchmark.parts[part.key]
         index = indexes[split.source.key]
         generated = config.generated_columns if split.image_generator is not None else ()
         positions, part_rows = np.empty(0, np.int64), rows

@@ -1,4 +1,4 @@
-"""Opens a person's own copies of a benchmark's sources, checks them, and plans its splits.
+"""Opens a person's own copies of a benchmark's sources, checks that they are complete, and plans the splits.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -26,7 +26,7 @@ from builders.sources.sizes import refuse_resized
 
 
 def prepare(benchmark: Benchmark, request: BuildRequest, roots: Mapping[str, Path], meter: Meter) -> BuildPlan:
-    """Open the sources that the chosen splits need, in folders by key, check that they are whole, and plan."""
+    """Open and check the sources that the chosen splits need, and plan the splits; `roots` has folders by key."""
     note = meter.note
     own_parts = benchmark.parts_of(request.splits)
     parts = benchmark.parts_of(benchmark.compared_with(request.splits)) if request.without_duplicates else own_parts
@@ -55,7 +55,7 @@ def prepare(benchmark: Benchmark, request: BuildRequest, roots: Mapping[str, Pat
         if not request.demo and not is_demo(index.root):  # those of a demo are small on purpose
             refuse_resized(index)
     for key in parts:
-        originals = benchmark.units[key].split.originals
+        originals = benchmark.parts[key].originals
         if originals is not None and len(originals.partitions) > 1:
             note(f"{key}: of {originals.of.title}, {shared_originals(originals, indexes[originals.of.key])}")
     planned = plan(
@@ -87,7 +87,7 @@ def prepare(benchmark: Benchmark, request: BuildRequest, roots: Mapping[str, Pat
 
 def _shortfalls(key: str, draws: Draws, indexes: Mapping[str, SourceIndex]) -> list[tuple[str, Path]]:
     """Return sentences on what the sources lack of a part's images, each with the source's folder."""
-    _, split = draws.benchmark.units[key]
+    split = draws.benchmark.parts[key]
     index, quota, class_ids = indexes[split.source.key], split.quota, draws.classes(key)
     if key in draws.adopted and draws.adopted[key].source_ids is not None:
         return []  # the copy names its images, and each of them was found

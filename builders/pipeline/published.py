@@ -1,4 +1,4 @@
-"""A published config as the input of a build: its rows, files and description, and what it was declared by.
+"""A published config as the input of a build: its rows, files and description, and its declaration.
 
 Tested by `tests/builders/pipeline/test_from_index.py`, and `tests/builders/generate/test_sealed_release.py` and
 `test_toy_release.py` beside it.
@@ -37,7 +37,7 @@ Bring = Callable[[FileEntry, Path], object]
 
 @dataclass(frozen=True)
 class Published:
-    """One config of a release, without pixels: the folder that has its files, and the manifest they are listed in.
+    """A config of a published release: the folder with its files, and the manifest that lists them.
 
     `name` is what messages call a release that was fetched into a folder of no interest, and `fetch` brings a file of
     it to a path that was not fetched before. `only` has the names of the splits that are wanted; all if it is empty.
@@ -56,7 +56,7 @@ class Published:
 
     @functools.cached_property
     def entry(self) -> ConfigEntry:
-        """The config in the manifest."""
+        """The manifest's entry of the config."""
         configs = self.manifest.configs
         if self.config not in configs:
             named = one_line(self.config) or "without a name"
@@ -65,18 +65,18 @@ class Published:
 
     @functools.cached_property
     def splits(self) -> dict[str, SplitEntry]:
-        """The entries of its wanted splits in the manifest, by `config/split`."""
+        """The manifest's entries of the wanted splits, by `config/split`."""
         entries = sorted(self.entry.splits.items())
         return {f"{self.config}/{name}": split for name, split in entries if not self.only or name in self.only}
 
     @functools.cached_property
     def parts(self) -> dict[str, PartEntry]:
-        """The entries of the parts of these splits by their keys."""
+        """The manifest's entries of the parts of the wanted splits, by key."""
         return {part.key: part for split in self.splits.values() for part in split.parts}
 
     @functools.cached_property
     def benchmark(self) -> Benchmark:
-        """The declaration that it was built from, with generators that open its sealed residuals."""
+        """The declaration that the config was built from, with generators that open its sealed residuals."""
         from builders.registry import BENCHMARKS  # imports all benchmarks, which a build from sources does not need
 
         name = self.entry.benchmark
@@ -101,7 +101,7 @@ class Published:
         for config in benchmark.configs:
             if config.name == self.config:
                 benchmark = benchmark.with_splits({config.name: self._opening(config)})
-        splits = {key: (split.source.key, tuple(split.partitions)) for key, (_, split) in benchmark.units.items()}
+        splits = {key: (split.source.key, tuple(split.partitions)) for key, split in benchmark.parts.items()}
         for key, part in self.parts.items():
             if splits.get(key) != (part.source, part.partitions):
                 raise BuildError(
@@ -125,7 +125,7 @@ class Published:
         (`builders.declare.benchmark.Settings`).
         """
         splits: dict[str, Split] = {}
-        own = config.units
+        own = config.parts
         for key, entry in self.splits.items():
             places = [(part.role, part.source, part.partitions) for part in entry.parts]
             alike = (split for split in own.values() if [(split.role, split.source.key, split.partitions)] == places)
@@ -143,35 +143,35 @@ class Published:
         return splits
 
     def has_pixels(self, key: str) -> bool:
-        """Whether the folder, which may have the index alone, has the images of a split."""
+        """Whether the folder has the images of a split; it may have the index alone."""
         data = self.splits[key].data
         return bool(data) and all((self.root / file.path).is_file() for file in data)
 
     @functools.cached_property
     def opened(self) -> frozenset[str]:
-        """The splits whose sealed residuals are opened: those without pixels."""
+        """The splits whose images are restored from sealed residuals, because their pixels are not there."""
         return frozenset(key for key, entry in self.splits.items() if entry.sealed and not self.has_pixels(key))
 
     @functools.cached_property
     def recorded(self) -> frozenset[str]:
-        """The splits whose pixels are copied, since nobody can generate them again."""
+        """The splits whose pixels are copied, because nobody can generate them again."""
         generators = self.benchmark.generators(self.splits)
         return frozenset(key for key, made in generators.items() if made.reproducible == "recorded") - self.opened
 
     @property
     def sources(self) -> dict[Source, tuple[str, ...]]:
-        """The sources that are needed, each with its partitions."""
+        """The sources that the wanted splits need, each with its partitions."""
         needed: dict[str, dict[str, None]] = {}
         for key in sorted(self.splits.keys() - self.recorded):
             for part in self.splits[key].parts:
                 needed.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
-            companions = self.benchmark.units[key].split.companions if key in self.benchmark.units else None
+            companions = self.benchmark.parts[key].companions if key in self.benchmark.parts else None
             if companions is not None:
                 needed.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
         return {source: tuple(needed[source.key]) for source in self.benchmark.sources() if source.key in needed}
 
     def repeated(self) -> Repeated:
-        """Return what is repeated of the release: files, rows, exclusions and descriptions of the wanted splits."""
+        """Return what a build copies from the release: files, rows, exclusions, descriptions of the wanted splits."""
         files, missing = [], []
         for key, entry in self.splits.items():
             if key in self.recorded and not self.has_pixels(key):
@@ -193,7 +193,7 @@ class Published:
         )
 
     def bring(self, file: FileEntry, target: Path) -> None:
-        """Copy or fetch a file of the release to a path."""
+        """Copy a file of the release to a path, downloading it if necessary."""
         if self.fetch is not None:
             self.fetch(file, target)
             return
@@ -207,7 +207,7 @@ class Published:
         return {}
 
     def rows(self, key: str) -> pa.Table:
-        """Return the rows of one split (`config/split`), as published; the file is read and checked once."""
+        """Return the published rows of a split (`config/split`); the file is read and checked only once."""
         if key not in self._rows:
             self._rows[key] = spilled([self._read_rows(key)])
         return self._rows[key]

@@ -1,4 +1,4 @@
-"""Turns a planned split into a read plan: where each image's bytes are, how many there are, where shards begin.
+"""Turns planned splits into read plans: where each image's bytes are, how many they are, and where shards begin.
 
 Images lie in files, inside tars, or in packs into which containers are unpacked. A container has its rows in another
 order than the release, and often can only be read in large units (a Parquet row group, a pickle, a compressed array),
@@ -51,20 +51,20 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Pack:
-    """A file into which images are unpacked end to end, and what yields them in order, some at a time."""
+    """A file of images end to end, unpacked from a container, and a function that yields its images in batches."""
 
     path: Path
     images: Callable[[], Iterable[Iterable[bytes | memoryview]]]
 
     def lengths(self) -> Int64:
-        """Return the length of each image in bytes, in order; unpacks the images if that was never done."""
+        """Return the bytes of each image, in order; unpacks the images first if that was never done."""
         if not self._lengths_path.exists():
             self.unpack()
         lengths: Int64 = read_array(self._lengths_path)
         return lengths
 
     def unpack(self) -> None:
-        """Write the pack, then the lengths."""
+        """Write the pack, and then the file with the lengths of its images."""
         lengths: list[int] = []
         with atomic_path(self.path) as temporary, temporary.open("wb") as sink:
             for images in self.images():
@@ -79,7 +79,7 @@ class Pack:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """A split with the places of its images: the plans of its parts, or its own alone, put together.
+    """A split, joined from its parts if it has any, with the place of each image's bytes, cut into shards.
 
     `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`, and where the generator is given
     companions theirs (`builders.generate.contract.COMPANION_COLUMNS`). `image_generator` makes the images; None where
@@ -100,27 +100,27 @@ class ReadPlan:
 
     @property
     def contents(self) -> str:
-        """What a person's own folders hold, as `Source.contents`; empty for other sources."""
+        """The digest of a person's own folders, as `Source.contents`; empty for other sources."""
         return " ".join(part.split.source.contents for part in self.parts).strip()
 
     @property
     def is_sealed(self) -> bool:
-        """Whether the release has sealed residuals of the images, which their batches make."""
+        """Whether the release stores sealed residuals of the images; the images' batches write them."""
         return self.image_generator is not None and self.image_generator.sealed is not None
 
     @property
     def shards(self) -> int:
-        """Number of shards."""
+        """The number of shards."""
         return len(self.starts) - 1
 
     def unpack(self) -> None:
-        """Unpack the images that lie in containers, where their packs are not there."""
+        """Unpack images that lie in containers, unless their packs exist."""
         for pack in self.packs:
             if not pack.path.exists():
                 pack.unpack()
 
     def data_entries(self, layout: Layout) -> tuple[FileEntry, ...]:
-        """Return the finished shards that have pixels, as the manifest lists them."""
+        """Return the manifest's entries of those finished shards that have pixels."""
         entries = []
         for number in range(self.shards):
             path = layout.shard("data", self.key, number, self.shards)
@@ -137,7 +137,7 @@ class ReadPlan:
 def locate_splits(
     splits: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex], layout: Layout, meter: Meter
 ) -> list[ReadPlan]:
-    """Find the images of some splits, and join those that are declared in parts."""
+    """Find the bytes of the images of some splits, and join the parts of splits that are declared in parts."""
     staging = layout.state / STAGING
     packed = {key: rows for key, index in indexes.items() if len(rows := _packed_rows(index, splits))}
     if packed and not staging.exists():
@@ -295,7 +295,7 @@ def _places(
 
 
 def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
-    """Cut images of some sizes into shards of equal bytes, at most `shard_bytes`, give or take one image.
+    """Cut images of the given sizes into shards of equal bytes, at most `shard_bytes`, give or take one image.
 
     Returns the first row of each shard, and the number of images at the end; at least one shard, also of nothing.
     """

@@ -1,4 +1,4 @@
-"""What a published release says of the splits that are built from it, and how that is repeated in the folder.
+"""Copies from a published release into the folder what a build from its index does not make anew.
 
 Tested by `tests/builders/pipeline/test_from_index.py`.
 """
@@ -26,7 +26,7 @@ from builders.storage.parquet import write_arrow
 
 
 class RepeatedFile(NamedTuple):
-    """A file of a published release that is copied as it is: shard `shard` of `shards`, in the folder `folder`.
+    """A file of a published release that is copied unchanged: shard `shard` of `shards` in the folder `folder`.
 
     `bring` copies or fetches a file that the release lists to a path.
     """
@@ -41,7 +41,7 @@ class RepeatedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Repeated:
-    """What a published release says of the splits that are built, and is repeated; nothing where none was published.
+    """What is copied from a published release for the splits that are built; empty in a build from sources.
 
     `rows` are the published ones of each split, `excluded` the exclusions of these splits, `files` what is copied,
     `missing` sentences on images that nobody can generate again and that are not among these files, and `duplicates`
@@ -57,7 +57,7 @@ class Repeated:
 
 
 def copy_repeated(repeated: Repeated, layout: Layout) -> None:
-    """Copy the pixels that cannot be generated again, and all sealed residuals, but for files that are there."""
+    """Copy pixels that cannot be generated again, and all sealed residuals, unless the folder has them."""
     for sentence in repeated.missing:
         raise BuildError(sentence)
     for key in dict.fromkeys(file.key for file in repeated.files):
@@ -79,7 +79,7 @@ def copy_repeated(repeated: Repeated, layout: Layout) -> None:
 def with_repeated_splits(
     repeated: Repeated, layout: Layout, written: Sequence[ReadPlan], before: Manifest, advance: Advance
 ) -> Manifest:
-    """Write the published index and exclusions, and add the splits to a manifest as their publisher described them."""
+    """Write the published indexes and exclusions, and add the splits to a manifest as the publisher described them."""
     ready, manifest = {plan.key: plan for plan in written}, repeated.manifest
     splits: dict[str, dict[str, SplitEntry]] = {}
     for key, rows in repeated.rows.items():

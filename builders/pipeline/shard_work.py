@@ -1,4 +1,4 @@
-"""Turns read plans into shard tasks: generates images, and restores the packs that shards are written from.
+"""Makes shard tasks from read plans: generates images first, and restores the packs that shards are written from.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from builders.duplicates.exact import DIGEST
 from builders.duplicates.pixels import is_of
-from builders.duplicates.table import are_compared, searched_splits
+from builders.duplicates.table import are_compared
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
 from builders.generate.batches import Batch, cut_batches, generated_table
@@ -24,6 +24,7 @@ from builders.generate.task import BatchTask
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import STAGING, ReadPlan
 from builders.pipeline.shards import ShardTask, read_record
+from builders.release.entries import SIMILARITY
 from builders.release.layout import PARTS
 from builders.release.remarks import summary as remarks_summary
 from builders.release.schema import MADE, arrow_schema
@@ -32,7 +33,7 @@ from unknown_detection.words import quantity
 
 
 class ShardWork:
-    """Generates the images of a run's splits, once, and makes the tasks for the shards that are left to write."""
+    """Generates the images of a run's splits, once, and makes the tasks of the shards that are still to write."""
 
     def __init__(self, plan: BuildPlan, executor: Executor, meter: Meter) -> None:
         self.request, self.benchmark, self.layout = plan.request, plan.benchmark, plan.request.layout
@@ -40,11 +41,11 @@ class ShardWork:
         self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in plan.indexes.items()} | {STAGING: str(self.staging)}
         self.batches: dict[str, tuple[ReadPlan, list[Batch]]] = {}
-        # The pairs of these are carried over. Should they be compared anew, their images are read from the shards.
-        self.published = searched_splits(plan.repeated.manifest) & plan.repeated.rows.keys()
+        listed = plan.repeated.manifest.duplicates
+        self.are_listed = listed is not None and any(entry.by == SIMILARITY for entry in listed.compared)
 
     def generate(self, plans: Sequence[ReadPlan]) -> dict[str, ReadPlan]:
-        """Generate the images of every split that asks for it, but for batches that an earlier run has finished.
+        """Generate the images of all splits with a generator, except batches that an earlier run has finished.
 
         Returns the plans by key; those of generated images read them from packs and have their generators' columns.
         """
@@ -57,7 +58,7 @@ class ShardWork:
         return {plan.key: self._with_images(plan) for plan in plans}
 
     def packs(self) -> list[Path]:
-        """Return the packs of generated images, and their sealed residuals where they have any."""
+        """Return the packs of generated images, and the files of their sealed residuals."""
         return [
             path
             for plan, batches in self.batches.values()
@@ -66,7 +67,7 @@ class ShardWork:
         ]
 
     def tasks(self, plans: Sequence[ReadPlan]) -> list[ShardTask]:
-        """Return the tasks of the shards that no earlier run has finished, the largest first.
+        """Return the tasks of the shards that no earlier run has finished, the largest shard first.
 
         What they read is written: the plans, and the packs of images from containers and of generated ones.
         """
@@ -88,14 +89,15 @@ class ShardWork:
             # Pixels that are there stay there, also when this run asks for the index alone.
             target = data if self.request.has_pixels(plan.config) or data.exists() else None
             task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, part=part)
-            compared = are_compared(self.benchmark, plan.key) and (target is None or plan.key not in self.published)
-            pixels = self._pixels(plan, shard) if compared else None
+            # A published table has the pairs of its splits, which need no comparison.
+            is_kept = are_compared(self.benchmark, plan.key) and (target is None or not self.are_listed)
+            pixels = self._pixels(plan, shard) if is_kept else None
             tasks.append(dataclasses.replace(task, sealed=sealed if plan.is_sealed else None, pixels=pixels))
         # The largest first, so that no worker ends up alone with a large one.
         return sorted(tasks, key=lambda task: -task.size)
 
     def task(self, split: ReadPlan, shard: int, *, plan: Path, data: Path | None, part: Path) -> ShardTask:
-        """Return the task that writes one shard; without `data` it reads its images and writes index rows alone."""
+        """Return the task that writes one shard; without `data` it reads the images but writes only index rows."""
         generator = split.image_generator
         return ShardTask(
             plan=plan,

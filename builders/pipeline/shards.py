@@ -1,4 +1,4 @@
-"""Writes shards. A shard depends only on its slice of the plan, so any process may write it, in any order, and twice.
+"""Writes shards. A shard depends only on its slice of the plan, so any process may write it, in any order and twice.
 
 Bytes go from the file into one buffer and from there into Parquet, without becoming Python objects. Worker processes
 import this module, so it imports little: NumPy, pyarrow, Pillow and the standard library.
@@ -58,7 +58,7 @@ _RECORD = b"shard_record"
 
 @dataclass(frozen=True)
 class ShardTask:
-    """Writes one shard; a `builders.executors.base.Task`.
+    """A `builders.executors.base.Task` that writes one shard.
 
     `plan` is an Arrow IPC file with the columns `PLAN`, `EXPECTED`, `PLACES` and `MADE` of
     `builders.release.schema` and the config's own; the shard is its rows `start:stop`, with `size` bytes of images.
@@ -87,7 +87,7 @@ class ShardTask:
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> WrittenShard:
-        """Read, check, hash and write the images of one shard.
+        """Read, check, hash and write the images of the shard.
 
         The data file, the pixels, the sealed residuals and then the part file are written under temporary names and
         renamed, so that the shard is complete once its part file exists.
@@ -124,7 +124,7 @@ class ShardTask:
         remarks: ImageRemarks,
         compared: PixelWriter | None = None,
     ) -> Iterator[GroupImages]:
-        """Yield the images of the shard's plan in row groups; the next one overwrites a group's data.
+        """Yield the images of the shard in row groups; each row group overwrites the data of the one before.
 
         Those that are left out as unreadable are added to `dropped`, with id and reason, and what decoders remark on
         each is assigned to it in `remarks`. Each image goes to `compared` as it is compared with others.
@@ -274,7 +274,7 @@ class ShardRecord:
 
 
 class WrittenShard(NamedTuple):
-    """The record of a shard that was written just now, and what decoders remarked on its images."""
+    """The record of a shard just written, and what decoders remarked on its images."""
 
     record: ShardRecord
     remarks: ImageRemarks
@@ -287,7 +287,7 @@ def read_record(part: Path) -> ShardRecord:
 
 
 def image_places(rows: pa.Table, roots: Mapping[str, str]) -> list[tuple[str, int, int]]:
-    """Return the path, offset and size of the images in some rows of a plan; `roots` has folders by name."""
+    """Return path, offset and size of each image in some rows of a plan; `roots` has the folders by name."""
     columns = (rows[name].to_pylist() for name in ("root", "file", "offset", "size"))
     # A Path costs more than reading the file.
     return [(os.path.join(roots[root], file), *place) for root, file, *place in zip(*columns, strict=True)]  # noqa: PTH118
@@ -302,7 +302,7 @@ def _other_content(rows: pa.Table, number: int, path: str, digest: str) -> Build
 
 
 def ends_group(filled: int, size: int, digest: str) -> bool:
-    """Whether a row group of `filled` bytes ends behind its last image, by that image's size and `content_sha256`.
+    """Whether a row group of `filled` bytes ends after an image, decided by the image's size and `content_sha256`.
 
     A uniform number from the digest is compared with the image's share of the mean size, so that the expected size
     does not depend on how large images are.
@@ -312,7 +312,7 @@ def ends_group(filled: int, size: int, digest: str) -> bool:
 
 @dataclass(eq=False)
 class GroupImages:
-    """Collects the images of a row group: in `data` their bytes, end to end, and what the release says of each.
+    """The images of a row group as they are collected: their bytes end to end in `data`, and their columns.
 
     `numbers` are their rows in the shard's plan. `offsets` are the starts of the images in `data` and the end of the
     last one; `digests` and `stored` are the columns `content_sha256` and `stored`. `pixels` are digests over the
@@ -328,11 +328,11 @@ class GroupImages:
 
     @property
     def filled(self) -> int:
-        """Bytes of its images."""
+        """The number of bytes in use."""
         return self.offsets[-1]
 
     def room(self, size: int) -> memoryview:
-        """Return room for the next image; the buffer grows for an image larger than all of it."""
+        """Return the buffer for the next image; it grows if the image is larger than what is left."""
         if self.filled + size > len(self.data):
             grown = np.empty(self.filled + size, np.uint8)
             grown[: self.filled] = self.data[: self.filled]
@@ -340,7 +340,7 @@ class GroupImages:
         return self.data.data[self.filled : self.filled + size]
 
     def keep(self, number: int, size: int, digest: str, stored: images.Stored, pixels: str) -> None:
-        """Add the image whose bytes were written into its room."""
+        """Keep the image whose bytes were just written into `room`."""
         self.numbers.append(number)
         self.offsets.append(self.filled + size)
         self.digests.append(digest)

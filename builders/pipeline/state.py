@@ -1,4 +1,4 @@
-"""The state of a release folder, by which later runs continue: a lock, the choices, digests of plans and draws.
+"""The state of a release folder, which lets later runs resume: a lock, the choices, digests of plans and draws.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -33,7 +33,7 @@ TRIES = 5
 
 @contextlib.contextmanager
 def locked(layout: Layout) -> Iterator[None]:
-    """Hold the output folder for this run, and sweep what a killed run left half-written; neither in a store."""
+    """Lock the output folder for this run, and remove what a killed run left half-written; does nothing in a store."""
     refuse_unusable(layout.root)
     busy = f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
     with layout.locked(busy):
@@ -56,7 +56,7 @@ class _Recorded(msgspec.Struct, omit_defaults=True):
 
 
 def read_state(path: Path) -> _Recorded:
-    """Read a state file; a missing one is an empty state, and a damaged one raises `BuildError`."""
+    """Read a state file; a missing file is an empty state, a damaged one a `BuildError`."""
     return _parse_state(read_regular(path) if path.exists() else None, path)
 
 
@@ -74,7 +74,7 @@ def _parse_state(data: bytes | None, path: Path) -> _Recorded:
 
 
 class State:
-    """The recorded state of a benchmark in an output folder, compared with this run's choices.
+    """What an output folder records of a benchmark's builds, to compare with this run's choices.
 
     A split and the rest of it must come from the same lists, or they would share images.
     """
@@ -88,7 +88,7 @@ class State:
         self.recorded = read_state(self.path)
 
     def check(self) -> None:
-        """Refuse a folder whose rows come from other choices than this run's.
+        """Refuse a folder whose rows were built with other choices than this run's.
 
         The manifest is asked, too, because a release may come without its state.
         """
@@ -148,7 +148,7 @@ class State:
                 )
 
     def record(self, plans: Mapping[str, str], draws: Mapping[str, str]) -> None:
-        """Refuse a folder whose rows come from other sources, and record this run's choices, plans and draws.
+        """Record this run's choices, plans and draws; refuse a folder whose rows come from other sources.
 
         A split may be built in one run, and what is drawn after it in another: by `draws` (`PlannedSplit.draws`) both
         runs know the same images of it.
@@ -189,7 +189,7 @@ class State:
 
 
 def refuse_unusable(root: Path) -> None:
-    """Refuse an output folder that holds something else than a release, or that `load_dataset` would not read."""
+    """Refuse an output folder that has other files than a release, or that `load_dataset` would not read."""
     if reason := misread(root):
         raise BuildError(f"load_dataset does not read a release at {root}: {reason}. Give another --out.")
     if not root.exists():

@@ -1,4 +1,4 @@
-"""Plans a variant of a benchmark without duplicates (`--withdraw duplicates`); the next ranks refill its quotas.
+"""Plans a benchmark without duplicates (`--withdraw duplicates`); quotas are filled with the next ranks.
 
 The published benchmarks contain pictures twice and their rows stay as they are, so this is another benchmark, with
 rows, digests and a version of its own. The rule is ours: of an in-distribution training image and an image of another
@@ -39,7 +39,7 @@ from unknown_detection.words import first_few
 
 
 def leave_duplicates_out(build: BuildPlan, executor: Executor, meter: Meter) -> BuildPlan:
-    """Plan a run's splits again without images that have duplicates in the splits that they are compared with.
+    """Plan a run's splits again without duplicates of images in the splits that they are compared with.
 
     The images are read for it, so the folder must be held.
     """
@@ -76,7 +76,7 @@ def leave_duplicates_out(build: BuildPlan, executor: Executor, meter: Meter) -> 
 
 
 def removed_rows(pairs: Iterable[Pair], training: Set[str]) -> dict[str, str]:
-    """Return the ids of the rows to leave out, each with the least id of another row that shows its picture.
+    """Return the ids of rows to leave out, each with the least id of a row that shows the same picture.
 
     `pairs` are rows that show one picture, and `training` the splits of in-distribution training images.
     """
@@ -137,7 +137,7 @@ class _Survey:
         self.pixels: dict[str, tuple[Path, int]] = {}
 
     def duplicates(self, planned: Sequence[PlannedSplit]) -> dict[str, str]:
-        """Return the rows of some plans that are to be left out, as `removed_rows` gives them."""
+        """Return the rows of some plans to leave out, as `removed_rows` gives them."""
         rows: dict[str, list[PairedRow]] = {}
         for split in planned:
             columns = (split.table[name].to_pylist() for name in ("id", "role", "class_id"))
@@ -178,7 +178,7 @@ class _Survey:
                     yield pair_of(rows[key][query], rows[of][reference], distance)
 
     def read(self, planned: Sequence[PlannedSplit]) -> None:
-        """Read the images of some plans that were not read yet."""
+        """Read those images of some plans that were not read before."""
         unread = []
         for split in planned:
             ids = split.table["id"].to_pylist()

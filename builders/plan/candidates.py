@@ -1,4 +1,4 @@
-"""The candidates of a split: its classes, and their images as arrays of the index, in the order of keyed ranks.
+"""The candidates of a split: the images of its classes, as arrays of a source's index, ordered by keyed rank.
 
 Tested by `tests/builders/plan/test_planner.py` and `tests/builders/test_broad_adopted.py`.
 """
@@ -30,7 +30,7 @@ taken, and a million digests as Python objects would take more memory than the w
 
 
 class IndexArrays:
-    """A source's index: each image's class as its position in `class_ids`, and ids of some images.
+    """A source's index as arrays: each image's class is its position in `class_ids`; ids are read when needed.
 
     `partitions` are in the order of row numbers, and `names` those of the source's classes, by id.
     """
@@ -54,7 +54,7 @@ class IndexArrays:
         return chosen
 
     def inside(self, rows: Rows, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Mask of the rows that are in some partitions."""
+        """Return for each row whether it is in one of the partitions, as a mask."""
         return np.isin(self.partitions, list(partitions))[self.index.piece_of(rows)]
 
     def ids(self, rows: Rows) -> pa.Array:
@@ -62,12 +62,12 @@ class IndexArrays:
         return self.values("source_id", rows)
 
     def values(self, column: str, rows: Rows) -> pa.Array:
-        """Return what some rows have in a column of the index."""
+        """Return the values of some rows in a column of the index."""
         values = self.index.take([column], rows)[column].combine_chunks()
         return pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
 
     def named(self, rows: Rows, ids: Sequence[str] | pa.Array) -> Rows:
-        """Return those rows that have some source ids."""
+        """Return those of the rows whose source id is among `ids`."""
         mask = pc.is_in(self.ids(rows), value_set=pa.array(ids, pa.string()))
         named: Rows = rows[mask.to_numpy(zero_copy_only=False)]
         return named
@@ -82,20 +82,20 @@ class IndexArrays:
         return [rows[start:stop] for start, stop in bounds]
 
     def sizes(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """Count rows by class."""
+        """Count the source's images by class."""
         return np.bincount(self.class_codes[rows], minlength=len(self.class_ids))
 
 
 @dataclass(frozen=True)
 class KeyedRanks:
-    """Ranks a source's images by the digests of their ids; `known` has the prefixes of all rows, if known."""
+    """Ranks a source's images by a keyed digest of their ids; `known` has the prefixes of all rows, if computed."""
 
     view: IndexArrays
     key: Key
     known: npt.NDArray[np.uint64] | None = field(default=None, repr=False)
 
     def prefixes(self, rows: Rows) -> npt.NDArray[np.uint64]:
-        """Return the first 64 bits of the digests of some rows, by which they are ranked, lowest first."""
+        """Return the first 64 bits of the digest of some rows' ids; the lowest digest ranks first."""
         if self.known is not None:
             return self.known[rows]
         prefixes = np.empty(len(rows), np.uint64)
@@ -105,11 +105,11 @@ class KeyedRanks:
         return prefixes
 
     def ordered(self, rows: Rows, prefixes: npt.NDArray[np.uint64]) -> Rows:
-        """Put rows in the order of their digests, given the prefixes of these."""
+        """Sort rows by the digests of their ids, lowest first; `prefixes` are the digests' first 64 bits."""
         return rows[in_rank_order(prefixes, lambda tied: self.key.digests(self.view.ids(rows[tied])))]
 
     def take(self, quota: Quota, rows: Rows, partitions: Sequence[str]) -> Rows:
-        """Return the rows that a quota takes of candidates, which lie in some partitions; all are ascending."""
+        """Return the candidates that a quota takes; `rows` and the result are ascending, in the given partitions."""
         view = self.view
         if quota.columns:
             columns = {name: view.values(name, rows) for name in quota.columns}
@@ -125,7 +125,7 @@ class KeyedRanks:
         return np.sort(np.concatenate([rows[:0], *(self.first(pool, share) for pool, share in pools)]))
 
     def first(self, rows: Rows, quotas: npt.NDArray[np.int64]) -> Rows:
-        """Return the first rows of each class, up to its quota; takes and returns ascending rows.
+        """Return the rows that rank first in their class, up to the class's quota; takes and returns ascending rows.
 
         After every block only rows that can be among the first are kept, so memory follows the quotas.
         """
@@ -140,7 +140,7 @@ class KeyedRanks:
 
 @dataclass(frozen=True)
 class Adopted:
-    """The classes and images of one split, or part of one, taken from a copy of the published benchmark.
+    """The classes and images of a split or part, taken from a copy of the published benchmark.
 
     `source_ids` is None where the copy gives classes only. `oodness` is each class's distance from the in-distribution
     classes, None where the copy does not give it.
@@ -153,9 +153,9 @@ class Adopted:
 
 @dataclass(frozen=True)
 class Draws:
-    """The draws of a benchmark: keyed by a seed, and replaced where a copy of the published benchmark was adopted.
+    """What a benchmark draws: keyed by a seed, unless it is adopted from a copy of the published benchmark.
 
-    `adopted` has classes and images by the keys of `Benchmark.units`.
+    `adopted` has classes and images by the keys of `Benchmark.parts`.
     """
 
     benchmark: Benchmark
@@ -163,10 +163,10 @@ class Draws:
     adopted: Mapping[str, Adopted] = field(default_factory=dict)
 
     def classes(self, key: str) -> list[str]:
-        """Return the ids of the classes that a split or part draws from, by rule or as adopted."""
+        """Return the ids of the classes that a split or part draws from, selected by rule or adopted."""
         if key in self.adopted:
             return list(self.adopted[key].class_ids)
-        return self.benchmark.units[key].split.class_ids(self.seed)
+        return self.benchmark.parts[key].class_ids(self.seed)
 
     def label_names(self, config: Config) -> tuple[str, ...]:
         """Return the names of a config's `label` column, in order: the sorted ids of its in-distribution classes.
@@ -177,13 +177,13 @@ class Draws:
         if isinstance(config.labels, ClassesOf):
             return tuple(config.labels.source.classes())
         if config.labels.draw is not None:
-            for key, (_, split) in self.benchmark.units.items():
+            for key, split in self.benchmark.parts.items():
                 if split.classes == config.labels and key in self.adopted:
                     return tuple(sorted(self.adopted[key].class_ids))
         return tuple(config.labels.drawn(self.seed))
 
     def rank(self, key: str) -> Key:
-        """Return the key by which a split (`config/split`) ranks ids."""
+        """Return the key with which a split (`config/split`) ranks ids."""
         return Key(self.seed, *key.split("/"))
 
 
@@ -194,13 +194,13 @@ ORIGINAL_ID = "original_id"
 
 
 def original_ids(index: SourceIndex, partitions: Sequence[str]) -> pa.Array:
-    """Return the sorted ids of the originals of some partitions, each once."""
+    """Return the sorted, distinct ids of the originals of the images in some partitions."""
     ids = index.take([ORIGINAL_ID], index.rows_of(partitions))[ORIGINAL_ID].combine_chunks().unique()
     return ids.take(pc.array_sort_indices(ids))
 
 
 def companion_rows(index: SourceIndex, partition: str, source_ids: pa.ChunkedArray) -> Rows:
-    """Return the rows of a partition's images that are made of the given originals, in their order."""
+    """Return the rows of a partition's images made from the given originals, in the originals' order."""
     number = [piece.partition for piece in index.pieces].index(partition)
     positions = pc.index_in(source_ids, value_set=index.pieces[number].table[ORIGINAL_ID].combine_chunks())
     if positions.null_count:
@@ -214,7 +214,7 @@ def companion_rows(index: SourceIndex, partition: str, source_ids: pa.ChunkedArr
 
 
 def missing_originals(quota: Originals, derived: SourceIndex, source: SourceIndex) -> str:
-    """Say which originals a source lacks, as a sentence without a full stop; empty if it has all."""
+    """Name the originals that a source lacks, in a sentence without a full stop; empty if it has all."""
     originals = original_ids(derived, quota.partitions)
     missing = originals.filter(pc.is_null(source.find(originals)))
     if not len(missing):
@@ -226,7 +226,7 @@ def missing_originals(quota: Originals, derived: SourceIndex, source: SourceInde
 
 
 def shared_originals(quota: Originals, derived: SourceIndex) -> str:
-    """Say whether some partitions share their originals."""
+    """Describe whether some partitions are made of the same originals."""
     sets = {name: set(original_ids(derived, [name]).to_pylist()) for name in quota.partitions}
     originals, common = set.union(*sets.values()), set.intersection(*sets.values())
     if originals == common:

@@ -1,4 +1,4 @@
-"""Compares copies of sources with their owners' counts and lists, and splits with their authors' lists.
+"""Compares copies of sources with their owners' counts and lists, and draws with the authors' lists.
 
 A copy with only the needed classes is enough for a build. So missing images of a class that no split draws from do not
 count, and its surplus images do not hide missing images of another class.
@@ -22,7 +22,7 @@ from unknown_detection.words import first_few
 
 
 def count_shortfalls(index: SourceIndex, partitions: Collection[str], class_ids: Collection[str]) -> list[str]:
-    """Compare the needed classes of some partitions with the owner's counts.
+    """Compare the sizes of the needed classes in some partitions with the owner's counts.
 
     Counts by class come from the source's declaration, or from the owner's list of images if the copy has one of the
     right length. Without either, a copy with every class must have the right total; in a copy with only some classes,
@@ -50,7 +50,7 @@ def count_shortfalls(index: SourceIndex, partitions: Collection[str], class_ids:
 def missing_listed(
     quota: Listed, index: SourceIndex, partitions: Collection[str], class_ids: Collection[str]
 ) -> list[str]:
-    """Compare the images of a published list with those that a source has; other images may be missing."""
+    """Compare a published list with the images that a source has; images that no list has may be missing."""
     other_classes = index.source.classes().keys() - set(class_ids)
     listed = pa.array(
         [image for image, of in lists.load_list(quota.of).items() if of not in other_classes], pa.string()
@@ -122,7 +122,7 @@ def _absent(piece: PartitionIndex, class_id: str = "") -> str:
 
 
 def agreement(draws: Draws, plan: PlannedSplit, index: SourceIndex) -> str:
-    """Say how many images a split shares with its authors' list, and how many it would by their other reading."""
+    """Describe how many of a split's images its authors' list has, also for a draw by the authors' other column."""
     authors, quota = plan.split.authors, plan.split.quota
     if authors is None:
         raise ValueError(f"the authors of {plan.key} published no list")

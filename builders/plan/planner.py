@@ -40,7 +40,7 @@ from taxonomy.rules import own_classes
 
 @dataclass(frozen=True)
 class PlannedSplit:
-    """The plan of one split, or of one part of a joined split.
+    """The plan of one split, or of one part of a joined split: its rows, and what is left out.
 
     `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
     `labels` are the label names of the config. `rows` are the images in the order of the release, as row numbers of
@@ -70,12 +70,12 @@ class PlannedSplit:
 
     @property
     def size(self) -> int:
-        """Number of images."""
+        """The number of images."""
         return len(self.rows)
 
     @property
     def split_key(self) -> str:
-        """Key of the published split that these rows belong to: `config/split`."""
+        """The key of the published split that these rows belong to: `config/split`."""
         return split_of(self.key)
 
 
@@ -89,7 +89,7 @@ def plan(
     duplicates: Mapping[str, Mapping[str, str]] | None = None,
     counts_only: bool = False,
 ) -> list[PlannedSplit]:
-    """Choose the images of some splits, given as keys of `Benchmark.units`.
+    """Choose the images of some splits or parts, given by their keys.
 
     `indexes` are by source key and have the partitions that the splits need. `limit_per_class` keeps only the first
     images of a class by keyed rank. `withdrawn` has the reason by row id for rows that may no longer be published; no
@@ -147,7 +147,7 @@ class _Planner:
         ]
         duplicates = self.duplicates.get(self.benchmark.group(config.name), {})
         labels = self.draws.label_names(config)
-        parents = {other.quota.parent for _, other in self.benchmark.units.values()}
+        parents = {other.quota.parent for other in self.benchmark.parts.values()}
         rows = chosen if counts_only else selection.ranks.ordered(chosen, selection.ranks.prefixes(chosen))
         listed = rows[:0] if counts_only else rows
         blocks = (listed[start : start + BLOCK] for start in range(0, max(len(listed), 1), BLOCK))
@@ -170,10 +170,10 @@ class _Planner:
         )
 
     def select(self, key: str) -> _Selection:
-        """Take a split's quota of its candidates, before a limit and withdrawn rows; once for each split."""
+        """Select the images that a split's quota takes, before a limit and withdrawn rows; computed once a split."""
         if key in self.selected:
             return self.selected[key]
-        config, split = self.benchmark.units[key]
+        config, split = self.benchmark.config_of(key), self.benchmark.parts[key]
         view, adopted, originals = self.views[split.source.key], self.draws.adopted.get(key), split.originals
         class_ids, ranks = self.draws.classes(key), self.ranks(key)
         candidates = view.rows(class_ids, split.partitions)
@@ -191,8 +191,8 @@ class _Planner:
         return self.selected[key]
 
     def ranks(self, key: str) -> KeyedRanks:
-        """Return the ranks by which a split draws its images, and in whose order its rows are."""
-        _, split = self.benchmark.units[key]
+        """Return the ranks by which a split draws its images and sorts its rows."""
+        split = self.benchmark.parts[key]
         view = self.views[split.source.key]
         if not split.ranked_as:
             return KeyedRanks(view, self.draws.rank(split_of(key)))
@@ -218,7 +218,7 @@ def _named(view: IndexArrays, split: Split, rows: Rows, ids: Mapping[str, str]) 
 
 
 def row_ids(split: Split, source_ids: pa.Array) -> pa.Array:
-    """Return the ids of a split's rows, from the ids of the source's images."""
+    """Return the ids of a split's rows, given the ids of the source's images."""
     ids = pc.binary_join_element_wise(pa.scalar(split.source.key), source_ids, "/")
     generator = split.image_generator
     return ids if generator is None else pc.binary_join_element_wise(ids, generator.row_id(""), "")
@@ -248,11 +248,11 @@ class _Selection:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Digest of the ids of the drawn images, in whose order those of a source's layouts may differ."""
+        """The digest of the ids of the drawn images, sorted, since a source's layouts may order them differently."""
         return lines_digest(pa.table({"id": self.view.ids(self.drawn)}).sort_by("id"), ("id",))
 
     def table(self, rows: Rows, labels: Sequence[str]) -> pa.Table:
-        """Return the table of some rows of the source, in their order.
+        """Return the plan's table for some rows of the source, in their order.
 
         It has the columns `PLAN`, an empty `EXPECTED`, and what the config has of its own that is planned.
         """
@@ -294,12 +294,12 @@ class _Selection:
         return pa.Table.from_pydict(values, plain_schema({**PLAN, **EXPECTED, **own}))
 
     def counted(self, counts: npt.NDArray[np.int64], reasons: Mapping[str, Reason]) -> Iterator[Exclusion]:
-        """Count the images that are left out; `counts` is by partition and class, `reasons` by class id."""
+        """Yield the images left out, counted by partition and class; `reasons` has the reason of each class."""
         for p, c in zip(*np.nonzero(counts), strict=True):
             yield self._exclusion(int(p), int(c), "", int(counts[p, c]), *reasons[str(self.view.class_ids[c])])
 
     def one_by_one(self, rows: Rows, rule: str, evidence: Mapping[str, str]) -> list[Exclusion]:
-        """List images that a rule leaves out one by one; `evidence` is by row id."""
+        """List images that a rule leaves out individually; `evidence` is by row id."""
         ids = self.view.ids(rows)
         numbers = zip(self.view.index.piece_of(rows).tolist(), self.view.class_codes[rows].tolist(), strict=True)
         named = zip(ids.to_pylist(), row_ids(self.split, ids).to_pylist(), strict=True)
@@ -315,14 +315,14 @@ class _Selection:
         return Exclusion(*place, image, images, rule, evidence)
 
     def strays(self) -> Iterator[Exclusion]:
-        """List stray files; a stray is not an image of the source, so it counts 0 images and the sum stays right."""
+        """List stray files as exclusions of 0 images, because they are no images of the source."""
         for piece in self.view.index.pieces:
             for stray in piece.strays if piece.partition in self.split.partitions else ():
                 place = (self.key, self.view.index.source.key, piece.partition, "", "")
                 yield Exclusion(*place, stray.path, 0, "stray", stray.reason)
 
     def reasons(self, before: Sequence[str]) -> dict[str, Reason]:
-        """Return rule and evidence by class id that explain why images of a class are left out.
+        """Return by class id the rule and the evidence by which images of the class are left out.
 
         `before` are the splits that draw from the same images before.
         """
@@ -382,7 +382,7 @@ def _is_named(split: Split) -> bool:
 
 
 def remarks_on_classes(config: Config, split: Split) -> tuple[str, ...] | None:
-    """Return sentences on what comparing a split's classes by WordNet and name cannot tell; None if a table has it.
+    """Return sentences on classes that WordNet and names cannot compare; None if a table of overlaps is used instead.
 
     Of a known split, these are its classes that are not in WordNet, or several times.
     """

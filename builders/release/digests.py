@@ -17,12 +17,12 @@ IDENTITY = ("id", "label", "role", "content_sha256")
 
 
 def rows_digest(rows: pa.Table) -> str:
-    """Return the digest of a split: SHA-256 over the `IDENTITY` of every row, in order."""
+    """Return the digest of a split: the SHA-256 over the `IDENTITY` columns of every row, in order."""
     return lines_digest(rows, IDENTITY)
 
 
 def lines_digest(rows: pa.Table, columns: Sequence[str]) -> str:
-    """Return the SHA-256 of some columns, as UTF-8 text with tabs between cells and a newline after every row."""
+    """Return the SHA-256 of some columns as UTF-8 text: tabs between cells, a newline after each row."""
     digest = hashlib.sha256()
     for batch in rows.select(columns).to_batches(max_chunksize=65536):
         lines = pc.binary_join_element_wise(*(batch[name].cast(pa.string()) for name in columns), "\t")
@@ -32,6 +32,6 @@ def lines_digest(rows: pa.Table, columns: Sequence[str]) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """Return SHA-256 of a file, as lower-case hex."""
+    """Return the SHA-256 of a file, as lower-case hex."""
     with path.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""The table of duplicates of a release: pairs of rows with the same picture, and the splits that were compared.
+"""The table of duplicates of a release: pairs of rows with the same picture, and which splits were compared.
 
 The published benchmarks contain some pictures twice, some of them under two labels. A release keeps these rows and
 lists the pairs in `duplicates/pairs.parquet`: one table for all splits, loaded as the config `duplicates` and joined
@@ -33,7 +33,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class PairedRow(NamedTuple):
-    """A row of the release as one side of a pair; `split` is `config/split` and `role` its name."""
+    """A row of the release as one side of a pair; `split` is `config/split`, and `role` the role's name."""
 
     split: str
     id: str
@@ -42,7 +42,7 @@ class PairedRow(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two rows that show one picture, or probably do, as a row of the table.
+    """A row of the table: two rows of the release that show one picture, or probably do.
 
     `distance` is 0 for equal bytes or equal decoded pixels, and otherwise that of `builders.duplicates.distance`,
     which is more than 0.
@@ -60,7 +60,7 @@ class Pair(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """The sort key of the table, unique to the pair."""
+        """The key by which the table is sorted; no two pairs have the same."""
         return self.split, self.id, self.other_split, self.other_id
 
     @property
@@ -78,7 +78,7 @@ class Pair(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Every image of the split `one` was compared with every image of `other`, by one method; `one <= other`."""
+    """A comparison of every image of the split `one` with every image of `other`, by one method; `one <= other`."""
 
     by: By
     one: str
@@ -86,7 +86,7 @@ class Comparison(NamedTuple):
 
 
 def pair_of(row: PairedRow, other_row: PairedRow, distance: float) -> Pair:
-    """Return the pair of two rows, ordered by split and id."""
+    """Return two rows as a pair, ordered by split and id."""
     a, b = sorted((row, other_row))
     return Pair(a.id, b.id, a.split, b.split, a.role, b.role, a.class_id, b.class_id, distance)
 
@@ -178,7 +178,7 @@ def groups(manifest: Manifest) -> list[tuple[str, ...]]:
 
 
 def compared_entries(comparisons: Iterable[Comparison]) -> tuple[ComparedEntry, ...]:
-    """Return comparisons as a manifest lists them: an entry compares all of its `splits` with all of its `others`."""
+    """Return comparisons as a manifest lists them: each entry compares all its `splits` with all its `others`."""
     partners: dict[tuple[By, str], set[str]] = {}
     for by, split, other_split in comparisons:
         partners.setdefault((by, split), set()).add(other_split)
@@ -194,7 +194,7 @@ def compared_entries(comparisons: Iterable[Comparison]) -> tuple[ComparedEntry, 
 
 
 def listed_comparisons(compared: Iterable[ComparedEntry]) -> Iterator[Comparison]:
-    """Yield the single comparisons that a manifest lists; some may be repeated."""
+    """Yield the single comparisons that a manifest's entries stand for; some may repeat."""
     for entry in compared:
         for split in entry.splits:
             for other_split in entry.others:
@@ -202,7 +202,7 @@ def listed_comparisons(compared: Iterable[ComparedEntry]) -> Iterator[Comparison
 
 
 def counted(pairs: Iterable[Pair]) -> tuple[PairCount, ...]:
-    """Count the pairs of each two splits, sorted, and among them those of two roles and of two classes."""
+    """Count the pairs of each two splits, and those of two roles and of two classes; sorted."""
     counts: dict[tuple[str, str], list[int]] = {}
     for pair in pairs:
         count = counts.setdefault(pair.splits, [0, 0, 0])
@@ -213,7 +213,7 @@ def counted(pairs: Iterable[Pair]) -> tuple[PairCount, ...]:
 
 
 def near_distance(manifest: Manifest, key: str) -> float:
-    """Return the greatest distance of near pairs of a split (`config/split`), as its benchmark was built."""
+    """Return the greatest distance of near pairs with which the benchmark of a split (`config/split`) was built."""
     return manifest.benchmarks[manifest.configs[key.partition("/")[0]].benchmark].near_distance
 
 
@@ -224,12 +224,12 @@ icons, textures and scans 40 % and more (`tests/builders/duplicates/test_doubtfu
 
 
 def are_too_many(near: int, rows: int) -> bool:
-    """Whether so many rows of a split are in near pairs that these cannot be duplicates."""
+    """Whether so many of a split's rows are in near pairs that the pairs cannot be duplicates."""
     return near >= LEAST_ROWS and near > LARGEST_SHARE * rows
 
 
 def doubtful_splits(pairs: Iterable[Pair], manifest: Manifest) -> dict[str, int]:
-    """Return the splits in which near pairs are too many to be duplicates, with the numbers of rows in such pairs."""
+    """Return the splits with more near pairs than can be duplicates, and their numbers of rows in such pairs."""
     ids: dict[str, set[str]] = {}
     for pair in pairs:
         for side in pair.sides if pair.distance else ():
@@ -239,15 +239,21 @@ def doubtful_splits(pairs: Iterable[Pair], manifest: Manifest) -> dict[str, int]
     return {key: number for key, number in near.items() if are_too_many(number, rows[key])}
 
 
+def unsearched(manifest: Manifest) -> str:
+    """Return a line on benchmarks that were built without a search for near-duplicates; empty if there are none."""
+    names = [name for name, entry in sorted(manifest.benchmarks.items()) if not entry.near_distance]
+    return f"near-duplicates of {first_few(names)} were not searched for, equal pictures alone" if names else ""
+
+
 def doubts(manifest: Manifest) -> str:
-    """Return the `doubt` of a release; empty if it has none."""
+    """Return the text of `doubt` about a release; empty if no split is doubtful."""
     rows = {key: entry.rows for key, entry in manifest.by_key().items()}
     near = {} if manifest.duplicates is None else manifest.duplicates.doubtful
     return doubt({key: (number, rows[key]) for key, number in near.items() if key in rows})
 
 
 def doubt(doubtful: Mapping[str, tuple[int, int]]) -> str:
-    """Return what to say of splits in which near pairs are too many to be duplicates; empty if there are none.
+    """Describe the splits with more near pairs than can be duplicates; empty if there are none.
 
     `doubtful` has the number of rows in near pairs and that of all rows, by `config/split`.
     """
@@ -275,7 +281,7 @@ def connected_groups(edges: Iterable[tuple[T, T]]) -> list[set[T]]:
 
 
 def pictures_of_several_classes(pairs: Iterable[Pair]) -> str:
-    """Return a line on equal pictures that have several classes in a split; empty if there are none."""
+    """Describe equal pictures that have several classes in one split; empty if there are none."""
     inside = [pair.sides for pair in pairs if not pair.distance and pair.split == pair.other_split]
     pictures: dict[str, list[list[PairedRow]]] = {}
     for group in connected_groups(inside):
@@ -300,7 +306,7 @@ def is_known_and_unknown(pair: Pair) -> bool:
 
 
 def pairs_summary(pairs: Sequence[Pair], manifest: Manifest) -> str:
-    """Return one line on the pairs: how many they are, between which splits the most, and how their rows differ."""
+    """Summarise the pairs in one line: how many, between which splits most, and how their rows differ."""
     if not pairs:
         return "no two rows that were compared show one picture"
     training = {key for key, entry in manifest.by_key().items() if is_training(key, entry)}

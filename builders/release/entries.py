@@ -100,7 +100,7 @@ depend on hardware, library versions or batches, so only the published pixels ex
 
 
 class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of the release: its path below the root (with forward slashes), size in bytes and SHA-256."""
+    """A file of the release: its path below the root with forward slashes, its size in bytes and its SHA-256."""
 
     path: Text
     size: Count = field(name="bytes")
@@ -108,7 +108,7 @@ class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PartEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Rows of one role from one source: a whole split, or one of several parts that are joined to a split.
+    """The rows of one role and source: an entire split, or a part of a joined split.
 
     `key` is `config/split`, or `config/split.part` in a split that is joined. `rows` and the images that are excluded
     by rules add up to `available`, the images of the source in `partitions`. `adopted` is the digest of the lists from
@@ -132,7 +132,7 @@ class PartEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class WithdrawnRow(Struct, frozen=True, forbid_unknown_fields=True):
-    """A withdrawn row, and why."""
+    """A withdrawn row, and the reason."""
 
     id: Text
     reason: Prose
@@ -158,7 +158,7 @@ class PreparationEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A generator of images as recorded (`builders.generate.contract.Generator`); `weights` are SHA-256 by name.
+    """The record of a generator (`builders.generate.contract.Generator`); `weights` has the SHA-256 of each file.
 
     `prepared`: the input size of the models that the images are prepared for; they are to be evaluated as they are
     stored, without another resize or crop. `sealed`: the images are also there as sealed residuals against their
@@ -174,7 +174,7 @@ class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     sealed: PreparationEntry | None = None
 
     def identity(self) -> dict[str, object]:
-        """Return what determines the images, by name, for `builders.generate.contract.identity_differences`.
+        """Return by name what determines the images, for `builders.generate.contract.identity_differences`.
 
         `prepared` and `sealed` say how to evaluate and to publish them and change no pixel: a generator that works at
         that size, or prepares its originals, has this among its parameters.
@@ -206,22 +206,22 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
     @property
     def rows(self) -> int:
-        """Number of its rows."""
+        """The number of rows."""
         return sum(part.rows for part in self.parts)
 
     @property
     def expected(self) -> int:
-        """Number of rows that complete sources give."""
+        """The number of rows that complete sources give."""
         return sum(part.expected for part in self.parts)
 
     @property
     def paper(self) -> int:
-        """Number of rows by the paper's table."""
+        """The number of rows in the paper's table."""
         return sum(part.paper for part in self.parts)
 
     @property
     def excluded_by_rule(self) -> Counter[str]:
-        """Numbers of images that each rule excludes from it."""
+        """The numbers of images that each rule excludes from the split."""
         counts = Counter[str]()
         for part in self.parts:
             counts.update(part.excluded_by_rule)
@@ -229,22 +229,22 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
-        """Its files: the index, shards, and sealed residuals."""
+        """The split's files: its index, shards, and sealed residuals."""
         return (self.index, *self.data, *self.sealed)
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """The roles of the rows without repetition, in the order of the parts."""
+        """The distinct roles of the rows, in the order of the parts."""
         return tuple(dict.fromkeys(part.role for part in self.parts))
 
     @property
     def is_known(self) -> bool:
-        """Whether all of its rows are in-distribution."""
+        """Whether all rows of the split are in-distribution."""
         return self.roles == (KNOWN_ROLE,)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The keys of the sources of the rows without repetition, in the order of the parts."""
+        """The distinct keys of the rows' sources, in the order of the parts."""
         return tuple(dict.fromkeys(part.source for part in self.parts))
 
 
@@ -265,7 +265,7 @@ class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class ComparedEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """Every split of `splits` was compared with every split of `others`; all are `config/split`."""
+    """A comparison of every split of `splits` with every split of `others`, given as `config/split`."""
 
     by: By
     splits: tuple[Text, ...]
@@ -273,7 +273,7 @@ class ComparedEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PairCount(Struct, frozen=True, forbid_unknown_fields=True):
-    """Number of pairs of two splits, and the numbers of those with two roles and with two classes."""
+    """The number of pairs of two splits, and how many of them have two roles and two classes."""
 
     split: Text
     other_split: Text
@@ -345,7 +345,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return {key: split for key, _, split in self.splits()}
 
     def places(self) -> Iterator[tuple[FileEntry, str, str]]:
-        """Yield each file but those at the root and of changes: the file, the one path that it may have, its name."""
+        """Yield each file below a folder with the only path it may have, and its name; not those of changes."""
         for name, config in sorted(self.configs.items()):
             yield config.excluded, f"excluded/{name}.csv", f"the exclusions of {name}"
         for key, _, split in self.splits():
@@ -363,7 +363,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
                 yield audit.chart, f"audit/{key}.png", f"the chart of the audit {key}"
 
     def files(self) -> tuple[FileEntry, ...]:
-        """Return every listed file but the card and the Croissant metadata, sorted by path."""
+        """Return every listed file except the card and the Croissant metadata, sorted by path."""
         files = [*(file for file, _, _ in self.places()), *(self.changelog or ())]
         return tuple(sorted(files, key=lambda entry: (entry.path, entry.sha256)))
 
@@ -377,7 +377,7 @@ EMPTY = Manifest(format=FORMAT, benchmarks={}, configs={}, sources={})
 
 
 def without_outdated_audits(manifest: Manifest) -> Manifest:
-    """Return a manifest with only those audits whose splits it has, with the rows that were audited."""
+    """Return a manifest with only those audits that are of its present splits and rows."""
     digests = {key: split.digest for key, split in manifest.by_key().items()}
     audits = {key: audit for key, audit in manifest.audits.items() if audit.splits.items() <= digests.items()}
     return replace(manifest, audits=audits)

@@ -1,4 +1,4 @@
-"""Checks encoded images, repairs metadata that breaks decoding, and computes digests.
+"""Checks encoded images, removes metadata that breaks decoding, and computes digests.
 
 Published rows keep the bytes of the source. These are checked without decoding (`builders.release.jpeg`) and decoded
 only if something looks wrong: decoding a million images takes hours, reading them takes minutes.
@@ -74,15 +74,15 @@ _MOST_METADATA = 1 << 22
 
 
 class UnreadableImageError(ValueError):
-    """Bytes that do not decode; the message gives the reason in a few words."""
+    """The bytes of an image do not decode; the message gives the reason in a few words."""
 
 
 class TooNarrowError(ValueError):
-    """An image is so narrow that its resized copy would not fit into memory."""
+    """An image is so narrow that its resized copy would not fit in memory."""
 
 
 def resized_size(size: tuple[int, int], shorter: int) -> tuple[int, int]:
-    """Return the size of an image whose shorter side is resized to `shorter` pixels, as torchvision rounds it.
+    """Return the size of an image after its shorter side is resized to `shorter` pixels, rounded as torchvision does.
 
     The longer side is cut to a whole number of pixels. Smaller images are enlarged: ILSVRC2012 has validation images
     with a side below 224, and torchvision's `Resize`, by which accuracies are measured, enlarges them, too. Raises
@@ -95,7 +95,7 @@ def resized_size(size: tuple[int, int], shorter: int) -> tuple[int, int]:
 
 
 def check_image(data: bytes | bytearray | memoryview, *, decode: bool = False) -> bytes | None:
-    """Check that `datasets.Image` can decode an image; return None, or the bytes to store instead.
+    """Check that `datasets.Image` can decode an image; returns bytes to store instead, or None if it is fine.
 
     Without `decode` it is decoded only if its structure or metadata look wrong (for the damage that they do not show,
     see `jpeg.looks_whole`). Raises `UnreadableImageError` if it cannot be decoded.
@@ -111,12 +111,12 @@ def checked(data: bytes | bytearray | memoryview, *, decode: bool) -> tuple[Imag
 
 
 def is_deep(image: Image.Image) -> bool:
-    """Whether an image has values of more than 8 bits, of which `convert("RGB")` makes nearly all white."""
+    """Whether an image has values of more than 8 bits, which `convert("RGB")` turns nearly all to white."""
     return image.mode.startswith(_DEEP_MODES)
 
 
 def refuse_undecodable(image: Image.Image) -> None:
-    """Refuse an opened image that is not to be decoded.
+    """Refuse an opened image that must not be decoded.
 
     Raises:
         UnreadableImageError: another program would draw it, or it has more than `MOST_PIXELS`.
@@ -135,7 +135,7 @@ def refuse_deep(image: Image.Image) -> None:
 
 
 def refuse_unbuilt(data: bytes) -> None:
-    """Refuse the bytes of an image that no build stores, although `datasets` may decode them; here they are not.
+    """Refuse an image that no build stores, even if `datasets` may decode it; the pixels are not decoded here.
 
     Raises:
         UnreadableImageError: the image is not to be decoded, lacks a part, or has metadata that a build removes.
@@ -162,7 +162,7 @@ def decode(data: bytes) -> Image.Image:
 
 
 def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
-    """Decode an image and apply its EXIF orientation; remove metadata that breaks decoding in any version of Pillow.
+    """Decode an image and apply its EXIF orientation; metadata that breaks decoding in any Pillow is removed.
 
     Returns the image, and the bytes without metadata if only these decode. Raises `UnreadableImageError` if it cannot
     be decoded, a part of it is lost, or no release has its kind.
@@ -189,7 +189,7 @@ def content_sha256(stored: str, data: bytes | memoryview) -> str:
 
 
 def pixel_sha256(image: Image.Image) -> str:
-    """Return SHA-256 over mode, size, palette (if any) and raw pixels, which does not depend on the encoder."""
+    """Return the SHA-256 over mode, size, palette (if any) and raw pixels, which no encoder changes."""
     if image.mode == "RGB":
         return rgb_sha256(np.asarray(image)[np.newaxis])[0]
     header = f"{image.mode} {image.width} {image.height}\n".encode()
@@ -198,7 +198,7 @@ def pixel_sha256(image: Image.Image) -> str:
 
 
 def rgb_sha256(pixels: npt.NDArray[np.uint8]) -> list[str]:
-    """`pixel_sha256` of many RGB images of one size, of shape (n, height, width, 3)."""
+    """Return the `pixel_sha256` of each of many RGB images of one size, shape (n, height, width, 3)."""
     header = hashlib.sha256(f"RGB {pixels.shape[2]} {pixels.shape[1]}\n".encode())
     digests = []
     for image in pixels:
@@ -272,7 +272,7 @@ def _breaks_older_pillow(data: bytes) -> bool:
 
 
 def decode_reason(error: Exception) -> str:
-    """Return why an image does not decode, by the error that decoding raised."""
+    """Return why an image does not decode, from the error that decoding raised."""
     # Pillow's message for unknown bytes ends with the address of a buffer, which differs in every run.
     text = str(error).split(" <_io.BytesIO")[0]
     return text or type(error).__name__

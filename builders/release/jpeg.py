@@ -90,7 +90,7 @@ def read_jpeg_header(data: bytes | memoryview) -> JpegHeader | None:
 
 
 def looks_whole(data: memoryview, header: JpegHeader) -> bool:
-    """Whether a JPEG looks complete, and like one that libjpeg decodes, without being decoded.
+    """Whether a JPEG, without being decoded, looks complete and decodable by libjpeg.
 
     This checks frame, tables and scan headers (`Frame`), the byte after every FF in the scans, the position of the end
     marker, which must be last, and long runs of zeros.
@@ -104,7 +104,7 @@ def looks_whole(data: memoryview, header: JpegHeader) -> bool:
 
 
 def has_hole(data: bytes | memoryview, header: JpegHeader) -> bool:
-    """Whether zero bytes have replaced a part of a JPEG's image data, as after the loss of a disk block.
+    """Whether zero bytes replace a part of a JPEG's image data, as after the loss of a disk block.
 
     Decoding does not show this, because zero bits are the first code of a Huffman table. Unless that code ends a
     block, a run of zeros means block after block of equal coefficients, which no picture has. If it does end one

@@ -1,4 +1,4 @@
-"""Checks frame header, tables and scan headers of a JPEG: whether libjpeg decodes what they describe.
+"""Checks the frame header, tables and scan headers of a JPEG: whether libjpeg decodes what they describe.
 
 The rules are those by which libjpeg-turbo (3.1: jdmarker.c, jdinput.c, jdsample.c, jdhuff.c, jdphuff.c) ends with an
 error, and by which Pillow (13: JpegImagePlugin.py) knows the mode. They are narrow: what is rare and may decode
@@ -51,7 +51,7 @@ _MOST_SHIFT = 13
 
 @dataclass
 class Frame:
-    """The frame of a JPEG, and the tables that are defined, as far as its segments were read.
+    """What the segments of a JPEG read so far define: its frame and its tables.
 
     `components` maps each component's id to the blocks that a unit has of it and the number of its quantization table.
     `quantization` and `huffman` are the numbers of tables; those for AC coefficients have 16 added. It `is_complete`
@@ -66,12 +66,12 @@ class Frame:
     is_complete: bool = False
 
     def copy(self) -> Frame:
-        """Return a copy, which reads on by itself."""
+        """Return an independent copy, which can read on alone."""
         tables = set(self.quantization), set(self.huffman)
         return Frame(self.marker, self.pixels, self.components, *tables, self.is_complete)
 
     def reads(self, marker: int, content: bytes) -> bool:
-        """Read the content of a segment with tables, a frame or a scan; return whether libjpeg surely takes it."""
+        """Read a segment with tables, a frame or a scan; returns whether libjpeg surely accepts it."""
         if marker == HUFFMAN_TABLES:
             numbers = _huffman_tables(content)
             self.huffman |= numbers

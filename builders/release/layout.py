@@ -1,4 +1,4 @@
-"""Paths in a release folder.
+"""The paths of the files in a release folder.
 
 Tested by `tests/builders/release/test_release.py`.
 """
@@ -49,7 +49,7 @@ CHANGES = "changes"
 
 @dataclass(frozen=True)
 class Layout:
-    """Paths in a release folder.
+    """The paths of the files in one release folder.
 
     Every file is written to a path from here, and every path is checked to lie inside `root`: a config's name from a
     manifest or a symbolic link that leads elsewhere raises `BuildError`.
@@ -58,12 +58,12 @@ class Layout:
     root: Path
 
     def inside(self, path: str) -> Path:
-        """Return the path of a file relative to the folder, with forward slashes, as the manifest has it."""
+        """Return the path of a file of the release, given relative to the folder as the manifest has it."""
         return inside(self.root, path)
 
     @property
     def state(self) -> Path:
-        """State for resuming a build; never published."""
+        """The folder of the state by which a build resumes; never published."""
         return self.inside(STATE)
 
     @property
@@ -73,14 +73,14 @@ class Layout:
 
     @contextlib.contextmanager
     def locked(self, busy: str) -> Iterator[None]:
-        """Hold the lock file as `file_lock` does, and sweep what killed runs left half-written."""
+        """Hold the lock file as `file_lock` does, and remove what killed runs left half-written."""
         with file_lock(self.lock, busy):
             remove_temporary(self.root, (*FOLDERS, STATE))
             yield
             remove_temporary(self.root, (*FOLDERS, STATE))  # Ray workers that outlive a killed driver leave some
 
     def shard(self, folder: str, key: str, number: int, of: int) -> Path:
-        """Return the path of a split's shard in `data`, of its residuals in `sealed`, or of its record in `PARTS`."""
+        """Return the path of a shard (`data`), of its sealed residuals (`sealed`), or of its record (`PARTS`)."""
         return self.inside(shard_path(folder, key, number, of))
 
     def index(self, key: str) -> Path:
@@ -88,12 +88,12 @@ class Layout:
         return self.inside(f"index/{key}.parquet")
 
     def excluded(self, config: str) -> Path:
-        """Return the path of the exclusions of a config's splits, with rule and evidence."""
+        """Return the path of the table of a config's exclusions, with rule and evidence."""
         return self.inside(f"excluded/{config}.csv")
 
     @property
     def duplicates(self) -> Path:
-        """The table of duplicates (`builders.release.duplicates`)."""
+        """The path of the table of duplicates (`builders.release.duplicates`)."""
         return self.inside("duplicates/pairs.parquet")
 
     def pixels(self, key: str, number: int, of: int) -> Path:
@@ -101,16 +101,16 @@ class Layout:
         return self.shard(PIXELS, key, number, of).with_suffix(".rgb")
 
     def plan(self, key: str) -> Path:
-        """Return the path of the plan of a split (`config/split`), which is written before any other file of it."""
+        """Return the path of the plan of a split (`config/split`), the first file that a build writes of it."""
         return self.inside(f".state/plan/{key}.arrow")
 
     def relative(self, path: Path) -> str:
-        """Return a path as written in the manifest and the card."""
+        """Return a path relative to the folder, as the manifest and the card have it."""
         return path.relative_to(self.root).as_posix()
 
 
 def samples_path(key: str) -> str:
-    """Return the path of the picture of some images of a split (`config/split`), relative to the release folder."""
+    """Return the path, relative to the release folder, of the sample picture of a split (`config/split`)."""
     return f"samples/{key}.png"
 
 
@@ -118,7 +118,7 @@ _PICTURES_OF_IMAGES = re.compile(r"audit/[^/]+/(sheet|pairs_[^/]+)\.png")
 
 
 def shows_images(path: str) -> bool:
-    """Whether a file of a release is a picture of its images, by its path relative to the folder.
+    """Whether a file of a release, given by its relative path, is a picture of its images.
 
     A manifest cannot list such a file, so it is never published, whatever the licences of the sources allow.
     """
@@ -126,5 +126,5 @@ def shows_images(path: str) -> bool:
 
 
 def shard_path(folder: str, key: str, number: int, of: int) -> str:
-    """Return the path of a shard's file relative to the release folder, with a name as is customary on the Hub."""
+    """Return the path of a shard relative to the release folder, named as is customary on the Hub."""
     return f"{folder}/{key}-{number:05d}-of-{of:05d}.parquet"

@@ -1,4 +1,4 @@
-"""How `datasets.load_dataset` (5.2) finds a release folder: by a path that it expands, and in a cache by the name.
+"""How `datasets.load_dataset` (5.2) finds a release folder: by expanding a path, and by a folder's name in its cache.
 
 Tested by `tests/hf_scripts/test_law_places.py`.
 """
@@ -25,7 +25,7 @@ _PROTOCOLS = re.compile("(data|file|local):")
 
 
 def misread(root: Path) -> str:
-    """Return why `load_dataset` does not read the folder when it is given this path; empty if it does.
+    """Return why `load_dataset` does not read this folder when given its path; empty if it does.
 
     It may read another folder, a neighbour that a pattern matches, and say nothing.
     """
@@ -69,7 +69,7 @@ def _is_format(name: str) -> bool:
 
 
 def cached_copies(root: Path) -> Path | None:
-    """Return the folder in the cache of `datasets` with what `load_dataset` copied of folders of this name, if any.
+    """Return the folder in the cache of `datasets` with copies made of folders of this name, if there is one.
 
     It returns the copy of any such folder with an equal card, also after the files of this one have changed.
     """

@@ -62,12 +62,12 @@ class ManifestError(BuildError):
 
 
 def file_entry(layout: Layout, path: Path) -> FileEntry:
-    """Return a file as the manifest lists it."""
+    """Return the manifest's entry of a file."""
     return FileEntry(layout.relative(path), path.stat().st_size, file_sha256(path))
 
 
 def read_manifest(root: Path, name: str = "") -> Manifest:
-    """Read the manifest of a release folder; messages call it `name` where that is given."""
+    """Read the manifest of a release folder, which messages call `name` if that is given."""
     path = Layout(root).inside(MANIFEST)
     try:
         data = read_regular(path, MOST_BYTES)
@@ -86,12 +86,12 @@ def read_manifest(root: Path, name: str = "") -> Manifest:
 
 
 def read_or_empty(root: Path) -> Manifest:
-    """Return the manifest of a release folder, or that of a release without splits if nothing was built there yet."""
+    """Return the manifest of a release folder; one without splits if nothing was built there yet."""
     return read_manifest(root) if Layout(root).inside(MANIFEST).exists() else EMPTY
 
 
 def parse(data: bytes, where: str) -> Manifest:
-    """Parse and check a manifest, which may have been edited by hand or in bad faith; `where` it is, for messages.
+    """Parse and check a manifest from an untrusted file; `where` names the file in messages.
 
     Raises:
         ManifestError: it is not valid; the message names the first problem and its place.
@@ -124,12 +124,12 @@ def parse(data: bytes, where: str) -> Manifest:
 
 
 def dump(manifest: Manifest) -> str:
-    """Return the text of a manifest, with sorted keys and no times, so that equal releases have equal manifests."""
+    """Return the text of a manifest, with sorted keys and no times, so that equal releases have equal texts."""
     return json.dumps(msgspec.to_builtins(manifest), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def valid_text(root: Path, manifest: Manifest) -> str:
-    """Return the text of the manifest of a release folder.
+    """Return the text of a release folder's manifest, after checking that it is valid.
 
     Raises:
         BuildError: it would not be valid; the message says what, such as control characters in a file's name.
@@ -217,7 +217,7 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
 
 
 def kind_of_own_config(name: str) -> str:
-    """Return what the card has a config of this name for, besides those of the manifest; empty if it has none."""
+    """Return what the card uses a config of this name for, if it is one that the card adds; else an empty text."""
     kinds = [kind for own, kind in _OWN_CONFIGS.items() if name == own or (own != CONFIG and name.endswith(own))]
     return kinds[0] if kinds else ""
 

@@ -1,4 +1,4 @@
-"""Which texts name a file of a release's source, and which are paths of a machine that a release must not have.
+"""Tells which texts are file names, and which are paths of a machine, which a release must not contain.
 
 A build asks here before it takes a person's names, and `verify` before it calls a release whole.
 
@@ -20,7 +20,7 @@ _ABSOLUTE_CLASS = rf"^(/($|[^a-z]|[a-z]($|[^/]))|{_ROOTED})"
 
 
 def absolute_paths(texts: pa.Array | pa.ChunkedArray, *, classes: bool = False) -> Any:
-    """Return for each text whether it is an absolute path on any system; `classes`: they are ids or names of classes.
+    """Return for each text whether it is an absolute path on any system; with `classes`, for names of classes.
 
     `~x.png`, `C:x.png` and `file:x.png` are none, as long as no slash follows.
     """
@@ -28,5 +28,5 @@ def absolute_paths(texts: pa.Array | pa.ChunkedArray, *, classes: bool = False) 
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a text is the name of a file, and on no system a path: a reader may write the image under this name."""
+    """Whether a text is a file name and a path on no system, so that a reader may write the image under it."""
     return name not in ("", ".", "..") and "/" not in name and "\\" not in name

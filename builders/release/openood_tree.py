@@ -1,4 +1,4 @@
-"""Where OpenOOD v1.5 keeps the images and the image lists of its ImageNet benchmarks.
+"""The places of images and image lists in OpenOOD v1.5's tree, for its ImageNet benchmarks.
 
 Below the folder that its downloads fill, `images_largescale` and `images_classic` have the images, and each list in
 `benchmark_imglist` has a line an image: its path below one of the two, a space, and the number of its class, -1 for an
@@ -76,11 +76,11 @@ FOLDERS: tuple[str, ...] = tuple(
 
 
 def openood_path(source: str, source_id: str) -> tuple[str, str]:
-    """Return the folder of an image in OpenOOD's tree, and its path below it as lists have it."""
+    """Return an image's folder in OpenOOD's tree, and its path below that folder, as lists have it."""
     root, folder = IMAGES[source]
     return root, f"{folder}/{source_id}"
 
 
 def list_text(rows: Iterable[tuple[str, str, int]]) -> str:
-    """Return OpenOOD's list of some images, sorted, from the source, the `source_id` and the label of each."""
+    """Return OpenOOD's sorted list of some images, given by source, `source_id` and label."""
     return "".join(sorted(f"{openood_path(source, source_id)[1]} {label}\n" for source, source_id, label in rows))

@@ -31,7 +31,7 @@ _TYPES = {field.name: field.type for field in arrow_schema(())}
 
 
 class UndecodableError(BuildError):
-    """An image of a release does not decode: that of the row with the id `row_id`, for a reason in a few words."""
+    """An image of a release does not decode; has the row's id, and the reason in a few words."""
 
     def __init__(self, message: str, row_id: str, reason: str) -> None:
         super().__init__(message, row_id, reason)  # as an exception is pickled
@@ -43,7 +43,7 @@ class UndecodableError(BuildError):
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of one row group of a shard, by ascending numbers; `first` is where they begin in all those read."""
+    """Some rows of one row group of a shard, ascending; `first` is the place of the first among all rows read."""
 
     path: Path
     group: int
@@ -62,7 +62,7 @@ class RowGroup:
                     return
 
     def each(self, make: Callable[[bytes], Made]) -> Iterator[Made]:
-        """Apply a function that decodes an image to the encoded image of each row."""
+        """Yield for each row what `make`, a function that decodes an image, makes of its encoded image."""
         for number, data in enumerate(self._images()):
             try:
                 with collect_remarks():  # the build told of them
@@ -83,13 +83,13 @@ class RowGroup:
 
 
 def rgb_images(root: Path, key: str, split: SplitEntry, rows: Rows) -> Iterator[Image.Image]:
-    """Yield the images of some rows of a split as RGB, by ascending row numbers."""
+    """Yield the images of some rows of a split in RGB; `rows` are ascending row numbers."""
     for group in row_groups(root, key, split, rows):
         yield from group.each(lambda data: images.decode(data).convert("RGB"))
 
 
 def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
-    """Read columns of a split's index and check them: only nullable ones lack values, and every role is known."""
+    """Read columns of a split's index and check that only nullable ones lack values, and that roles are known."""
     path = root / split.index.path
     with _opened(path, names, whole=True) as opened:
         if (count := opened.metadata.num_rows) != split.rows:
@@ -121,7 +121,7 @@ def _opened(path: Path, names: Sequence[str], *, whole: bool = False) -> Iterato
 
 
 def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowGroup]:
-    """Find the row groups that some rows of a split are in, by ascending row numbers; `key` is for messages."""
+    """Find the row groups that contain some rows of a split, given by ascending numbers; `key` is for messages."""
     if not split.data:
         raise BuildError(f"{key} has no images in {root}, only an index. Build it without --index-only.")
     groups, start, first = [], 0, 0

@@ -1,4 +1,4 @@
-"""Collects what Pillow and libtiff remark on images, which they print on stderr without the name of a file.
+"""Collects what Pillow and libtiff remark on images; they print it on stderr without the file's name.
 
 Pillow warns and logs; libtiff, in C, has handlers for its warnings and errors. Where libtiff is not a shared library,
 as in Pillow's wheels for Windows, its lines stay on stderr.
@@ -35,7 +35,7 @@ _CONVERSION = re.compile(r"%[-+ #0-9.*]*[hlLjztI0-9]*[a-zA-Z]")
 
 @dataclass
 class ImageRemarks:
-    """What decoders remarked: on how many images, and the first of these with its first remark.
+    """What decoders remarked: on how many images, and the first image with its first remark.
 
     `heard` is the first remark since the last call of `assign`.
     """
@@ -45,7 +45,7 @@ class ImageRemarks:
     heard: str = ""
 
     def assign(self, place: Callable[[], str]) -> None:
-        """Assign the remarks since the last call, if there are any, to one image; `place` says where it is."""
+        """Attribute the remarks since the last call, if any, to one image; `place` says where it is."""
         if self.heard:
             self.images += 1
             self.first = self.first or f"{one_line(place())} ({self.heard})"
@@ -53,7 +53,7 @@ class ImageRemarks:
 
 
 def summary(remarks: Iterable[ImageRemarks]) -> str:
-    """Say in one line on how many images there are remarks, with the first; empty if there are none."""
+    """Summarise in one line on how many images there are remarks, with the first; empty if there are none."""
     found = [some for some in remarks if some.images]
     if not found:
         return ""
@@ -62,7 +62,7 @@ def summary(remarks: Iterable[ImageRemarks]) -> str:
 
 @contextlib.contextmanager
 def collect_remarks() -> Iterator[ImageRemarks]:
-    """Collect the remarks of this process, also those of threads that decode images in the block.
+    """Collect the remarks of decoders inside the block, in all threads of this process.
 
     Nothing of them reaches stderr. Warnings of others are shown as before.
     """

@@ -1,4 +1,4 @@
-"""The columns of a release, of all configs and of some, and their Arrow schema with features for `datasets`.
+"""The columns of a release, common and individual ones, and their Arrow schema with features for `datasets`.
 
 Tested by `tests/builders/release/test_release.py`.
 """
@@ -24,7 +24,7 @@ ColumnType = Literal["string", "bool", "int64", "float64"]
 
 
 class CommonColumn(NamedTuple):
-    """A column that all configs have: what it means, in a phrase, and its type.
+    """A column that all configs have: its meaning, as a phrase, and its type.
 
     `read` columns are known once the image was read, the others are planned.
     """
@@ -96,7 +96,7 @@ _TAKEN = {*COMMON, *EXPECTED, *PLACES, *MADE, PIXEL_DIGEST, INPUT_DIGEST}
 
 
 class Column(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A column of an individual config, as a source or a generator declares it and as a manifest lists it.
+    """A column that only some configs have, as a source or generator declares it and the manifest lists it.
 
     Args:
         name: lower-case words joined by underscores.
@@ -191,12 +191,12 @@ _DEMO_KEY = b"unknown_detection.demo"
 
 
 def is_demo_schema(schema: pa.Schema) -> bool:
-    """Whether the rows of a shard or an index are of demo sources, by the metadata of its schema."""
+    """Whether the rows of a shard or index are of demo sources, by its schema's metadata."""
     return _DEMO_KEY in (schema.metadata or {})
 
 
 def demo_metadata(*, demo: bool) -> dict[str, str]:
-    """Return the metadata of a schema of other tables, which marks their rows as those of demo sources, or nothing."""
+    """Return schema metadata that marks a table as made of demo sources; empty for other releases."""
     return {_DEMO_KEY.decode(): "true"} if demo else {}
 
 
@@ -208,7 +208,7 @@ def plain_schema(columns: Mapping[str, ColumnType]) -> pa.Schema:
 
 
 def without_values(rows: pa.Table | pa.RecordBatch, columns: Sequence[Column] = ()) -> list[str]:
-    """Return the columns in which a row lacks a value, but for those of `columns` that are nullable."""
+    """Return the names of columns in which a row lacks a value, except nullable ones of `columns`."""
     nullable = {column.name for column in columns if column.nullable}
     return [name for name in rows.schema.names if name not in nullable and rows[name].null_count]
 

@@ -1,4 +1,4 @@
-"""The tables of a release besides its shards: indexes and exclusions.
+"""Reads and writes the tables of a release other than its shards: indexes and exclusions.
 
 Tested by `tests/builders/release/test_release.py`.
 """
@@ -26,7 +26,7 @@ _SHOWN = 40
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A rule that excludes `images` images of a class from a split, or one named image or stray file, with evidence.
+    """A line of the exclusions: `images` images of a class, one image or one stray file, with rule and evidence.
 
     `split` is the key of the split, or of its part.
     """
@@ -46,7 +46,7 @@ _COLUMNS = tuple(field.name for field in fields(Exclusion))
 
 
 class TableError(BuildError):
-    """A file that is not a table of exclusions; `reason` says where in the file, and why."""
+    """A file is not a table of exclusions; `reason` says where in the file, and why."""
 
     def __init__(self, path: Path, reason: str) -> None:
         self.reason = reason
@@ -64,7 +64,7 @@ def write_index(
 
 
 def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequence[str]) -> None:
-    """Write a config's exclusions; lines of splits that are not in `replaced` are kept."""
+    """Write a config's exclusions; lines of splits not in `replaced` are kept."""
     before = read_regular(path) if path.exists() else None
     lines = [] if before is None else [line for line in read_excluded(path) if line.split not in replaced]
     lines = sorted([*lines, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))

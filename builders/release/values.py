@@ -1,4 +1,4 @@
-"""The types of a manifest's values, which msgspec checks.
+"""The types of the values in a manifest, which msgspec checks.
 
 Tested by `tests/builders/release/test_manifest.py`.
 """

@@ -1,4 +1,4 @@
-"""Tables of the audits recorded in a release, and the commands of those not run.
+"""Tables of the audits that a release records, and the commands that run the missing ones.
 
 Tested by `tests/builders/report/test_audits.py`.
 """
@@ -38,7 +38,7 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit: its summary, table and chart (a data: URI) if it was run, otherwise the command that runs it."""
+    """An audit on the page: its summary, table and chart (a data: URI), or the command that runs it."""
 
     title: str
     summary: str = ""
@@ -48,7 +48,7 @@ class Audit:
 
 
 def audit(root: Path, manifest: Manifest, kind: str, config: str = "") -> Audit:
-    """Return the audit of a kind, of the release or of a config."""
+    """Return an audit of the release or of a config; `kind` says which."""
     entry = manifest.audits.get(f"{config}/{kind}" if config else kind)
     if entry is None:
         words = ["python", "-m", "builders.commands.audit", kind, str(root), *(["--splits", config] if config else [])]
@@ -91,13 +91,13 @@ def overlapping_rows(root: Path, manifest: Manifest) -> PageTable:
 
 
 def other_audits(manifest: Manifest) -> list[tuple[str, AuditEntry]]:
-    """Return the audits that the page has no table for, with their keys."""
+    """Return the audits, with their keys, that have no table of their own on the page."""
     tabulated = {"overlap", *(f"{config}/artifacts" for config in manifest.configs)}
     return [(key, audit) for key, audit in sorted(manifest.audits.items()) if key not in tabulated]
 
 
 def duplicates_table(root: Path, manifest: Manifest) -> tuple[PageTable, int] | None:
-    """Count the pairs of rows with the same picture by splits, and those of a known and an unknown row."""
+    """Return a table of pairs with the same picture by splits, and the number of known-and-unknown pairs."""
     if manifest.duplicates is None:
         return None
     pairs = read_pairs(Layout(root).inside(manifest.duplicates.path))
@@ -108,7 +108,7 @@ def duplicates_table(root: Path, manifest: Manifest) -> tuple[PageTable, int] | 
 
 
 def compared(manifest: Manifest) -> list[tuple[str, str]]:
-    """Return the comparisons made for duplicates: the method, and the splits as text."""
+    """Return which splits were compared for duplicates: the method, and the splits as text."""
     comparisons: list[tuple[str, str]] = []
     for entry in manifest.duplicates.compared if manifest.duplicates is not None else ():
         others = f" with {', '.join(entry.others)}"

@@ -1,4 +1,4 @@
-"""Builds trees of the classes of a release's sources: which splits have them, and why others leave them out.
+"""Builds trees of the classes of a release's sources: which splits have a class, and why others leave it out.
 
 Classes whose ids are synsets of WordNet stand in its tree; those of CIFAR-100 below their superclasses. Other sources
 have no tree: their classes stand below what they are in the release.
@@ -31,7 +31,7 @@ LEFT_OUT = "in no split"
 
 @dataclass
 class Leaf:
-    """A class of a source: its rows by split (`config/split`) and role, and what splits or parts leave out of it."""
+    """A class of a source: its rows by split (`config/split`) and role, and what splits leave out of it."""
 
     class_id: str
     name: str
@@ -40,13 +40,13 @@ class Leaf:
 
     @property
     def roles(self) -> list[Role]:
-        """The roles of its rows, in the format's order."""
+        """The roles of the rows, in the format's order."""
         return [role for role in ROLES if any(role == row_role for _, row_role in self.rows)]
 
 
 @dataclass
 class Branch:
-    """Classes that belong together, and branches below."""
+    """A branch of a tree: classes that belong together, and branches below."""
 
     title: str
     branches: list[Branch] = field(default_factory=list)
@@ -120,7 +120,7 @@ def _below(placed: Sequence[tuple[list[int], Leaf]]) -> tuple[list[Branch], list
 
 
 def class_data(trees: Iterable[Branch]) -> dict[str, Any]:
-    """Return the classes of some trees as the page's script reads them, which writes what a reader opens.
+    """Return some trees as data for the page's script, which renders a branch when a reader opens it.
 
     As HTML, thousands of classes times dozens of splits would be several MB. There are lists of texts (`splits`,
     `rules`, `evidence`), and `roles` with their names. Each of `classes` has an `id` and a `name`, lists [split, role,

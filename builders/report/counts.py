@@ -1,4 +1,4 @@
-"""Tables of the page from the manifest: rows built and published, exclusions, files and sources; roles as marks.
+"""Makes the page's tables from the manifest: counts of rows, exclusions, files and sources; draws roles and bars.
 
 Bars are inline SVG in colours of the page's style, so they follow its theme. Tested by
 `tests/builders/report/test_counts.py`.
@@ -26,7 +26,7 @@ _WIDTH, _HEIGHT = 200, 10
 
 
 class Reason(NamedTuple):
-    """Why the rows of a split differ from the paper's table, or from what complete sources give."""
+    """Why a split has other rows than the paper's table, or than complete sources give."""
 
     split: str
     difference: str
@@ -34,12 +34,12 @@ class Reason(NamedTuple):
 
 
 def chip(role: Role) -> Markup:
-    """Draw a role in its colour."""
+    """Draw a role's name in the role's colour."""
     return Markup('<span class="chip {}">{}</span>').format(role, ROLE_NAMES[role])
 
 
 def stacked(parts: Sequence[tuple[str, str, int]]) -> Markup:
-    """Draw a bar of the shares of some parts, each with its CSS class, name and number, in their sum."""
+    """Draw a bar divided by the numbers of its parts; each part has a CSS class, a name and a number."""
     total = sum(number for _, _, number in parts)
     rectangles, start = Markup(""), 0.0
     for style, name, number in parts:
@@ -52,7 +52,7 @@ def stacked(parts: Sequence[tuple[str, str, int]]) -> Markup:
 
 
 def filled(number: int, of: int) -> Markup:
-    """Draw a bar that is filled by the share of a number in another, at most fully."""
+    """Draw a bar that is filled to `number / of`, at most fully."""
     share = min(number / of, 1.0) if of else 0.0
     return _bar(
         f"{number:,} of {of:,}",
@@ -100,7 +100,7 @@ def splits_table(manifest: Manifest, name: str) -> PageTable:
 
 
 def reasons(manifest: Manifest, name: str) -> list[Reason]:
-    """Return why splits of a config have other rows than published, in the order of its table."""
+    """Return why splits of a config have other rows than published, in the order of the table."""
     config = manifest.configs[name]
     published = bool(manifest.benchmarks[config.benchmark].citation)
     explained = []
@@ -129,7 +129,7 @@ def rules_table(manifest: Manifest) -> PageTable:
 
 
 def images_table(excluded: Sequence[Exclusion]) -> PageTable:
-    """Return the table of single images and stray files that are left out."""
+    """Return the table of individual images and stray files that are left out."""
     single = [line for line in excluded if line.image]
     rows = [(code(line.image), code(line.split), line.rule, line.evidence) for line in single[:MOST_IMAGES]]
     note = f"The first {MOST_IMAGES:,} of {len(single):,}; excluded/ has all." if len(single) > MOST_IMAGES else ""

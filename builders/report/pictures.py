@@ -1,4 +1,4 @@
-"""What the page reads of each split: rows by class, and thumbnails of the first rows of each role.
+"""Reads what the page shows of each split: rows by class, and thumbnails of the first rows of each role.
 
 Rows stand in the order of a keyed hash, so the first ones are a random sample. Tested by
 `tests/builders/report/test_pictures.py` and `tests/builders/report/test_rows.py`.
@@ -46,7 +46,7 @@ _COLUMNS = ("source", "class_id", "class_name", "role")
 
 
 class ClassRows(NamedTuple):
-    """A class of a source in a split, with its role there and its number of rows."""
+    """The number of rows of a class in a split, with the class's source and role there."""
 
     source: str
     class_id: str
@@ -65,7 +65,7 @@ class SplitRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A picture of a row: a data: URI, its size in pixels, the name of the row's class, and if its pixels are all."""
+    """A row's picture: a data: URI, its size in pixels, its class's name, and whether it has all pixels."""
 
     uri: str
     width: int
@@ -75,7 +75,7 @@ class Thumbnail:
 
 
 def read_split_rows(root: Path, key: str, split: SplitEntry, pictured: Set[str]) -> SplitRows:
-    """Read the index of a split; its first rows are those of the sources `pictured`."""
+    """Read the index of a split; the first rows are taken of the `pictured` sources alone."""
     table = read_index(root, split, _COLUMNS)
     if unknown := sorted(set(pc.unique(table["source"]).to_pylist()) - set(split.sources)):
         raise BuildError(
@@ -98,7 +98,7 @@ def pictured_sources(manifest: Manifest, shown: PictureChoice) -> frozenset[str]
 
 
 def may_be_published(source: str) -> bool:
-    """Whether anybody may be shown images of a source; one that is not declared counts as `ids-only`."""
+    """Whether anybody may be shown images of a source; an undeclared source counts as `ids-only`."""
     declared = declared_source(source)
     return declared is not None and declared.licence.publish == OPEN
 
@@ -106,7 +106,7 @@ def may_be_published(source: str) -> bool:
 def thumbnails(
     root: Path, manifest: Manifest, splits: Sequence[SplitRows], budget: int = BUDGET
 ) -> dict[tuple[str, Role], list[Thumbnail]]:
-    """Make thumbnails of each role of each split, equally many, with at most `budget` bytes of `data:` URIs."""
+    """Make equally many thumbnails of each role of each split, at most `budget` bytes of `data:` URIs in all."""
     groups = sum(len(split.first) for split in splits)
     most = max(1, min(FIRST, budget // (_TYPICAL * max(groups, 1))))
     entries, by_role = manifest.by_key(), dict[tuple[str, Role], list[Thumbnail]]()

@@ -25,12 +25,13 @@ from builders.release.duplicates import (
     pairs_summary,
     pictures_of_several_classes,
     read_pairs,
+    unsearched,
 )
 from builders.release.entries import SIMILARITY, By, DuplicatesEntry, Manifest, is_training
 from builders.storage.parquet import read_row_count
 from hf_scripts.checks.images import Decoded
 from hf_scripts.checks.problems import Problems
-from unknown_detection.terminal.progress import bar
+from unknown_detection.terminal.progress import bar, log
 
 _PROBLEM = "duplicates"
 
@@ -90,7 +91,7 @@ def check_duplicates(
             rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
             problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
     notes = [pairs_summary(pairs, manifest)] if pairs else []
-    notes += filter(None, [pictures_of_several_classes(pairs), doubts(manifest)])
+    notes += filter(None, [pictures_of_several_classes(pairs), doubts(manifest), unsearched(manifest)])
     return [*notes, *_not_compared(manifest, ways)]
 
 
@@ -270,12 +271,15 @@ def _similar(
     ]
     if not searched:
         return []
-    from builders.duplicates.stored import Search, find_stored, steps  # SciPy, for which --help should not wait
+    # SciPy, for which --help should not wait
+    from builders.duplicates.stored import Search, find_stored, long_search, steps
 
     searches = [
         Search(decoded[query].pixels, decoded[reference].pixels, near_distance(manifest, query) - _ROUNDING)
         for query, reference in searched
     ]
+    if announced := long_search(searches):
+        log(announced)
     with bar(steps(searches), "comparing") as shown:
         found = find_stored(searches, executor, lambda images, _: shown.update(images))
     return [

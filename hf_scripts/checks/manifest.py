@@ -44,7 +44,7 @@ def load_manifest(root: Path, problems: Problems, name: str = "") -> Manifest | 
 
 
 def files_in(manifest: Manifest, splits: Collection[str]) -> list[FileEntry]:
-    """Return the files of a release without the images and sealed residuals that only other splits have."""
+    """Return the files of a release that some splits need: all but other splits' images and residuals."""
     images: dict[str, bool] = {}
     for key, _, split in manifest.splits():
         for file in (*split.data, *split.sealed):
@@ -76,7 +76,7 @@ def _compare(listed: FileEntry, size: int, sha256: Callable[[], str], problems: 
 
 
 def is_unfinished(root: Path, manifest: Manifest, key: str) -> bool:
-    """Whether a build of a split (`config/split`), or of a config's first splits, began in a folder and did not end.
+    """Whether a build of this split (`config/split`), or of its config's first splits, began here and did not end.
 
     What it wrote may be hours of work, with which the same command goes on, and is no part of the release.
     """

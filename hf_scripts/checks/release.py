@@ -36,7 +36,7 @@ _SHOWN = 200
 
 
 def check_excluded(root: Path, manifest: Manifest, problems: Problems) -> set[tuple[str, str]]:
-    """Check that the rows and the excluded images of every split add up to the images of its source.
+    """Check for every split that its rows and its excluded images add up to the images of its source.
 
     Returns pairs of splits that share no image by what the tables say: one leaves out what is drawn for the other.
     """
@@ -85,7 +85,7 @@ def _rules(counts: Mapping[str, int]) -> str:
 
 
 def check_ids(root: Path, manifest: Manifest, disjoint: Collection[tuple[str, str]], problems: Problems) -> None:
-    """Check that an id is of one image, and in no two splits of a config or of a `disjoint` pair.
+    """Check that no id names two images, and that none is in two splits of a config or of a `disjoint` pair.
 
     All indexes must be readable.
     """
@@ -117,7 +117,7 @@ def _ids(index: Path) -> pa.ChunkedArray:
 
 
 def check_card(root: Path, manifest: Manifest, problems: Problems) -> None:
-    """Check the digest of the card, and that its YAML is to the byte the one that follows from the manifest.
+    """Check the digest of the card, and that its YAML is byte for byte what the manifest gives.
 
     No YAML is parsed. What follows the YAML need not be the output of the current template: templates change, and
     published releases do not. `python -m hf_scripts.card --check` compares the two.

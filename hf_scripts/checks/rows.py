@@ -1,4 +1,4 @@
-"""Checks the rows of indexes, shards and sealed residuals: one file per task, read in small batches.
+"""Tasks that check one file each: an index, a shard or sealed residuals, read in small batches.
 
 An index is checked against the manifest, and what lies beside it is compared with the index, row by row.
 """
@@ -48,7 +48,7 @@ _SEALED_BATCH_ROWS = 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one task: problems, and the number of rows that were read, None if not all of them were.
+    """The result of one task: the problems found, and the number of rows read; None if some rows could not be read.
 
     `decoded` are the images of a shard whose split was compared by pixels or similarity.
     """
@@ -100,7 +100,7 @@ class FileTask:
         return check_file(self.root, self.file)
 
     def check_contents(self, problems: Problems) -> Outcome:
-        """Check the content of a file that exists; here nothing. May raise `UNREADABLE`."""
+        """Check the contents of a file that exists; subclasses override this. May raise `UNREADABLE`."""
         return Outcome(problems)
 
 
@@ -110,7 +110,7 @@ _COMPARED = ["id", "role", "class_id", "source", "content_sha256"]
 
 @dataclass(frozen=True)
 class IndexTask(FileTask):
-    """Checks the index of a split: its cells, and that its rows are those of its entry and of its parts."""
+    """Checks the index of a split: its cells, and that the manifest's digest and parts describe its rows."""
 
     split: SplitFacts
     entry: SplitEntry
@@ -220,7 +220,7 @@ def parts_of(metadata: pq.FileMetaData, size: int, least: int = PART_BYTES) -> l
 
 @dataclass(frozen=True)
 class RowsTask(FileTask):
-    """Checks a file whose rows are those of the index from row `first` on; `index` is None if that is not known."""
+    """Compares the rows of a file with those of the index from row `first` on; `index` is None if unusable."""
 
     split: SplitFacts
     index: str | None

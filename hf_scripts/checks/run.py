@@ -1,4 +1,4 @@
-"""Runs all checks of a release: a task for each file, then what takes several files.
+"""Runs all checks of a release: one task per file, then the checks that compare several files.
 
 Tested by `tests/hf_scripts/test_verify.py`.
 """
@@ -52,7 +52,7 @@ _IMAGE_BYTES = 32
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found of a release: problems, and notes on facts that are none.
+    """The result of verifying a release: problems, and notes, which report facts that are no problems.
 
     `manifest` is None if it is not valid; `splits` are those whose images were read.
     """

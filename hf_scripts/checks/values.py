@@ -39,7 +39,7 @@ _Rule = tuple[str, str, Any, str]
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """The facts of the manifest that a split's rows are checked against.
+    """What the manifest says of a split: the facts that its rows are checked against.
 
     `key` is `config/split`, and `columns` are the config's own. `prepared` is the width and height of its images if
     they are prepared for a model's input; `sealed` says whether it has sealed residuals, and `demo` whether it is of
@@ -56,7 +56,7 @@ class SplitFacts:
     compared: frozenset[By]
 
     def schema(self, *, image: bool) -> pa.Schema:
-        """Return the schema of its index, or with `image` that of its shards."""
+        """Return the schema of the split's index, or with `image` of its shards."""
         return arrow_schema(self.label_names, self.columns, image=image, demo=self.demo)
 
 

@@ -58,7 +58,7 @@ def write_openood(target: Target, key: str, roles: Sequence[str], rows: Iterable
 
 
 def write_openood_tree(target: Target, key: str, _: Sequence[str], rows: Iterable[ImageRow]) -> None:
-    """Write images where OpenOOD v1.5 keeps them, and its list of the split, sorted (`openood_tree`).
+    """Write images where OpenOOD v1.5 keeps them, and OpenOOD's sorted list of the split (`openood_tree`).
 
     The folder of the export can stand in for the one that OpenOOD's downloads fill. Images that several configs share
     are there once.

@@ -68,7 +68,7 @@ def class_folder(class_id: str) -> str:
 
 
 def file_stem(name: str, row_id: str) -> str:
-    """Return the name of an image's file, without extension: only ASCII letters, digits, `-` and `_`.
+    """Return the name of an image's file without its extension: only ASCII letters, digits, `-` and `_`.
 
     It is the readable part of the name in the source, with words that `datasets` reads as a split in upper case, and
     12 hex digits of the SHA-256 of the row id, which make it unique.

@@ -1,4 +1,4 @@
-"""What follows from the splits of an export: its `README.txt`, and what OpenOOD expects beside its images and lists.
+"""Writes the text files that depend on which splits an export has: its README.txt, and OpenOOD's empty lists.
 
 Tested by `tests/hf_scripts/test_export.py`.
 """
@@ -77,7 +77,7 @@ downloading the folder.
 
 
 def overall_files(manifest: Manifest, chosen_format: str, splits: Mapping[str, ExportedSplit]) -> dict[str, str]:
-    """Return the text of each file that depends on which splits an export has, by path, the README last.
+    """Return the texts of the files that depend on which splits an export has, by path, the README last.
 
     For `openood-tree` these are an empty list for each that OpenOOD opens and no split fills, and a note in each of
     its folders of images, which it would download if it found nothing there.

@@ -21,7 +21,7 @@ FOLDER = ".export"
 
 
 class ExportedSplit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A split of an export: the digest of its rows, and the counts of a finished one.
+    """The record of an exported split: the digest of its rows, and its counts once it is finished.
 
     `size` is in bytes, `kinds` are the extensions of its images, and `listed` has the sizes of its lists or tars by
     path; it is None while the split is being written.
@@ -69,7 +69,7 @@ class ExportState:
         self.splits = record.splits
 
     def record(self, key: str, split: ExportedSplit) -> None:
-        """Record a split that is finished, or one with only its digest that is being written."""
+        """Record a split: a finished one with its counts, or one that is being written with its digest alone."""
         self.splits[key] = split
         record = msgspec.to_builtins(_Record(self._settings, self.splits))
         write_text(self._path, json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n")

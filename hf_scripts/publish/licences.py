@@ -66,7 +66,7 @@ def check_declared(folder: Path, manifest: Manifest) -> None:
 
 
 def forbidden_images(manifest: Manifest, access: Access) -> str:
-    """Describe the images that licences do not allow with this access, and the licences; empty if there are none."""
+    """List the images that licences forbid with this access, each with its licence; empty if there are none."""
     return "; ".join(
         f"{source.title} in {first_few(keys, 1)} (licence: {source.licence.name}"
         f"{f', {source.licence.url}' if source.licence.url else ''})"
@@ -75,7 +75,7 @@ def forbidden_images(manifest: Manifest, access: Access) -> str:
 
 
 def check_licences(manifest: Manifest, access: Access, where: str) -> None:
-    """Check that every source's licence allows its images in the repository `where`, as it will be with `manifest`."""
+    """Check that the licences allow all images that the repository `where` would have with this manifest."""
     if wrong := _forbidden(manifest, access):
         gated = all("gated" in _MAY_READ[source.licence.publish] for source, _ in wrong)
         raise BuildError(
@@ -86,7 +86,7 @@ def check_licences(manifest: Manifest, access: Access, where: str) -> None:
 
 
 def check_demo(manifest: Manifest, access: Access, where: str, *, allowed: bool) -> None:
-    """Check that a release of demo sources is not published where somebody could take it for a benchmark."""
+    """Refuse to publish a release of demo sources where somebody could take it for a benchmark."""
     demo = [name for name, benchmark in sorted(manifest.benchmarks.items()) if benchmark.demo]
     if demo and access != "private" and not allowed:
         # A licence holds for the demo of a source, too: nobody sees of a row that its image is made up.

@@ -13,13 +13,13 @@ from hf_scripts.publish.versions import configs_of, unpublished, without_unused
 
 
 def chosen_part(manifest: Manifest, requested: Sequence[str], where: str) -> Manifest:
-    """Return the manifest of some splits, with the benchmarks and sources that they use."""
+    """Return the manifest of some splits alone, with the benchmarks and sources that they use."""
     keys = set(chosen_splits(requested, list(manifest.by_key()), where))
     return without_unused(replace(unpublished(manifest), configs=configs_of(manifest, keys)))
 
 
 def without_images(manifest: Manifest) -> Manifest:
-    """Return the manifest of the same rows without pixels, like that of a build with --index-only."""
+    """Return the manifest of the same rows without their images, as a build with --index-only writes it."""
     configs = {}
     for name, config in manifest.configs.items():
         splits = {key: replace(split, data=(), samples=None) for key, split in config.splits.items()}

@@ -134,7 +134,7 @@ def _merge_duplicates(merged: MergedRelease) -> None:
 
 
 def check_together(merged: MergedRelease) -> None:
-    """Check that the exclusions of splits that were built separately add up, and that no id occurs twice.
+    """Check that splits built separately fit together: exclusions add up, and no id occurs twice.
 
     The indexes of remaining splits are downloaded. Nothing is done if no split of the same benchmark remains.
     """

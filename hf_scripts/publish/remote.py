@@ -43,7 +43,7 @@ _ADVICE = "Publish some of its configs in another repository, with --splits and 
 
 
 def exposed_images(repository: Repository, info: Info | None, revisions: Mapping[str, str]) -> dict[str, str]:
-    """Return a sentence on each revision, given with its commit, that serves images although licences do not allow it.
+    """Describe each revision that serves images although licences forbid it; `revisions` has their commits.
 
     Versions that are published already are looked at, too: a repository may have been made public, or a licence may
     have changed, since they were. Those that this version reads no release from are skipped.
@@ -142,7 +142,7 @@ def front_matter_bytes(text: str) -> int:
 
 
 def read_back(repository: Repository, tag: str, commit: str, published: Path, root: Path) -> int:
-    """Compare a tag on the Hub with the published manifest, a local file; returns the number of its files.
+    """Compare what a tag on the Hub has with the published manifest; returns the number of files.
 
     Compares the tag's commit, and the names, sizes and digests of all files; what these hold was checked before they
     were published. Small files, of which the Hub has no SHA-256, are downloaded to `root`.

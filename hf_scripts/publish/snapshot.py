@@ -1,4 +1,4 @@
-"""A published release at one commit, whose files are downloaded as they are asked for, and checked.
+"""A published release at one commit; its files are downloaded and checked on first use.
 
 Tested by `tests/hf_scripts/test_push.py` and `test_materialize.py`.
 """

@@ -1,4 +1,4 @@
-"""Versions of a release: semantic versioning (semver.org, 2.0.0), by what changes for a reader of the rows.
+"""Versions of a release: semantic versioning (semver.org, 2.0.0), by what a change means for a reader of the rows.
 
 | change | level |
 |---|---|
@@ -150,12 +150,12 @@ def check_version(requested: Version, last: Version | None, changes: Changes) ->
 
 
 def unpublished(manifest: Manifest) -> Manifest:
-    """Return a manifest without the fields that publishing sets, and without the card, which follows from the rest."""
+    """Return a manifest without the fields that publishing sets, and without the card, which is made from the rest."""
     return replace(manifest, card=None, croissant=None, repository=None, version=None, previous=None, changelog=None)
 
 
 def without_unused(manifest: Manifest) -> Manifest:
-    """Return a manifest without the benchmarks and sources that no split uses, and without audits of other rows."""
+    """Return a manifest without benchmarks and sources that no split uses, and without outdated audits."""
     benchmarks = {config.benchmark for config in manifest.configs.values()}
     sources = {source for _, _, split in manifest.splits() for source in split.sources}
     return replace(
@@ -172,7 +172,7 @@ def _described(manifest: Manifest, selected: Set[str]) -> object:
 
 
 def configs_of(manifest: Manifest, selected: Set[str]) -> dict[str, ConfigEntry]:
-    """Return the configs that have selected splits (`config/split`), with these alone."""
+    """Return the configs with selected splits (`config/split`), each reduced to these splits."""
     splits_of: dict[str, dict[str, SplitEntry]] = {}
     for key, _, entry in manifest.splits():
         if key in selected:

@@ -1,4 +1,4 @@
-"""The rules of FACETS, by which classes of ImageNet and SUN397 are in-distribution where those of Places365 are.
+"""The rules of FACETS: which classes of ImageNet and SUN397 are unknown to a model of Places365's classes.
 
 `taxonomy.rules.facets` names the source, `taxonomy.grading` defines the grades.
 
@@ -72,7 +72,7 @@ def compute_oodness() -> tuple[facets.ClassOodness, ...]:
 
 
 def by_wordnet(table: str) -> tuple[Decision, ...]:
-    """Decide about ImageNet's 1,000 classes, sorted by wnid, by their OODness and the threshold of a table."""
+    """Decide which of ImageNet's 1,000 classes are known: those within the table's threshold of OODness. By wnid."""
     threshold = facets.THRESHOLDS[table]
     wordnet = load_wordnet()
     return tuple(
@@ -91,7 +91,7 @@ def by_wordnet(table: str) -> tuple[Decision, ...]:
 
 
 def inter_dataset() -> tuple[Decision, ...]:
-    """Take the ImageNet classes that Places365 has too out of the out-of-distribution ones, by name.
+    """Find the ImageNet classes whose name is also a Places365 class; they are not out-of-distribution.
 
     The paper removes 32 common classes and does not say how they were found; the benchmark that it follows (Roady et
     al., 2019) compared names, as section II says. So does this rule: a class goes if one of its lemmas, in lower case,
@@ -119,7 +119,7 @@ def inter_dataset() -> tuple[Decision, ...]:
 
 
 def by_grade(table: str) -> tuple[Decision, ...]:
-    """Decide about the classes of a graded source, sorted by id, by the greatest grade that counts as known."""
+    """Decide which classes of a graded source are known: those up to the table's greatest known grade. By class id."""
     source, limit = facets.GRADE_LIMITS[table]
     unknown = ANIMAL_RULE if table == NO_ANIMALS else ""
     return tuple(

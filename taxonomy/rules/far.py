@@ -56,7 +56,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class ImageNetTree:
-    """The nodes searched, as masks (n,) over WordNet's synsets.
+    """The synsets that the far-OoD examination searches, as masks (n,) over WordNet's synsets.
 
     `nodes` are the full ImageNet release, the 1,000 classes and all their ancestors: 23,547 synsets; `classes` the
     1,000, and `near` the synsets with a class above or below them.
@@ -100,7 +100,7 @@ def _relation(row: int) -> tuple[str, int]:
 
 
 def matches(name: str) -> tuple[Match, ...]:
-    """Return all nodes that the keywords of a class name match, the best evidence first; those that remove it lead."""
+    """Return the nodes that a class name's keywords match: those that remove it first, then by evidence."""
     wordnet, tree = load_wordnet(), searched_tree()
     node_matches = []
     for keyword in keywords(name):
@@ -124,7 +124,7 @@ def lemmas_with(match: Match) -> list[str]:
 
 
 def evidence(match: Match) -> str:
-    """Return a sentence on what a keyword matches, and how that is related to an ImageNet class."""
+    """Explain in a sentence what a keyword matches, and how the match is related to an ImageNet class."""
     wordnet = load_wordnet()
     node = f"'{match.keyword}' matches {synset_text(wordnet, match.row)}"
     if match.rule == "i":

@@ -23,7 +23,7 @@ SPLIT_NAMES = {"barndoor": "barn door", "fishpond": "fish pond", "shopfront": "s
 
 
 def variants(word: str) -> tuple[str, ...]:
-    """Return the word, without each plural ending it may have, and with the apostrophe its last s may lack.
+    """Return the word itself, its possible singulars, and its spelling with an apostrophe before a last s.
 
     A wrong variant ("iri" for "iris") costs nothing, as it matches no lemma.
     """

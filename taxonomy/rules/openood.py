@@ -40,7 +40,7 @@ def imagenet200() -> tuple[Decision, ...]:
 
 
 def of_imagenet21k(name: str, title: str) -> tuple[Decision, ...]:
-    """Keep the classes of the list `name` of ImageNet-21k's images, sorted by wnid; `title` says whose list it is."""
+    """Keep the ImageNet-21k classes of the list `name`, sorted by wnid; `title` names the list in the evidence."""
     wordnet = load_wordnet()
     return tuple(
         Decision(

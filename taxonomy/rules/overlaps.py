@@ -93,7 +93,7 @@ def _computed(benchmark: str, source: str) -> Iterator[Overlap]:
 def related(
     unknown: Mapping[str, ComparedClass], known: Mapping[str, ComparedClass], *, above: bool = True
 ) -> Iterator[tuple[ComparedClass, ComparedClass, str, str]]:
-    """Yield the overlaps by WordNet: an unknown class, a known one, the kind, and the evidence.
+    """Yield the pairs of classes that overlap by WordNet: the unknown class, the known one, the kind and the evidence.
 
     Classes are given by id; of several known ones with one synset the last counts. `above`: whether an unknown class
     above a known one overlaps it.

@@ -76,7 +76,7 @@ def compare_classes(unknown: Mapping[str, str], known: Mapping[str, str]) -> Cla
 
 
 def naming_remarks(classes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return sentences on the classes that are no nouns of WordNet, and those with several senses; names by id."""
+    """Return a sentence on class names that are no nouns of WordNet, and one on names with several senses."""
     return tuple(_remarks(_resolve_all(classes)))
 
 

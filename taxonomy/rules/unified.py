@@ -91,7 +91,7 @@ def tiny158() -> tuple[Decision, ...]:
 
 
 def cifar100_superclasses() -> tuple[Decision, ...]:
-    """Group CIFAR-100's classes by superclass, of each of which a builder draws two as in-distribution.
+    """Group CIFAR-100's classes by superclass; the builder draws two of each superclass as in-distribution.
 
     Section 3.1 draws them at random; its table 3 marks them by colour.
     """

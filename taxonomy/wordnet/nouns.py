@@ -184,7 +184,7 @@ class WordNet:
         return tuple(dict.fromkeys(row for _, row in sorted(pairs)))
 
     def containing(self, phrase: str) -> dict[int, bool]:
-        """Return the synsets with a lemma that contains the phrase, ascending, and whether it is all of such a lemma.
+        """Map each synset with a lemma that contains the phrase to whether the phrase is one of its lemmas; ascending.
 
         The phrase stands there as consecutive whole tokens, which spaces, underscores and hyphens divide; neither
         case nor encoding matters.

@@ -28,7 +28,7 @@ def named_index(source, images):
 def whole_indexes(benchmark):
     """The indexes of complete copies of all sources of a benchmark, by source key."""
     partitions = {}
-    for _, split in benchmark.units.values():
+    for split in benchmark.parts.values():
         partitions.setdefault(split.source, set()).update(split.partitions)
     return {source.key: whole_index(source, sorted(names)) for source, names in partitions.items()}
 

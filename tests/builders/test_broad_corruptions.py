@@ -133,7 +133,7 @@ def test_their_pixels_are_published_no_wider_than_imagenets(release):
 
 
 def test_all_19_corruptions_can_be_built_at_any_severity(release, imagenet, tmp_path):
-    names = {key for key in BENCHMARK.parts if key.startswith(("broad-corruptions/", "broad-corruptions-more/"))}
+    names = {key for key in BENCHMARK.splits if key.startswith(("broad-corruptions/", "broad-corruptions-more/"))}
     assert len(names) == 19 * 5
     assert not any(key.startswith("broad-corruptions-more/") for key in BENCHMARK.usual())
     out = shutil.copytree(release, tmp_path / "out")

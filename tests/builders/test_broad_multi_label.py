@@ -90,7 +90,7 @@ def test_the_other_reading_ranks_by_last_objects(index, coco):
             seconds[image["id"]] = sorted(areas.values())[-2]
     benchmark = BENCHMARK.with_variants(["last-object-areas"])
     assert benchmark.version.endswith("+last-object-areas")
-    split = next(split for key, (_, split) in benchmark.units.items() if key == SEVERAL)
+    split = next(split for key, split in benchmark.parts.items() if key == SEVERAL)
     few = dataclasses.replace(split, quota=dataclasses.replace(split.quota, images=20))
     rows = taken(few, view := IndexArrays(index), np.arange(94))
     expected = sorted(seconds, key=lambda image: (-seconds[image], image))[:20]

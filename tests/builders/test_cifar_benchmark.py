@@ -25,7 +25,7 @@ from tests.builders.layouts import LAYOUTS
 from tests.killing import watched_at_renames
 from tests.manifests import manifest_of
 
-SPLITS = tuple(BENCHMARK.units)
+SPLITS = tuple(BENCHMARK.parts)
 ARRAYS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_svhn", "cifar-train/train")
 
 

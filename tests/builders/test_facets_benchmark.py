@@ -41,7 +41,7 @@ from tests.builders.trees import linked, replaced
 from tests.killing import watched_at_renames
 from tests.manifests import manifest_of, typed
 
-SPLITS = tuple(BENCHMARK.parts)
+SPLITS = tuple(BENCHMARK.splits)
 CONFIGS = tuple(config.name for config in BENCHMARK.configs)
 
 
@@ -54,7 +54,7 @@ def indexes():
 @pytest.fixture(scope="module")
 def planned(indexes):
     """The plan of every part from complete sources."""
-    return {split.key: split for split in plan(Draws(BENCHMARK, 0), indexes, splits=tuple(BENCHMARK.units))}
+    return {split.key: split for split in plan(Draws(BENCHMARK, 0), indexes, splits=tuple(BENCHMARK.parts))}
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_the_other_reading_of_animals_moves_the_rows_that_the_documentation_says
     text = (Path(__file__).parents[2] / "docs" / "benchmarks" / "facets.md").read_text(encoding="utf-8")
     for key in ("facets-t1/validation", "facets-t2/validation"):
         assert other.count(key).rows == BENCHMARK.count(key).rows
-        parts = plan(Draws(other, 0), indexes, splits=other.parts[key])
+        parts = plan(Draws(other, 0), indexes, splits=other.splits[key])
         theirs = {name: part.split.role for part in parts for name in part.table["id"].to_pylist()}
         ours = {
             name: part.split.role
@@ -125,7 +125,7 @@ def test_the_other_reading_of_animals_moves_the_rows_that_the_documentation_says
 def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
     # Table V under any assignment of classes follows from the halves; the whole of them is 54,381 (section IV).
     view = IndexArrays(indexes["sun397"])
-    split = BENCHMARK.units["facets-t1/validation.sun397_known"].split
+    split = BENCHMARK.parts["facets-t1/validation.sun397_known"]
     everything = view.rows(list(view.names), ("images",))
     ranks = KeyedRanks(view, Key(0, "facets-t1", "validation"))
     assert len(ranks.take(split.quota, everything, split.partitions)) == 54_381
@@ -136,7 +136,7 @@ def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
 def test_every_split_has_as_many_rows_as_are_declared(planned):
     for key, part in planned.items():
         assert len(part.rows) == part.count.rows, key
-    for key, parts in BENCHMARK.parts.items():
+    for key, parts in BENCHMARK.splits.items():
         assert sum(len(planned[part].rows) for part in parts) == BENCHMARK.count(key).rows
 
 
@@ -269,7 +269,7 @@ def test_rows_of_a_joined_split_are_mixed_in_keyed_order(release):
 def test_a_joined_entry_has_the_parts_that_were_declared_with_all_their_images(release):
     for key, entry in manifest_splits(release).items():
         parts = entry["parts"]
-        assert [part["key"] for part in parts] == list(BENCHMARK.parts[key])
+        assert [part["key"] for part in parts] == list(BENCHMARK.splits[key])
         lines = read_excluded(release / "excluded" / f"{key.partition('/')[0]}.csv")
         for part in parts:
             left_out = sum(line.images for line in lines if line.split == part["key"])
@@ -345,8 +345,8 @@ def test_the_counts_table_names_classes_and_rows_of_each_part(demo, tmp_path, ca
 
 
 def test_parts_are_told_apart_by_role_source_or_partitions():
-    for key, parts in BENCHMARK.parts.items():
-        declared = [BENCHMARK.units[part].split for part in parts]
+    for key, parts in BENCHMARK.splits.items():
+        declared = [BENCHMARK.parts[part] for part in parts]
         assert len({(split.role, split.source.key, split.partitions) for split in declared}) == len(declared), key
         assert all(
             isinstance(split, Part) and split.image_generator is None and split.oodness is not None

@@ -301,7 +301,7 @@ def test_given_partitions_are_taken_as_they_are(folders, tmp_path):
 
     def counts():
         benchmark = folder_benchmark.declare("own", 0, find_images(tmp_path / "known"), [])
-        return {key: benchmark.count(key).rows for key in benchmark.parts}
+        return {key: benchmark.count(key).rows for key in benchmark.splits}
 
     assert counts() == {"own/validation": 9, "own/test": 9, "own-train/train": 18}
     shutil.rmtree(tmp_path / "known/val")

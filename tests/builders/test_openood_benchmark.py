@@ -36,7 +36,7 @@ LISTED = {
 
 def test_splits_have_the_published_numbers_of_rows():
     """Which these are, of every split, is held by tests/stated_figures.csv."""
-    counts = {key: BENCHMARK.count(key) for key in BENCHMARK.parts}
+    counts = {key: BENCHMARK.count(key) for key in BENCHMARK.splits}
     assert {key: count.rows for key, count in counts.items()} == {key: count.paper for key, count in counts.items()}
 
 
@@ -92,7 +92,7 @@ def planned():
     needed = {}
     keys = BENCHMARK.usual()
     for key in keys:
-        split = BENCHMARK.units[key].split
+        split = BENCHMARK.parts[key]
         needed.setdefault(split.source.key, (split.source, []))[1].extend(split.partitions)
     indexes = {name: named_index(source, _complete(name, partitions)) for name, (source, partitions) in needed.items()}
     return {split.key: split for split in plan(Draws(BENCHMARK, seed=0), indexes, splits=keys)}
@@ -214,7 +214,7 @@ def test_imagenet_c_is_made_of_test_images(planned):
 
 def _sun(names):
     category = tables.sun397()[0].category
-    source = BENCHMARK.units["mos/sun"].split.source
+    source = BENCHMARK.parts["mos/sun"].source
     return named_index(source, {"images": {f"{category[1:]}/{name}": category for name in names}})
 
 
@@ -244,7 +244,7 @@ def test_a_listed_name_that_a_source_has_twice_is_reported():
 
 def test_images_of_other_classes_do_not_count_as_missing(demo):
     """ImageNet-200's validation is listed with that of ImageNet-1k, whose other classes a copy may lack."""
-    source = BENCHMARK.units["openood-imagenet200/validation"].split.source
+    source = BENCHMARK.parts["openood-imagenet200/validation"].source
     ids = {path: wnid for path, wnid in lists.load_list("openood_validation").items() if wnid in lists.imagenet_r()}
     quota = Listed(1_000, "openood_validation")
     index = named_index(source, {"val": ids})

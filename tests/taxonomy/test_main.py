@@ -182,8 +182,8 @@ def test_the_configs_are_those_of_the_benchmarks_with_their_tables():
     """A config is explained by the tables that its splits take classes from; one that takes all classes by none."""
     used = {}
     for benchmark in BENCHMARKS.values():
-        for config, split in benchmark.units.values():
-            tables_of_config = used.setdefault(config.name, set())
+        for key, split in benchmark.parts.items():
+            tables_of_config = used.setdefault(benchmark.config_of(key).name, set())
             if isinstance(split.classes, Classes):
                 tables_of_config.add(split.classes.table)
     used["broad-multi-label"].add("cocomagenet")  # by its source, whose categories that table matches

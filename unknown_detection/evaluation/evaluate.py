@@ -1,4 +1,4 @@
-"""The figures of scores as one table of pandas: a line for each detector and split of unknown rows.
+"""Computes the figures of scores as one pandas table: a line for each detector and split of unknown rows.
 
 Tested by `tests/evaluation/test_steps.py`.
 """

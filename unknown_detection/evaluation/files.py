@@ -40,7 +40,7 @@ require_regular = evaluation_errors()(regular.require_regular)
 
 
 def require_folder_of(out: Path, kind: str, patterns: Collection[str]) -> None:
-    """Check that a folder to write does not exist, or has nothing but what one of its kind has.
+    """Check that a folder to write is new, or holds only what a folder of its kind holds.
 
     `patterns` are those of its files and folders; a folder of which a pattern names files is looked into, too.
     """
@@ -58,7 +58,7 @@ def require_folder_of(out: Path, kind: str, patterns: Collection[str]) -> None:
 
 
 def require_writable(folder: Path) -> None:
-    """Check, before any work, that files can be written to a folder, or to the one that it will be made in."""
+    """Check before any work that files can be written to a folder, or that it can be created."""
     there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     try:
         tempfile.TemporaryFile(dir=there).close()
@@ -136,7 +136,7 @@ def read_untrusted(path: Path, name: str, choose: Callable[[list[str]], list[str
 
 
 def read_listed(path: Path, sha256: str, name: str) -> pa.Table:
-    """Read a Parquet table of a release, as `read_untrusted`, which must have the SHA-256 that the manifest names."""
+    """Read a Parquet table of a release as `read_untrusted` does, and check that it has the manifest's SHA-256."""
     require_regular(path)
     digest = file_sha256(path)
     if digest != sha256:

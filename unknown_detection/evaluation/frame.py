@@ -1,4 +1,4 @@
-"""Scores joined with the truth by id, the input of every protocol: one pandas frame for each detector.
+"""Joins scores with the truth by id: one pandas frame for each detector, which every protocol takes.
 
 A joined frame has the columns of `Release.index` and `score` (higher = more unknown); where there are predictions,
 `prediction` and `wrong` (true for rows without a label); and `confidence`, if it is given.
@@ -30,19 +30,19 @@ WITHOUT_DUPLICATES, WITHOUT_OVERLAP = REDUCED = ("without_duplicates", "without_
 
 
 def names(frame: pd.DataFrame, column: str) -> list[str]:
-    """Return the values of a category that rows have, sorted."""
+    """Return the values that occur in a categorical column, sorted."""
     categories = frame[column].cat
     present = np.bincount(categories.codes.to_numpy() + 1, minlength=1)[1:]
     return categories.categories[np.flatnonzero(present)].tolist()  # type: ignore[no-any-return]
 
 
 def by(frame: pd.DataFrame, column: str) -> dict[str, pd.DataFrame]:
-    """Divide rows by a category, sorted by name."""
+    """Divide rows by the values of a categorical column, sorted by value."""
     return {name: frame[frame[column] == name] for name in names(frame, column)}
 
 
 def by_split(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Divide rows by split, sorted by name; splits of several configs with one name by `config/split`."""
+    """Divide rows by split, sorted by name; a name that several configs use becomes `config/split`."""
     splits: dict[str, pd.DataFrame] = {}
     for name, rows in by(frame, "split").items():
         configs = by(rows, "config")
@@ -67,7 +67,7 @@ def known_rows(frame: pd.DataFrame, split: str = TEST) -> pd.DataFrame:
 
 
 def unknown_splits(frame: pd.DataFrame, roles: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """Return the rows of some roles by split, in the order of the roles and then by name; refuses none at all."""
+    """Return the rows of some roles by split, sorted by role and name; `EvaluationError` if there are none."""
     splits: dict[str, pd.DataFrame] = {}
     for role in roles:
         splits |= by_split(frame[frame["role"] == role])
@@ -80,7 +80,7 @@ def unknown_splits(frame: pd.DataFrame, roles: Sequence[str]) -> dict[str, pd.Da
 
 
 def beside(known: pd.DataFrame, *unknown: pd.DataFrame) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Concatenate the scores of known and of unknown rows; returned with flags of the unknown ones, shape (n,)."""
+    """Concatenate the scores of known and of unknown rows; returns them, and flags of the unknown rows, shape (n,)."""
     scores = np.concatenate([rows["score"].to_numpy() for rows in (known, *unknown)])
     return scores, np.arange(len(scores)) >= len(known)
 
@@ -91,7 +91,7 @@ def against(known: pd.DataFrame, *unknown: pd.DataFrame) -> Ranking:
 
 
 def rankings(known: pd.DataFrame, *unknown: pd.DataFrame, takes: Collection[Takes]) -> dict[Takes, Ranking]:
-    """Rank known rows against unknown ones in one sort, for metrics that take some kinds of rankings.
+    """Rank known rows against unknown ones, in one sort for all kinds of rankings that metrics take.
 
     For those of `errors`, every unknown row is one; these and `open_set` are there with predictions only.
     """
@@ -112,7 +112,7 @@ def by_errors(rows: pd.DataFrame) -> Ranking:
 
 
 def left_out(frame: pd.DataFrame, kind: str) -> npt.NDArray[np.bool_] | None:
-    """Find the rows that figures of a kind leave out, shape (n,); None if the release does not say.
+    """Find the rows that figures of this kind leave out, shape (n,); None if the release does not mark any.
 
     With a duplicate go the rows that share its source image, such as its shifted or clean versions: an evaluation of a
     shift needs both. The same image in another config (the same id) is decided by that config's own pairs.
@@ -136,7 +136,7 @@ def join(
     where: str = "The table of scores",
     fitted_on: pa.Array | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Join scores with an index by id: by detector, the rows that have a score, in the order of the index.
+    """Join scores with an index by id; returns by detector the rows that have a score, in the order of the index.
 
     Columns of the index are shared. Every row must have one score per detector, and every score a row. Splits in
     `FIT_AND_TUNE_SPLITS` may be missing, each as a whole, and so may their rows that detectors were `fitted_on` in

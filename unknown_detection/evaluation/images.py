@@ -1,4 +1,4 @@
-"""The images of a split, read from the Parquet shards of a release and compared with the digests of its rows.
+"""Reads the images of a split from a release's Parquet shards, and compares them with the digests of its rows.
 
 Nothing is read through the cache of `datasets`, which knows a folder by its last name and its card. Whoever decodes an
 image hashes it first, so what was not verified is still evaluated as its manifest describes it, or refused.
@@ -63,7 +63,7 @@ class SplitImages(Sequence[dict[str, Any]]):
         return {"image": self.image(number), **row}
 
     def image(self, number: int) -> Image.Image:
-        """Decode the image of a row; `EvaluationError` if it cannot be, or has another digest than the index lists."""
+        """Decode the image of a row; `EvaluationError` if it does not decode, or differs from the index's digest."""
         id_, stored, listed = (self.rows[name][number].as_py() for name in ("id", "stored", "content_sha256"))
         data = self._bytes(number)
         try:

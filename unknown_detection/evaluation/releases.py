@@ -1,4 +1,4 @@
-"""Opens a release from a folder or the Hub: its `manifest.json`, and the rows and images that this describes.
+"""Opens a release from a folder or the Hub: its `manifest.json`, and the rows and images that the manifest lists.
 
 Rows are compared with the manifest's digests, and images with those of their rows (`SplitImages`): a release that was
 never verified is evaluated on what its manifest says, or refused.
@@ -150,7 +150,7 @@ class Release:
 
     @property
     def is_demo(self) -> bool:
-        """Whether the release is made of demo sources, of which no result can be drawn."""
+        """Whether the release is made of demo sources, whose results mean nothing."""
         return any(benchmark.demo for benchmark in self.manifest.benchmarks.values())
 
     @property
@@ -167,12 +167,12 @@ class Release:
         return self._config(config).label_names
 
     def prepared(self, config: str, split: str) -> int:
-        """Width and height of the model input that a split's images are prepared for; 0 if the release names none."""
+        """The width and height of the model input that a split's images are prepared for; 0 if they are for none."""
         generator = self._split(config, split).generator
         return 0 if generator is None else generator.prepared
 
     def remarks_on_classes(self, config: str) -> tuple[str, ...]:
-        """The release's sentences on classes of a config that could not be compared."""
+        """The release's sentences on those classes of a config whose overlap with known classes could not be told."""
         return tuple(
             f"{config}/{split}: {text}"
             for split in self.splits(config)
@@ -197,7 +197,7 @@ class Release:
         return self._rows[config, split]
 
     def images(self, config: str, split: str) -> SplitImages:
-        """Open a split with its images, which are decoded on access and compared with the digests of their rows.
+        """Open a split with its images; each is decoded on access, and compared with the digest of its row.
 
         Raises:
             EvaluationError: as for `rows`, the release does not hold the split's images, or has others than rows.
@@ -228,7 +228,7 @@ class Release:
         return self._duplicates
 
     def doubtful_duplicates(self, configs: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return the splits of some configs in which near pairs are too many to be duplicates, by `config/split`.
+        """Return the splits of some configs with more near pairs than can be duplicates, by `config/split`.
 
         Each has the number of its rows in such pairs, and that of all its rows.
         """
@@ -241,7 +241,7 @@ class Release:
         return {key: count for key, count in counts.items() if are_too_many(*count)}
 
     def index(self, configs: Sequence[str] | None = None) -> pd.DataFrame:
-        """Load the truth: a line for each row of each split, in the release's order; None for all configs.
+        """Load the truth, one line per row of each split in the release's order; `configs` None stands for all.
 
         Returns:
             The columns of `truth.truth_table`: id, config, split, role, class_id, source_id, label, known; and
@@ -276,7 +276,7 @@ class Release:
 
 
 def load(where: str | Path | Release, revision: str | None = None) -> Release:
-    """Open a release; its rows and images are read on first use, and compared with its digests.
+    """Open a release; its rows and images are read on first use, and compared with its digests then.
 
         >>> release = ud.load("build/digits")
         >>> release.splits("digits")
@@ -320,7 +320,7 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
 def choose_splits(
     available: Mapping[str, Sequence[str]], requested: str | Iterable[str | Key] | None, where: str
 ) -> list[Key]:
-    """Select splits: `CONFIG[/SPLIT],...`, several of `CONFIG`, `CONFIG/SPLIT` and (config, split), or None for all.
+    """Select splits: `CONFIG[/SPLIT],...`, a list of `CONFIG`, `CONFIG/SPLIT` or (config, split), or None for all.
 
     A split's name alone will do where one config has it. `where` is what has these configs, for messages.
     """

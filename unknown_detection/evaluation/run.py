@@ -1,4 +1,4 @@
-"""All steps in one call: extract features, score them and report.
+"""Runs all steps in one call: extract features, score them and report.
 
 Tested by `tests/evaluation/test_as_one_guesses.py`.
 """
@@ -32,7 +32,7 @@ from unknown_detection.words import first_few
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Holds what the steps returned; printed, or in a notebook, it is the tables of results and the page's place.
+    """What the steps returned; printed or shown in a notebook, it is the tables of results and the page's place.
 
     Attributes:
         features: what `extract` returned.

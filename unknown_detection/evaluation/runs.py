@@ -68,7 +68,7 @@ class ScoredRun:
         return (source.get("file", "") if kind == "torchvision" else name) if "address" in source else ""
 
     def columns(self, detector: str, **release: str) -> dict[str, Any]:
-        """Return the columns of the table of figures that say whose a detector's figures are."""
+        """Return the columns of the table of figures that identify the model, run and detector of a figure."""
         about = self.about
         versions = {"judged": _VERSIONS, **({"scored": about.versions} if about.versions else {})}
         return {
@@ -81,7 +81,7 @@ class ScoredRun:
         }
 
     def of_configs(self, configs: Iterable[str], detector: str | None = None) -> pd.DataFrame:
-        """Select the rows of some configs, of a detector or of the first; all have scores of the same splits."""
+        """Select the rows of some configs, of one detector or of the first; all detectors cover the same splits."""
         rows = self.rows[detector] if detector is not None else next(iter(self.rows.values()))
         wanted = {*configs}
         return rows if {*frame.names(rows, "config")} <= wanted else rows[rows["config"].isin(wanted)]
@@ -175,7 +175,7 @@ def _misfit(stated: Provenance, scores: pa.Table, release: Release) -> str:
 
 
 def ids_fitted_on(release: Release, key: str) -> pa.Array:
-    """Return the ids in the fit half of a split `config/split`, which detectors were fitted on; none without a key."""
+    """Return the ids of the half of a split (`config/split`) that detectors were fitted on; none for an empty key."""
     if not key:
         return pa.array([], pa.string())
     rows = release.rows(*key.split("/", 1))

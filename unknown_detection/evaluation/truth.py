@@ -1,4 +1,4 @@
-"""The truth table of a release: a row for each image of each split, with its role, class and what it duplicates.
+"""The truth table of a release: each image's role and class, whether it is a duplicate, and which class it overlaps.
 
 Texts are pandas categories in sorted order, so a million rows are a few bytes each, however long their ids are.
 
@@ -66,7 +66,7 @@ def truth_table(rows: Mapping[tuple[str, str], pa.Table], paired: Mapping[str, p
 
 
 def as_category(texts: pa.ChunkedArray) -> pd.Categorical:
-    """Return texts as a pandas category whose values are sorted; null is a missing value."""
+    """Return texts as a pandas category with sorted values, where null is a missing value."""
     encoded = texts.combine_chunks().dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary)
     rank = np.empty(len(order) + 1, dtype=np.int32)
@@ -76,7 +76,7 @@ def as_category(texts: pa.ChunkedArray) -> pd.Categorical:
 
 
 def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
-    """Return the known class that each row of a split overlaps, empty where none; None without such a column."""
+    """Return for each row of a split the known class that its class overlaps, or empty; None without such a column."""
     overlaps = None
     for name in (OBJECT_SEEN, ID_OVERLAP):
         if name not in rows.column_names:

@@ -120,7 +120,7 @@ def table(
 
 
 def code(text: str) -> Cell:
-    """Return a cell with a name as programs have it."""
+    """Return a cell that shows a name in a program's typeface."""
     return Cell(text, style="code")
 
 
@@ -144,7 +144,7 @@ def anchor(*parts: str) -> str:
 
 
 def safe_href(url: str) -> str:
-    """Return a web address, an anchor or the path of a file beside the page; for any other text an empty one.
+    """Return a web address, an anchor or a path beside the page unchanged, and an empty text for anything else.
 
     So a link to `javascript:` or `file:` in a manifest leads nowhere.
     """

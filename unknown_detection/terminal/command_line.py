@@ -1,4 +1,4 @@
-"""Runs a command line: what a user can fix is one line on stderr and an exit code, and has no traceback."""
+"""Runs a command line; an error that the user can fix is one line on stderr and an exit code, without a traceback."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def run_stoppable(work: Callable[[], int], says: str) -> int:
 
 @contextlib.contextmanager
 def stopping_says(text: str) -> Iterator[None]:
-    """Set the line that Ctrl-C inside this block prints, on what is kept; that of an inner block counts."""
+    """Set the line that Ctrl-C inside this block prints, which says what is kept; an inner block's line wins."""
     try:
         yield
     except Stopped as stopped:
@@ -126,7 +126,7 @@ def stopping_says(text: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def left_to_the_parent() -> Iterator[None]:
-    """Keep Ctrl-C, which the terminal sends to all processes, from those that are started inside this block.
+    """Keep Ctrl-C, which a terminal sends to all processes, from processes that are started inside this block.
 
     This process handles it when the block ends.
     """

@@ -95,7 +95,7 @@ class TerminalMeter:
 
     @contextlib.contextmanager
     def step(self, title: str, images: int) -> Iterator[Callable[..., None]]:
-        """Draw the bar of a step over a number of images; yields what counts images, and bytes if known, as done."""
+        """Draw the bar of a step over a number of images; yields a function that counts finished images and bytes."""
         with bar(images, title, quiet=self.quiet) as shown:
             started, total = time.monotonic(), 0
 

@@ -1,4 +1,4 @@
-"""Recognises errors that say what this machine lacks, whatever was at work: memory, threads, space, or a package.
+"""Recognises errors by which any code says that this machine lacks memory, threads, disk space or a package.
 
 Each becomes one sentence in place of a traceback. Any other error is a defect of ours.
 
@@ -33,7 +33,7 @@ _AGAIN = "and run the same command again"
 
 
 def shortage(error: BaseException) -> str:
-    """Return the sentence about what the machine lacks, by an error that nobody has caught; empty for any other."""
+    """Describe in a sentence what the machine lacks, judged by an uncaught error; empty for any other error."""
     for cause in _chain(error):
         text = str(cause)
         if any(words in text.lower() for words in _NO_THREADS):

@@ -1,1 +1,1 @@
-"""Adversarial images: models with their weights, attacks on them, and the judgement of what is stored."""
+"""Adversarial images: models and their weights, attacks on the models, and a check of what is stored."""

@@ -1,4 +1,4 @@
-"""The attacks in the L-infinity ball: projected gradient descent, and AutoAttack's four, each run on its own.
+"""The attacks in the L-infinity ball: projected gradient descent, and AutoAttack's four, each run alone.
 
 Madry et al., "Towards Deep Learning Models Resistant to Adversarial Attacks" (ICLR 2018); Croce and Hein, "Reliable
 evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks" (ICML 2020). AutoAttack's are
@@ -50,7 +50,7 @@ class PGD:
     def candidates(
         self, network: Network, images: Any, labels: Any, seeds: Sequence[int]
     ) -> Iterator[tuple[str, Any]]:
-        """Attack images, float32 in [0, 1], (n, 3, size, size); yields one result, whose part has no name.
+        """Attack images, float32 in [0, 1], (n, 3, size, size); yields a single result, named by an empty text.
 
         An image's result does not depend on the others of its batch, but for the rounding of floating-point sums: its
         start is drawn from its own seed, and the loss is a sum and no mean.
@@ -101,7 +101,7 @@ class AutoAttack:
     def candidates(
         self, network: Network, images: Any, labels: Any, seeds: Sequence[int]
     ) -> Iterator[tuple[str, Any]]:
-        """Yield the name of each part, and the images as it attacked them.
+        """Yield for each part of AutoAttack its name and the images after its attack.
 
         As in the authors' code, a part no longer attacks an image once the model gets it wrong. Images that the model
         got wrong from the start are attacked by APGD-CE alone (in the authors' code by no part, which would leave the

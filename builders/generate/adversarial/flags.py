@@ -1,4 +1,4 @@
-"""The flags of adversarial images, the generators that are made from their values, and the demo's tiny models.
+"""The flags of adversarial images: the generators that their values make, and tiny models for the demo.
 
 Tested by `tests/builders/generate/adversarial/test_flags.py` and `tests/builders/test_broad_demo.py`.
 """
@@ -32,7 +32,7 @@ FLAGS = (
 
 
 def declared_generators() -> dict[str, Generator]:
-    """Return the generators that the benchmark declares, by the name of their split; they lack weights."""
+    """Return the generators that the benchmark declares, by split name; they have no weights yet."""
     return {
         f"{attack.name}_{model.name}": adversarial(
             AttackSettings(model, attack), needs=f"--model {model.name} --weights FILE"
@@ -43,7 +43,7 @@ def declared_generators() -> dict[str, Generator]:
 
 
 def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
-    """Make the generators for the values of the flags, given by the flags' names, by the name of their split."""
+    """Make the generators that the values of the flags ask for, by split name."""
     models, files = values["model"], values["weights"]
     if len(models) != len(files):
         raise BuildError(

@@ -1,4 +1,4 @@
-"""The generators of adversarial images: each image is attacked, rounded and classified again.
+"""Generates adversarial images: each image is attacked, rounded and classified again.
 
 An image is stored as 8-bit PNG: an attack's result is rounded, projected to the whole number of steps that epsilon
 allows, and only then classified, in float32. So the columns are about the pixels that a reader gets.
@@ -78,7 +78,7 @@ class AttackSettings:
 
     @property
     def levels(self) -> int:
-        """The greatest change in steps of 8-bit pixels: 12 for epsilon 0.05, since 0.05 x 255 is 12.75."""
+        """The greatest change of a pixel in 8-bit levels: 12 for epsilon 0.05, since 0.05 x 255 is 12.75."""
         return math.floor(255 * self.attack.epsilon + 1e-9)
 
     def __call__(self, generator: Generator) -> Generate:
@@ -97,7 +97,7 @@ def adversarial(
     weights: tuple[Weights, ...] = (),
     versions: Mapping[str, str] | None = None,
 ) -> Generator:
-    """Return the generator of an attack; as a benchmark declares it, it has no weights, and `needs` flags.
+    """Return the generator of an attack; without weights, `needs` names the flags that it still needs.
 
     `versions` are those of the packages that the pixels depend on.
     """
@@ -216,7 +216,7 @@ def stored_pixels(attacked: Any, originals: Pixels, levels: int) -> Pixels:
 
 
 class AccuracyCheck:
-    """Counts the originals that a model classifies right, and refuses a count that its accuracy makes improbable.
+    """Counts how many originals a model classifies right, and refuses a count that its accuracy makes improbable.
 
     The tolerance follows from the number n of images so far: the count is binomial with n and the card's accuracy. It
     is 4.9 standard errors of a large n: 21 points at 100 images, 3 at 5,000. A model that guesses is refused after
@@ -228,7 +228,7 @@ class AccuracyCheck:
         self.images = self.right = 0
 
     def add(self, images: int, right: int) -> None:
-        """Count some more images; `BuildError` if too few or too many of all so far were right."""
+        """Count more images; `BuildError` if too few or too many of all images so far were right."""
         from scipy.stats import binom
 
         self.images += images
@@ -243,13 +243,13 @@ class AccuracyCheck:
 
 
 class Halving:
-    """Works on images in batches, and halves their size for good when one does not fit into a GPU's memory."""
+    """Works on images in batches, and halves the batch size for good when a GPU lacks memory for a batch."""
 
     def __init__(self, batch: int) -> None:
         self.batch = batch
 
     def map(self, images: int, work: Callable[[slice], Result]) -> list[Result]:
-        """Return the result of `work` for the rows of each batch; it is called again with fewer if memory ran out."""
+        """Return the result of `work` for each batch of rows; a batch that lacks memory is halved and tried again."""
         import torch
 
         results: list[Result] = []

@@ -32,7 +32,7 @@ _HALF = (0.5, 0.5, 0.5)
 
 @dataclass(frozen=True)
 class AttackedModel:
-    """A classifier of ImageNet-1k, by its name in ids, columns and messages and timm's name of its network.
+    """A classifier of ImageNet-1k that can be attacked: its own name, timm's name of its network, and its input.
 
     Its input is `size` x `size` pixels, cropped from the centre after the shorter side was resized to `resize`; of
     pixels in [0, 1] `mean` is subtracted for each channel, and the rest divided by `std`. `accuracy` is the top-1
@@ -51,7 +51,7 @@ class AttackedModel:
 
     @property
     def preparation(self) -> PreparationEntry:
-        """How originals are prepared at the model's own size, as its weights were evaluated."""
+        """How originals are prepared for the model's input, as for the evaluation of its weights."""
         return PreparationEntry(self.size, self.resize, self.interpolation)
 
     def parameters(self) -> dict[str, Value]:
@@ -69,7 +69,7 @@ class AttackedModel:
 
     @property
     def split_name(self) -> str:
-        """The name as a part of a split's name."""
+        """The model's name in the form that a split's name has."""
         return re.sub("[^a-z0-9]+", "_", self.name).strip("_")
 
 
@@ -123,7 +123,7 @@ _TOLERANCE = 1e-4
 
 
 def model_named(name: str) -> AttackedModel:
-    """Return a model by the value of `--model`; one of timm's is described by its pretrained configuration."""
+    """Return the model that `--model` names; timm's pretrained configuration describes one of timm's."""
     if name in MODELS:
         return MODELS[name]
     if not name.startswith(_TIMM):
@@ -155,7 +155,7 @@ def model_named(name: str) -> AttackedModel:
 
 
 class Predictions(NamedTuple):
-    """Predicted classes of n images, their softmax probabilities, and those of the images' own classes: (n,) each."""
+    """The predicted classes of n images, their softmax probabilities, and those of the true classes: (n,) each."""
 
     predictions: npt.NDArray[np.int64]
     confidences: npt.NDArray[np.float64]
@@ -188,14 +188,14 @@ class Network:
         self.fast = fold_batch_norms(self.module, pixels)
 
     def pixels(self, images: npt.NDArray[np.uint8]) -> Any:
-        """Images of shape (n, size, size, 3) as a tensor on the device: float32 in [0, 1], (n, 3, size, size)."""
+        """Return images (n, size, size, 3) as a tensor on the device: float32 in [0, 1], (n, 3, size, size)."""
         import torch
 
         tensor = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).to(self.device)
         return tensor.float() / 255
 
     def judge(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> Predictions:
-        """Classify images of shape (n, size, size, 3) in float32, also where a device would rather use TF32."""
+        """Classify images (n, size, size, 3) in full float32, even on devices that default to TF32."""
         import torch
 
         with torch.inference_mode(), exact_float32():
@@ -206,7 +206,7 @@ class Network:
 
 
 def load_network(model: AttackedModel, weights: Path, device: str, classes: Sequence[str]) -> Network:
-    """Load a model's weights onto a device; `classes` are the ids of the images' classes in the logits' order."""
+    """Load a model's weights onto a device; `classes` are the ids of the classes in the order of the logits."""
     import timm
 
     module = timm.create_model(model.architecture, pretrained=False)
@@ -233,7 +233,7 @@ def load_strictly(module: Any, path: Path, name: str) -> None:
 
 
 def timm_name(name: str) -> str:
-    """Return timm's name of a tensor of mmcls's vision transformer; any other name stays."""
+    """Return timm's name for a tensor of mmcls's vision transformer; other names stay unchanged."""
     for pattern, replacement in _FROM_MMCLS:
         if match := re.fullmatch(pattern, name, re.ASCII):
             return match.expand(replacement)
@@ -257,7 +257,7 @@ def _normalised(module: Any, model: AttackedModel) -> Any:
 
 
 def fold_batch_norms(module: Any, pixels: Any) -> Any:
-    """Return a copy of a network in eval mode with each batch norm folded into the convolution defined before it.
+    """Return a copy of a network in eval mode, with each batch norm folded into the convolution before it.
 
     Returns the network itself if the copy's logits of some images differ, as where another layer reads a
     convolution's output, too.

@@ -75,7 +75,7 @@ def prepare_image(image: Image.Image) -> Image.Image:
 
 
 def corruption(name: str, severity: int) -> Generator:
-    """Return the generator of one corruption; `ValueError` if there is no such one.
+    """Return the generator of a named corruption; `ValueError` for an unknown name.
 
     Its pixels follow from the source image and the row's id: not from other images, their order, or the worker.
     Code that OpenCV and NumPy choose by the CPU is avoided: its last bits differ, and truncation turns them into whole

@@ -1,4 +1,4 @@
-"""Deciphers the adversarial images that the authors of BROAD publish as ciphers of ImageNet's files (PartialBROAD).
+"""Deciphers the adversarial images that BROAD's authors publish enciphered with ImageNet's files (PartialBROAD).
 
 Tested by `tests/builders/test_broad_adopted.py`.
 """
@@ -54,7 +54,7 @@ def _start(generator: Generator) -> Generate:
 
 
 def decipher(generator: Generator, image: SourceImage) -> Generated:
-    """Decipher the cipher that accompanies an original's file, or say why it gives no image."""
+    """Decipher the cipher that belongs to an original's file, or say why it gives no image."""
     companion = image.companion
     if companion is None:
         raise ValueError(f"{image.id} has no cipher")

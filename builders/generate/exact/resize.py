@@ -1,4 +1,4 @@
-"""Resizes without aliasing: straight to 32 x 32, and the published procedure of LSUN-FIX with its crop.
+"""Resizes images without aliasing: straight to 32 x 32, or by LSUN-FIX's published procedure with a crop.
 
 Pillow's `BILINEAR` filter grows with the scale factor, so that every source pixel counts. It resamples 8-bit images in
 integer arithmetic, so equal inputs give equal pixels on every machine; only the decoder may differ between versions.
@@ -36,7 +36,7 @@ def fixed_resize(image: Image.Image) -> Image.Image:
 
 
 def lsun_fix(image: Image.Image) -> Image.Image:
-    """Make an image of LSUN-FIX: shorter side to 256, the 256 x 256 at the centre, then 32 x 32 RGB.
+    """Make an image of LSUN-FIX: resize the shorter side to 256, crop the centre, resize to 32 x 32 RGB.
 
     This is the procedure that Tack et al. published with their code (alinlab/CSI, `lsun_fix_preprocess.py`):
     torchvision's `Resize(256)`, `CenterCrop(256)` and `Resize(32)` on Pillow images. For an image of 256 x 256 it
@@ -57,7 +57,7 @@ def shorter_side(image: Image.Image, side: int) -> Image.Image:
 
 
 def centre_crop(image: Image.Image, side: int) -> Image.Image:
-    """Cut the square of `side` pixels out of an image's centre, as torchvision's `CenterCrop(side)` does."""
+    """Crop the square of `side` pixels at the centre of an image, as torchvision's `CenterCrop(side)` does."""
     # Python rounds halves to even, as in torchvision.
     left, top = (round((length - side) / 2) for length in image.size)
     return image.crop((left, top, left + side, top + side))

@@ -1,4 +1,4 @@
-"""BigGAN-deep at 256 x 256: an image of a class from truncated noise, with the weights that a person has.
+"""Generates images of a class by BigGAN-deep at 256 x 256 from truncated noise, with a person's copy of the weights.
 
 Brock, Donahue and Simonyan, Large Scale GAN Training for High Fidelity Natural Image Synthesis (ICLR 2019). BROAD
 (Guille-Escuret et al., section 2.3) names a package and no settings: biggan-deep-256 and truncation 0.4 are that
@@ -103,7 +103,7 @@ BIGGAN = Generator(
 
 
 def with_weights(location: str, device: str) -> Generator:
-    """Return the generator with the weights of a folder, or raise `BuildError`."""
+    """Return the generator with the weights in a folder; `BuildError` if they cannot be used."""
     check_installed({BIGGAN.name: BIGGAN})
     file = Path(location).absolute() / WEIGHTS
     if not file.is_file():

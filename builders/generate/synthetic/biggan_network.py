@@ -38,7 +38,7 @@ _ATTENTION_BEFORE = 8
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes in which a network may differ from the published one; channels are multiples of the width."""
+    """The sizes in which a network may differ from the published one; channels are multiples of the width."""
 
     noise: int = 128
     embedding: int = 128
@@ -46,7 +46,7 @@ class Sizes:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Sizes:
-        """Return the sizes of the network of some weights; the published ones if the weights do not show them."""
+        """Return the sizes of the network with these weights; the published sizes if the weights do not show them."""
         try:
             embedding, width = tensors["embeddings.weight"].shape[0], tensors["generator.bn.weight"].shape[0]
             noise = tensors["generator.gen_z.weight_orig"].shape[1] - embedding
@@ -125,7 +125,7 @@ class _Attention(nn.Module):  # type: ignore[misc]
 
 
 class BigGANNetwork(nn.Module):  # type: ignore[misc]
-    """The network at one truncation, by the names of its published weights, which it has no values of yet.
+    """The network for one truncation, with the names of the published weights but no values yet.
 
     Convolutions and linear layers are under spectral normalisation, with their first singular vectors. The truncation
     of the noise, a multiple of 0.02, chooses the means and variances of activations; the package that published the
@@ -154,7 +154,7 @@ class BigGANNetwork(nn.Module):  # type: ignore[misc]
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], truncation: float, device: str) -> BigGANNetwork:
-        """Return the network of some weights on a device, in evaluation mode."""
+        """Return the network with some weights on a device, in evaluation mode."""
         network = cls(Sizes.of(tensors), truncation)
         network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
         network.eval().requires_grad_(False)

@@ -1,4 +1,4 @@
-"""Tiny generative models with random weights, in the files in which their users have the real ones.
+"""Writes tiny generative models with random weights for the demo, in the files that the real models come in.
 
 The demo makes images with them, and tests. Their images are patterns and show nothing.
 
@@ -19,7 +19,7 @@ from unknown_detection.durable import finish
 
 
 def write_models(folder: Path, splits: Collection[str]) -> dict[str, Any]:
-    """Write the models of some splits into a folder, but for those of an earlier run; returns the flags' values."""
+    """Write the models of some splits into a folder that may have some already; returns the flags' values."""
     values = {}
     for split, flag, write in (
         ("biggan", "biggan", write_biggan),
@@ -36,7 +36,7 @@ def write_models(folder: Path, splits: Collection[str]) -> dict[str, Any]:
 
 
 def biggan_tensors(seed: int = 2) -> dict[str, Any]:
-    """Draw weights of the network with a 32nd of the channels, each of which changes its 256 x 256 pixels."""
+    """Draw random weights of the network with a 32nd of the channels; each weight changes the 256 x 256 pixels."""
     import torch
 
     from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes
@@ -56,7 +56,7 @@ def biggan_tensors(seed: int = 2) -> dict[str, Any]:
 
 
 def write_biggan(folder: Path, tensors: Mapping[str, Any] | None = None) -> Path:
-    """Write a folder for `--biggan`; returns it."""
+    """Write weights into a folder as `--biggan` takes it; returns the folder."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def write_biggan(folder: Path, tensors: Mapping[str, Any] | None = None) -> Path
 
 
 def write_pipeline(folder: Path, side: int = 8) -> Path:
-    """Write a folder for `--stable-diffusion`: the parts of Stable Diffusion 2, for images of 8 x `side` pixels."""
+    """Write a folder as `--stable-diffusion` takes it: Stable Diffusion 2's parts, for images of 8 x `side` pixels."""
     import torch
 
     with torch.random.fork_rng(devices=[]):

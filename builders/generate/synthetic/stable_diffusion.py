@@ -1,4 +1,4 @@
-"""Stable Diffusion 2: an image of a prompt with one of a class's names, by diffusers, from weights that a person has.
+"""Generates images by Stable Diffusion 2 from a prompt with a class's name, by diffusers, with a person's weights.
 
 Rombach et al., High-Resolution Image Synthesis With Latent Diffusion Models (CVPR 2022). The prompt and the random
 name are those of BROAD (Guille-Escuret et al., section 2.3); steps and guidance, which it does not give, are the
@@ -92,14 +92,14 @@ def class_names(wnid: str) -> tuple[str, ...]:
 
 
 def draw_name(image: SourceImage) -> str:
-    """Draw one of the names of a row's class, by bytes 8 to 15 of the SHA-256 of the row's id."""
+    """Draw one of the names of the row's class, by bytes 8 to 15 of the SHA-256 of the row's id."""
     names = class_names(image.class_id)
     drawn = int.from_bytes(hashlib.sha256(image.id.encode()).digest()[8:16], "big")
     return names[drawn % len(names)]
 
 
 def prompt_of(image: SourceImage) -> str:
-    """Return the prompt of a row."""
+    """Return the prompt for a row's image."""
     return f"High quality image of a {draw_name(image)}."
 
 
@@ -160,7 +160,7 @@ STABLE_DIFFUSION = Generator(
 
 
 def with_weights(location: str, device: str) -> Generator:
-    """Return the generator with the pipeline of a folder in the format of diffusers, or of a repository on the Hub."""
+    """Return the generator with a pipeline from a folder in diffusers' format, or from a repository on the Hub."""
     check_installed({STABLE_DIFFUSION.name: STABLE_DIFFUSION})
     folder = _folder_of(location)
     _require_settings(folder / _INDEX, {"_class_name": "StableDiffusionPipeline"})
@@ -201,7 +201,7 @@ def _folder_of(location: str) -> Path:
 
 
 def load_pipeline(folder: Path) -> Any:
-    """Load a pipeline in float32 onto the CPU, without a safety checker, and check that its parts are whole."""
+    """Load a pipeline in float32 onto the CPU, without a safety checker, and check that its parts are complete."""
     import diffusers
     import torch
     import transformers

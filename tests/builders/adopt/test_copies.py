@@ -18,7 +18,7 @@ from tests.builders.layouts import food101_parquet, imagenet_archives, imagenet_
 from tests.builders.planning import planning_request
 from tests.builders.trees import linked, replaced
 
-DECLARED = BENCHMARK.units
+DECLARED = BENCHMARK.parts
 SPLITS = tuple(DECLARED)
 EVALUATION = ("imagenet/validation", "imagenet/test", "imagenet/near_ood")
 KNOWN = BENCHMARK.configs[0].labels.drawn(0)
@@ -62,7 +62,7 @@ def places(demo):
 def published(release, places, tmp_path_factory):
     """The release as the authors would have packed it. Read only."""
     root = tmp_path_factory.mktemp("published") / "imagenet-bench"
-    for key, (_, split) in DECLARED.items():
+    for key, split in DECLARED.items():
         for number, row in enumerate(rows_of(release, key)):
             place = root / split.published / published_name(split, row, number)
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def test_names_are_enough_for_archives_and_parquet(layout, release, request, tmp
         for row in rows_of(release, key):
             # Empty files: nothing but the names can be used.
             tree(
-                copy / DECLARED[key].split.published,
+                copy / DECLARED[key].published,
                 {f"labels/{row['class_id']}/{row['source_id'].split('/')[-1]}": b""},
             )
     plans = planned({"imagenet": request.getfixturevalue(layout)}, copy, EVALUATION, seed=3)

@@ -114,7 +114,7 @@ def refused(demo):
     indexes = {key: open_source(source, demo[key], tuple(source.expected())) for key, source in sources.items()}
 
     def sentence(copy, *splits):
-        parts = [part for key in splits or ("facets-t1/validation",) for part in BENCHMARK.parts[key]]
+        parts = [part for key in splits or ("facets-t1/validation",) for part in BENCHMARK.splits[key]]
         with pytest.raises(BuildError) as caught:
             adopt(BENCHMARK, parts, copy, indexes, lambda _: None, seed=0)
         return str(caught.value)

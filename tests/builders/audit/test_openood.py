@@ -51,7 +51,7 @@ def test_what_is_exported_is_equal_in_every_split_that_openood_has(openood_relea
         (True, "0", "0", "equal")
     }
     assert "mos/test" in manifest.by_key() and "mos/test" not in LISTS
-    assert LISTS.keys() == {key for key in BENCHMARK.units if key.startswith("openood-")}
+    assert LISTS.keys() == {key for key in BENCHMARK.parts if key.startswith("openood-")}
 
 
 def test_every_line_is_read_as_openood_reads_it(openood_release, tree):

@@ -16,7 +16,7 @@ BUILT_WITHOUT_FLAGS = ("broad-reference", "broad-novel-classes", "broad-corrupti
 def test_every_split_that_needs_a_model_says_which_flag_gives_it():
     needed = {split: BENCHMARK.needs(split).split()[0] for split in MODELS.values()}
     assert needed == {split: f"--{name}" for name, split in MODELS.items()}
-    assert set(BENCHMARK.parts) - set(BENCHMARK.ready()) == {*MODELS.values(), *ATTACKED}
+    assert set(BENCHMARK.splits) - set(BENCHMARK.ready()) == {*MODELS.values(), *ATTACKED}
 
 
 def test_a_flag_that_models_share_is_there_once():
@@ -33,7 +33,7 @@ def test_without_flags_all_is_built_but_what_needs_them(tmp_path, demo, capsys):
     listed = [f"--{key}={demo[key]}" for key in ("imagenet", "inaturalist", "imagenet_o", "openimage_o", "coco2017")]
     assert main([*listed, "--dry-run", f"--out={tmp_path / 'out'}"]) == 0
     printed = capsys.readouterr()
-    for key in BENCHMARK.parts:
+    for key in BENCHMARK.splits:
         assert (key in printed.out) == (key.partition("/")[0] in BUILT_WITHOUT_FLAGS), key
     for model in ("resnet50", "vit"):
         assert f"pgd_{model}: left out, since it is made with --model {model} --weights" in printed.err

@@ -54,7 +54,7 @@ def test_models_of_a_demo_are_written_and_make_what_the_flags_ask_for(tmp_path):
 
     def splits(values):
         assert values["biggan"] == "made"
-        return {"biggan": benchmark.units[GENERATED[0]].split}
+        return {"biggan": benchmark.parts[GENERATED[0]]}
 
     settings, models = dataclasses.replace(settings, splits=splits), dataclasses.replace(models, write=write)
     build_flags = dataclasses.replace(flags(), out=tmp_path / "out")

@@ -151,7 +151,7 @@ def test_the_same_declarations_without_the_fault_are_taken():
         config(FIRST, split("second", quota=Rest("one/first")), name="one", duplicates_of="one/first"),
         config(JoinedSplit("test", (part("a"), part("b", role="near_ood"))), name="one-more"),
     )
-    assert declared.parts == {
+    assert declared.splits == {
         "one/first": ("one/first",),
         "one/second": ("one/second",),
         "one-more/test": ("one-more/test.a", "one-more/test.b"),
@@ -193,7 +193,7 @@ def test_a_joined_split_counts_its_parts():
     declared = benchmark(config(JoinedSplit("test", parts)))
     count = declared.count("one/test")
     assert (count.rows, count.paper, count.why, count.classes) == (94 + 30, 120, "theirs is 90", 47)
-    assert [declared.count(key).rows for key in declared.parts["one/test"]] == [94, 30]
+    assert [declared.count(key).rows for key in declared.splits["one/test"]] == [94, 30]
 
 
 def test_drawn_classes_have_the_size_of_any_or_no_count():

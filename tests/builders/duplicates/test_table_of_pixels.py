@@ -134,5 +134,5 @@ def test_a_split_whose_pixels_are_gone_is_not_compared_and_the_run_says_so(demo,
 
 
 def test_only_what_is_compared_is_kept():
-    keys = BENCHMARK.units
+    keys = BENCHMARK.parts
     assert {key for key in keys if not are_compared(BENCHMARK, key)} == {"cifar-external/train"}

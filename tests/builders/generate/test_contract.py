@@ -30,7 +30,7 @@ def test_names_end_ids():
 def test_a_name_means_one_recipe():
     generators = {}
     for benchmark in BENCHMARKS.values():
-        for _, split in benchmark.units.values():
+        for split in benchmark.parts.values():
             if (declared := split.image_generator) is not None:
                 assert generators.setdefault(declared.name, declared) == declared
     corruptions = {f"{name}-{severity}" for name in DESCRIPTIONS for severity in range(1, 6)}

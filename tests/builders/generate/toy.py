@@ -241,7 +241,7 @@ def write_photographs(root, images=10):
 def build_toy(photographs, out, *, splits=(), workers=1, benchmark=None, executor=None, **changes):
     """Build the toy, on this machine's cores if no executor is given; returns the manifest."""
     benchmark = benchmark or toy_benchmark()
-    keys = [key for key in benchmark.parts if not splits or key in splits or key.split("/")[0] in splits]
+    keys = [key for key in benchmark.splits if not splits or key in splits or key.split("/")[0] in splits]
     request = BuildRequest(out, **({"splits": tuple(keys), "allow_partial": True, "demo": True} | changes))
     before = batches._BATCH_BYTES
     batches._BATCH_BYTES = BATCH

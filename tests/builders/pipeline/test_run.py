@@ -30,7 +30,7 @@ from tests.manifests import rows_in
 from tests.power import Disk
 from unknown_detection.durable import unflushed
 
-SPLITS = tuple(BENCHMARK.units)
+SPLITS = tuple(BENCHMARK.parts)
 ROOT = Path(__file__).parents[3]
 
 
@@ -225,7 +225,7 @@ def test_killing_a_build_with_workers_leaves_no_process_behind(demo, release, tm
     assert files_of(out) == files_of(release)
 
 
-IMAGENET_SPLITS = tuple(key for key, (_, split) in BENCHMARK.units.items() if split.source.key == "imagenet")
+IMAGENET_SPLITS = tuple(key for key, split in BENCHMARK.parts.items() if split.source.key == "imagenet")
 
 
 def test_archives_give_the_digests_of_the_folders(laid_out, manifest, tmp_path):

@@ -47,7 +47,7 @@ def test_the_rule():
 
 
 def test_what_is_compared_does_not_depend_on_the_splits_that_are_built():
-    assert BENCHMARK.compared_with(("imagenet/test",)) == tuple(BENCHMARK.parts)
+    assert BENCHMARK.compared_with(("imagenet/test",)) == tuple(BENCHMARK.splits)
     assert FACETS.compared_with(("facets-t1/test",)) == ("facets-t1/validation", "facets-t1/test")
 
 
@@ -93,7 +93,7 @@ def ids(root, key):
 def test_duplicates_are_gone_and_others_of_their_class_moved_up(planted, plain, varied):
     _, expected, short = planted
     assert read_pairs(varied / "duplicates" / "pairs.parquet") == []
-    for key in BENCHMARK.parts:
+    for key in BENCHMARK.splits:
         before, after = ids(plain, key), ids(varied, key)
         assert not set(after) & expected.keys(), key
         duplicates = set(before) & expected.keys()
@@ -148,7 +148,7 @@ def test_built_in_parts_it_is_the_same_and_reads_no_image_twice(planted, varied,
     surveyed = [part for part in reads if part.parent.name == "survey"]
     assert surveyed
     reads.clear()
-    build_demo(planted[0], tmp_path, splits=tuple(key for key in BENCHMARK.parts if key != NEAR), **choices)
+    build_demo(planted[0], tmp_path, splits=tuple(key for key in BENCHMARK.splits if key != NEAR), **choices)
     assert not [part for part in reads if part.parent.name == "survey"]
     assert files_of(tmp_path) == files_of(varied)
 
@@ -242,7 +242,7 @@ def test_near_duplicates_go_too(demo, cifar_release, tmp_path):
     build_demo(demo, tmp_path, benchmark=quick, splits=splits, withdraw="duplicates", index_only=True)
     assert read_pairs(tmp_path / "duplicates" / "pairs.parquet") == []
     pairs = read_pairs(cifar_release / "duplicates" / "pairs.parquet")
-    pairs = [pair for pair in pairs if {*pair.splits} <= {*quick.parts}]
+    pairs = [pair for pair in pairs if {*pair.splits} <= {*quick.splits}]
     repeating = {pair.other_id for pair in pairs if pair.split == "cifar-train/train" and pair.other_split in splits}
     # All splits of the benchmark are compared, also those that are not built.
     ambiguous = {row for pair in pairs if "cifar-train/train" not in pair.splits for row in (pair.id, pair.other_id)}

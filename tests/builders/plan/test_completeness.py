@@ -15,8 +15,8 @@ from taxonomy import tables
 from tests.builders.indexes import counted_index
 from tests.builders.trees import tree
 
-CALTECH45 = IMAGENET.units["imagenet/far_ood_caltech45"].split.class_ids(0)
-PLACES82 = IMAGENET.units["imagenet/far_ood_places82"].split.class_ids(0)
+CALTECH45 = IMAGENET.parts["imagenet/far_ood_caltech45"].class_ids(0)
+PLACES82 = IMAGENET.parts["imagenet/far_ood_places82"].class_ids(0)
 CLUTTER = "257.clutter"
 
 
@@ -33,7 +33,7 @@ def parts_with_counts():
     """Every partition with counts by class, and for each benchmark the classes that a split needs of it."""
     ids = {}
     for benchmark in (IMAGENET, CIFAR, FACETS):
-        for part, (_, split) in benchmark.units.items():
+        for part, split in benchmark.parts.items():
             for partition in split.partitions:
                 if split.source.on_disk and split.source.expected()[partition].per_class:
                     place = (split.source.key, partition, tuple(split.class_ids(0)))

@@ -22,9 +22,9 @@ from builders.sources.registry import SOURCES
 from taxonomy import decisions, overlaps, tables
 from tests.builders.indexes import counted_index, whole_index
 
-SPLITS = tuple(BENCHMARK.units)
+SPLITS = tuple(BENCHMARK.parts)
 PLACES = SOURCES["places365"]
-IMAGENET_SPLITS = tuple(key for key, (_, split) in BENCHMARK.units.items() if split.source.key == "imagenet")
+IMAGENET_SPLITS = tuple(key for key, split in BENCHMARK.parts.items() if split.source.key == "imagenet")
 
 
 def opened(roots):
@@ -120,7 +120,8 @@ def test_every_unknown_class_of_every_config_was_looked_at():
     compared = 0
     for benchmark in BENCHMARKS.values():
         for read in (benchmark, *(benchmark.with_variants([variant.name]) for variant in benchmark.variants)):
-            for key, (config, split) in read.units.items():
+            for key, split in read.parts.items():
+                config = read.config_of(key)
                 if split.role not in UNKNOWN_ROLES:
                     continue
                 assert config.overlaps, f"{key} has unknown classes, and its config declares no overlaps"

@@ -35,7 +35,7 @@ def official(index_of):
 
 def images_and_plans(key, index):
     """The content of every image, and the plans of the source's splits in the ImageNet-scale benchmark."""
-    splits = [name for name, (_, split) in BENCHMARK.units.items() if split.source.key == key]
+    splits = [name for name, split in BENCHMARK.parts.items() if split.source.key == key]
     return contents(index), {
         split.key: split.table for split in plan(Draws(BENCHMARK, 0), {key: index}, splits=splits)
     }

@@ -13,7 +13,7 @@ def test_keys_and_titles_are_those_that_the_sources_have_themselves():
 
 def test_splits_name_the_folders_that_their_sources_are_in():
     for benchmark in BENCHMARKS.values():
-        for _, split in benchmark.units.values():
+        for split in benchmark.parts.values():
             assert split.folders == {source.key: source.title for source in split.sources if source.on_disk}
 
 

@@ -1,4 +1,4 @@
-"""What detectors are made of: their base classes, checks of rows, and computations in chunks that fit in memory.
+"""The parts that detectors are built from: base classes, checks of rows, and computation in chunks.
 
 Tested by `tests/evaluation/detectors/test_registry.py`.
 """
@@ -149,7 +149,7 @@ class Detector(abc.ABC):
         """
 
     def predict(self, features: Features) -> Integers:
-        """Return the class of every row, int64 of shape (n,), -1 for none of the classes; by default, the model's."""
+        """Return the class of every row, int64 of shape (n,), -1 for none; by default, as the model predicts."""
         return predicted(features)
 
     @staticmethod
@@ -162,11 +162,11 @@ class Detector(abc.ABC):
 
     @property
     def shares_work(self) -> bool:
-        """Whether detectors of this class score together in less time than one by one."""
+        """Whether detectors of this class take less time to score together than one by one."""
         return type(self).score_together is not Detector.score_together
 
     def parameters(self) -> dict[str, Any]:
-        """Return the hyperparameters by name; None is computed from the fitted rows.
+        """Return the hyperparameters by name; None stands for a value that is computed from the fitted rows.
 
         Raises:
             EvaluationError: a parameter of `__init__` is not kept under its name.
@@ -181,7 +181,7 @@ class Detector(abc.ABC):
         return copied
 
     def arguments(self) -> dict[str, Any]:
-        """Return what `__init__` was called with, the seed included; NumPy's numbers as Python's."""
+        """Return the arguments of `__init__`, the seed included, with NumPy's numbers as Python's."""
         kept = {}
         for name, parameter in inspect.signature(type(self)).parameters.items():
             if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
@@ -291,20 +291,20 @@ def dots(first: Doubles, second: Doubles) -> Doubles:
 
 
 def chunks(count: int, width: int = 1, at_once: int | None = None) -> Iterator[slice]:
-    """Yield slices of `count` rows: of `at_once` rows each, or of as many of a width as 16 MiB hold."""
+    """Yield slices of `count` rows, each of `at_once` rows, or of as many rows of this width as fit in 16 MiB."""
     step = at_once or max(1, min(_ROWS, _CHUNK // max(1, width)))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 
 
 def pieces(values: Floats) -> Iterator[tuple[slice, Doubles]]:
-    """Yield slices of rows that are computed at once, each with its rows in float64."""
+    """Yield the rows in chunks that fit in memory: the slice, and its rows in float64."""
     for rows in chunks(len(values), values.shape[1]):
         yield rows, values[rows].astype(np.float64, copy=False)
 
 
 def require_width(name: str, values: Floats, width: int) -> None:
-    """Refuse values, described by `name`, whose shape is not (n, width), for which a detector was fitted."""
+    """Refuse values whose shape is not (n, width); `name` describes them, `width` is that of the fitted rows."""
     if values.ndim != 2 or values.shape[1] != width:
         raise EvaluationError(
             f"The {name} must have the shape (rows, {width}) that the detector was made for, found {values.shape}. "
@@ -313,7 +313,7 @@ def require_width(name: str, values: Floats, width: int) -> None:
 
 
 def require_blocks(blocks: Sequence[object], detector: str) -> None:
-    """Check that a model has blocks, or features of them."""
+    """Refuse a model without blocks, or features without those of blocks."""
     if not blocks:
         raise EvaluationError(
             f"{detector} needs features of the model's blocks, and there are none. Name modules that run once in the "
@@ -322,7 +322,7 @@ def require_blocks(blocks: Sequence[object], detector: str) -> None:
 
 
 def require_finite(name: str, values: Floats, ids: npt.NDArray[np.str_]) -> None:
-    """Refuse NaN and infinity in values, described by `name`, of the rows `ids`."""
+    """Refuse values with NaN or infinity; `name` describes them, and `ids` are those of their rows."""
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()):  # one pass without a copy; so large numbers that their sum overflows are rare
             return
@@ -342,7 +342,7 @@ def score_in_chunks(
     columns: tuple[int, ...] = (),
     at_once: int | None = None,
 ) -> Scores:
-    """Score some rows at a time, and refuse inputs and scores that are NaN or infinite.
+    """Score the rows in chunks, and refuse inputs and scores that are NaN or infinite.
 
     `function` maps the inputs in their order, each float64 of shape (m, width), to scores of shape (m, *columns);
     inputs are matrices of n rows, by their description for errors.
@@ -365,7 +365,7 @@ def score_in_chunks(
 
 
 def require_labels(features: Features, detector: str) -> None:
-    """Refuse no rows at all, and rows with label -1 or a label that is no column of the logits."""
+    """Refuse features without rows, and rows whose label is no column of the logits."""
     if not len(features):
         raise EvaluationError(f"There are no rows to fit {detector} on; extract the split that it is fitted on.")
     classes = features.logits.shape[1]
@@ -380,7 +380,7 @@ def require_labels(features: Features, detector: str) -> None:
 
 
 def require_rows_of_each_class(labels: Integers, classes: int, least: int, detector: str) -> None:
-    """Refuse labels, of which -1 do not count, that give one of the classes fewer than `least` rows."""
+    """Refuse labels with fewer than `least` rows of some class; -1 is no class."""
     counts = np.bincount(labels[labels >= 0], minlength=classes)
     short = np.flatnonzero(counts < least).tolist()
     if short:
@@ -407,7 +407,7 @@ def labels_if_correct(features: Features) -> Integers:
 
 
 def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Integers, str]:
-    """Return the labels to fit on, -1 for rows classified wrong, and a remark on classes with too few other rows.
+    """Return the labels to fit on, -1 for misclassified rows, and a remark on classes with too few correct rows.
 
     Of a class with fewer than `least` correctly classified rows, all rows count (ours), and the remark names it: the
     unified benchmark's OpenMax stops there, and OpenOOD's SHE gives rows predicted as such a class NaN.
@@ -428,14 +428,14 @@ def mean_features(features: Features) -> Doubles:
 
 
 def class_means(values: Floats, labels: Integers, classes: int) -> Doubles:
-    """Return the mean row of each class, which has one at least; otherwise as `class_sums`."""
+    """Return the mean row of each class, shape (C, D); every class needs a row, and label -1 does not count."""
     return class_sums(values, labels, classes) / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
 
 
 def class_sums(
     values: Floats, labels: Integers, classes: int, of: Callable[[Doubles], Doubles] = lambda chunk: chunk
 ) -> Doubles:
-    """Sum the rows (n, D) of each class, mapped by `of`, to the shape (C, D); rows labelled -1 do not count."""
+    """Sum the rows (n, D) of each class to the shape (C, D), after applying `of`; label -1 does not count."""
     sums = np.zeros((classes, values.shape[1]))
     for rows, chunk in pieces(values):
         counted = np.flatnonzero(labels[rows] >= 0)

@@ -1,4 +1,4 @@
-"""Which detectors a run scores, each as an instance, and which hyperparameters it searches.
+"""Chooses the detectors of a run, makes an instance of each, and parses which hyperparameters a run sets or searches.
 
 Tested by `tests/evaluation/detectors/test_own.py` and `tests/evaluation/detectors/test_settings.py`.
 """
@@ -33,7 +33,7 @@ class Chosen(NamedTuple):
 
 
 def choose(detectors: str | Own | Iterable[str | Own] | None, settings: Settings | None = None) -> Chosen:
-    """Make an instance of each detector: of names (`NAME,NAME` stands for two), classes, instances and functions.
+    """Make an instance of each chosen detector: a name (`NAME,NAME` names two), a class, an instance or a function.
 
     None, or `all` among the names, stands for all that can be used. `settings` are searched in place of a detector's
     own lists; an instance without any is not searched. Detectors of the user's own are `Checked`.

@@ -1,4 +1,4 @@
-"""Detectors that need a second pass of the model over the images, whose outputs they find in `Features.passed`.
+"""Detectors with a second pass of the model over the images; its outputs reach them as `Features.passed`.
 
 The images are perturbed, shown with dropout, cropped, or without parts of rank one. All random numbers are drawn per
 row from its id, so that outputs do not depend on the batch. Those of dropout are drawn on the model's device: another
@@ -66,7 +66,7 @@ class ImagePass:
     is_ordinary: Callable[[Mapping[str, float]], bool] = lambda hyperparameters: False
 
     def parameters(self, detector: Detector) -> dict[str, float]:
-        """Return a detector's hyperparameters that `run` is called with."""
+        """Return those hyperparameters of a detector that `run` is called with."""
         values = detector.parameters()
         return {name: values[name] for name in self.depends_on}
 
@@ -135,7 +135,7 @@ def require_dropout(model: Model) -> None:
 
 
 def run_on_crops(model: Model, images: Any, ids: Sequence[str], *, seed: int, views: float) -> Columns:
-    """Return the `similarity` of a model's penultimate features of several crops, `mean_cosine`, shape (B,)."""
+    """Return `mean_cosine`, shape (B,): how alike the penultimate features of several crops of an image are."""
     import torch
 
     images = images.to(model.device)
@@ -164,7 +164,7 @@ def crop(image: Any, seed: int) -> Any:
 
 
 def mean_cosine(features: Doubles) -> Scores:
-    """Mean cosine similarity, shape (n,), between two of several views of a row, features of shape (V, n, D).
+    """Mean cosine similarity, shape (n,), of the views of each row, given as features of shape (V, n, D).
 
     Formula: m_in = 2 / (V (V - 1)) sum_{i < j} cos(z_i, z_j), in [-1, 1]; the similarity to a zero vector is 0.
     """
@@ -178,13 +178,13 @@ def mean_cosine(features: Doubles) -> Scores:
 
 
 def row_seed(seed: int, purpose: str, id_: str) -> int:
-    """Derive a 63-bit seed for one row and purpose from the first bytes of a SHA-256."""
+    """Derive a 63-bit seed for one row and one purpose from the first bytes of a SHA-256."""
     digest = hashlib.sha256(f"{seed}\t{purpose}\t{id_}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def run_without_rank_one(model: Model, images: Any, ids: Sequence[str], *, seed: int) -> Columns:
-    """Return the mean logits of a model without the part of rank one of its last block, and of the one before."""
+    """Return the mean logits of a model whose last, and then second to last, block lacks its part of rank one."""
     import torch
 
     require_blocks(model.layers.blocks, RankFeat.name)

@@ -1,4 +1,4 @@
-"""Detectors that scikit-learn fits: OODL, a one-class support vector machine, and Ens-V, Ens-R and Ens-F, mixtures.
+"""Detectors that scikit-learn fits: OODL, a one-class support vector machine, and the mixtures Ens-V, Ens-R and Ens-F.
 
 Tested by `tests/evaluation/detectors/test_oodl.py` and `tests/evaluation/detectors/test_ensembles.py`.
 """

@@ -1,4 +1,4 @@
-"""Scores of logits: those of one model, and of several members, models of an ensemble or passes with dropout.
+"""Detectors that read logits: of one model, or of several members (models of an ensemble, passes with dropout).
 
 In the formulas l are a row's logits of C classes and p their softmax.
 
@@ -44,7 +44,7 @@ _COLDEST, _HOTTEST = 0.05, 100.0
 
 
 def odds_to_greatest(logits: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the odds of each class to the greatest, 0 for the greatest itself, (n, C), and their sums, (n,)."""
+    """Return exp(l_c - max l) of each class but the greatest, which gets 0, shape (n, C), and the sums, (n,)."""
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     odds[np.arange(len(odds)), logits.argmax(axis=1)] = 0.0
     return odds, odds.sum(axis=1)

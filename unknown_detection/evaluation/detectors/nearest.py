@@ -1,4 +1,4 @@
-"""The greatest inner products of rows with a bank of vectors: found in float32, to be decided in float64.
+"""Finds the greatest inner products of rows with a bank of vectors in float32, with bounds on their errors.
 
 A product in float32 is off by at most `TopProducts.error`, so of each row's products only those near the k-th greatest
 leave open which is the k-th. A caller computes these few again, and gets what a search in float64 gives, in half the
@@ -49,7 +49,7 @@ _DEVICE: ContextVar[str] = ContextVar("device", default="auto")
 
 @contextmanager
 def on_device(device: str) -> Iterator[None]:
-    """Compute large matrix products of detectors within the block on a device, as for `models.pick_device`."""
+    """Compute large matrix products of detectors inside the block on a device, named as for `models.pick_device`."""
     check_device(device)
     token = _DEVICE.set(device)
     try:
@@ -59,7 +59,7 @@ def on_device(device: str) -> Iterator[None]:
 
 
 def torch_device(multiplications: int, *kinds: str) -> str | None:
-    """Return the device for matrix products of a number of multiplications in torch, if it is of one of the kinds.
+    """Return torch's device for a matrix product of so many multiplications, if it is of one of the given kinds.
 
     None if NumPy should do them. All kinds will do if none is named.
     """
@@ -71,7 +71,7 @@ def torch_device(multiplications: int, *kinds: str) -> str | None:
 
 @contextmanager
 def computing_on(device: str) -> Iterator[None]:
-    """Compute on a device of torch within the block, in float32 without shortcuts."""
+    """Run the block's torch computations in full float32; a device without memory left raises `EvaluationError`."""
     import torch
 
     try:
@@ -87,7 +87,9 @@ def computing_on(device: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Bank:
-    """Vectors to compare with: rows of a matrix (N, D), divided by their lengths, which are 1 for rows of zeros.
+    """Vectors that rows are compared with: the rows of a matrix (N, D) divided by their lengths, with weights.
+
+    A row of zeros has the length 1.
 
     Each is multiplied by a weight for products with it.
     """
@@ -100,12 +102,12 @@ class Bank:
         return len(self.rows)
 
     def factored(self, rows: slice) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Return some rows, and the factors by which they become weighted vectors, both float32."""
+        """Return some rows and the factors that turn them into weighted unit vectors, both float32."""
         factors = self.weights[rows] / self.lengths[rows]
         return self.rows[rows].astype(np.float32, copy=False), factors.astype(np.float32)
 
     def directions(self, rows: Integers | slice) -> Doubles:
-        """Return some vectors without their weights, float64."""
+        """Return some unit vectors without their weights, float64."""
         return self.rows[rows].astype(np.float64) / self.lengths[rows, None]
 
 
@@ -123,7 +125,7 @@ def make_bank(rows: Floats, weights: Doubles | float = 1.0) -> Bank:
 
 @dataclass(frozen=True)
 class TopProducts:
-    """The greatest products of m rows with a bank, descending, and their rows of the bank, both (m, K).
+    """The greatest products of m rows with a bank, descending, and the rows of the bank they are with, both (m, K).
 
     Every vector is among them whose product may be one of the k greatest that were asked for; `error` is the greatest
     of a product, and where a row has fewer than K such vectors, the last products are minus infinity or too small.
@@ -134,7 +136,7 @@ class TopProducts:
     error: float
 
     def around(self, count: int) -> tuple[Integers, Integers]:
-        """Return the range of places where the `count`-th greatest product may lie, first and end of shape (m,).
+        """Return the first and the end of the places where the `count`-th greatest product may lie, shape (m,) each.
 
         These are the first, before which are only vectors with greater products, and the place after the last.
         """

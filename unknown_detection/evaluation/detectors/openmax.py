@@ -105,7 +105,7 @@ class OpenMax(RowDetector):
         return unknown - logsumexp(revised, axis=1)
 
     def predict(self, features: Features) -> Integers:
-        """Return the class of the greatest revised logit, shape (n,); -1 where the unknown class has a greater one."""
+        """Return the class of the greatest revised logit, shape (n,); -1 where the unknown class has the greatest."""
 
         def classes(logits: Doubles) -> Scores:
             unknown, revised = self._revise(logits)

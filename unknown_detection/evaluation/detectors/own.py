@@ -56,7 +56,7 @@ def load_own(spec: str) -> Checked:
 
 
 class Checked(Detector):
-    """Runs a detector of the user's own, and holds it to what a detector must obey.
+    """Runs a user's own detector, and checks that it does what a detector must.
 
     It gets read-only arrays, and of rows to score neither ids nor labels: hashes stand for ids. This guards against
     accidents, such as a score that depends on a row's place or changes others' features in place, not against code
@@ -85,7 +85,7 @@ class Checked(Detector):
             vars(self)["search"] = {}  # an instance is not searched
 
     def fit(self, features: Any, head: Any = None) -> Self:
-        """See `Detector.fit`; a `fit` of the user's takes the features, and the head if it has a second parameter."""
+        """See `Detector.fit`; the user's `fit` takes the features, and the head if it has a second parameter."""
         fit = getattr(self.own, "fit", None)
         if fit is not None:
             rows = read_only(features if head is None else dataclasses.replace(features, head=head))

@@ -260,7 +260,7 @@ def _one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Receipt:
-    """Lists what is known of a model (`lines`), and where its accuracy differs too much (`differences`)."""
+    """What is known of a model (`lines`), and where its accuracy is too far from a published one (`differences`)."""
 
     lines: list[str]
     differences: list[str]
@@ -276,7 +276,7 @@ class Receipt:
 
 
 def tolerance(published: float, rows: int) -> float:
-    """Return the points by which an accuracy of some rows may differ from a published one, in percent.
+    """Return by how many percentage points an accuracy on so many rows may differ from the published one.
 
     Beside `TOLERANCE`, these are `QUANTILE` standard errors of a share p of n independent rows, sqrt(p (1 - p) / n),
     where p is the published accuracy: the test of a proportion by its score (Wilson, "Probable inference, the law of
@@ -287,7 +287,7 @@ def tolerance(published: float, rows: int) -> float:
 
 
 def receipt(store: FeatureStore, keys: Iterable[Key]) -> Receipt:
-    """Collect what is known of a model, with its accuracy on the known rows of those splits that are named `TEST`.
+    """Collect what is known of a model, with its accuracy on the known rows of each split named `TEST`.
 
     The published accuracy is one on all classes of the model. It is compared only where every class of the model
     is a class of the release and has rows: among fewer classes a model is right more often.

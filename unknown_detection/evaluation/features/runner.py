@@ -55,7 +55,7 @@ def default_workers() -> int:
 
 
 def outputs_of(model: Model, images: Any, ids: Sequence[str] = ()) -> Columns:
-    """Compute a model's logits, penultimate features and pooled blocks, as float32."""
+    """Run a model on images, and return logits, penultimate features and pooled blocks as float32."""
     outputs = model.forward(images)
     columns = {"logits": outputs.logits, "penultimate": outputs.penultimate}
     columns |= {block_column(number): outputs.blocks[name] for number, name in enumerate(model.layers.blocks)}
@@ -125,7 +125,7 @@ class Runner:
 
     @property
     def resources(self) -> Resources:
-        """Cores and GPUs of a task that runs the model."""
+        """The cores and GPUs that a task which runs the model occupies."""
         if self.opening is None:
             return Resources()
         if self.opening.device == "cuda":
@@ -133,7 +133,7 @@ class Runner:
         return Resources(cpus=max(self.opening.threads, self.workers or 0))
 
     def environment(self) -> dict[str, Any]:
-        """Return what results depend on besides the model and the image: any change may alter the last digits."""
+        """Return the device, batch size and versions, on which the last digits of results depend."""
         import torch
 
         device = self.model.device
@@ -182,7 +182,7 @@ def _opened(opening: Opening, batch_size: int, workers: int | None) -> Runner:
 
 @dataclass(frozen=True)
 class ComputeParts:
-    """Computes parts of a split, and writes each into its file: a task that any process may run, more than once.
+    """A task that computes parts of a split and writes each to its file; any process may run it, more than once.
 
     `environment` is the one that all workers must have; None asks for the worker's. `folder` and `of` are the table's.
     """
@@ -257,7 +257,7 @@ def fill(
     executor: Executor | None = None,
     share: tuple[int, int] = (1, 1),
 ) -> dict[Key, int]:
-    """Apply a function to every image of some splits that a table lacks, and store the results.
+    """Apply a function to those images of some splits that a table lacks, and store the results in the table.
 
     A row's values must not depend on the other rows. An image of several splits is run once. `progress` is called
     first with the number of rows that are there already. Of `share` (k, n), every n-th part is computed, from the k-th

@@ -1,4 +1,4 @@
-"""Features of one model on one release, by image id, in a folder.
+"""Stores the features of one model on one release in a folder, by image id.
 
 DIR/identity.json                    the release and the model, by digest
 DIR/head.arrow                       the model's last linear layer
@@ -47,7 +47,7 @@ _RECORD = "identity.json"
 
 
 class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Identifies the release and the model of a folder's features.
+    """Says of which release and which model the features in a folder are.
 
     Attributes:
         release_digest: digest of the release, see `Release.digest`.
@@ -160,7 +160,7 @@ class FeatureStore:
 
     @classmethod
     def begin(cls, root: Path | None, identity: Identity, head: Head | None = None) -> FeatureStore:
-        """Open a feature store for writing, or create it; raises as `check`.
+        """Open a feature store for writing, and create it if it does not exist; raises as `check`.
 
         Without a folder it is a temporary one, deleted when nothing refers to the store any more.
         """
@@ -181,7 +181,7 @@ class FeatureStore:
 
     @classmethod
     def check(cls, root: Path, identity: Identity) -> FeatureStore | None:
-        """Open a folder for features of a release and a model (`require`); None if it is new or empty."""
+        """Open a folder and check that its features are of this release and model; None if it is new or empty."""
         # A run that was killed while writing its first file leaves a hidden temporary file.
         taken = root.exists() and (not root.is_dir() or any(not path.name.startswith(".") for path in root.iterdir()))
         if (root / _RECORD).exists():
@@ -193,7 +193,7 @@ class FeatureStore:
         return None
 
     def require(self, identity: Identity) -> None:
-        """Check that the features are of a release and a model; `EvaluationError` otherwise.
+        """Check that the stored features are of this release and model; `EvaluationError` otherwise.
 
         Also that images were brought to the model's input in the same way: another manifest of the same rows may say
         something else of them.
@@ -212,7 +212,7 @@ class FeatureStore:
                 )
 
     def require_release(self, digest: str) -> None:
-        """Check that the features are of a release; `EvaluationError` otherwise."""
+        """Check that the stored features are of this release; `EvaluationError` otherwise."""
         if digest != self.identity.release_digest:
             raise EvaluationError(
                 f"The features in {self.root} are of the release with digest {self.identity.release_digest[:12]}, not "
@@ -236,17 +236,17 @@ class FeatureStore:
             yield
 
     def ask(self, rows: Mapping[Key, pa.Table]) -> None:
-        """Record the rows of splits that are to be extracted, so that one that is lost later is missed."""
+        """Record which rows are to be extracted, so that a row that is lost later is noticed."""
         for key, of_split in rows.items():
             if not self._index(*key).exists():
                 write_columns(self._index(*key), {name: of_split[name] for name in ("id", "label")}, self.of)
 
     def passes(self, name: str) -> RowTable:
-        """Return the table of a second pass's outputs, existing or not."""
+        """Return the table for a second pass's outputs, which need not exist yet."""
         return RowTable(self.root / "passes" / name, self.of)
 
     def ids(self, config: str, split: str) -> pa.ChunkedArray:
-        """Return the ids of the rows of a split that was asked for."""
+        """Return the ids of a split's rows, as `ask` recorded them."""
         return read_columns(self._index(config, split), self.of)["id"]
 
     def by_config(self) -> dict[str, tuple[str, ...]]:
@@ -257,7 +257,7 @@ class FeatureStore:
         return complete
 
     def require_whole(self, configs: Sequence[str] = ()) -> None:
-        """Check that the features of some configs, or of all if none is named, are complete."""
+        """Check that the features of some configs, by default all, are complete; `EvaluationError` otherwise."""
         missing = [key for key in self._asked(whole=False) if not configs or key[0] in configs]
         if missing:
             raise EvaluationError(

@@ -1,4 +1,4 @@
-"""A table of rows by image id, in files of some hundred rows each, so that a killed run loses little.
+"""A table of rows by image id, stored in files of some hundred rows each, so that a killed run loses little.
 
 Files are complete once they have their names (`atomic_path`), are never written again, and are read as the files of
 our own that they are. Each says what its rows are `of`, since a copied one has a name like any other. An image that
@@ -43,7 +43,7 @@ class _Rows(NamedTuple):
 
 
 class RowTable:
-    """Columns of rows by their ids, in the files of a folder.
+    """Columns of values by row id, stored in the files of a folder.
 
     The environment is what results depend on besides the model and the image, as JSON. Splits are `config/split`.
     Files that are `of` another model or release are refused.
@@ -55,14 +55,14 @@ class RowTable:
         self._parts: dict[str, _Rows] = {}
 
     def has(self, key: str, ids: pa.ChunkedArray, environment: Mapping[str, Any] | None = None) -> npt.NDArray[Any]:
-        """Return whether each row of a split is there, shape (n,): in any environment, or in the one that is given."""
+        """Return for each row whether the table has it, shape (n,): from any environment, or from the given one."""
         parts = [part for part in self._of(key) if environment in (None, part.environment)]
         return _find(parts, ids) >= 0
 
     def left(
         self, key: str, ids: pa.ChunkedArray, size: int, environment: Mapping[str, Any], *, alone: bool = True
     ) -> list[Numbers]:
-        """Return the rows of a split that are left to compute, in parts: those of each `size` rows that are not there.
+        """Return which rows of a split must still be computed, cut into parts of at most `size` rows.
 
         Nothing is left if all rows are there, in whatever environment. Otherwise those of other environments do not
         count, so that all rows of a split are computed in one; what was computed for it in others is deleted, or
@@ -83,7 +83,7 @@ class RowTable:
         return np.split(missing, np.flatnonzero(np.diff(missing // size)) + 1) if len(missing) else []
 
     def path(self, key: str, first: int, ids: pa.ChunkedArray) -> Path:
-        """Return the file of some rows of a split, the first of which has a number."""
+        """Return the file for a part of a split; `first` is the number of the part's first row."""
         digest = hashlib.sha256("\n".join(ids.to_pylist()).encode()).hexdigest()
         return self.folder / f"{key.replace('/', '.')}.{first:09d}-{digest[:12]}.arrow"
 
@@ -95,7 +95,7 @@ class RowTable:
         write_columns(self.path(key, first, ids), {"id": ids, **columns}, self.of, **about)
 
     def read(self, key: str, ids: pa.ChunkedArray, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
-        """Read columns of rows of a split, in the order of the ids; raises `EvaluationError` if one is missing."""
+        """Read columns of the rows with these ids, in the order of the ids; `EvaluationError` if a row is missing."""
         parts = self._of(key)
         rows = _find(parts, ids)
         if (rows < 0).any():
@@ -118,7 +118,7 @@ class RowTable:
         return read
 
     def environments(self, key: str, ids: pa.ChunkedArray) -> list[Mapping[str, Any]]:
-        """Return the environments in which rows of a split were computed, each once."""
+        """Return the distinct environments in which rows of a split were computed."""
         parts = self._of(key)
         ends = np.cumsum([len(part.ids) for part in parts])
         used = np.unique(np.searchsorted(ends, _find(parts, ids), side="right")).tolist()
@@ -142,7 +142,7 @@ def block_column(number: int) -> str:
 
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """Name what differs in an environment from the expected one, as in `batch_size 32 instead of 64`."""
+    """Name how an environment differs from the expected one, as in `batch_size 32 instead of 64`."""
     return ", ".join(
         f"{name} {found.get(name)} instead of {expected.get(name)}"
         for name in sorted({*found, *expected})
@@ -151,7 +151,7 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
 
 
 def write_columns(path: Path, columns: Mapping[str, Any], of: str, **about: Any) -> None:
-    """Write columns to an Arrow file that says what they are of; equal arguments produce equal bytes."""
+    """Write columns to an Arrow file that records what they belong to; equal arguments produce equal bytes."""
     arrays = dict(columns)
     for name, values in columns.items():
         if isinstance(values, np.ndarray):
@@ -165,7 +165,7 @@ def write_columns(path: Path, columns: Mapping[str, Any], of: str, **about: Any)
 
 
 def read_columns(path: Path, of: str) -> pa.Table:
-    """Map an Arrow file into memory; `EvaluationError` if it is damaged, or of another model or release."""
+    """Map an Arrow file into memory; `EvaluationError` if it is damaged, or belongs to another model or release."""
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     except (pa.ArrowException, OSError) as error:

@@ -1,4 +1,4 @@
-"""Bootstrap samples of metrics: rows are drawn with replacement, by counts at each rank, so scores are sorted once.
+"""Bootstrap samples of metrics: scores are sorted once, and rows drawn with replacement as counts at each rank.
 
 A sample gives each row a count. Cumulated in the order of scores, the counts are the `Ranking` of the drawn rows, from
 which any metric is computed as from one of scores.
@@ -23,7 +23,7 @@ RowCounts = npt.NDArray[np.uint8]
 
 
 def row_counts(rows: int, samples: int, name: str) -> RowCounts:
-    """Draw as many rows as there are, for each sample; `name` says of what, and the same name gives the same draws."""
+    """Draw for each sample how often each row is taken; equal `name`s, which say of what, give equal draws."""
     key = hashlib.sha256(f"0\t{name}\t{rows}".encode()).digest()  # by the seed 0
     numbers = np.random.default_rng(int.from_bytes(key[:16], "little"))
     counts = np.empty((samples, rows), dtype=np.uint8)
@@ -39,7 +39,7 @@ def resampled(
     counts: tuple[RowCounts, RowCounts],
     metrics: Mapping[str, Metric],
 ) -> dict[str, Floats]:
-    """Compute metrics of each sample, by name, shape (samples,).
+    """Compute metrics of each bootstrap sample, by metric, shape (samples,).
 
     Args:
         known: scores of known rows, shape (k,).
@@ -79,7 +79,7 @@ class _Side:
         self.places = np.append(0, np.searchsorted(scores[self.rows], thresholds, side="right"))
 
     def below(self, counts: RowCounts) -> npt.NDArray[np.int64]:
-        """Count drawn rows below each threshold, ascending from 0 to all."""
+        """Count the drawn rows below each threshold, ascending from 0 to all of them."""
         cumulated = np.zeros(len(self.rows) + 1, dtype=np.int64)
         if len(self.rows):
             np.cumsum(counts[self.rows], out=cumulated[1:])

@@ -66,7 +66,7 @@ def metric(
     positive: Side | Literal[""] = "",
     factor: float = 100.0,
 ) -> Callable[[Of], Of]:
-    """Make a function of a `Ranking` a metric that protocols, tables and plots know by name.
+    """Register a function of a `Ranking` as a metric that protocols, tables and plots know by name.
 
         >>> @ud.metric("Known rows below all unknown ones", "higher")
         ... def clear(ranking):
@@ -101,7 +101,7 @@ others."""
 
 
 def find_metrics(asked: str | Callable[..., float] | Iterable[str | Callable[..., float]]) -> list[Metric]:
-    """Return metrics of scores by their names, those of columns too, or by the functions that `metric` decorated.
+    """Find metrics by their names, by the names of columns, or by functions that `metric` decorated.
 
     Raises:
         EvaluationError: there is no metric of a name, it is one of decisions, or a function is not decorated.
@@ -131,7 +131,7 @@ def _find_metric(metric: str | Callable[..., float]) -> Metric:
 
 
 def is_redefined(old: object, new: object) -> bool:
-    """Return whether a user's function is defined again, as by a notebook's cell that runs a second time."""
+    """Whether a user's function is the same one defined again, as by running a notebook's cell twice."""
     first, second = ((getattr(of, "__module__", ""), getattr(of, "__qualname__", "")) for of in (old, new))
     return first == second and all(first) and not first[0].startswith("unknown_detection.")
 
@@ -144,7 +144,7 @@ def risk_coverage_area(ranking: Ranking) -> float:
 
 @metric("E-AURC", "lower", takes="errors", factor=1000.0)
 def eaurc(ranking: Ranking) -> float:
-    """Excess AURC: the AURC less the lowest AURC that any order of the same rows can reach.
+    """Excess AURC: the AURC less the lowest AURC of any order of the same rows.
 
     Geifman et al., as for `aurc`. The optimum, all errors last, is the exact one; their closed form, r + (1 -
     r) ln(1 - r) for an error rate r, is its limit for many rows. From 0, for a perfect order, to less than 1.

@@ -1,4 +1,4 @@
-"""Ranks rows by score, reduced to counts at each distinct score, from which every metric is computed.
+"""Sorts rows by score once, and counts them at each distinct score; every metric is computed from these counts.
 
 Counts hold no order of rows within a tie, so no metric can depend on it.
 
@@ -70,7 +70,7 @@ class Ranking:
         raise EvaluationError(f"There is no class {positive!r}; choose known or unknown as the positive one.")
 
     def blocks(self, positive: Side) -> Iterator[tuple[Counts, Counts]]:
-        """Yield `positives` in blocks, each of which begins with the last threshold of the one before."""
+        """Yield `positives` in blocks; each block begins with the last threshold of the block before."""
         true, false = self.positives(positive)
         for start in range(0, len(true) - 1, _BLOCK):
             block = slice(start, start + _BLOCK + 1)
@@ -82,7 +82,7 @@ NOTHING = Ranking(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
 
 def rank(scores: npt.ArrayLike, *flags: npt.ArrayLike) -> tuple[Ranking, ...]:
-    """Rank rows once, for one or more ways to divide them into two classes; refuses what has no ranking.
+    """Rank rows once for several divisions into two classes; refuses scores that cannot be ranked.
 
     Scores are of shape (n,), finite, higher = more unknown; flags say whether rows are unknown (or errors), bool or 0
     and 1, each of shape (n,), at most 8.
@@ -109,7 +109,7 @@ def rank(scores: npt.ArrayLike, *flags: npt.ArrayLike) -> tuple[Ranking, ...]:
 def rank_open_set(
     scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike
 ) -> tuple[Ranking, Ranking, Ranking]:
-    """Rank rows once, for the three ways in which metrics divide them; arguments as for `rank`.
+    """Rank rows once for all three divisions that metrics use; arguments as for `rank`.
 
     These are known against unknown rows; rows without against rows with an error; and correctly classified known rows
     against unknown ones, with the number of those that are misclassified.

@@ -1,1 +1,1 @@
-"""Models and what they take and give: weights, preprocessing, layers, batches, features."""
+"""Models, their weights and layers, the preprocessing of their input, and the features they give."""

@@ -1,4 +1,4 @@
-"""Makes models, and loads their weights: of a module in memory, by an architecture's name, or by a file's function.
+"""Makes models and loads their weights: from a module in memory, an architecture's name, or a function in a file.
 
 Published weights of timm lie on the Hub and are fetched by its client at a commit; torchvision's lie at the address
 that its metadata names, with the start of their SHA-256 in the file's name.
@@ -100,7 +100,7 @@ class Blueprint:
 
 
 def make_blueprint(spec: Any, classes: int, *, pretrained: bool, override: Any = None) -> Blueprint:
-    """Make a model of some `classes` as `models.open_model` describes it; raises as said there.
+    """Make a model of some `classes` as `models.open_model` describes it, and with the same errors.
 
     A file's function without `num_classes` may make others, and so may `pretrained` and a module. `override` is a
     preprocessing in place of the model's own, as for `of_declaration`.
@@ -245,7 +245,7 @@ _AGAIN = "Try again, or give the file as weights=."
 
 
 def download_timm(repository: str, file: str | None) -> tuple[Path, dict[str, str]]:
-    """Download weights of timm from the Hub: the named file, else as safetensors where the repository has them."""
+    """Download timm's weights from the Hub: the named file, else a safetensors file if the repository has one."""
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""Dropout of a model, in layers or called as a function: off for features, drawn per image for MC-dropout.
+"""Switches a model's dropout, in layers or function calls: off for features, drawn per image for MC-dropout.
 
 Some networks call `dropout(..., training=True)` in their forward pass, as the unified benchmark's do: their features
 would differ from run to run, in eval mode too. `torch` is imported within functions only.
@@ -18,7 +18,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 
 @dataclass
 class DropoutCalls:
-    """The dropout calls of one forward pass: positive rates of those that can be drawn per image, in their order.
+    """The dropout calls of one forward pass, in order: the positive rates of those that can be drawn per image.
 
     `always` is true if a call drops values in eval mode, too.
     """
@@ -28,7 +28,7 @@ class DropoutCalls:
 
 
 def dropout_off(calls: DropoutCalls | None = None) -> AbstractContextManager[Any]:
-    """Turn all dropout off within the block, also that of `dropout(..., training=True)`."""
+    """Turn all dropout off within the block, even calls such as `dropout(..., training=True)`."""
 
     def drop(values: Any, rate: float, training: bool, by_channel: bool | None) -> Any:
         if calls is not None and rate > 0:

@@ -96,12 +96,12 @@ class Features:
         return _mapped(self, lambda array: array[rows])
 
     def unlabelled(self) -> Features:
-        """Hide the labels, as from a detector that scores these rows."""
+        """Replace all labels by -1, so that a detector cannot see them when it scores."""
         return replace(self, labels=np.full_like(self.labels, -1))
 
 
 def read_only(features: Features) -> Features:
-    """Return the same features in arrays that cannot be written to, because others read them, too."""
+    """Return the features in read-only arrays, since other code reads the same ones."""
 
     def locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         view = array.view()

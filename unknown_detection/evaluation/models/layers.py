@@ -61,7 +61,7 @@ class BatchOutputs:
 
 
 def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, name: str) -> Layers:
-    """Find the last linear layer and the blocks of a model by running it, in eval mode, on a batch of any content.
+    """Find the last linear layer and the blocks of a model, by running it in eval mode on a batch.
 
     The head is the layer, a linear one or a 1 x 1 convolution on one pixel, whose output equals the logits and its
     input times its weights; the last to run if there are several. Where there is none, it is the last layer to run
@@ -167,7 +167,7 @@ def pool(module: Any, output: Any) -> Any:
 
 
 def require_float32(name: str, *tensors: Any) -> None:
-    """Check that a model of float32 weights computes in float32, as on every device: not so within an autocast."""
+    """Check that a model with float32 weights also computes in float32, which it does not under autocast."""
     for kind in {str(tensor.dtype).removeprefix("torch.") for tensor in tensors} & {"float16", "bfloat16"}:
         raise EvaluationError(
             f"{name} computes in {kind}, which has 3 digits, although its weights are float32. Take the autocast out "
@@ -176,7 +176,7 @@ def require_float32(name: str, *tensors: Any) -> None:
 
 
 def check_head(captured: BatchOutputs, weight: Any, bias: Any, name: str) -> None:
-    """Check on a batch that the logits are penultimate @ weight.T + bias, to `LOGITS_TOLERANCE`."""
+    """Check on a batch that the logits are penultimate @ weight.T + bias, up to `LOGITS_TOLERANCE`."""
     off, largest = _off(captured.penultimate, weight, bias, captured.logits)
     if not off <= LOGITS_TOLERANCE * max(largest, 1.0):
         raise EvaluationError(
@@ -239,7 +239,7 @@ def _children(modules: Mapping[str, Any], parent: str) -> list[str]:
 
 
 def channels_last(module: Any) -> bool:
-    """Return whether a model's feature maps have the shape (B, H, W, D), in torchvision and timm."""
+    """Whether a model's feature maps have the shape (B, H, W, D), as some of torchvision and timm have."""
     from torchvision.models import SwinTransformer
 
     return getattr(module, "output_fmt", "NCHW") == "NHWC" or isinstance(module, SwinTransformer)

@@ -98,7 +98,7 @@ class Model:
 
     @property
     def probe(self) -> Any:
-        """Two grey images, preprocessed, of shape (2, 3, H, W): to see what a forward pass gives."""
+        """Two grey images, preprocessed, shape (2, 3, H, W), to try a forward pass on."""
         import torch
 
         return torch.stack([self.preprocessing(_GREY)] * 2)
@@ -132,7 +132,7 @@ class Model:
 
     @cached_property
     def dropout(self) -> DropoutCalls:
-        """The dropout calls of a forward pass, which is run once to see them."""
+        """The dropout calls of a forward pass, found by running one."""
         import torch
 
         calls = DropoutCalls()
@@ -151,7 +151,7 @@ def open_model(
     classes: Path | None = None,
     device: str = "auto",
 ) -> Model:
-    """Open a model as `extract` describes it, whose arguments these are; `path` is its `weights`.
+    """Open a model; the arguments are those of `extract`, where `path` is called `weights`.
 
     `names` are the classes of the config. The function of a `FILE.py:FUNCTION` is called with `num_classes` if it has
     this parameter. It, or the module that it returns, has an attribute `preprocessing` (see
@@ -290,7 +290,7 @@ def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
 
 @evaluation_errors()
 def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...]:
-    """Read a label map: a CSV file with the columns `class` (of the release) and `index` (of the logit).
+    """Read a label map: a CSV file that gives each `class` of the release the `index` of its logit.
 
     Classes that are not in `names`, the release's, in any case and encoding, are ignored; one written as the release
     writes it goes before others. `width` is the number of logits.
@@ -320,7 +320,7 @@ def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...
 
 
 def of_wnids(names: Sequence[str], width: int) -> tuple[int, ...] | None:
-    """Return the logits of classes named by wnids, in a head for ImageNet-1k or a larger set of timm, or None."""
+    """Return the logits of classes that wnids name, in a head for ImageNet-1k or a larger set of timm; else None."""
     from timm.data import ImageNetInfo, infer_imagenet_subset
 
     subset = infer_imagenet_subset({"num_classes": width})
@@ -331,7 +331,7 @@ def of_wnids(names: Sequence[str], width: int) -> tuple[int, ...] | None:
 
 
 def check_device(device: str) -> None:
-    """Check the form of a device's name, without torch."""
+    """Check how a device's name is spelled, without importing torch."""
     if not _DEVICES.fullmatch(device):
         raise EvaluationError(
             f"{device!r} is no device; give auto, cpu, cuda, cuda:1 (the second GPU) or mps as device=."
@@ -339,7 +339,7 @@ def check_device(device: str) -> None:
 
 
 def pick_device(name: Any) -> str:
-    """Resolve `auto` (CUDA if available, else the CPU), `cpu`, `cuda`, `cuda:1` or `mps`, which this machine has."""
+    """Resolve `auto` (CUDA if available, else the CPU), or check that this machine has `cpu`, `cuda:1` or `mps`."""
     import torch
 
     device = str(name)  # of torch.device, too
@@ -356,7 +356,7 @@ def pick_device(name: Any) -> str:
 
 
 def out_of_memory(error: RuntimeError) -> bool:
-    """Return whether torch raised an error because a device has too little memory."""
+    """Whether torch raised this error because a device has too little memory."""
     import torch
 
     # For Apple's GPUs it has no class.

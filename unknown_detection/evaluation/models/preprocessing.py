@@ -1,4 +1,4 @@
-"""Preprocessing: from a release's images to a model's input, and to batches of it.
+"""Turns a release's images into a model's input, and loads batches of it.
 
 Tested by `tests/evaluation/models/test_models.py`.
 """
@@ -46,7 +46,7 @@ class Preprocessing:
     seen: str = ""
 
     def require_unchanged(self) -> None:
-        """Check that a callable of the user's still makes of one picture what it made when the model was opened."""
+        """Check that a user's callable still turns one picture into the same tensor as when the model was opened."""
         if self.seen and _seen(self.transform(_picture())) != self.seen:
             raise EvaluationError(
                 f"The preprocessing {self.description['from']} makes another tensor of one picture now than when the "
@@ -54,7 +54,7 @@ class Preprocessing:
             )
 
     def of_channels(self, name: str) -> tuple[float, ...]:
-        """Return `mean` or `std` of each channel, for pixels in [0, 1]; `EvaluationError` if a callable has none."""
+        """Return `mean` or `std` per channel, for pixels in [0, 1]; `EvaluationError` if a callable states none."""
         if name not in self.description:
             raise EvaluationError(
                 f"The preprocessing {self.description['from']} does not normalize channels by a mean and a standard "
@@ -77,7 +77,7 @@ class Preprocessing:
         return tensor
 
     def prepared(self, side: int) -> Preprocessing:
-        """Return the preprocessing of images that are prepared for an input of side x side pixels.
+        """Return the preprocessing for images that a release stores prepared for an input of side x side pixels.
 
         A model with this input gets what is stored: the usual resize and crop (256 and 224) would zoom in, and weaken
         an attack. For another model the whole image is resized to its input, without a crop.
@@ -112,7 +112,7 @@ def of_timm(module: Any) -> Preprocessing:
 
 
 def of_torchvision(transform: Any, name: Any = "ImageClassification") -> Preprocessing:
-    """Build the preprocessing of torchvision's transform for classification; `name` says whose it is."""
+    """Build the preprocessing from a classification transform of torchvision; `name` says of which model."""
     description = {
         "from": f"torchvision {name}",
         "resize_size": list(transform.resize_size),
@@ -126,7 +126,7 @@ def of_torchvision(transform: Any, name: Any = "ImageClassification") -> Preproc
 
 
 def of_declaration(values: Any, name: str) -> Preprocessing:
-    """Build the preprocessing that is declared for a model of some name, as in its attribute `preprocessing`.
+    """Build the preprocessing that a user declares for the model `name`, as in its attribute `preprocessing`.
 
     It is a callable that maps an RGB Pillow image to a float32 tensor of shape (3, H, W); or one of torchvision's
     weights, such as `ResNet50_Weights.DEFAULT`, for theirs.
@@ -237,7 +237,7 @@ def load_batches(
     workers: int,
     pinned: bool = False,
 ) -> Iterator[tuple[Sequence[int], Any]]:
-    """Load images of some row ranges of a split in batches; no batch spans two ranges.
+    """Load images of some row ranges of a split in batches, none of which spans two ranges.
 
     A range's last batch is padded with its last image, because the algorithm of a convolution may depend on the batch
     size: so a row's features do not depend on where its range ends. `workers` processes decode, at most one for every

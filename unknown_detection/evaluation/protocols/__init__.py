@@ -1,4 +1,4 @@
-"""Protocols: which rows are compared, by which metrics, and how the figures are shown; those of papers, and one's own.
+"""Protocols: which rows are compared by which metrics, and how their figures are shown. Papers' and the user's own.
 
     >>> from unknown_detection import protocols
     >>> sorted(protocols.PROTOCOLS)[:3], protocols.PROTOCOLS["broad"].title
@@ -59,7 +59,7 @@ register(robustness.EQUAL_NUMBERS_PROTOCOL)
 
 
 def default_protocol(config: str) -> str:
-    """Return the protocol that a config was made for; configs of FACETS, BROAD and OpenOOD begin with its name."""
+    """Return the name of the protocol for a config; it begins the names of configs of FACETS, BROAD and OpenOOD."""
     prefix = config.partition("-")[0]
     if config in ("mos", "imagenet-ood"):  # reported by the same figures
         return openood.NAME

@@ -99,7 +99,7 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
 
 
 def absent(rows: pd.DataFrame) -> list[str]:
-    """List in sentences which of the paper's sets are not among the rows, and which others are averaged with them."""
+    """List in sentences the paper's splits that the rows lack, and others that are averaged with the paper's."""
     roles = names(rows, "role")
     absent_configs = ", ".join(config for kind, (config, _) in PAPER.items() if kind not in roles)
     notes = [f"There are no rows of {absent_configs}: BROAD's means are over the other kinds of shift"]
@@ -116,7 +116,7 @@ def absent(rows: pd.DataFrame) -> list[str]:
 
 
 def averaged(kinds: Mapping[str, Sequence[Figure]]) -> list[Figure]:
-    """Add to the figures of splits the mean of each kind of shift and the mean over kinds, of one setting.
+    """Add to the figures of one setting's splits the mean of each kind of shift, and the mean over kinds.
 
     Splits in `NOT_AVERAGED` do not enter means.
     """

@@ -1,4 +1,4 @@
-"""Measures metrics that a user chooses, of each split of unknown rows against the known ones.
+"""Measures metrics that the user chooses, comparing each split of unknown rows with the known rows.
 
 Tested by `tests/evaluation/report/test_report.py`.
 """
@@ -19,7 +19,7 @@ NAME = "metrics"
 
 
 def protocol_of(metrics: Sequence[Metric]) -> Protocol:
-    """Return the protocol of `report(metrics=...)`, whose means are over the splits of a role."""
+    """Return the protocol of `report(metrics=...)`, which averages over the splits of each role."""
 
     def judge(rows: pd.DataFrame) -> list[Figure]:
         unknown = rows[~rows["known"] & ~rows["split"].isin(FIT_AND_TUNE_SPLITS)]

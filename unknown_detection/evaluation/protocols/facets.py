@@ -26,7 +26,7 @@ IN_TABLES = METRICS[:3]
 
 
 def figures(rows: pd.DataFrame) -> list[Figure]:
-    """Evaluate a config by FPR at 95 % TPR, detection error (known rows positive; both twice) and AUROC.
+    """Evaluate a config by AUROC, and twice by FPR at 95 % TPR and detection error with the known rows positive.
 
     OOD detection compares the unknown rows of `test` with its in-distribution rows. Misclassification detection
     compares misclassified in-distribution rows with correctly classified ones; rows that are in-distribution only by

@@ -73,7 +73,7 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
 
 
 def threshold(scores: npt.NDArray[np.float64], unknown: npt.NDArray[np.bool_]) -> float:
-    """Fit a threshold: the lowest score that, if all scores above it are rejected, maximizes balanced accuracy.
+    """Return the lowest score that, used as a threshold above which rows are rejected, maximizes balanced accuracy.
 
     It is a row's score and not a number between two, so that monotone transforms of scores change no decision. Scores
     and flags of unknown rows are of shape (n,).

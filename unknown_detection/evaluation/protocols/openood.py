@@ -123,7 +123,7 @@ def published(weights: str) -> pd.DataFrame:
 
 
 def beside_published(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.DataFrame:
-    """Merge the means of a report with the published ones of the same images, weights and detector.
+    """Add the published figures of the same images, weights and detector to the means of a report.
 
     A line for each run, detector and `unknown` (near_ood or far_ood), with `here` and `published` in percent.
     """

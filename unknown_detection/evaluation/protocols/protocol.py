@@ -1,4 +1,4 @@
-"""Defines protocols: functions from one detector's joined frame to figures, with the names of what they show.
+"""Defines protocols: functions that compute figures from one detector's joined frame, and what is shown of them.
 
 A figure is a plain dictionary, one number with what identifies it (`FIGURE_KEY`), made by `measure` and `means`.
 
@@ -35,7 +35,7 @@ Plot = Literal["heatmap", "roc", "densities", "risk_coverage"]
 
 @dataclass(frozen=True)
 class Shown:
-    """Columns of the table of results: figures of one kind.
+    """A group of columns in the table of results, and which figures they show.
 
     Attributes:
         group: heading above the metric's name; `{set}` in it is the name of the unknown rows.
@@ -86,7 +86,7 @@ class Protocol:
     of_paper: tuple[str, ...] = ("",)
 
     def figures(self, rows: pd.DataFrame, *, lenient: bool = False) -> list[Figure]:
-        """Compute the figures of rows of one or more configs; protocol and config are filled in where they lack.
+        """Compute the figures of rows of one or more configs, and name protocol and config where a figure does not.
 
         `lenient` leaves out configs that lack rows which the protocol needs, instead of an error: for a part of rows
         that can be evaluated as a whole.
@@ -102,7 +102,7 @@ class Protocol:
         return measured
 
     def shown(self, lines: pd.DataFrame) -> list[pd.DataFrame]:
-        """Select the figures of each part of `shows` that has some, with their heading in the column `group`."""
+        """Select the figures of each part of `shows`, with its heading in the column `group`; omits empty parts."""
         own = not lines["config"].str.startswith(self.of_paper).any()
         # AURC stands for papers that use it: of one's own images, AUROC is first.
         shows = sorted(self.shows, key=lambda shown: own and shown.fields.get("metric") != "auroc")
@@ -117,7 +117,7 @@ def matching(lines: pd.DataFrame, fields: Mapping[str, str]) -> pd.DataFrame:
 
 
 def figures(protocol: str | Protocol, rows: pd.DataFrame) -> list[Figure]:
-    """Evaluate a detector's joined frame, of one or more configs, by a protocol or that of a name.
+    """Compute the figures of a detector's joined frame by a protocol, given itself or by its name.
 
     Returns:
         The protocol's figures on all rows; if the release has information on duplicates, the same on the rows without
@@ -147,7 +147,7 @@ def _key(figure: Figure) -> tuple[Any, ...]:
 
 
 def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figure]:
-    """Compute metrics, keys of `METRICS`, from a ranking; those that need both classes are NaN where one has no rows.
+    """Compute metrics, keys of `METRICS`, from a ranking; NaN for a metric of two classes if one has no rows.
 
     `named` has the other fields that identify the figures, such as `setting`, `known` and `unknown`.
     """
@@ -166,7 +166,7 @@ def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figu
 def measure_each(
     known: pd.DataFrame, unknown: Mapping[str, pd.DataFrame], metrics: Sequence[str], /, **named: str
 ) -> list[Figure]:
-    """Compute metrics of known rows against each of several unknown splits, by name, as `measure` does of a ranking.
+    """Compute metrics of the known rows against each unknown split, given by name.
 
     Metrics that need predictions are passed over where the rows have none.
     """
@@ -182,7 +182,7 @@ def measure_each(
 def measure_roles(
     rows: pd.DataFrame, known: pd.DataFrame, roles: Iterable[str], metrics: Sequence[str], /, **named: str
 ) -> list[Figure]:
-    """Compute metrics of known rows against each split of some roles among the rows, and the mean of each role."""
+    """Compute metrics of the known rows against each split of some roles, and the mean over each role's splits."""
     measured = []
     for role in roles:
         of_role = measure_each(known, frame.by_split(rows[rows["role"] == role]), metrics, **named)
@@ -191,7 +191,7 @@ def measure_roles(
 
 
 def means(figures: Sequence[Figure], **named: str) -> list[Figure]:
-    """Return the unweighted mean, for each metric, of figures on different rows; NaN if one of them is.
+    """Return the unweighted mean of each metric's figures; NaN if one of these is.
 
     `named` has what the means are of, such as `unknown` and `config`; by default the figures' own sets, joined.
     """
@@ -211,7 +211,7 @@ def means(figures: Sequence[Figure], **named: str) -> list[Figure]:
 
 
 def summed(figures: Sequence[Figure]) -> Figure:
-    """Return the first figure with the numbers of rows of all of them."""
+    """Return the first figure, with the numbers of rows added up over all of them."""
     return figures[0] | {name: sum(figure[name] for figure in figures) for name in ("n_known", "n_unknown")}
 
 
@@ -220,7 +220,7 @@ PROTOCOLS: dict[str, Protocol] = {}
 
 
 def register(protocol: Protocol) -> Protocol:
-    """Add a protocol of one's own, which commands and functions then know by its name.
+    """Register a protocol of one's own, so that commands and functions know it by its name.
 
     A file with a function from a joined frame to figures and a `Protocol` is enough. `--protocol FILE.py:NAME`
     registers one on the command line.

@@ -1,4 +1,4 @@
-"""The optimizer paper: OoD detection on equal numbers of rows, and one detector on models trained differently.
+"""The optimizer paper's protocol: OoD detection on equal numbers of rows, and one detector on several trained models.
 
 Abdelzad, Czarnecki and Salay, The Effect of Optimization Methods on the Robustness of Out-of-Distribution Detection
 Approaches (2020). A metric is measured on several models per optimizer, trained with different seeds. The optimizers

@@ -1,4 +1,4 @@
-"""The protocol of the unified benchmark: one figure over all unknowns, and one for each kind.
+"""The protocol of the unified benchmark: one figure over all unknowns, and one for each kind of unknowns.
 
 Kim, Koo and Hwang, A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks (2023), section 4.
 
@@ -18,7 +18,7 @@ METRICS = ("fpr_at_95_tpr_known_positive", "auroc")
 
 
 def figures(rows: pd.DataFrame) -> list[Figure]:
-    """Evaluate a config.
+    """Compute the figures of a config.
 
     Unknown detection: AURC over the in-distribution rows of `test` and all near-OoD and far-OoD rows, each of which
     counts as an error. Misclassification detection: AURC and E-AURC over the in-distribution rows of `test`, and their

@@ -1,4 +1,4 @@
-"""Chooses protocols, computes the figures of scored runs, and says what changes a conclusion from them.
+"""Chooses protocols, computes the figures of scored runs, and warns of what changes a conclusion from them.
 
 Tested by `tests/evaluation/report/test_report.py`.
 """
@@ -40,7 +40,7 @@ Plan = Mapping[Protocol, Sequence[str]]
 def choose_protocols(
     requested: str | Protocol | Sequence[str | Protocol], runs: Sequence[ScoredRun], configs: Sequence[str]
 ) -> dict[Protocol, tuple[str, ...]]:
-    """Choose protocols, and the configs that each evaluates; without `configs`, of all that have scores.
+    """Choose the protocols, and the configs that each evaluates: `configs`, or all configs with scores.
 
     `requested` are protocols or their names, or `FILE.py:NAME` for one of the user's own, a name perhaps with
     `=CONFIG,...`; empty for the default protocol of each config, and the optimizer paper's if there are several
@@ -76,7 +76,7 @@ def choose_protocols(
 
 @dataclass(frozen=True)
 class Judged:
-    """The figures of runs, and what tables and plots are made of.
+    """The figures of runs, and the tables and orders that pages and plots are made of.
 
     Attributes:
         runs: the runs.
@@ -121,7 +121,7 @@ def judge(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: boo
 
 
 def describe_left_out(runs: Sequence[ScoredRun], plan: Plan) -> dict[str, str]:
-    """Describe by kind how many rows figures leave out, and which splits lose all; nothing where it is unknown."""
+    """Describe for each kind of figures how many rows it leaves out, and which splits lose all their rows."""
     keys, parts = ["config", "split"], []
     for protocol, configs in plan.items():
         for run in runs if protocol.compare is None else ():
@@ -149,7 +149,7 @@ def describe_left_out(runs: Sequence[ScoredRun], plan: Plan) -> dict[str, str]:
 
 
 def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[str]:
-    """List in sentences what changes a conclusion from the figures: what they are of, and what is missing."""
+    """List in sentences what changes a conclusion from the figures: a demo release, doubtful pairs, missing scores."""
     demo = f"{release_name(release)} is a demo release: its figures only show that the tools work"
     sentences = [demo] * release.is_demo
     sentences += filter(None, [doubt(release.doubtful_duplicates({config for of in plan.values() for config in of}))])

@@ -1,4 +1,4 @@
-"""Shows rows that a detector takes for what they are not: unknown ones that look known, and the reverse.
+"""Shows images that a detector gets wrong: unknown images that look known, and known ones that look unknown.
 
 Tested by `tests/evaluation/report/test_looks.py`.
 """
@@ -25,14 +25,14 @@ SHOWN, SIDE = 8, 96
 
 
 class Look(NamedTuple):
-    """A picture as a `data:` address, and what it is of."""
+    """A picture as a `data:` address, and its caption."""
 
     source: str
     caption: str
 
 
 def confused_rows(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the unknown rows with the lowest scores and the known ones of `test` with the highest, by a heading."""
+    """Return by heading the unknown rows with the lowest scores, and the known rows of `test` with the highest."""
     unknown = rows[~rows["known"] & ~rows["split"].isin(FIT_AND_TUNE_SPLITS)]
     known = rows[rows["known"] & (rows["split"] == TEST)]
     return {
@@ -42,7 +42,7 @@ def confused_rows(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def look_at(release: Release, rows: pd.DataFrame) -> list[Look]:
-    """Read the pictures of some rows of a release in a folder; none where it has no pixels.
+    """Read the pictures of some rows; empty for a release on the Hub, and for splits without pixels.
 
     The Hub is not asked, since it would send whole shards for a few images.
 

@@ -1,4 +1,4 @@
-"""Renders the page of a report: results, warnings, each protocol's plots and tables, and the runs they are of.
+"""Renders the page of a report: results, warnings, the plots and tables of each protocol, and the runs.
 
 Tested by `tests/evaluation/report/test_report.py`.
 """

@@ -1,4 +1,4 @@
-"""Chooses the rows and figures of the four plots that protocols draw: ROC, densities, heat map, risk-coverage.
+"""Draws the four plots that a protocol can have: ROC curves, densities, heat map and risk-coverage curves.
 
 Tested by `tests/evaluation/report/test_plots.py`.
 """
@@ -29,7 +29,7 @@ _CURVES = 5
 
 
 class Picture(NamedTuple):
-    """A picture, of matplotlib; `name` is that of its files, without an ending."""
+    """A picture as a matplotlib figure; `name` is the name of its files without an ending."""
 
     protocol: Protocol
     name: str
@@ -42,7 +42,7 @@ Rows = Mapping[str, pd.DataFrame]
 
 
 def draw(judged: Judged, *, quiet: bool = True) -> Iterator[Picture]:
-    """Draw the plots of each protocol and training method, of rows of its first run, the best method first."""
+    """Draw the plots of each protocol and training method, from the rows of its first run; the best method first."""
     variants = dict.fromkeys(variant for order in judged.orders.values() for _, variant in order)
     variants.pop(ALL_VARIANTS, None)
     of_all = judged.figures[judged.figures["rows"] == AS_PUBLISHED]
@@ -68,7 +68,7 @@ def draw_protocol(
     order: Sequence[str],
     variant: str = "",
 ) -> Iterator[Picture]:
-    """Draw a protocol's plots of a training method, which is named if there are several.
+    """Draw a protocol's plots of one training method, which titles name if there are several.
 
     `figures` are those of all runs, on all rows; `rows` are by place and run. A place is a config, or the protocol
     where all configs are judged together. `order` has all detectors, the best first.

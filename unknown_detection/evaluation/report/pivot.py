@@ -1,4 +1,4 @@
-"""The pivot of figures over runs: detectors x columns, as text for a terminal, a page, CSV and LaTeX.
+"""A table of figures over runs, detectors x columns, as text for a terminal, a page, CSV and LaTeX.
 
 A number has three forms: a value in a figure, a line of the tidy table, and a cell here. Pages and terminals show
 percent, frames rates from 0 to 1.
@@ -73,7 +73,7 @@ class Pivot:
     lines: pd.DataFrame
 
     def cells(self) -> pd.DataFrame:
-        """Return the cells as text, such as `90.00 ± 1.25`, `-` for undefined ones.
+        """Return the cells as text, such as `90.00 ± 1.25`; `-` for an undefined figure.
 
         Rows have their names as commands spell them, with the papers' in brackets; columns an arrow to better values.
         """
@@ -89,7 +89,7 @@ class Pivot:
         return [(detector, variant * several) for detector, variant in self.mean.index]
 
     def best(self) -> npt.NDArray[np.bool_]:
-        """Return which cells are bold: the best of each column; ties as printed all are, unless most cells tie.
+        """Return which cells are bold: the best of each column and those that print alike; none if most cells tie.
 
         Where some numbers are means over runs, single runs are not compared with them.
         """
@@ -115,7 +115,7 @@ class Pivot:
         ]
 
     def page(self) -> content.PageTable:
-        """Return the table for a page, which shows twelve rows until a reader asks for all."""
+        """Return the table for a page, which shows twelve rows until the reader asks for all."""
         cells, rows = self.cells(), []
         columns = [
             content.PageColumn("Detector"),
@@ -160,7 +160,7 @@ class Pivot:
 def pivot(
     lines: pd.DataFrame, groups: Sequence[str], name: Sequence[str], title: str, note: str, order: Sequence[Any]
 ) -> Pivot:
-    """Arrange figures over runs, in the order of the columns; `groups` has the heading of each line's column.
+    """Arrange figures over runs in a table, columns in the order of the figures; `groups` has each figure's heading.
 
     `order` has (detector, variant), the best first; others follow.
     """
@@ -187,7 +187,7 @@ def pivot(
 def shown_tables(
     protocol: Protocol, lines: pd.DataFrame, order: Sequence[Any], kind: str = AS_PUBLISHED, note: str = "In percent."
 ) -> Iterator[Pivot]:
-    """Tabulate what a protocol shows of each config; another kind of figures stands beside those on all rows."""
+    """Yield a table of what a protocol shows for each config; figures on fewer rows stand beside those on all rows."""
     but_rows = [key for key in FIGURE_KEY if key != "rows"]
     for config, of_config in lines[lines["rows"].isin([AS_PUBLISHED, kind])].groupby("config", sort=False):
         parts = protocol.shown(of_config)
@@ -206,7 +206,7 @@ def shown_tables(
 
 
 def full_tables(protocol: Protocol, lines: pd.DataFrame, order: Sequence[Any]) -> Iterator[Pivot]:
-    """Tabulate all figures of a protocol on all rows, one table for each value of `tables_by`.
+    """Yield tables of all figures of a protocol on all rows, one for each value of `tables_by`.
 
     What tells columns apart is their heading: configs, settings, sets of rows and statistics, as far as they differ.
     """

@@ -48,7 +48,7 @@ _PARTS += ("tables/*.csv", "tables/*.tex")
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """A report as it was written; a notebook shows the tables of results and where the page is.
+    """A written report; a notebook shows its tables of results, and where its page is.
 
     Attributes:
         figures: one line per figure, with the columns `figures.COLUMNS`.
@@ -185,7 +185,7 @@ def report(
 
 
 def short_results(scores: Any, release: Release) -> list[str]:
-    """Return the main figures of scores for a terminal, on all rows, by the protocol of each config."""
+    """Return the tables of results on all rows as text for a terminal, by the default protocol of each config."""
     runs, _ = join_runs(scores, release, None)
     return _terminal_lines(judging.judge(runs, judging.choose_protocols((), runs, ()), release).results)
 

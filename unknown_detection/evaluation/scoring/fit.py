@@ -1,4 +1,4 @@
-"""Fits detectors, searches their hyperparameters, and scores rows, with the features that each needs.
+"""Fits detectors and searches their hyperparameters, with the features that each needs, and scores rows.
 
 Tested by `tests/evaluation/scoring/test_fit.py`.
 """
@@ -44,7 +44,7 @@ _BUILT_IN = [detector.image_pass for detector in DETECTORS.values() if detector.
 
 @dataclass
 class FeatureCache:
-    """Loads the features that methods need, and caches them in memory.
+    """Loads the features that detectors need, and caches them in memory.
 
     `members` are features of further models on the same release, for ensembles; `runner` runs the model on the images
     again, None if only stored outputs are available.
@@ -68,7 +68,7 @@ class FeatureCache:
         self._features = lru_cache(_KEPT)(self.store.features)
 
     def check(self, detector: Detector) -> None:
-        """Refuse a detector that needs several models or the images, without them, or another kind of model."""
+        """Refuse a detector that needs what was not given: several models, the images, or another kind of model."""
         if detector.reads == "members" and not self.members:
             raise EvaluationError(
                 f"{detector.name} needs features of several models, but only one was given. Extract features with "
@@ -95,7 +95,7 @@ class FeatureCache:
         return self.features(key)
 
     def no_rows(self) -> Features:
-        """Return features of no rows, with the model's last layer, for detectors that learn from nothing else."""
+        """Return features of no rows, with the model's last layer, for detectors that learn only from this layer."""
         head, classes = self.store.head(), len(self.store.identity.label_names)
         width = 0 if head is None else head.weight.shape[1]
         ids, labels = np.array([], dtype=np.str_), np.array([], dtype=np.int64)
@@ -133,14 +133,14 @@ def in_words(hyperparameters: Mapping[str, float]) -> str:
 
 
 class Rows(NamedTuple):
-    """Selects the in-distribution rows of a split, or of the half that a mask of all its rows has."""
+    """Selects the in-distribution rows of a split, or of the half of it that a mask marks."""
 
     key: Key
     name: str
     half: Mask | None = None
 
     def take(self, features: Features) -> Features:
-        """Select these rows of the split's: some splits mix in-distribution and unknown rows."""
+        """Select these rows among a split's features; some splits mix in-distribution and unknown rows."""
         mask = features.labels >= 0 if self.half is None else self.half & (features.labels >= 0)
         return features if mask.all() else features.take(mask)
 
@@ -180,17 +180,17 @@ class Scorer:
                 self.rows["validation"] = Rows(key, f"{name} (tune half)", ~half)
 
     def words(self, rows: str) -> str:
-        """Name rows of `rows`; empty if there are none."""
+        """Name a set of rows, a key of `rows`; empty if there is no such set."""
         return self.rows[rows].name if rows in self.rows else ""
 
     @property
     def halved(self) -> Rows | None:
-        """The half of a split that is fitted on in place of training rows, if there are none."""
+        """The half of a split that detectors are fitted on because there are no training rows; None if there are."""
         rows = self.rows.get("train")
         return None if rows is None or rows.half is None else rows
 
     def fit(self, name: str) -> Detector:
-        """Fit a detector with the best hyperparameters, and before it those whose scores it combines."""
+        """Fit a detector with its best hyperparameters, after the detectors whose scores it combines."""
         if name not in self._fitted:
             detector = self.chosen.scored.get(name) or self.chosen.parts[name]
             self.cache.check(detector)

@@ -1,4 +1,4 @@
-"""Chooses the rows that detectors are fitted on, tuned on and given thresholds on.
+"""Chooses the rows on which detectors are fitted and tuned, and on which their thresholds are set.
 
 Without training rows, the in-distribution rows of validation are divided into two halves: detectors are fitted on one,
 and hyperparameters and thresholds are chosen on the other. A nearest neighbour would otherwise find every tuning row
@@ -40,7 +40,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class FitSplits:
-    """The splits that detectors are fitted and tuned on; None if there is none.
+    """The splits on which detectors are fitted and tuned; None where there is none.
 
     Most detectors are fitted on `train`; without it, on a half of `validation`. That is the split `validation`, or
     BROAD's `held_out`: for detectors that must be fitted on rows outside the training set, and the in-distribution
@@ -55,7 +55,7 @@ class FitSplits:
 def find_fit_splits(
     splits: Mapping[str, Sequence[str]], configs: Sequence[str], fit_configs: Sequence[str]
 ) -> FitSplits:
-    """Choose the splits to fit and tune on for the configs to score, of those with features, by config.
+    """Choose by config the splits to fit and tune on, among those with features, for the configs to score.
 
     Training rows come from the fit configs, each of which must have some to fit on, else from `<config>-train`.
     """
@@ -77,7 +77,7 @@ def find_fit_splits(
 
 
 def in_fit_half(ids: Sequence[str], labels: npt.NDArray[np.int64]) -> Mask:
-    """Divide the in-distribution rows of a split into halves, class by class.
+    """Return which rows are in the fit half of a split: every other in-distribution row of each class.
 
     The rows of a class, sorted by the SHA-256 of their ids, go to the fit half and to the tune half in turn. The
     halves depend on nothing but ids and labels, so a report finds the same ones.

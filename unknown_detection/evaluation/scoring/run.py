@@ -1,4 +1,4 @@
-"""The step `score`: chooses rows, fits detectors and scores with them, and says where the scores come from.
+"""The step `score`: chooses rows, fits detectors, scores all rows, and records where the scores come from.
 
 Tested by `tests/evaluation/scoring/test_fit.py`.
 """
@@ -203,7 +203,7 @@ def _choose_rows(
 def score_all(
     scorer: Scorer, keys: Sequence[Key], log: Log, *, quiet: bool
 ) -> tuple[dict[str, pa.Table], dict[str, str]]:
-    """Score the rows of some splits with every detector, each id once; refuses detectors none of which can be used.
+    """Score the rows of some splits with every usable detector, each id once; `EvaluationError` if none is usable.
 
     Validation rows that detectors were fitted on get no scores: a threshold or a mixture fitted on them would take
     them for rows that detectors have not seen. If several splits have an id, its first row counts, because an id

@@ -1,4 +1,4 @@
-"""Scores: a table of ids and scores with what is known of them, in memory or in a file, whatever tool wrote it.
+"""Reads and writes scores: a table of ids and scores from any tool, in memory or a file, with its provenance.
 
 A DataFrame, a table of Arrow, Parquet or CSV with the columns `id` and `score` (higher = more unknown) and optionally:
 
@@ -64,7 +64,7 @@ _LONGEST_LINE = 1 << 16
 
 
 class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The provenance of scores.
+    """Where scores come from: model, release, detectors and their settings, as far as known.
 
     Attributes:
         release_digest: digest of the release whose rows were scored.
@@ -118,7 +118,7 @@ def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
 def read_scores(
     source: Any, columns: Mapping[str, pa.DataType] = COLUMNS, release: Release | None = None
 ) -> tuple[pa.Table, Provenance | None]:
-    """Read scores from a Parquet or CSV file, or check a table of Arrow, a DataFrame, or a mapping of ids to scores.
+    """Read and check scores: a Parquet or CSV file, an Arrow table, a DataFrame, or a mapping from ids to scores.
 
     They should be of the release, if one is given. The table has `id`, `detector` (the file's stem if there is no such
     column, or `IN_MEMORY`), `score` as float64, and the others of `columns` that are present.
@@ -181,7 +181,7 @@ def _from_memory(values: Any) -> pa.Table:
 
 
 def summarize_ids(ids: Any) -> str:
-    """Summarize ids, in an array of NumPy or Arrow, for a message, as in `5 ids (a, b, c, ...)`."""
+    """Summarize ids, a NumPy or Arrow array, for a message, as in `5 ids (a, b, c, ...)`."""
     first = ", ".join(one_line(str(id_)) for id_ in ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")
     return f"{quantity(len(ids), 'id')} ({first})"
 

@@ -25,10 +25,10 @@ def weights(tmp_path):
 
 def test_the_benchmark_declares_the_papers_four_splits_without_weights():
     assert tuple(flags.declared_generators()) == DECLARED
-    keys = [key for key in BENCHMARK.parts if key.startswith("broad-adversarial/")]
+    keys = [key for key in BENCHMARK.splits if key.startswith("broad-adversarial/")]
     assert keys == [f"broad-adversarial/{name}" for name in DECLARED]
     for key in keys:
-        _, split = BENCHMARK.units[key]
+        split = BENCHMARK.parts[key]
         # The same originals, in the same order, as the clean side.
         assert (split.role, split.ranked_as) == ("adversarial", "broad-reference/test")
         model = key.rpartition("_")[2]
@@ -56,7 +56,7 @@ def test_a_model_and_its_weights_make_its_two_splits(weights):
     benchmark = BENCHMARK.with_settings(DEFAULTS | {"model": ("vit",), "weights": (weights,)}, ["broad-adversarial"])
     ready = [key for key in benchmark.ready() if split_of(key).startswith("broad-adversarial")]
     assert ready == ["broad-adversarial/pgd_vit", "broad-adversarial/autoattack_vit"]
-    assert list(benchmark.parts) == list(BENCHMARK.parts)
+    assert list(benchmark.splits) == list(BENCHMARK.splits)
     one_more = asked(model=("timm:resnet18",), weights=(weights,), attack=("pgd",), no_accuracy_check=True)
     assert tuple(one_more) == ("pgd_resnet18",)
 
@@ -106,7 +106,7 @@ def test_the_authors_images_and_own_attacks_exclude_each_other(weights, tmp_path
     assert not out.exists()
     # Without one, the authors' take the place of all that needs weights.
     adopted = BENCHMARK.with_variants(["adopt-partial-broad"])
-    assert set(adopted.parts) == set(BENCHMARK.parts) == set(adopted.ready())
+    assert set(adopted.splits) == set(BENCHMARK.splits) == set(adopted.ready())
 
 
 def test_without_weights_the_command_says_what_to_give(tmp_path, capsys):
