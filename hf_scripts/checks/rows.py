@@ -195,7 +195,7 @@ class _Beside(NamedTuple):
     of_index: pa.Table | None
 
 
-class Part(NamedTuple):
+class ShardPart(NamedTuple):
     """Row groups of a file that one task reads, the number of rows before them, and the bytes that they stand for."""
 
     groups: slice
@@ -203,19 +203,19 @@ class Part(NamedTuple):
     size: int
 
 
-WHOLE = Part(slice(None), 0, 0)
+WHOLE = ShardPart(slice(None), 0, 0)
 
 
-def parts_of(metadata: pq.FileMetaData, size: int, least: int = PART_BYTES) -> list[Part]:
+def parts_of(metadata: pq.FileMetaData, size: int, least: int = PART_BYTES) -> list[ShardPart]:
     """Divide a file of `size` bytes into parts of row groups that have `least` bytes or a little more."""
-    parts, start, row, rows, left, held = list[Part](), 0, 0, 0, size, 0
+    parts, start, row, rows, left, held = list[ShardPart](), 0, 0, 0, size, 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         rows, held = rows + group.num_rows, held + group.total_byte_size
         if held >= least and held < left and number + 1 < metadata.num_row_groups:
-            parts.append(Part(slice(start, number + 1), row, held))
+            parts.append(ShardPart(slice(start, number + 1), row, held))
             start, row, rows, left, held = number + 1, row + rows, 0, left - held, 0
-    return [*parts, Part(slice(start, None), row, left)]
+    return [*parts, ShardPart(slice(start, None), row, left)]
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class RowsTask(FileTask):
         except UNREADABLE as error:
             raise _UnknownRowsError from error
 
-    def _beside_index(self, parquet: pq.ParquetFile, size: int, part: Part = WHOLE) -> Iterator[_Beside]:
+    def _beside_index(self, parquet: pq.ParquetFile, size: int, part: ShardPart = WHOLE) -> Iterator[_Beside]:
         """Yield the rows of a part of the file, `size` of a row group at a time, with what the index has of them."""
         schema, first = self.split.schema(image=False).remove_metadata(), part.row
         index: Iterator[pa.Table] = self._index_rows(schema, self.first + first)
@@ -287,7 +287,7 @@ class DataTask(RowsTask):
     """
 
     decode: bool
-    part: Part = WHOLE
+    part: ShardPart = WHOLE
     into: Path | None = None
 
     @property

@@ -32,8 +32,8 @@ from hf_scripts.checks.rows import (
     FileTask,
     IndexTask,
     Outcome,
-    Part,
     SealedTask,
+    ShardPart,
     joined_outcome,
     parts_of,
 )
@@ -152,7 +152,7 @@ def _tasks(
 
 def _index_rows(
     root: Path, index: FileEntry, files: Sequence[FileEntry], part: int
-) -> Iterator[tuple[FileEntry, str | None, int, list[Part]]]:
+) -> Iterator[tuple[FileEntry, str | None, int, list[ShardPart]]]:
     """Yield each file of a split, the path of its index, the number of its first row there, and its parts.
 
     Parts have `part` bytes or a little more.
