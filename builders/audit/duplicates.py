@@ -15,21 +15,15 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from builders.audit.chart import HeatCell, heat_table
 from builders.audit.record import Findings
-from builders.duplicates.distance import SIDE, scaled
+from builders.duplicates.distance import scaled
 from builders.duplicates.exact import DIGEST, exact_pairs, searched_pairs
-from builders.duplicates.search import THRESHOLD, Index, Pairs, find_pairs
-from builders.executors.base import (
-    ONE_CORE,
-    Executor,
-    Meter,
-    Progress,
-    Resources,
-    once_per_worker,
-)
+from builders.duplicates.pixels import Pixels, joined, require_pixel_space
+from builders.duplicates.search import THRESHOLD
+from builders.duplicates.stored import Search, find_stored, long_search, steps
+from builders.executors.base import ONE_CORE, Executor, Meter, Progress, Resources
 from builders.release import images
 from builders.release.duplicates import Pair, groups, is_known_and_unknown
 from builders.release.entries import Manifest, SplitEntry, is_training
@@ -41,9 +35,6 @@ AGAINST = "against:"
 """Begins the names of splits of the other release."""
 
 _MOST_NAMED = 6
-
-_QUERIES = 1024
-"""Queries of a task: a few seconds for 60,000 references."""
 
 
 @dataclass(frozen=True)
@@ -120,50 +111,23 @@ def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
 
 @dataclass(frozen=True)
 class ThumbnailTask:
-    """A `builders.executors.base.Task` that writes the thumbnails of one row group into a .npy file that all share."""
+    """A `builders.executors.base.Task` that writes the thumbnails of one row group into a file of their own."""
 
     group: RowGroup
-    array: Path
+    path: Path
     resources: ClassVar[Resources] = ONE_CORE
+
+    @property
+    def pixels(self) -> Pixels:
+        """The thumbnails, once they are written."""
+        return Pixels(((self.path, 0, len(self.group.rows)),))
 
     def run(self, progress: Progress) -> None:
         """Read, decode, shrink and write the images."""
-        array = np.lib.format.open_memmap(self.array, "r+")
-        thumbnails = self.group.each(lambda data: (len(data), scaled(images.decode(data))))
-        for number, (size, thumbnail) in enumerate(thumbnails, self.group.first):
-            array[number] = thumbnail
-            progress(1, size)
-        array.flush()
-
-
-@dataclass(frozen=True)
-class _PreparedIndex:
-    """Makes the index of the references in a .npy file, once in each worker."""
-
-    references: Path
-
-    def __call__(self) -> Index:
-        return Index(np.lib.format.open_memmap(self.references, "r"))
-
-
-@dataclass(frozen=True)
-class SearchTask:
-    """A `builders.executors.base.Task` that searches duplicates of the images `start` to `stop` of a .npy file."""
-
-    queries: Path
-    references: Path
-    start: int
-    stop: int
-    resources: ClassVar[Resources] = ONE_CORE
-
-    def run(self, progress: Progress) -> Pairs:
-        """Find the pairs; the query numbers are positions in the entire file."""
-        # Each worker has one core: threads of the matrix product would wait for each other.
-        with threadpool_limits(1, user_api="blas"):
-            index = once_per_worker(_PreparedIndex(self.references))
-            queries = np.lib.format.open_memmap(self.queries, "r")[self.start : self.stop]
-            pairs = find_pairs(np.asarray(queries), index, advance=lambda count: progress(count, 0))
-        return Pairs(pairs.queries + self.start, pairs.references, pairs.distances)
+        with self.path.open("wb") as opened:
+            for size, thumbnail in self.group.each(lambda data: (len(data), scaled(images.decode(data)))):
+                opened.write(np.ascontiguousarray(thumbnail).data)
+                progress(1, size)
 
 
 def find_near(
@@ -171,31 +135,33 @@ def find_near(
 ) -> Duplicates:
     """Search some pairs of splits (`searches`) for near-duplicates, and add them to the duplicates.
 
-    `scratch` is an empty folder for 3 KB an image of the splits.
+    `scratch` is an empty folder for 3 KB an image of the splits, each of which is decoded once.
     """
     by_name = duplicates.splits
     searched = [pair for pair in split_pairs if all(by_name[name].entry.data for name in pair)]
     without_images = sorted({name for pair in split_pairs for name in pair if not by_name[name].entry.data})
-    files: dict[str, Path] = {}
-    thumbnails: list[ThumbnailTask] = []
-    for name in dict.fromkeys(name for pair in searched for name in pair):
-        split, files[name] = by_name[name], scratch / f"{len(files)}.npy"
-        np.lib.format.open_memmap(files[name], "w+", np.uint8, (split.entry.rows, SIDE, SIDE, 3)).flush()
+    names = dict.fromkeys(name for pair in searched for name in pair)
+    rows = sum(by_name[name].entry.rows for name in names)
+    require_pixel_space(scratch, rows)
+    tasks: dict[str, list[ThumbnailTask]] = {}
+    for name in names:
+        split = by_name[name]
         groups_of = row_groups(split.root, name.removeprefix(AGAINST), split.entry, np.arange(split.entry.rows))
-        thumbnails += [ThumbnailTask(group, files[name]) for group in groups_of]
-    if thumbnails:
-        with meter.step("reading images", sum(by_name[name].entry.rows for name in files)) as advance:
-            executor.run(thumbnails, advance)
+        tasks[name] = [
+            ThumbnailTask(group, scratch / f"{len(tasks)}-{number}.rgb") for number, group in enumerate(groups_of)
+        ]
     near: list[Pair] = []
-    with meter.step("comparing with training images", sum(by_name[key].entry.rows for _, key in searched)) as advance:
-        for train, key in searched:
-            rows = by_name[key].entry.rows
-            starts = range(0, rows, _QUERIES)
-            tasks = [SearchTask(files[key], files[train], start, min(start + _QUERIES, rows)) for start in starts]
-            parts = [(part.queries, part.references, part.distances) for part in executor.run(tasks, advance)]
-            if parts:
-                pairs = Pairs(*map(np.concatenate, zip(*parts, strict=True)))
-                near += searched_pairs(pairs, (key, by_name[key].index), (train, by_name[train].index))
+    if searched:
+        with meter.step("reading images", rows) as advance:
+            executor.run([task for of_split in tasks.values() for task in of_split], advance)
+        pixels = {name: joined(task.pixels for task in of_split) for name, of_split in tasks.items()}
+        searches_of = [Search(pixels[key], pixels[train]) for train, key in searched]
+        if announced := long_search(searches_of):
+            meter.note(announced)
+        with meter.step("comparing with training images", steps(searches_of)) as advance:
+            found = find_stored(searches_of, executor, advance)
+        for (train, key), pairs in zip(searched, found, strict=True):
+            near += searched_pairs(pairs, (key, by_name[key].index), (train, by_name[train].index))
     return dataclasses.replace(
         duplicates, near=tuple(near), searched=tuple(searched), without_images=tuple(without_images)
     )

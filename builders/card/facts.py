@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from builders.card.words import RULE_MEANINGS
+from builders.release.duplicates import unsearched
 from builders.release.entries import ConfigEntry, Manifest, SplitEntry
 from builders.release.layout import INDEX_SUFFIX
 from builders.release.schema import ID_OVERLAP, ROLES, Column, Role
@@ -227,6 +228,8 @@ def _biases(manifest: Manifest) -> Iterator[str]:
         if manifest.duplicates.doubtful:
             keys = ", ".join(manifest.duplicates.doubtful)
             yield f"Near pairs of {keys} are too many to be duplicates: other pictures were taken for one."
+        if told := unsearched(manifest):
+            yield f"{told[0].upper()}{told[1:]}."
     if overlaps := sum(split.overlaps or 0 for split in manifest.by_key().values()):
         yield f"{overlaps:,} unknown rows have a class that overlaps a known one (id_overlap)."
 

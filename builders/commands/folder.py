@@ -64,7 +64,7 @@ def make_command() -> click.Command:
         sections={
             ESSENTIALS: ("in_distribution", "unknown", "name", "out", "splits", "dry_run"),
             "Which rows": ("limit_per_class", "seed"),
-            "How it is built": ("near_distance", *BUILD_FLAGS),
+            "How it is built": ("near_distance", "no_near_duplicates", *BUILD_FLAGS),
         },
         examples=(f"{MODULE} --in-distribution birds --unknown near=other-birds --unknown far=textures",),
     )(_command)
@@ -94,6 +94,11 @@ def make_command() -> click.Command:
             metavar="DISTANCE",
             help="List pairs of images that are no further apart as near-duplicates; 0 for equal pictures alone.",
         ),
+        click.option(
+            "--no-near-duplicates",
+            is_flag=True,
+            help="Search for equal pictures alone, as --near-distance 0 does: comparing a million images takes hours.",
+        ),
         *build_options(0),
     ]
     for option in reversed(options):
@@ -101,7 +106,14 @@ def make_command() -> click.Command:
     return command
 
 
-def _command(in_distribution: Path, unknown: Sequence[str], name: str, near_distance: float, **values: Any) -> None:
+def _command(
+    in_distribution: Path,
+    unknown: Sequence[str],
+    name: str,
+    near_distance: float,
+    no_near_duplicates: bool,
+    **values: Any,
+) -> None:
     if own_process():
         without_pandas()
     from builders.commands.build import run_build  # imported when there is a build, not for --help
@@ -117,6 +129,8 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, near_dist
             f"--near-distance {near_distance} is not between 0 and {NEAR_DISTANCE}, beyond which most pairs are of "
             "different pictures. Give a smaller one, or 0 for equal pictures alone."
         )
+    if no_near_duplicates:
+        near_distance = 0
     folders = [_unknown(value) for value in unknown]
     names = [folder.split for folder in folders]
     if repeated := [split for split in names if names.count(split) > 1]:

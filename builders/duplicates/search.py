@@ -96,27 +96,41 @@ class Index:
 
 
 def find_pairs(
-    queries: Images, references: Images | Index, *, threshold: float = THRESHOLD, advance: Callable[[int], object]
+    queries: Images,
+    references: Images | Index,
+    *,
+    threshold: float = THRESHOLD,
+    advance: Callable[[int], object],
+    own: int | None = None,
 ) -> Pairs:
     """Find every pair within `REACH` whose `distance` is at most the threshold.
 
     `queries` and `references` are uint8 (n, 32, 32, 3), and n may be 0; `advance` is called with numbers of queries.
+    Query i is the reference i + `own` itself, if that is given, and no pair with it.
     """
-    found = [np.zeros((0, 3))]
+    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
     # Threads would wait for each other: the products are small.
     with threadpool_limits(1, user_api="blas"):
         index = references if isinstance(references, Index) else Index(references)
         for block_rows in _parts(len(queries), _QUERIES):
             block = queries[block_rows]
             rows, columns, by_detail = _bounded(index, block, threshold)
+            if own is not None:
+                others = columns != rows + block_rows.start + own
+                rows, columns, by_detail = rows[others], columns[others], by_detail[others]
             for pairs in _parts(len(rows), _CANDIDATES):
                 measured = _measured(block[rows[pairs]], index.images[columns[pairs]], by_detail[pairs], threshold)
-                numbers = [rows[pairs] + block_rows.start, measured.astype(np.float32), columns[pairs]]
-                found.append(np.column_stack(numbers)[measured <= threshold])
+                is_near = measured <= threshold
+                found.append((rows[pairs][is_near] + block_rows.start, columns[pairs][is_near], measured[is_near]))
             advance(len(block))
-    table = np.concatenate(found)
-    table = table[np.lexsort(table.T[::-1])]
-    return Pairs(table[:, 0].astype(np.int64), table[:, 2].astype(np.int64), table[:, 1].astype(np.float32))
+    return sorted_pairs(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def sorted_pairs(queries: Rows, references: Rows, measured: npt.NDArray[np.floating]) -> Pairs:
+    """Return pairs in their order, by row numbers and distances in any."""
+    distances = measured.astype(np.float32)
+    order = np.lexsort((references, distances, queries))
+    return Pairs(queries[order], references[order], distances[order])
 
 
 def _bounded(index: Index, queries: Images, threshold: float) -> tuple[Rows, Rows, Bools]:

@@ -15,14 +15,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from msgspec.structs import astuple
 
-from builders.duplicates.distance import SIDE, scaled
 from builders.duplicates.exact import DIGEST, exact_pairs, index_digests, rows_of_pairs, searched_pairs
-from builders.executors.base import Meter
+from builders.duplicates.kept import kept_pixels, pixel_tasks
+from builders.executors.base import Executor, Meter
 from builders.release.digests import rows_digest
 from builders.release.duplicates import (
     Comparison,
@@ -41,18 +39,14 @@ from builders.release.duplicates import (
 from builders.release.entries import METHODS, SIMILARITY, DuplicatesEntry, Manifest, SplitEntry
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
-from builders.release.reader import rgb_images
 from builders.release.schema import PIXEL_DIGEST
-from builders.storage.files import atomic_path
-from builders.storage.parquet import read_array, read_parquet, read_schema
+from builders.storage.parquet import read_parquet, read_schema
 
 if TYPE_CHECKING:
     from builders.declare.benchmark import Benchmark
 
 IndexPath = Callable[[str], Path]
 """Returns a readable path of the index file of a split (`config/split`)."""
-
-Pixels = npt.NDArray[np.uint8]
 
 
 class PairTable(NamedTuple):
@@ -163,7 +157,12 @@ def write_duplicates(
 
 
 def compare_pixels(
-    layout: Layout, manifest: Manifest, benchmark: Benchmark, meter: Meter, earlier_tables: Sequence[EarlierTable] = ()
+    layout: Layout,
+    manifest: Manifest,
+    benchmark: Benchmark,
+    executor: Executor,
+    meter: Meter,
+    earlier_tables: Sequence[EarlierTable] = (),
 ) -> PairTable:
     """Compare the splits of a release by pixels, as far as its folder has pixels.
 
@@ -171,36 +170,49 @@ def compare_pixels(
     earlier table is skipped.
     """
     known = set[Comparison]().union(*(earlier.valid(manifest) for earlier in earlier_tables))
-    near, equal = _near_duplicates(layout, manifest, benchmark, meter, known), _equal_pixels(layout, manifest)
+    known_splits = {key for key, entry in manifest.by_key().items() if entry.is_known}
+    wanted = [
+        splits
+        for splits in compared_by_similarity(benchmark, manifest.by_key(), known_splits)
+        if comparison(SIMILARITY, *splits) not in known
+    ]
+    near, equal = _near_duplicates(layout, manifest, wanted, executor, meter), _equal_pixels(layout, manifest)
     return PairTable((*near.pairs, *equal.pairs), near.comparisons | equal.comparisons)
 
 
 def _near_duplicates(
-    layout: Layout, manifest: Manifest, benchmark: Benchmark, meter: Meter, known: Set[Comparison]
+    layout: Layout, manifest: Manifest, wanted: Sequence[tuple[str, str]], executor: Executor, meter: Meter
 ) -> PairTable:
     entries, readable = manifest.by_key(), list[tuple[str, str]]()
-    known_splits = {key for key, entry in entries.items() if entry.is_known}
-    for key, of in compared_by_similarity(benchmark, entries, known_splits):
-        if comparison(SIMILARITY, key, of) in known:
-            continue
-        if all(_has_pixels(layout, entries[name]) for name in (key, of)):
+    kept = {key: kept_pixels(layout, key, entries[key]) for key in sorted({*itertools.chain(*wanted)})}
+    for key, of in wanted:
+        if all(kept[name] is not None or _has_shards(layout, entries[name]) for name in (key, of)):
             readable.append((key, of))
         else:
             where = f"the pixels of one of them are not in {layout.root}"
             meter.note(f"{key} is not compared with the images of {of}: {where}")
     if not readable:
         return _NOTHING
-    from builders.duplicates.search import find_pairs  # only a benchmark that is searched pays for its imports
+    from builders.duplicates.stored import Search, find_stored, long_search, steps  # only who searches imports SciPy
 
+    lacking = [key for key in sorted({*itertools.chain(*readable)}) if kept[key] is None]
+    if lacking:
+        tasks = [task for key in lacking for task in pixel_tasks(layout, key, entries[key])]
+        with meter.step(
+            "reading images", sum(sum(len(group.rows) for group in task.groups) for task in tasks)
+        ) as advance:
+            executor.run(tasks, advance)
+        kept |= {key: kept_pixels(layout, key, entries[key]) for key in lacking}
+    # The tasks have read what was lacking.
+    pixels = {key: files for key, files in kept.items() if files is not None}
+    searches = [Search(pixels[key], pixels[of], near_distance(manifest, key)) for key, of in readable]
+    if told := long_search(searches):
+        meter.note(told)
     pairs: list[Pair] = []
-    references: dict[str, Pixels] = {}
-    with meter.step("searching for near-duplicates", sum(entries[key].rows for key, _ in readable)) as advance:
-        for key, of in readable:
-            if of not in references:
-                references = {of: _pixels(layout, of, entries[of])}
-            images = _pixels(layout, key, entries[key])
-            numbers = find_pairs(images, references[of], threshold=near_distance(manifest, key), advance=advance)
-            pairs += searched_pairs(numbers, (key, layout.index(key)), (of, layout.index(of)))
+    with meter.step("searching for near-duplicates", steps(searches)) as advance:
+        found = find_stored(searches, executor, advance)
+    for (key, of), numbers in zip(readable, found, strict=True):
+        pairs += searched_pairs(numbers, (key, layout.index(key)), (of, layout.index(of)))
     return PairTable(pairs, {comparison(SIMILARITY, *keys) for keys in readable})
 
 
@@ -227,21 +239,8 @@ def _decoded(layout: Layout, key: str, entry: SplitEntry) -> pa.ChunkedArray | N
     return rows[PIXEL_DIGEST] if rows_digest(rows) == entry.digest else None
 
 
-def _has_pixels(layout: Layout, entry: SplitEntry) -> bool:
-    if not entry.data:
-        return layout.pixels(entry.digest).is_file()
-    return all((layout.root / file.path).is_file() for file in entry.data)
-
-
-def _pixels(layout: Layout, key: str, entry: SplitEntry) -> Pixels:
-    """Load the images of a split in the order of its rows: (n, 32, 32, 3)."""
-    if not entry.data:
-        stored: Pixels = read_array(layout.pixels(entry.digest))
-        return stored
-    pixels = np.zeros((entry.rows, SIDE, SIDE, 3), np.uint8)
-    for number, image in enumerate(rgb_images(layout.root, key, entry, np.arange(entry.rows))):
-        pixels[number] = scaled(image)
-    return pixels
+def _has_shards(layout: Layout, entry: SplitEntry) -> bool:
+    return bool(entry.data) and all((layout.root / file.path).is_file() for file in entry.data)
 
 
 def compared_by_similarity(
@@ -272,9 +271,3 @@ def are_compared(benchmark: Benchmark, key: str) -> bool:
         config.duplicates_of and (key == config.duplicates_of or key.startswith(f"{config.name}/"))
         for config in benchmark.configs
     )
-
-
-def write_pixels(layout: Layout, digest: str, pixels: Pixels) -> None:
-    """Store the pixels of a split without shards; `digest` is the digest of its rows."""
-    with atomic_path(layout.pixels(digest)) as temporary, temporary.open("wb") as opened:
-        np.save(opened, pixels)

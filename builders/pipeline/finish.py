@@ -16,7 +16,7 @@ from builders.card import card
 from builders.card.pictures import with_samples
 from builders.duplicates.table import compare_pixels, complete, read_earlier, write_duplicates
 from builders.errors import BuildError
-from builders.executors.base import Advance, Meter
+from builders.executors.base import Advance, Executor, Meter
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import ReadPlan
 from builders.pipeline.shards import read_record
@@ -181,7 +181,9 @@ def _unreadable(planned: PlannedSplit, dropped: Mapping[str, str]) -> list[Exclu
     return exclusions
 
 
-def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest, meter: Meter) -> Manifest:
+def finish_release(
+    plan: BuildPlan, before: Manifest, manifest: Manifest, executor: Executor, meter: Meter
+) -> Manifest:
     """Write the table of duplicates, the manifest with this run's splits, and the card."""
     layout, earlier_table = plan.request.layout, before.duplicates
     # A published table's pairs are among the rows.
@@ -189,7 +191,7 @@ def finish_release(plan: BuildPlan, before: Manifest, manifest: Manifest, meter:
     # Another table was written by a run that was killed before its manifest was; all is looked for again.
     if earlier_table and layout.duplicates.is_file() and file_sha256(layout.duplicates) == earlier_table.sha256:
         earlier_tables.insert(0, read_earlier(before, layout.duplicates))
-    pixel_pairs = compare_pixels(layout, manifest, plan.benchmark, meter, earlier_tables)
+    pixel_pairs = compare_pixels(layout, manifest, plan.benchmark, executor, meter, earlier_tables)
     splits = manifest.by_key()
     table = complete(manifest, lambda key: layout.root / splits[key].index.path, earlier_tables, pixel_pairs)
     duplicates = write_duplicates(layout, manifest, table)

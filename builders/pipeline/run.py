@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow.compute as pc
 
-from builders.duplicates.table import are_compared, write_pixels
+from builders.duplicates.pixels import ROW_BYTES
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
 from builders.generate.batches import SEALED_SUFFIX
@@ -29,7 +29,6 @@ from builders.release.remarks import summary as remarks_summary
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.files import require_room
 from builders.storage.folders import remove_staged
-from builders.storage.parquet import read_parquet
 from builders.storage.paths import as_path
 from builders.storage.stores.errors import ChangedMeanwhileError
 
@@ -57,7 +56,8 @@ def write_release(plan: BuildPlan, executor: Executor, meter: Meter) -> Manifest
         ready = work.generate(located)
         chosen = [ready[key] for key in request.splits if key in ready]
         tasks = work.tasks(chosen)
-        require_room(request.out, [task.size for task in tasks if task.data is not None])
+        kept = [(task.stop - task.start) * ROW_BYTES for task in tasks if task.pixels is not None]
+        require_room(request.out, [*(task.size for task in tasks if task.data is not None), *kept])
         with meter.step("writing", sum(task.stop - task.start for task in tasks)) as advance:
             written = executor.run(tasks, advance)
         if told := remarks_summary(shard.remarks for shard in written):
@@ -78,19 +78,7 @@ def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork, meter:
             with meter.step("finishing", sum(split.table.num_rows for split in chosen)) as advance:
                 manifest = with_written_splits(plan, chosen, before, advance)
                 manifest = with_repeated_splits(plan.repeated, layout, chosen, manifest, advance)
-            entries = manifest.by_key()
-            for split in chosen:
-                # The pixels that later runs compare with theirs are stored, of a split without shards.
-                entry = entries[split.key]
-                pixels = layout.pixels(entry.digest)
-                if entry.data:
-                    pixels.unlink(missing_ok=True)
-                elif are_compared(plan.benchmark, split.key) and not pixels.exists():
-                    kept = read_parquet(layout.index(split.key), ["id"])["id"]
-                    split.unpack()
-                    rows = split.table.filter(pc.is_in(split.table["id"], value_set=kept))
-                    write_pixels(layout, entry.digest, work.pixels(rows))
-            return finish_release(plan, before, manifest, meter)
+            return finish_release(plan, before, manifest, work.executor, meter)
         except ChangedMeanwhileError:  # in a store, which is not locked
             if not tries_left:
                 raise

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.duplicates.distance import SIDE, scaled
+from builders.duplicates.exact import DIGEST
+from builders.duplicates.pixels import is_of
+from builders.duplicates.table import are_compared
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
 from builders.generate.batches import Batch, cut_batches, generated_table
@@ -22,12 +23,11 @@ from builders.generate.contract import check_installed
 from builders.generate.task import BatchTask
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import STAGING, ReadPlan
-from builders.pipeline.shards import ShardTask, image_places, read_record
-from builders.release import images
+from builders.pipeline.shards import ShardTask, read_record
+from builders.release.entries import SIMILARITY
 from builders.release.layout import RECORDS
 from builders.release.remarks import summary as remarks_summary
 from builders.release.schema import MADE, arrow_schema
-from builders.storage.byte_ranges import Reader
 from builders.storage.parquet import read_parquet, write_arrow
 from unknown_detection.words import quantity
 
@@ -41,6 +41,8 @@ class ShardWork:
         self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in plan.indexes.items()} | {STAGING: str(self.staging)}
         self.batches: dict[str, tuple[ReadPlan, list[Batch]]] = {}
+        listed = plan.repeated.manifest.duplicates
+        self.are_listed = listed is not None and any(entry.by == SIMILARITY for entry in listed.compared)
 
     def generate(self, plans: Sequence[ReadPlan]) -> dict[str, ReadPlan]:
         """Generate the images of all splits with a generator, except batches that an earlier run has finished.
@@ -54,22 +56,6 @@ class ShardWork:
                 self.batches[plan.key] = plan, batches
         self._run(lambda _, batch: not batch.record.exists())
         return {plan.key: self._with_images(plan) for plan in plans}
-
-    def pixels(self, rows: pa.Table) -> npt.NDArray[np.uint8]:
-        """Read the images in some rows of a plan, scaled for comparison by similarity; shape (n, 32, 32, 3).
-
-        Packs of generated images that were removed are generated again; containers are unpacked (`ReadPlan.unpack`).
-        """
-        self._generate_missing(set(rows["file"].unique().to_pylist()))
-        pixels, places = np.zeros((rows.num_rows, SIDE, SIDE, 3), np.uint8), image_places(rows, self.roots)
-        with Reader() as reader:
-            reader.expect(places)
-            for number, (path, offset, size) in enumerate(places):
-                try:
-                    pixels[number] = scaled(images.decode_or_mend(reader.read(path, offset, size))[0])
-                except images.UnreadableImageError as error:
-                    raise images.unreadable_image(rows, number, path, error) from error
-        return pixels
 
     def packs(self) -> list[Path]:
         """Return the packs of generated images, and the files of their sealed residuals."""
@@ -96,14 +82,17 @@ class ShardWork:
         for plan in {plan.key: plan for plan, _ in unfinished}.values():
             plan.unpack()
             write_arrow(self.layout.plan(plan.key), plan.table)
-        self._generate_missing({file for files in generated for file in files.to_pylist()})
+        self.restore({file for files in generated for file in files.to_pylist()})
         tasks = []
         for plan, shard in unfinished:
             record, data, sealed = self._files(plan, shard)
             # Pixels that are there stay there, also when this run asks for the index alone.
             target = data if self.request.has_pixels(plan.config) or data.exists() else None
             task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, record=record)
-            tasks.append(dataclasses.replace(task, sealed=sealed if plan.is_sealed else None))
+            # A published table has the pairs of its splits, which need no comparison.
+            is_kept = are_compared(self.benchmark, plan.key) and (target is None or not self.are_listed)
+            pixels = self._pixels(plan, shard) if is_kept else None
+            tasks.append(dataclasses.replace(task, sealed=sealed if plan.is_sealed else None, pixels=pixels))
         # The largest first, so that no worker ends up alone with a large one.
         return sorted(tasks, key=lambda task: -task.size)
 
@@ -152,7 +141,7 @@ class ShardWork:
         if told := remarks_summary(remarks):
             self.meter.note(told)
 
-    def _generate_missing(self, files: set[str]) -> None:
+    def restore(self, files: set[str]) -> None:
         """Generate the images of the named packs again, where these were removed."""
         self._run(
             lambda plan, batch: (
@@ -181,6 +170,9 @@ class ShardWork:
         """Return the places of a shard: its record, its images, and their sealed residuals."""
         return [self.layout.shard(folder, plan.key, shard, plan.shards) for folder in (RECORDS, "data", "sealed")]
 
+    def _pixels(self, plan: ReadPlan, shard: int) -> Path:
+        return self.layout.pixels(plan.key, shard, plan.shards)
+
     def _finished(self, split: ReadPlan, shard: int) -> bool:
         path, data, sealed = self._files(split, shard)
         if not path.is_file():
@@ -195,6 +187,9 @@ class ShardWork:
         # again.
         index_only = not self.request.has_pixels(split.config) and not data.exists()
         finished = _has_bytes(data, record.bytes) or index_only
+        if index_only and are_compared(self.benchmark, split.key):
+            # Of a shard with images they are read from these.
+            finished = is_of(self._pixels(split, shard), read_parquet(path, [DIGEST])[DIGEST].to_pylist())
         if split.is_sealed:
             finished = finished and _has_bytes(sealed, record.sealed_bytes)
         if finished and generated:

@@ -21,7 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from PIL import Image
 
+from builders.duplicates.distance import Images, scaled
+from builders.duplicates.pixels import PixelWriter, pixel_writer
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.generate.batches import Batch
@@ -62,7 +65,8 @@ class ShardTask:
     Rows of `generated` images say `stored` of their bytes. `roots` maps the names in `root` to folders. `data` is the
     file for the images (None: index only), `record` the file for the index rows and what `ShardRecord` says of the
     shard, `schema` that of the data. `sealed` is the file for the images' sealed residuals, None if they are not
-    sealed. `contents` are `ReadPlan.contents`, for the record.
+    sealed. `pixels` is the file for the images as they are compared (`builders.duplicates.pixels`), None if they are
+    not. `contents` are `ReadPlan.contents`, for the record.
     """
 
     plan: Path
@@ -78,14 +82,15 @@ class ShardTask:
     generated: bool = False
     stored: images.Stored = "pixels"
     sealed: Path | None = None
+    pixels: Path | None = None
     contents: str = ""
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> WrittenShard:
         """Read, check, hash and write the images of the shard.
 
-        The data file, the sealed residuals and then the record are written under temporary names and renamed, so that
-        the shard is complete once its record exists.
+        The data file, the pixels, the sealed residuals and then the record are written under temporary names and
+        renamed, so that the shard is complete once its record exists.
 
         Raises:
             BuildError: an image is missing or unreadable (unless `drop_unreadable`).
@@ -93,8 +98,13 @@ class ShardTask:
         """
         dropped: list[tuple[str, str]] = []
         with arrow_rows(self.plan, self.start, self.stop) as rows:
-            with self._data_writer() as (sink, writer), Reader() as reader, collect_remarks() as remarks:
-                groups = self.groups(rows, reader, progress, dropped, remarks)
+            with (
+                self._data_writer() as (sink, writer),
+                contextlib.nullcontext() if self.pixels is None else pixel_writer(self.pixels) as pixels,
+                Reader() as reader,
+                collect_remarks() as remarks,
+            ):
+                groups = self.groups(rows, reader, progress, dropped, remarks, pixels)
                 index_rows = [self._write_group(rows, group, writer) for group in groups]
             size, digest = (sink.size, sink.digest.hexdigest()) if sink is not None else (0, "")
             sealed = self._write_sealed(rows, self.sealed) if self.sealed is not None else 0
@@ -108,12 +118,18 @@ class ShardTask:
         return WrittenShard(record, remarks)
 
     def groups(
-        self, rows: pa.Table, reader: Reader, progress: Progress, dropped: list[tuple[str, str]], remarks: ImageRemarks
+        self,
+        rows: pa.Table,
+        reader: Reader,
+        progress: Progress,
+        dropped: list[tuple[str, str]],
+        remarks: ImageRemarks,
+        compared: PixelWriter | None = None,
     ) -> Iterator[GroupImages]:
         """Yield the images of the shard in row groups; each row group overwrites the data of the one before.
 
         Those that are left out as unreadable are added to `dropped`, with id and reason, and what decoders remark on
-        each is assigned to it in `remarks`.
+        each is assigned to it in `remarks`. Each image goes to `compared` as it is compared with others.
         """
         group = GroupImages(np.empty(ROW_GROUP_BYTES, np.uint8))  # a bytearray would be zeroed first
         columns = ("id", "expected_sha256", "content_sha256", "unreadable")
@@ -133,11 +149,11 @@ class ShardTask:
             view = group.room(size)
             reader.read_into(view, path, offset)
             progress(1, size)
-            digest, stored, pixels = digests[number], self.stored, ""
+            digest, stored, pixels, image = digests[number], self.stored, "", None
             if not self.generated:
                 try:
-                    decode = self.decode or number in broken
-                    mended, pixels = images.check_pixels(view) if decode else (images.check_image(view), "")
+                    image, mended = images.checked(view, decode=self.decode or number in broken)
+                    pixels = images.pixel_sha256(image) if self.decode and image is not None else ""
                 except images.UnreadableImageError as error:
                     if not self.drop_unreadable and number not in broken:
                         raise images.unreadable_image(rows, number, path, error) from error
@@ -151,12 +167,31 @@ class ShardTask:
                 digest, stored = hashlib.sha256(view).hexdigest(), "source" if mended is None else "metadata_removed"
             if expected[number] and digest != expected[number]:
                 raise _other_content(rows, number, path, digest)
+            if compared is not None:
+                try:
+                    small = self._as_compared(view, image)
+                except images.DECODE_ERRORS as error:
+                    if self.data is None:
+                        raise images.unreadable_image(rows, number, path, error) from error
+                    # Whoever compares the shard finds it again, and says so (`builders.pipeline.run`).
+                    compared.give_up()
+                else:
+                    compared.add(small, digest)
+                remarks.heard = ""  # of images that are not checked by decoding them, nothing is said
             group.keep(number, len(view), digest, stored, pixels)
             if ends_group(group.filled, len(view), digest):
                 yield group
                 group = GroupImages(group.data)
         if group.numbers:
             yield group
+
+    def _as_compared(self, view: memoryview, image: Image.Image | None) -> Images:
+        """Return an image as it is compared, (32, 32, 3); it is decoded unless it is given."""
+        if image is None:
+            # Of an index alone nobody reads the bytes, which need not decode as they are.
+            decode = images.decode if self.data is not None else lambda data: images.decode_or_mend(data)[0]
+            image = decode(bytes(view))
+        return scaled(image)
 
     @contextlib.contextmanager
     def _data_writer(self) -> Iterator[tuple[_HashingFile | None, pq.ParquetWriter | None]]:

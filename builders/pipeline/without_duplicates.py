@@ -23,11 +23,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.duplicates.exact import DIGEST
+from builders.duplicates.pixels import gathered
 from builders.duplicates.table import are_compared, compared_by_similarity
 from builders.executors.base import Executor, Meter
 from builders.pipeline.build_plan import BuildPlan
@@ -128,7 +128,7 @@ class _Survey:
 
     `digests` are `content_sha256`, without images that do not decode and are left out; `pixel_digests` are
     `builders.release.images.pixel_sha256` of images that are not generated, where all are decoded; `pixels` are the
-    generated images that are compared by similarity, each of shape (32, 32, 3).
+    places of images that are compared by similarity: a file, and the number of a row in it.
     """
 
     def __init__(self, build: BuildPlan, executor: Executor, meter: Meter) -> None:
@@ -137,7 +137,7 @@ class _Survey:
         self.seen: set[str] = set()
         self.digests: dict[str, str] = {}
         self.pixel_digests: dict[str, str] = {}
-        self.pixels: dict[str, npt.NDArray[np.uint8]] = {}
+        self.pixels: dict[str, tuple[Path, int]] = {}
 
     def duplicates(self, planned: Sequence[PlannedSplit]) -> dict[str, str]:
         """Return the rows of some plans to leave out, as `removed_rows` gives them."""
@@ -159,11 +159,22 @@ class _Survey:
 
     def _near(self, rows: Mapping[str, Sequence[PairedRow]], known: Set[str]) -> Iterator[Pair]:
         """Yield the near-duplicates in the splits that a release's table compares."""
-        for key, of in compared_by_similarity(self.build.benchmark, rows, known):
-            from builders.duplicates.search import find_pairs  # only here are its imports paid for
+        compared = [*compared_by_similarity(self.build.benchmark, rows, known)]
+        if not compared:
+            return
+        from builders.duplicates.stored import Search, find_stored, steps  # only here are its imports paid for
 
-            sides = [np.stack([self.pixels[row.id] for row in rows[side]]) for side in (key, of)]
-            found = find_pairs(*sides, threshold=self.build.benchmark.near_distance, advance=lambda _: None)
+        pixels = {
+            key: gathered(
+                self.folder / f"compared-{key.replace('/', '-')}.rgb", [self.pixels[row.id] for row in rows[key]]
+            )
+            for key in sorted({*itertools.chain(*compared)})
+        }
+        threshold = self.build.benchmark.near_distance
+        searches = [Search(pixels[key], pixels[of], threshold) for key, of in compared]
+        with self.meter.step("searching for near-duplicates", steps(searches)) as advance:
+            results = find_stored(searches, self.executor, advance)
+        for (key, of), found in zip(compared, results, strict=True):
             numbers = zip(found.queries.tolist(), found.references.tolist(), found.distances.tolist(), strict=True)
             for query, reference, distance in numbers:
                 if rows[key][query].id != rows[of][reference].id:
@@ -184,33 +195,38 @@ class _Survey:
             return
         work = ShardWork(self.build, self.executor, self.meter)
         ready = work.generate(locate_splits(unread, self.build.indexes, self.build.request.layout, self.meter))
-        self._read_copied([split for split in ready.values() if split.image_generator is None], work)
+        compared = {key for key in ready if are_compared(self.build.benchmark, key)}
+        self._read([split for split in ready.values() if split.image_generator is None or split.key in compared], work)
         for key, located in ready.items():
-            if located.image_generator is not None:
-                generated = located.table.filter(pc.equal(located.table["unreadable"], ""))
-                self._add_digests(generated)
-                if are_compared(self.build.benchmark, key):
-                    self.pixels |= zip(generated["id"].to_pylist(), work.pixels(generated), strict=True)
+            if located.image_generator is not None and key not in compared:
+                self._add_digests(located.table.filter(pc.equal(located.table["unreadable"], "")))
 
-    def _read_copied(self, splits: Sequence[ReadPlan], work: ShardWork) -> None:
-        """Read images that are not generated, as shards without pixels; those that an earlier run read are there."""
-        records: list[Path] = []
+    def _read(self, splits: Sequence[ReadPlan], work: ShardWork) -> None:
+        """Read images as shards without images are read; those that an earlier run read are there."""
+        records: list[tuple[Path, Path | None]] = []
         tasks: list[ShardTask] = []
         for split in splits:
             name = hashlib.sha256(f"{split.digest}\n{self.build.request.decode}".encode()).hexdigest()[:16]
             plan_file = self.folder / f"{name}.arrow"
             split.unpack()
             for shard in range(split.shards):
-                records.append(self.folder / f"{name}-{shard:05d}.parquet")
-                if not records[-1].exists():
-                    tasks.append(work.task(split, shard, plan=plan_file, data=None, record=records[-1]))
+                record = self.folder / f"{name}-{shard:05d}.parquet"
+                pixels = record.with_suffix(".rgb") if are_compared(self.build.benchmark, split.key) else None
+                records.append((record, pixels))
+                if not record.exists() or (pixels is not None and not pixels.exists()):
+                    task = work.task(split, shard, plan=plan_file, data=None, record=record)
+                    tasks.append(dataclasses.replace(task, pixels=pixels))
+                    if task.generated:
+                        work.restore(set(split.rows_of(shard)["file"].to_pylist()))
             if any(task.plan == plan_file for task in tasks):
                 write_arrow(plan_file, split.table)
         with self.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks)) as advance:
             self.executor.run(tasks, advance)
-        for record in records:
+        for record, pixels in records:
             rows = read_parquet(record)
             self._add_digests(rows)
+            if pixels is not None:
+                self.pixels |= {row: (pixels, number) for number, row in enumerate(rows["id"].to_pylist())}
             if PIXEL_DIGEST in rows.column_names:
                 self.pixel_digests |= zip(rows["id"].to_pylist(), rows[PIXEL_DIGEST].to_pylist(), strict=True)
 

@@ -240,6 +240,12 @@ def doubtful_splits(pairs: Iterable[Pair], manifest: Manifest) -> dict[str, int]
     return {key: number for key, number in near.items() if are_too_many(number, rows[key])}
 
 
+def unsearched(manifest: Manifest) -> str:
+    """Return a line on benchmarks that were built without a search for near-duplicates; empty if there are none."""
+    names = [name for name, entry in sorted(manifest.benchmarks.items()) if not entry.near_distance]
+    return f"near-duplicates of {first_few(names)} were not searched for, equal pictures alone" if names else ""
+
+
 def doubts(manifest: Manifest) -> str:
     """Return the text of `doubt` about a release; empty if no split is doubtful."""
     rows = {key: entry.rows for key, entry in manifest.by_key().items()}

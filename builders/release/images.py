@@ -100,15 +100,14 @@ def check_image(data: bytes | bytearray | memoryview, *, decode: bool = False) -
     Without `decode` it is decoded only if its structure or metadata look wrong (for the damage that they do not show,
     see `jpeg.looks_whole`). Raises `UnreadableImageError` if it cannot be decoded.
     """
+    return checked(data, decode=decode)[1]
+
+
+def checked(data: bytes | bytearray | memoryview, *, decode: bool) -> tuple[Image.Image | None, bytes | None]:
+    """Check as `check_image` does; return the image too, None if it was not decoded for that."""
     view = memoryview(data)
     # Only JPEG, which nearly all images are, has a fast path: the metadata of other formats is checked by decoding.
-    return None if not decode and _is_sound(view) else decode_or_mend(bytes(view))[1]
-
-
-def check_pixels(data: bytes | bytearray | memoryview) -> tuple[bytes | None, str]:
-    """Decode an image; returns what `check_image` returns, and the `pixel_sha256` of its pixels."""
-    image, mended = decode_or_mend(bytes(data))
-    return mended, pixel_sha256(image)
+    return (None, None) if not decode and _is_sound(view) else decode_or_mend(bytes(view))
 
 
 def refuse_undecodable(image: Image.Image) -> None:

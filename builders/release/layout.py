@@ -31,6 +31,9 @@ STATE = ".state"
 RECORDS = ".state/parts"
 """Folder of the records of finished shards."""
 
+PIXELS = ".state/pixels"
+"""Folder of the images of shards as they are compared with others."""
+
 MANIFEST = "manifest.json"
 
 CARD = "README.md"
@@ -93,9 +96,9 @@ class Layout:
         """The path of the table of duplicates (`builders.release.duplicates`)."""
         return self.inside("duplicates/pairs.parquet")
 
-    def pixels(self, digest: str) -> Path:
-        """Return the path of the stored pixels of a split without shards; `digest` is that of its rows."""
-        return self.inside(f".state/pixels/{digest}.npy")
+    def pixels(self, key: str, number: int, of: int) -> Path:
+        """Return the path of a shard's images as they are compared (`builders.duplicates.pixels`), for later runs."""
+        return self.shard(PIXELS, key, number, of).with_suffix(".rgb")
 
     def plan(self, key: str) -> Path:
         """Return the path of the plan of a split (`config/split`), the first file that a build writes of it."""

@@ -67,6 +67,9 @@ HIDDEN = "hidden, or in a hidden folder"
 OTHER_ENDING = "not the name of an image"
 """The reason why a file with none of the `ENDINGS` is not taken for an image."""
 
+_READ_TOGETHER = 4096
+"""Images that are given to the threads that read them at a time (ours)."""
+
 _LISTED = 50
 """Images that a message lists at most (ours): a screen or two."""
 
@@ -169,12 +172,14 @@ def read_images(
         for images in folders:
             paths = [path for of_partition in images.files.values() for path, _ in of_partition]
             contents = hashlib.sha256()
-            for path, (digest, problem) in zip(
-                paths, threads.map(read, map(images.root.joinpath, paths)), strict=True
-            ):
-                progress(1)
-                problems += [problem] if problem else []
-                contents.update(f"{path}\0{digest}\n".encode("utf-8", "surrogateescape"))
+            # Some at a time, because each that waits takes a kilobyte or two.
+            for start in range(0, len(paths), _READ_TOGETHER):
+                some = paths[start : start + _READ_TOGETHER]
+                read_some = threads.map(read, map(images.root.joinpath, some))
+                for path, (digest, problem) in zip(some, read_some, strict=True):
+                    progress(1)
+                    problems += [problem] if problem else []
+                    contents.update(f"{path}\0{digest}\n".encode("utf-8", "surrogateescape"))
             known.append(replace(images, contents=contents.hexdigest()))
     if problems and not allow_partial:
         head = "1 image cannot be used" if len(problems) == 1 else f"{len(problems):,} images cannot be used"

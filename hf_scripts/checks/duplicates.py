@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
-import pyarrow as pa
+import numpy as np
 
-from builders.duplicates.distance import distance
+from builders.duplicates.distance import distances
 from builders.duplicates.exact import IndexRow, exact_pairs, rows_of_pairs, searched_pairs
+from builders.duplicates.pixels import joined
+from builders.executors.base import Executor
 from builders.release.duplicates import (
     NotPairsError,
     Pair,
@@ -23,16 +25,21 @@ from builders.release.duplicates import (
     pairs_summary,
     pictures_of_several_classes,
     read_pairs,
+    unsearched,
 )
 from builders.release.entries import SIMILARITY, By, DuplicatesEntry, Manifest, is_training
 from builders.storage.parquet import read_row_count
 from hf_scripts.checks.images import Decoded
 from hf_scripts.checks.problems import Problems
+from unknown_detection.terminal.progress import bar, log
 
 _PROBLEM = "duplicates"
 
 # Distances are computed in float32, whose values below 1 are at most 6e-8 apart.
 _ROUNDING = 1e-6
+
+_MEASURED = 256
+"""Pairs that are measured at a time: 1.5 MB of pixels."""
 
 
 def compared_by(manifest: Manifest) -> dict[str, frozenset[By]]:
@@ -45,7 +52,9 @@ def compared_by(manifest: Manifest) -> dict[str, frozenset[By]]:
     return {key: frozenset(by) for key, by in methods.items()}
 
 
-def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decoded], problems: Problems) -> list[str]:
+def check_duplicates(
+    root: Path, manifest: Manifest, decoded: Mapping[str, Decoded], problems: Problems, executor: Executor
+) -> list[str]:
     """Compare the table of duplicates with the rows. All indexes must be readable.
 
     `decoded`: the decoded images of splits that were compared by pixels or similarity. Such a comparison is only
@@ -65,16 +74,16 @@ def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decod
     indexes = {key: root / entry.index.path for key, entry in manifest.by_key().items()}
     exact = [pair for keys in groups(manifest) for pair in exact_pairs({key: indexes[key] for key in keys})]
     complete = {  # a build compares all rows of a split, so a part of them cannot repeat its comparisons
-        key: images for key, images in decoded.items() if len(images.digests) == read_row_count(indexes[key])
+        key: images for key, images in decoded.items() if images.rows == read_row_count(indexes[key])
     }
     ways: dict[tuple[str, str], set[By]] = {}
     for by, *splits in listed_comparisons(table.compared):
         ways.setdefault((splits[0], splits[1]), set()).add(by)
     _check_form(manifest, table, pairs, problems)
-    _check_pairs(manifest, indexes, table, pairs, ways, complete, problems)
+    similar = _similar(manifest, ways, indexes, complete, executor)
+    _check_pairs(manifest, indexes, table, pairs, ways, complete, similar, problems)
     listed = {pair.place for pair in pairs}
-    again = (*_equal_pixels(manifest, ways, indexes, complete), *_similar(manifest, ways, indexes, complete))
-    for pair in sorted([*exact, *again]):
+    for pair in sorted([*exact, *_equal_pixels(manifest, ways, indexes, complete), *similar]):
         exactly = ways.get(pair.splits, set()) - {SIMILARITY}
         if (pair.distance or exactly) and pair.place not in listed:
             listed.add(pair.place)  # by another comparison, too
@@ -82,7 +91,7 @@ def check_duplicates(root: Path, manifest: Manifest, decoded: Mapping[str, Decod
             rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
             problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
     notes = [pairs_summary(pairs, manifest)] if pairs else []
-    notes += filter(None, [pictures_of_several_classes(pairs), doubts(manifest)])
+    notes += filter(None, [pictures_of_several_classes(pairs), doubts(manifest), unsearched(manifest)])
     return [*notes, *_not_compared(manifest, ways)]
 
 
@@ -116,10 +125,12 @@ def _check_pairs(
     pairs: Sequence[Pair],
     ways: _Ways,
     decoded: Mapping[str, Decoded],
+    similar: Sequence[Pair],
     problems: Problems,
 ) -> None:
     """Check that every pair has two rows of the release, and the distance that these have."""
     rows = rows_of_pairs(pairs, indexes.get)
+    wrong_distances = _wrong_distances(manifest, pairs, ways, rows, decoded, similar)
     for number, pair in enumerate(pairs):
         where, present = f"{table.path} row {number}", list[IndexRow]()
         for side in pair.sides:
@@ -132,15 +143,76 @@ def _check_pairs(
                 wrong = f"{side.id} has role {side.role} and class {side.class_id}"
                 actual = f"{row.side.role} and {row.side.class_id} in {side.split}"
                 problems.add(_PROBLEM, f"{where}: {wrong}, but {actual}")
-        if len(present) == 2 and all(row.digest for row in present):
-            by = ways.get(comparison("bytes", *pair.splits)[1:], frozenset())
-            most = near_distance(manifest, pair.split)
-            reason = _wrong_distance(pair, by, most, equal=present[0].digest == present[1].digest)
-            images = [(decoded[row.side.split], row.number) for row in present if row.side.split in decoded]
-            if not reason and len(images) == 2:
-                reason = _other_images(pair, by, images)
-            if reason:
-                problems.add(_PROBLEM, f"{where}, {pair.id} and {pair.other_id}: {reason}")
+        if reason := wrong_distances.get(number):
+            problems.add(_PROBLEM, f"{where}, {pair.id} and {pair.other_id}: {reason}")
+
+
+_Sides = list[tuple[Decoded, int]]
+"""The decoded images of the splits of a pair's rows, and the numbers of the rows in them."""
+
+
+def _wrong_distances(
+    manifest: Manifest,
+    pairs: Sequence[Pair],
+    ways: _Ways,
+    rows: Mapping[tuple[str, str], IndexRow],
+    decoded: Mapping[str, Decoded],
+    similar: Iterable[Pair],
+) -> dict[int, str]:
+    """Return why listed pairs of two rows cannot have their distances, by the number of the pair.
+
+    Of decoded images only those are measured whose distance the repeated search, `similar`, has not found again.
+    """
+    found: dict[tuple[str, str, str, str], list[float]] = {}
+    for pair in similar:
+        found.setdefault(pair.place, []).append(pair.distance)
+    reasons, unconfirmed = dict[int, str](), dict[int, _Sides]()
+    for number, pair in enumerate(pairs):
+        present = [row for side in pair.sides if (row := rows.get((side.split, side.id))) is not None and row.digest]
+        if len(present) < 2:
+            continue
+        by = ways.get(comparison("bytes", *pair.splits)[1:], frozenset())
+        most = near_distance(manifest, pair.split)
+        reason = _wrong_distance(pair, by, most, equal=present[0].digest == present[1].digest)
+        sides = [(decoded[row.side.split], row.number) for row in present if row.side.split in decoded]
+        if reason:
+            reasons[number] = reason
+        elif len(sides) == 2 and present[0].digest != present[1].digest and _have_other_pixels(sides):
+            if SIMILARITY not in by:
+                reasons[number] = f"the distance is listed as {pair.distance:.6g}, but the pixels differ"
+            elif not _is_among(pair.distance, found.get(pair.place, ())):
+                unconfirmed[number] = sides
+    for number, measured in _measured(unconfirmed):
+        listed = pairs[number].distance
+        if not _is_among(listed, measured):
+            values = " or ".join(f"{value:.6g}" for value in measured)
+            reasons[number] = f"the distance is listed as {listed:.6g}, but measured {values}"
+    return reasons
+
+
+def _have_other_pixels(sides: _Sides) -> bool:
+    """Whether both images decode, which otherwise is another problem, and are not known to have equal pixels."""
+    if any(row in images.broken for images, row in sides):
+        return False
+    digests = [images.digests[row].as_py() for images, row in sides if len(images.digests)]
+    return len(digests) < 2 or digests[0] != digests[1]
+
+
+def _is_among(listed: float, distances: Iterable[float]) -> bool:
+    return any(abs(value - listed) <= _ROUNDING for value in distances)
+
+
+def _measured(pairs: Mapping[int, _Sides]) -> Iterator[tuple[int, list[float]]]:
+    """Yield the distances of pairs, by their keys; not symmetric, and no table records which image was shifted."""
+    remaining = iter(pairs)
+    while keys := list(islice(remaining, _MEASURED)):
+        ones, others = (
+            joined(images.pixels.part(row, row + 1) for images, row in (pairs[key][side] for key in keys)).read()
+            for side in (0, 1)
+        )
+        yield from zip(
+            keys, np.stack([distances(ones, others), distances(others, ones)], axis=1).tolist(), strict=True
+        )
 
 
 def _wrong_distance(pair: Pair, by: Set[str], most: float, *, equal: bool) -> str:
@@ -159,22 +231,6 @@ def _wrong_distance(pair: Pair, by: Set[str], most: float, *, equal: bool) -> st
     return f"the digests differ, and no comparison of the two splits gives distance {pair.distance}"
 
 
-def _other_images(pair: Pair, by: Set[str], images: Sequence[tuple[Decoded, int]]) -> str:
-    """Return how far the decoded images of a pair are apart, if that is not its distance."""
-    digests = [image.digests[number] for image, number in images]
-    if digests[0] == digests[1] or "" in digests:  # one that does not decode is another problem
-        return ""
-    measured = "the pixels differ"
-    if SIMILARITY in by:
-        one, other = (image.pixels[number] for image, number in images)
-        # The distance is not symmetric, and the table does not record which image was shifted.
-        distances = [distance(one, other), distance(other, one)]
-        if any(abs(value - pair.distance) <= _ROUNDING for value in distances):
-            return ""
-        measured = f"measured {' or '.join(f'{value:.6g}' for value in distances)}"
-    return f"the distance is listed as {pair.distance:.6g}, but {measured}"
-
-
 def _equal_pixels(
     manifest: Manifest, ways: _Ways, indexes: Mapping[str, Path], decoded: Mapping[str, Decoded]
 ) -> Iterator[Pair]:
@@ -187,15 +243,19 @@ def _equal_pixels(
     for group in groups(manifest):
         keys = [key for key in group if any(key in splits for splits in compared)]
         if keys and all(key in decoded for key in keys):
-            digests = {key: pa.chunked_array([decoded[key].digests], pa.string()) for key in keys}
+            digests = {key: decoded[key].digests for key in keys}
             pairs = exact_pairs({key: indexes[key] for key in keys}, digests)
             yield from (pair for pair in pairs if pair.splits in compared)
 
 
 def _similar(
-    manifest: Manifest, ways: _Ways, indexes: Mapping[str, Path], decoded: Mapping[str, Decoded]
-) -> Iterator[Pair]:
-    """Yield the pairs of rows within the threshold whose bytes differ.
+    manifest: Manifest,
+    ways: _Ways,
+    indexes: Mapping[str, Path],
+    decoded: Mapping[str, Decoded],
+    executor: Executor,
+) -> list[Pair]:
+    """Return the pairs of rows within the threshold whose bytes differ.
 
     A build shifts the images of one split over those of the reference, which is a training split, or else an
     in-distribution one; of two such splits the first by name.
@@ -205,15 +265,28 @@ def _similar(
     def order(key: str) -> tuple[bool, bool, str]:
         return not is_training(key, entries[key]), not entries[key].is_known, key
 
-    for splits in sorted(splits for splits, by in ways.items() if SIMILARITY in by):
-        if all(key in decoded for key in splits):
-            from builders.duplicates.search import find_pairs  # SciPy, for which --help should not wait
+    compared = sorted(splits for splits, by in ways.items() if SIMILARITY in by)
+    searched = [
+        sorted(splits, key=order, reverse=True) for splits in compared if all(key in decoded for key in splits)
+    ]
+    if not searched:
+        return []
+    # SciPy, for which --help should not wait
+    from builders.duplicates.stored import Search, find_stored, long_search, steps
 
-            query, reference = sorted(splits, key=order, reverse=True)
-            images = (decoded[key].pixels for key in (query, reference))
-            threshold = near_distance(manifest, query) - _ROUNDING
-            pairs = find_pairs(*images, threshold=threshold, advance=lambda _: None)
-            yield from searched_pairs(pairs, (query, indexes[query]), (reference, indexes[reference]))
+    searches = [
+        Search(decoded[query].pixels, decoded[reference].pixels, near_distance(manifest, query) - _ROUNDING)
+        for query, reference in searched
+    ]
+    if announced := long_search(searches):
+        log(announced)
+    with bar(steps(searches), "comparing") as shown:
+        found = find_stored(searches, executor, lambda images, _: shown.update(images))
+    return [
+        pair
+        for pairs, (query, reference) in zip(found, searched, strict=True)
+        for pair in searched_pairs(pairs, (query, indexes[query]), (reference, indexes[reference]))
+    ]
 
 
 def _not_compared(manifest: Manifest, compared: Iterable[tuple[str, str]]) -> list[str]:

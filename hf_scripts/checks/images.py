@@ -6,18 +6,17 @@ Tested by `tests/hf_scripts/checks/test_rows.py`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import PIL.Image
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.duplicates.distance import SIDE, scaled
+from builders.duplicates.distance import SIDE, Images, scaled
+from builders.duplicates.pixels import Pixels, joined
 from builders.release import images
-from builders.release.entries import SIMILARITY
 from builders.release.names import is_file_name
 from builders.release.remarks import collect_remarks
 from hf_scripts.checks.problems import Problems
@@ -26,41 +25,61 @@ from hf_scripts.checks.values import SplitFacts
 
 @dataclass(frozen=True)
 class Decoded:
-    """Decoded images of a split's rows, in order.
+    """Decoded images of a split's rows, in order, as far as the split was compared by them.
 
     Attributes:
-        digests: `builders.release.images.pixel_sha256` of each; empty for one that does not decode.
-        pixels: the images scaled to (32, 32, 3), if they were asked for; zeros for one that does not decode.
+        rows: the number of rows.
+        digests: `builders.release.images.pixel_sha256` of each, if it was compared by pixels; empty for one that does
+            not decode.
+        pixels: the images scaled to (32, 32, 3), in files, if it was compared by similarity; zeros for one that does
+            not decode.
+        broken: the numbers of the rows whose images do not decode.
     """
 
-    digests: Sequence[str] = ()
-    pixels: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, SIDE, SIDE, 3), np.uint8))
+    rows: int = 0
+    digests: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], pa.string()))
+    pixels: Pixels = field(default_factory=lambda: Pixels(()))
+    broken: frozenset[int] = frozenset()
 
 
 def concatenate(parts: Sequence[Decoded]) -> Decoded:
     """Concatenate the rows of all parts."""
-    digests = tuple(digest for part in parts for digest in part.digests)
-    return Decoded(digests, np.concatenate([Decoded().pixels, *(part.pixels for part in parts)]))
+    rows, broken = 0, set[int]()
+    for part in parts:
+        broken.update(rows + number for number in part.broken)
+        rows += part.rows
+    digests = pa.chunked_array([chunk for part in parts for chunk in part.digests.chunks], pa.string())
+    return Decoded(rows, digests, joined(part.pixels for part in parts), frozenset(broken))
 
 
 def check_images(
-    rows: pa.RecordBatch, path: str, first: int, problems: Problems, *, split: SplitFacts, decode: bool
+    rows: pa.RecordBatch,
+    path: str,
+    first: int,
+    problems: Problems,
+    *,
+    split: SplitFacts,
+    decode: bool,
+    keep: Callable[[Images], object] | None = None,
 ) -> Decoded:
     """Check file name, digest and decoding of the images of some rows of the shard `path`, from row `first` on.
 
     Images are decoded by `datasets`, as whoever loads the release does. Without `decode`, digests over pixels are not
-    compared either. Returns the decoded images, as far as the split was compared by them.
+    compared either. Returns what was decoded, without the scaled images, which `keep` is called with.
     """
     column = rows.column("image")
     names = pc.struct_field(column, "path").to_pylist()
     stored, listed = rows.column("stored").to_pylist(), rows.column("content_sha256").to_pylist()
     digests: list[str] = []
-    pixels = np.zeros((rows.num_rows if SIMILARITY in split.compared else 0, SIDE, SIDE, 3), np.uint8)
+    broken: list[int] = []
+    scaled_images = np.zeros((rows.num_rows if keep else 0, SIDE, SIDE, 3), np.uint8)
+    by_pixels = "pixels" in split.compared
     for i, value in enumerate(pc.struct_field(column, "bytes")):
         where = f"{path} row {first + i}"
         if not is_file_name(names[i] or ""):
             problems.add("image.path", f"{where}: image.path is {names[i] or 'empty'}, not a file name")
         buffer, digest, pixel_digest = value.as_buffer(), "", ""
+        is_broken = True
         if buffer is None:
             problems.add("image missing", f"{where}: has no image bytes")
         elif stored[i] not in images.BY_PIXELS:
@@ -68,11 +87,12 @@ def check_images(
         if decode and buffer is not None:
             try:
                 image = _decoded(buffer.to_pybytes(), names[i])
-                if split.compared or stored[i] in images.BY_PIXELS:
+                if by_pixels or stored[i] in images.BY_PIXELS:
                     pixel_digest = images.pixel_sha256(image)
                     digest = digest or pixel_digest
-                if SIMILARITY in split.compared:
-                    pixels[i] = scaled(image)
+                if keep:
+                    scaled_images[i] = scaled(image)
+                is_broken = False
                 if split.prepared and image.size != (split.prepared, split.prepared):
                     sizes = f"{image.width} x {image.height} pixels in a split prepared for {split.prepared}"
                     problems.add("image size", f"{where}: the image has {sizes} x {split.prepared}")
@@ -85,7 +105,11 @@ def check_images(
             found = f"{where}: the image has the digest {digest}, not {listed[i]} as in content_sha256"
             problems.add("image digest", found)
         digests.append(pixel_digest)
-    return Decoded(digests if split.compared else (), pixels)
+        broken += [i] * is_broken
+    if keep:
+        keep(scaled_images)
+    pixel_digests = pa.chunked_array([digests] if by_pixels else [], pa.string())
+    return Decoded(rows.num_rows, pixel_digests, broken=frozenset(broken))
 
 
 def _decoded(data: bytes, name: str | None) -> PIL.Image.Image:

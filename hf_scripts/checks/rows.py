@@ -5,9 +5,10 @@ An index is checked against the manifest, and what lies beside it is compared wi
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -16,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from builders.errors import BuildError, first_line
+from builders.duplicates.distance import Images
+from builders.duplicates.pixels import Pixels
+from builders.errors import BuildError, first_line, os_errors_as_build_errors
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import IDENTITY, rows_digest
 from builders.release.entries import FileEntry, SplitEntry
@@ -30,6 +33,9 @@ from hf_scripts.checks.values import HEX_SHA256, SplitFacts, check_values
 
 ROW_GROUP_BYTES = 100_000_000
 """Upper limit on the image bytes of one row group, as the Hub recommends for image datasets."""
+
+PART_BYTES = 1 << 26
+"""Bytes of row groups that one task reads at least (ours): a second or two of decoding."""
 
 _FEW_ROWS = 10_000
 _ROW_BYTES = 16
@@ -52,6 +58,18 @@ class Outcome:
     decoded: Decoded = field(default_factory=Decoded)
 
 
+def joined_outcome(parts: Sequence[Outcome]) -> Outcome:
+    """Join the outcomes of the parts of a file, up to one that was not read to its end."""
+    problems, rows, decoded = Problems(), 0, list[Decoded]()
+    for part in parts:
+        problems.merge(part.problems)
+        if part.rows is None:
+            return Outcome(problems)
+        rows += part.rows
+        decoded.append(part.decoded)
+    return Outcome(problems, rows, concatenate(decoded))
+
+
 @dataclass(frozen=True)
 class FileTask:
     """A `builders.executors.base.Task` that checks the size and digest of one file of a release."""
@@ -60,17 +78,26 @@ class FileTask:
     file: FileEntry
     resources: ClassVar[Resources] = ONE_CORE
 
+    @property
+    def size(self) -> int:
+        """Bytes that are checked."""
+        return self.file.size
+
     def run(self, progress: Progress) -> Outcome:
         """Check the file, and report its rows and bytes as done."""
-        problems = check_file(self.root, self.file)
+        problems = self.check_whole()
         outcome = Outcome(problems)
         if "file missing" not in problems.counts:
             try:
                 outcome = self.check_contents(problems)
             except UNREADABLE as error:
                 problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {first_line(error)}")
-        progress(outcome.rows or 0, self.file.size)
+        progress(outcome.rows or 0, self.size)
         return outcome
+
+    def check_whole(self) -> Problems:
+        """Check what concerns all bytes of the file."""
+        return check_file(self.root, self.file)
 
     def check_contents(self, problems: Problems) -> Outcome:
         """Check the contents of a file that exists; subclasses override this. May raise `UNREADABLE`."""
@@ -168,6 +195,29 @@ class _Beside(NamedTuple):
     of_index: pa.Table | None
 
 
+class ShardPart(NamedTuple):
+    """Row groups of a file that one task reads, the number of rows before them, and the bytes that they stand for."""
+
+    groups: slice
+    row: int
+    size: int
+
+
+WHOLE = ShardPart(slice(None), 0, 0)
+
+
+def parts_of(metadata: pq.FileMetaData, size: int, least: int = PART_BYTES) -> list[ShardPart]:
+    """Divide a file of `size` bytes into parts of row groups that have `least` bytes or a little more."""
+    parts, start, row, rows, left, held = list[ShardPart](), 0, 0, 0, size, 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        rows, held = rows + group.num_rows, held + group.total_byte_size
+        if held >= least and held < left and number + 1 < metadata.num_row_groups:
+            parts.append(ShardPart(slice(start, number + 1), row, held))
+            start, row, rows, left, held = number + 1, row + rows, 0, left - held, 0
+    return [*parts, ShardPart(slice(start, None), row, left)]
+
+
 @dataclass(frozen=True)
 class RowsTask(FileTask):
     """Compares the rows of a file with those of the index from row `first` on; `index` is None if unusable."""
@@ -176,8 +226,8 @@ class RowsTask(FileTask):
     index: str | None
     first: int
 
-    def _index_rows(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the index from row `first` on, and raise `_UnknownRowsError` where it cannot be read."""
+    def _index_rows(self, schema: pa.Schema, first: int) -> Iterator[pa.Table]:
+        """Yield the index from a row on, and raise `_UnknownRowsError` where it cannot be read."""
         if self.index is None:
             raise _UnknownRowsError
         skipped = 0
@@ -186,18 +236,18 @@ class RowsTask(FileTask):
                 if not parquet.schema_arrow.equals(schema):
                     raise _UnknownRowsError
                 for batch in row_batches(parquet, _INDEX_BATCH_ROWS):
-                    start = max(0, self.first - skipped)
+                    start = max(0, first - skipped)
                     yield pa.Table.from_batches([batch]).slice(start).cast(schema)
                     skipped += batch.num_rows
         except UNREADABLE as error:
             raise _UnknownRowsError from error
 
-    def _beside_index(self, parquet: pq.ParquetFile, size: int) -> Iterator[_Beside]:
-        """Yield the file's rows, `size` of a row group at a time, with what the index has of them."""
-        schema, first = self.split.schema(image=False).remove_metadata(), 0
-        index: Iterator[pa.Table] = self._index_rows(schema)
+    def _beside_index(self, parquet: pq.ParquetFile, size: int, part: ShardPart = WHOLE) -> Iterator[_Beside]:
+        """Yield the rows of a part of the file, `size` of a row group at a time, with what the index has of them."""
+        schema, first = self.split.schema(image=False).remove_metadata(), part.row
+        index: Iterator[pa.Table] = self._index_rows(schema, self.first + first)
         left: pa.Table | None = schema.empty_table()
-        for group in range(parquet.num_row_groups):
+        for group in range(parquet.num_row_groups)[part.groups]:
             for batch in row_batches(parquet, size, groups=[group]):
                 try:
                     while left is not None and left.num_rows < batch.num_rows:
@@ -231,19 +281,41 @@ class RowsTask(FileTask):
 
 @dataclass(frozen=True)
 class DataTask(RowsTask):
-    """Checks a shard of images; with `decode`, every image is decoded."""
+    """Checks a part of a shard of images, of which the first part's task checks what concerns the whole file.
+
+    With `decode` every image is decoded, and scaled `into` a file if its split was compared by similarity.
+    """
 
     decode: bool
+    part: ShardPart = WHOLE
+    into: Path | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the part."""
+        return self.part.size or self.file.size
+
+    @property
+    def _is_first(self) -> bool:
+        return not self.part.groups.start
+
+    def check_whole(self) -> Problems:
+        """Check size and digest of the file."""
+        return super().check_whole() if self._is_first else Problems()
 
     def check_contents(self, problems: Problems) -> Outcome:
         """Check structure and schema, every image, and that the rows are those of the index."""
         path, decoded, read, sizes = self.file.path, list[Decoded](), 0, Counter[int]()
-        with open_streamed(self.root / path) as parquet:
-            _check_structure(parquet, path, problems)
-            if not _check_schema(parquet.schema_arrow, self.split.schema(image=True), path, problems):
+        of_file = problems if self._is_first else Problems()  # the first part's task tells of it
+        with open_streamed(self.root / path) as parquet, self._keeping() as keep:
+            if self._is_first:
+                _check_structure(parquet, path, problems)
+            if not _check_schema(parquet.schema_arrow, self.split.schema(image=True), path, of_file):
                 return Outcome(problems)
-            for group, first, rows, index in self._beside_index(parquet, _BATCH_ROWS):
-                decoded.append(check_images(rows, path, first, problems, split=self.split, decode=self.decode))
+            for group, first, rows, index in self._beside_index(parquet, _BATCH_ROWS, self.part):
+                decoded.append(
+                    check_images(rows, path, first, problems, split=self.split, decode=self.decode, keep=keep)
+                )
                 if index is not None:
                     self._compare(first, pa.Table.from_batches([rows]).drop_columns("image"), index, problems)
                 lengths = pc.binary_length(pc.struct_field(rows.column("image"), "bytes"))
@@ -253,7 +325,29 @@ class DataTask(RowsTask):
             if size > ROW_GROUP_BYTES:
                 wrong = f"{size:,} image bytes, more than the limit of {ROW_GROUP_BYTES:,}"
                 problems.add("row group", f"{path} row group {group}: {wrong}")
-        return Outcome(problems, read, concatenate(decoded))
+        found = concatenate(decoded)
+        if self.into is not None:
+            found = replace(found, pixels=Pixels(((self.into, 0, read),)))
+        return Outcome(problems, read, found)
+
+    @contextlib.contextmanager
+    def _keeping(self) -> Iterator[Callable[[Images], object] | None]:
+        """Yield what appends scaled images to the file for them, if there is to be one."""
+        if self.into is None:
+            yield None
+            return
+        with contextlib.ExitStack() as stack:
+            # An error of this file is none of the shard's.
+            kept = f"keep scaled images in {self.into.parent}"
+            with os_errors_as_build_errors(kept):
+                opened = stack.enter_context(self.into.open("wb"))
+
+            def keep(images: Images) -> None:
+                with os_errors_as_build_errors(kept):
+                    opened.write(images.data)
+                    opened.flush()
+
+            yield keep
 
 
 @dataclass(frozen=True)

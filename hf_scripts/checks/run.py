@@ -5,27 +5,49 @@ Tested by `tests/hf_scripts/test_verify.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builders.cli.split_choice import chosen_splits
+from builders.duplicates.pixels import require_pixel_space
 from builders.errors import BuildError
+from builders.executors.base import Executor
 from builders.executors.local import LocalExecutor
-from builders.release.entries import FileEntry, Manifest
+from builders.release.entries import SIMILARITY, FileEntry, Manifest
 from builders.release.layout import Layout
 from builders.storage.locks import is_locked
-from builders.storage.parquet import UNREADABLE, read_row_count
+from builders.storage.parquet import UNREADABLE, open_parquet
+from builders.storage.scratch import scratch_folder
 from hf_scripts.checks.duplicates import check_duplicates, compared_by
 from hf_scripts.checks.images import Decoded, concatenate
 from hf_scripts.checks.manifest import check_file, check_strays, files_in, load_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.release import check_card, check_excluded, check_ids
-from hf_scripts.checks.rows import DataTask, FileTask, IndexTask, Outcome, SealedTask
+from hf_scripts.checks.rows import (
+    PART_BYTES,
+    WHOLE,
+    DataTask,
+    FileTask,
+    IndexTask,
+    Outcome,
+    SealedTask,
+    ShardPart,
+    joined_outcome,
+    parts_of,
+)
 from hf_scripts.checks.values import split_facts
 from unknown_detection.terminal.progress import bar
 
 _WORKER_IMPORTS = ("builders.cli.console", "hf_scripts.checks.release", "hf_scripts.checks.rows", "numpy.ma")
+_DECODING_IMPORTS = ("datasets", "builders.duplicates.stored")  # half a second and more, which --check fast saves
+
+_PARTS = 8
+"""Parts of files for each worker at least, if they are large enough, so that all end at about the same time (ours)."""
+
+_IMAGE_BYTES = 32
+"""Bytes of an image at least, so that a damaged manifest does not have us ask for any space (ours)."""
 
 
 @dataclass(frozen=True)
@@ -57,22 +79,26 @@ def verify_folder(
         return Verified(problems)
     splits = frozenset(chosen_splits(requested, list(manifest.by_key()), str(name)))
     unfinished = check_strays(root, manifest, problems)
-    tasks = _tasks(root, manifest, splits, decode=decode)
-    with bar(sum(task.file.size for task in tasks), "checking", unit="B") as shown:
-        outcomes = _run(tasks, workers, shown.update)
-    for outcome in outcomes:
-        problems.merge(outcome.problems)
-    rows = {task.file.path: outcome.rows for task, outcome in zip(tasks, outcomes, strict=True)}
-    _check_counts(manifest, rows, problems)
-    disjoint = check_excluded(root, manifest, problems)
-    check_card(root, manifest, problems)
-    if manifest.croissant is not None:
-        problems.merge(check_file(root, manifest.croissant))
-    if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
-        check_ids(root, manifest, disjoint, problems)
-        notes = check_duplicates(root, manifest, _decoded(tasks, outcomes), problems)
-    else:
-        notes = ["splits were not compared with each other, because an index is damaged"]
+    with contextlib.ExitStack() as stack:
+        scratch = _scratch(stack, manifest, splits) if decode else None
+        tasks = _tasks(root, manifest, splits, workers, decode=decode, scratch=scratch)
+        count = max(1, min(workers, len(tasks)))
+        preload = (*_WORKER_IMPORTS, *(_DECODING_IMPORTS if decode else ()))
+        executor = stack.enter_context(LocalExecutor(count, preload=preload, resumes=False))
+        outcomes = _run(tasks, executor)
+        for outcome in outcomes.values():
+            problems.merge(outcome.problems)
+        rows = {path: outcome.rows for path, outcome in outcomes.items()}
+        _check_counts(manifest, rows, problems)
+        disjoint = check_excluded(root, manifest, problems)
+        check_card(root, manifest, problems)
+        if manifest.croissant is not None:
+            problems.merge(check_file(root, manifest.croissant))
+        if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
+            check_ids(root, manifest, disjoint, problems)
+            notes = check_duplicates(root, manifest, _decoded(tasks, outcomes), problems, executor)
+        else:
+            notes = ["splits were not compared with each other, because an index is damaged"]
     if problems.total():
         _refuse_build_in_progress(root)  # one that began meanwhile
     return Verified(problems, manifest, splits, (*unfinished, *notes))
@@ -83,47 +109,77 @@ def _refuse_build_in_progress(root: Path) -> None:
         raise BuildError(f"A build is writing to {root}. Wait until it ends, and run the same command again.")
 
 
-def _tasks(root: Path, manifest: Manifest, splits: Collection[str], *, decode: bool) -> list[FileTask]:
-    """Return a task for each file; a file that two configs share is checked once."""
-    tasks: dict[str, FileTask] = {}
+def _scratch(stack: contextlib.ExitStack, manifest: Manifest, splits: Collection[str]) -> Path | None:
+    """Make a temporary folder for the scaled images of splits that were compared by similarity, if there are any."""
+    compared, entries = compared_by(manifest), manifest.by_key()
+    of_similarity = [entries[key] for key in splits if SIMILARITY in compared.get(key, ())]
+    if not of_similarity:
+        return None
+    rows = sum(min(entry.rows, sum(file.size for file in entry.data) // _IMAGE_BYTES) for entry in of_similarity)
+    folder = stack.enter_context(scratch_folder("verify"))
+    require_pixel_space(folder, rows)
+    return folder
+
+
+def _tasks(
+    root: Path, manifest: Manifest, splits: Collection[str], workers: int, *, decode: bool, scratch: Path | None
+) -> list[FileTask]:
+    """Return tasks for each file, those of parts of one in their order; a file that two configs share is checked once.
+
+    Images that are to be compared are scaled into files in `scratch`.
+    """
+    tasks: dict[str, list[FileTask]] = {}
     compared = compared_by(manifest)
+    files = {file.path: file for file in files_in(manifest, splits)}
+    # A part reads the index from its start, so there are no more than all workers need.
+    part = max(PART_BYTES, sum(file.size for file in files.values()) // (_PARTS * workers))
     for key, config, entry in manifest.splits():
         demo = manifest.benchmarks[config.benchmark].demo
-        split = split_facts(key, config, entry, demo=demo, compared=compared.get(key, frozenset()))
-        tasks.setdefault(entry.index.path, IndexTask(root, entry.index, split, entry))
+        by = compared.get(key, frozenset())
+        split = split_facts(key, config, entry, demo=demo, compared=by)
+        tasks.setdefault(entry.index.path, [IndexTask(root, entry.index, split, entry)])
         if key in splits:
-            for file, index, first in _index_rows(root, entry.index, entry.data):
-                tasks.setdefault(file.path, DataTask(root, file, split, index, first, decode))
-            for file, index, first in _index_rows(root, entry.index, entry.sealed):
-                tasks.setdefault(file.path, SealedTask(root, file, split, index, first))
-    files = {file.path: file for file in files_in(manifest, splits)}
-    return [tasks.get(path) or FileTask(root, file) for path, file in files.items()]
+            for file, index, first, parts in _index_rows(root, entry.index, entry.data, part):
+                of_parts = [DataTask(root, file, split, index, first, decode, of_file) for of_file in parts]
+                if scratch is not None and SIMILARITY in by:
+                    names = (scratch / f"{len(tasks)}-{number}.rgb" for number in range(len(parts)))
+                    of_parts = [replace(task, into=into) for task, into in zip(of_parts, names, strict=True)]
+                tasks.setdefault(file.path, [*of_parts])
+            for file, index, first, _ in _index_rows(root, entry.index, entry.sealed, part):
+                tasks.setdefault(file.path, [SealedTask(root, file, split, index, first)])
+    return [task for path, file in files.items() for task in tasks.get(path) or [FileTask(root, file)]]
 
 
 def _index_rows(
-    root: Path, index: FileEntry, files: Sequence[FileEntry]
-) -> Iterator[tuple[FileEntry, str | None, int]]:
-    """Yield each file of a split, the path of its index, and the number of the file's first row there.
+    root: Path, index: FileEntry, files: Sequence[FileEntry], part: int
+) -> Iterator[tuple[FileEntry, str | None, int, list[ShardPart]]]:
+    """Yield each file of a split, the path of its index, the number of its first row there, and its parts.
+
+    Parts have `part` bytes or a little more.
 
     The path is None where that row is not known: behind an unreadable file, or without an index.
     """
     first: int | None = 0 if (root / index.path).is_file() else None
     for file in files:
-        yield file, None if first is None else index.path, first or 0
-        try:
-            rows = read_row_count(root / file.path) if (root / file.path).is_file() else None
-        except UNREADABLE:
-            rows = None
+        rows, parts = None, [WHOLE]
+        with contextlib.suppress(*UNREADABLE):
+            if (root / file.path).is_file():
+                with open_parquet(root / file.path) as opened:
+                    rows, parts = opened.metadata.num_rows, parts_of(opened.metadata, file.size, part)
+        yield file, None if first is None else index.path, first or 0, parts
         first = None if first is None or rows is None else first + rows
 
 
-def _run(tasks: Sequence[FileTask], workers: int, advance: Callable[[int], object]) -> list[Outcome]:
-    # The largest first, so that no worker is left alone with a large file.
-    order = sorted(range(len(tasks)), key=lambda number: -tasks[number].file.size)
-    count = max(1, min(workers, len(tasks)))
-    with LocalExecutor(count, preload=_WORKER_IMPORTS, resumes=False) as executor:
-        outcomes = executor.run([tasks[number] for number in order], lambda _, size: advance(size))
-    return [outcome for _, outcome in sorted(zip(order, outcomes, strict=True), key=lambda pair: pair[0])]
+def _run(tasks: Sequence[FileTask], executor: Executor) -> dict[str, Outcome]:
+    """Run the tasks; returns the outcome of each file, in their order."""
+    # The largest first, so that no worker is left alone with a large part.
+    order = sorted(range(len(tasks)), key=lambda number: -tasks[number].size)
+    with bar(sum(task.size for task in tasks), "checking", unit="B") as shown:
+        ran = executor.run([tasks[number] for number in order], lambda _, size: shown.update(size))
+    parts: dict[str, list[Outcome]] = {}
+    for number, outcome in sorted(zip(order, ran, strict=True), key=lambda pair: pair[0]):
+        parts.setdefault(tasks[number].file.path, []).append(outcome)
+    return {path: joined_outcome(outcomes) for path, outcomes in parts.items()}
 
 
 def _check_counts(manifest: Manifest, rows: Mapping[str, int | None], problems: Problems) -> None:
@@ -140,10 +196,10 @@ def _check_counts(manifest: Manifest, rows: Mapping[str, int | None], problems: 
                 problems.add("row of no shard", f"{split.index.path}: {left} in none of the {kind}")
 
 
-def _decoded(tasks: Sequence[FileTask], outcomes: Sequence[Outcome]) -> dict[str, Decoded]:
+def _decoded(tasks: Sequence[FileTask], outcomes: Mapping[str, Outcome]) -> dict[str, Decoded]:
     """Return the decoded images of splits that were compared by them, by `config/split`, in the order of the rows."""
-    parts: dict[str, list[Decoded]] = {}
-    for task, outcome in zip(tasks, outcomes, strict=True):
+    files: dict[str, dict[str, Decoded]] = {}
+    for task in tasks:
         if isinstance(task, DataTask) and task.decode and task.split.compared:
-            parts.setdefault(task.split.key, []).append(outcome.decoded)
-    return {key: concatenate(shards) for key, shards in parts.items()}
+            files.setdefault(task.split.key, {})[task.file.path] = outcomes[task.file.path].decoded
+    return {key: concatenate([*shards.values()]) for key, shards in files.items()}

@@ -401,7 +401,7 @@ def test_verify_counts_the_rows_of_each_part(release):
 def test_an_image_may_have_another_role_in_another_config_and_not_in_its_own(release):
     manifest = read_manifest(release)
     problems = Problems()
-    check_duplicates(release, manifest, {}, problems)
+    check_duplicates(release, manifest, {}, problems, LocalExecutor(1))
     assert problems.total() == 0
     compared = set(listed_comparisons(manifest.duplicates.compared))
     # Three comparisons of two splits in each of seven configs, and none between configs.

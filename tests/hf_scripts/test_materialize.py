@@ -5,6 +5,10 @@ import json
 import pytest
 
 from builders.openood_benchmark import BENCHMARK as OPENOOD
+from builders.release import images
+from builders.release.duplicates import read_pairs
+from builders.release.layout import Layout
+from builders.release.manifest import read_manifest
 from hf_scripts import verify
 from hf_scripts.materialize import main
 from tests.builders.conftest import files_of
@@ -49,6 +53,20 @@ def test_splits_are_built_one_by_one_to_the_same_release(cifar_release, demo, tm
     }
     assert built("one-by-one", "cifar/far_ood_svhn", "cifar-train", "cifar/test") == together
     assert verify.main([str(tmp_path / "together"), "--workers", "1"]) == 0
+
+
+def test_images_whose_pairs_are_published_are_not_decoded(cifar_release, demo, tmp_path, monkeypatch):
+    """But for the samples in the card: the table is carried over, so that nothing is compared again."""
+    decoded, decode = [], images.decode
+    monkeypatch.setattr(images, "decode", lambda data: decoded.append(len(data)) or decode(data))
+    out, splits = tmp_path / "built", ["cifar-train/train", "cifar/test", "cifar/near_ood"]
+    flags = [f"--splits={','.join(splits)}", "--out", str(out), "--workers", "1", "--quiet"]
+    assert main([str(cifar_release), f"--cifar100={demo['cifar100']}", *flags]) == 0
+    layout, made = Layout(out), read_manifest(out)
+    listed = [pair for pair in read_pairs(Layout(cifar_release).duplicates) if {*pair.splits} <= {*splits}]
+    assert read_pairs(layout.duplicates) == listed
+    assert any(pair.distance for pair in listed)
+    assert len(decoded) <= 8 < min(made.by_key()[key].rows for key in splits)
 
 
 def test_a_dry_run_looks_for_the_rows_and_writes_nothing(cifar_release, demo, tmp_path, capsys):

@@ -204,17 +204,21 @@ def test_a_smaller_distance_is_recorded_and_verify_uses_it(built, folders, tmp_p
     assert f"lacks the pair {furthest.id} of {furthest.split}" in capsys.readouterr().out
 
 
-def test_no_distance_lists_equal_pictures_alone(built, folders, tmp_path, capsys):
+@pytest.mark.parametrize("flag", ["--near-distance=0", "--no-near-duplicates"])
+def test_no_distance_lists_equal_pictures_alone(built, folders, flag, tmp_path, capsys):
     release, _ = built
     out = linked(release, tmp_path / "release")
-    assert folder_benchmark.main(arguments(folders, out, "--near-distance=0")) == 0
+    assert folder_benchmark.main(arguments(folders, out, flag)) == 0
     assert "near pairs" not in capsys.readouterr().err
     assert pairs_of(out) == [pair for pair in pairs_of(release) if not pair.distance]
     listed = manifest_of(out)["duplicates"]
     assert {entry["by"] for entry in listed["compared"]} == {"bytes"}
     assert "doubtful" not in listed
     assert verify([str(out), "--workers", "1"]) == 0, capsys.readouterr()
-    # And back again: the comparisons of the first run are made again.
+    said = "ear-duplicates of folder were not searched for, equal pictures alone"
+    assert said in capsys.readouterr().out
+    assert said in (out / "README.md").read_text(encoding="utf-8")
+    # A run that searches again finds what the first one did, in the same folder.
     assert folder_benchmark.main(arguments(folders, out)) == 0
     assert pairs_of(out) == pairs_of(release)
     assert json.loads((out / "manifest.json").read_text()) == json.loads((release / "manifest.json").read_text())

@@ -58,7 +58,7 @@ def test_a_layout_gives_only_paths_inside_its_folder(tmp_path):
         lambda: layout.excluded(up),
         lambda: layout.shard(RECORDS, f"{up}/test", 0, 1),
         lambda: layout.plan(f"bench/{up}"),
-        lambda: layout.pixels(up),
+        lambda: layout.pixels(f"{up}/test", 0, 1),
     ):
         with pytest.raises(BuildError, match="does not lie inside"):
             path()

@@ -123,7 +123,7 @@ def check(folder: Path) -> object:
     data = (folder / "x").read_bytes()
     try:
         images.check_image(data)
-        return images.check_pixels(data)
+        return images.checked(data, decode=True)
     except images.UnreadableImageError as error:
         raise BuildError(f"It does not decode ({error}).") from error
 

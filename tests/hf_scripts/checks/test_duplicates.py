@@ -1,20 +1,23 @@
 """What `verify` says of the table of duplicates: every way in which it can differ from the rows."""
 
+import collections
 import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import ImageFile
 
 from builders.cifar_benchmark import BENCHMARK as CIFAR
+from builders.duplicates import distance as distances
 from builders.errors import BuildError
 from builders.release.duplicates import Pair, compared_entries, comparison, counted, read_pairs, write_pairs
 from builders.release.layout import Layout
 from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo
-from tests.hf_scripts.pair_tables import add_table
-from tests.hf_scripts.samples import make_release, png
-from tests.manifests import as_json, entry_of, manifest_of, save_manifest
+from tests.hf_scripts.pair_tables import add_table, replace_pairs
+from tests.hf_scripts.samples import linked_copy, make_release, png
+from tests.manifests import as_json, entry_of, manifest_of, rows_in, save_manifest
 
 TEST, NEAR, TRAIN = "bench/test", "bench/near_ood", "bench-train/train"
 
@@ -222,3 +225,34 @@ def test_a_distance_that_the_images_do_not_have(demo, tmp_path, capsys):
         f"duplicates/pairs.parquet {place}: the distance is listed as {wrong.distance:.6g}, but "
     )
     assert f"{pairs[near].distance:.6g}" in problem
+
+
+def test_images_are_decoded_once_and_listed_pairs_are_measured_with_all_others(cifar_release, tmp_path, monkeypatch):
+    """The distance of details is counted: as often as the search has pairs, whether these are listed or not."""
+    root = linked_copy(cifar_release, tmp_path / "release")
+    counts = collections.Counter()
+
+    def counting(module, name):
+        counted = getattr(module, name)
+
+        def call(*arguments):
+            counts[name] += name != "load" or bool(arguments[0].tile)  # a loaded image has no tiles left
+            return counted(*arguments)
+
+        monkeypatch.setattr(module, name, call)
+
+    counting(ImageFile.ImageFile, "load")
+    counting(distances, "_detail_distance")
+
+    def counts_of(code):
+        counts.clear()
+        assert verify([str(root), "--workers", "1", "--splits", "cifar/test,cifar-train/train"]) == code
+        return dict(counts)
+
+    pairs, configs = read_pairs(Layout(root).duplicates), manifest_of(root)["configs"]
+    listed = counts_of(0)
+    read = configs["cifar"]["splits"]["test"], configs["cifar-train"]["splits"]["train"]
+    assert listed["load"] == sum(map(rows_in, read))
+    assert any(pair.distance > 0 and pair.splits == ("cifar-train/train", "cifar/test") for pair in pairs)
+    replace_pairs(root, [pair for pair in pairs if not pair.distance])
+    assert counts_of(1) == listed

@@ -3,15 +3,21 @@
 import functools
 import io
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from builders.errors import BuildError
 from builders.release import images
+from builders.release.entries import SIMILARITY
+from builders.release.manifest import read_manifest
 from hf_scripts import verify
 from hf_scripts.checks import rows as check_rows
+from hf_scripts.checks import run
+from hf_scripts.checks.values import split_facts
 from tests.hf_scripts import samples
 from tests.hf_scripts.tampering import (
     NEAR_SHARD,
@@ -289,3 +295,64 @@ def test_a_column_of_a_shard_without_values(copy, problems, name):
     rewrite(copy, "imagenet/test", with_values(name, None), index=False)
     wrong = "has no image bytes" if name == "image" else f"{name} is None, and "
     assert any(line.startswith(f"{TEST_SHARD} row 0: {wrong}") for line in problems(decode=True))
+
+
+# Parts of a shard
+
+
+def truncated(table):
+    return with_image(table, 45, table["image"][45]["bytes"].as_py()[:-30])
+
+
+def several(table):
+    for row in (0, 30, 50):
+        table = with_cells(
+            truncated(table), row, label=777, image={"bytes": table["image"][row]["bytes"].as_py(), "path": "a/b"}
+        )
+    return table
+
+
+def damaged_in_the_middle(root):
+    """A shard with other bytes in the data of its third row group, which its digest is of."""
+    rewrite(root, "imagenet/test", lambda table: table, row_group_size=20)
+    data = bytearray((root / TEST_SHARD).read_bytes())
+    start = pq.read_metadata(root / TEST_SHARD).row_group(2).column(0).data_page_offset
+    data[start : start + 8] = bytes(8)
+    (root / TEST_SHARD).unlink()
+    (root / TEST_SHARD).write_bytes(data)
+    manifest = manifest_of(root)
+    manifest["configs"]["imagenet"]["splits"]["test"]["data"] = [entry_of(root, TEST_SHARD)]
+    save_manifest(root, manifest)
+
+
+DAMAGES = {
+    "none": lambda root: rewrite(root, "imagenet/test", lambda table: table, row_group_size=20),
+    "images": lambda root: rewrite(root, "imagenet/test", truncated, row_group_size=20),
+    "several": lambda root: rewrite(root, "imagenet/test", several, index=False, row_group_size=20),
+    "rows": lambda root: rewrite(root, "imagenet/test", lambda table: table.slice(1), index=False, row_group_size=20),
+    "columns": lambda root: rewrite(root, "imagenet/test", lambda t: t.drop_columns("role"), index=False),
+    "pages": damaged_in_the_middle,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_shard_is_checked_in_parts_as_in_one(copy, check, monkeypatch, damage):
+    """A row group a task, and all rows in one: the same sentences."""
+    DAMAGES[damage](copy)
+    whole = check("--splits", "imagenet/test", decode=True)
+    groups = pq.read_metadata(copy / TEST_SHARD)
+    monkeypatch.setattr(run, "PART_BYTES", 1)
+    monkeypatch.setattr(run, "_PARTS", 10**9)
+    assert len(check_rows.parts_of(groups, (copy / TEST_SHARD).stat().st_size, 1)) > groups.num_row_groups // 2
+    assert check("--splits", "imagenet/test", decode=True) == whole
+    assert whole[0] == (damage != "none")
+
+
+def test_a_disk_without_space_for_scaled_images_is_no_fault_of_the_shard(copy):
+    """Linux's /dev/full has no space for anything."""
+    manifest = read_manifest(copy)
+    _, config, entry = next(of for of in manifest.splits() if of[0] == "imagenet/test")
+    split = split_facts("imagenet/test", config, entry, demo=True, compared=frozenset({SIMILARITY}))
+    task = check_rows.DataTask(copy, entry.data[0], split, entry.index.path, 0, decode=True, into=Path("/dev/full"))
+    with pytest.raises(BuildError, match="Cannot keep scaled images in /dev: No space left"):
+        task.run(lambda images, size: None)

@@ -1,0 +1,118 @@
+"""How often a build of own folders decodes its images."""
+
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from builders import folder_benchmark
+from builders.duplicates.kept import kept_pixels
+from builders.release import images
+from builders.release.duplicates import read_pairs
+from builders.release.layout import Layout
+from builders.release.manifest import read_manifest
+from tests.builders.conftest import files_of
+from tests.killing import watched_at_renames
+
+BUILD = """
+import contextlib
+from builders import folder_benchmark
+with contextlib.redirect_stdout(sys.stderr):
+    assert folder_benchmark.main(sys.argv[2:]) == 0
+"""
+ROWS = 3 * 12 + 8
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """JPEGs of three classes, a folder of unknowns, and a copy of one of these that is mirrored and darker."""
+    root, random = tmp_path_factory.mktemp("photographs"), np.random.default_rng(0)
+    for number in range(ROWS):
+        path = root / (f"known/{'abc'[number // 12]}/{number}.jpg" if number < 36 else f"near/{number}.jpg")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        coarse = Image.fromarray(random.integers(0, 256, (9, 9, 3), dtype=np.uint8))
+        image = coarse.resize((120, 90), Image.Resampling.BICUBIC)
+        image.save(path, quality=92)
+    mirrored = Image.open(root / "known/a/3.jpg").transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    mirrored.point(lambda level: level * 0.8).save(root / "near/40.jpg", quality=92)
+    return root
+
+
+def arguments(folders, out, *flags):
+    names = [f"--in-distribution={folders / 'known'}", f"--unknown=near={folders / 'near'}", f"--out={out}"]
+    return [*names, "--workers=1", "--quiet", *flags]
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """The images that were decoded, as bytes, each time."""
+    seen, decode = [], images.decode
+
+    def counting(data):
+        seen.append(data)
+        return decode(data)
+
+    monkeypatch.setattr(images, "decode", counting)
+    return seen
+
+
+def build(folders, out, *flags):
+    assert folder_benchmark.main(arguments(folders, out, *flags)) == 0
+
+
+def test_a_build_decodes_each_image_once_to_compare_it(folders, decoded, tmp_path):
+    build(folders, tmp_path / "without", "--no-near-duplicates")
+    pictures = len(decoded)  # for the card
+    decoded.clear()
+    build(folders, tmp_path / "out")
+    assert len(decoded) == ROWS + pictures
+    pairs = read_pairs(tmp_path / "out/duplicates/pairs.parquet")
+    assert [pair.distance > 0 for pair in pairs] == [True]
+    decoded.clear()
+    # Again it is read from what was kept, and where that is gone from the shards.
+    (tmp_path / "out/duplicates/pairs.parquet").unlink()
+    before = files_of(tmp_path / "out")
+    build(folders, tmp_path / "out")
+    assert decoded == []
+    (tmp_path / "out/duplicates/pairs.parquet").unlink()
+    shutil.rmtree(tmp_path / "out/.state/pixels")
+    build(folders, tmp_path / "out")
+    assert len(decoded) == ROWS
+    assert before.items() <= files_of(tmp_path / "out").items()
+
+
+def test_a_killed_build_that_goes_on_decodes_nothing_twice(folders, decoded, tmp_path):
+    """Killed before each of some renames: a finished shard has its pixels, which are of its rows."""
+    build(folders, tmp_path / "whole")
+    pictures, complete = len(decoded) - ROWS, files_of(tmp_path / "whole")
+    out = tmp_path / "out"
+    points = (4, 8, 11, 14, 17, 20, 23)
+    watched = watched_at_renames(points, out, BUILD, *arguments(folders, out))
+    manifest = read_manifest(tmp_path / "whole")
+    rows = {key: entry.rows for key, entry in manifest.by_key().items()}
+    left = []
+    for point in (point for point in points if point < watched.renames):
+        watched.as_killed(point)
+        finished = {key for key in rows if Layout(out).shard(".state/parts", key, 0, 1).exists()}
+        left.append(sum(rows[key] for key in rows if key not in finished))
+        decoded.clear()
+        build(folders, out)
+        again = len(decoded) - left[-1]
+        assert again in (0, pictures), point
+        assert files_of(out) == complete
+    assert left[0] == ROWS and 0 in left and len(set(left)) > 3
+
+
+def test_what_is_kept_is_what_the_shards_have(folders, tmp_path):
+    """Decoded and shrunk by Pillow alone."""
+    build(folders, tmp_path)
+    layout, manifest = Layout(tmp_path), read_manifest(tmp_path)
+    for key, entry in manifest.by_key().items():
+        kept = kept_pixels(layout, key, entry).read()
+        data = pq.read_table(tmp_path / entry.data[0].path)["image"].to_pylist()
+        for pixels, image in zip(kept, data, strict=True):
+            path = tmp_path / "image.jpg"
+            path.write_bytes(image["bytes"])
+            assert np.array_equal(pixels, Image.open(path).convert("RGB").resize((32, 32), Image.Resampling.BOX))

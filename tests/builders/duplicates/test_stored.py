@@ -1,0 +1,93 @@
+"""Searching images in files, in blocks, on an executor."""
+
+import numpy as np
+import pytest
+
+from benchmarks.duplicates.near import coloured_noise
+from builders.duplicates import stored
+from builders.duplicates.pixels import Pixels, is_of, joined, pixel_writer, sealed_rows, write_pixels
+from builders.duplicates.search import Pairs, find_pairs
+from builders.duplicates.stored import Search, find_stored, steps
+from builders.errors import BuildError
+from builders.executors.local import LocalExecutor
+
+
+@pytest.fixture(scope="module")
+def images():
+    """60 made-up images, and 30 of them with noise."""
+    rng = np.random.default_rng(0)
+    made = coloured_noise(60, 1.0, rng)
+    noisy = np.clip(made[:30] + rng.normal(0, 4, made[:30].shape), 0, 255).astype(np.uint8)
+    return np.concatenate([made, noisy])
+
+
+@pytest.fixture
+def in_files(images, tmp_path):
+    return joined(write_pixels(tmp_path / str(start), images[start : start + 40]) for start in range(0, 90, 40))
+
+
+def without_own(pairs):
+    others = pairs.queries != pairs.references
+    assert (~others).sum() == 90
+    return Pairs(pairs.queries[others], pairs.references[others], pairs.distances[others])
+
+
+def columns(pairs):
+    return [column.tobytes() for column in (pairs.queries, pairs.references, pairs.distances)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_blocks_on_an_executor_find_what_one_search_finds_to_the_bit(images, in_files, workers, monkeypatch):
+    monkeypatch.setattr(stored, "_QUERIES", 17)
+    monkeypatch.setattr(stored, "_REFERENCES", 32)
+    searches = [
+        Search(in_files, in_files, 0.5),
+        Search(in_files.part(3, 80), in_files.part(50, 90)),
+        Search(in_files, in_files),
+    ]
+    advanced = []
+    with LocalExecutor(workers) as executor:
+        found = find_stored(searches, executor, lambda count, size: advanced.append(count))
+    whole = [(images, images, 0.5), (images[3:80], images[50:], 0.096), (images, images, 0.096)]
+    expected = [find_pairs(a, b, threshold=limit, advance=lambda _: None) for a, b, limit in whole]
+    # In the same files no image is a pair with itself.
+    expected[::2] = [without_own(pairs) for pairs in expected[::2]]
+    assert [*map(columns, found)] == [*map(columns, expected)]
+    assert all(len(pairs.queries) >= 30 for pairs in found)
+    assert sum(advanced) == steps(searches) == 3 * 90 + 2 * 77 + 3 * 90
+
+
+def test_an_empty_search_finds_nothing(in_files):
+    nothing = Pixels(())
+    searches = [Search(nothing, in_files), Search(in_files, nothing)]
+    assert [len(pairs.queries) for pairs in find_stored(searches, LocalExecutor(1), lambda *_: None)] == [0, 0]
+
+
+def test_parts_of_files_read_as_slices_of_the_images(images, in_files):
+    for start, stop in ((0, 90), (39, 41), (40, 80), (85, 100), (7, 7)):
+        assert np.array_equal(in_files.part(start, stop).read(), images[start:stop])
+
+
+def test_a_sealed_file_is_of_its_rows_alone(images, tmp_path):
+    path = tmp_path / "a.rgb"
+    digests = ["a" * 64, "b" * 64]
+    with pixel_writer(path) as writer:
+        for image, digest in zip(images[:2], digests, strict=True):
+            writer.add(image, digest)
+    assert (sealed_rows(path), is_of(path, digests)) == (2, True)
+    assert not is_of(path, digests[::-1])
+    assert not is_of(path, digests[:1])
+    assert np.array_equal(Pixels(((path, 1, 1),)).read(), images[1:2])
+    path.write_bytes(path.read_bytes()[:-1])
+    assert (sealed_rows(path), is_of(path, digests)) == (None, False)
+    with pytest.raises(BuildError, match=r"a\.rgb"):
+        Pixels(((path, 1, 2),)).read()
+
+
+def test_a_file_that_was_given_up_is_of_no_rows(images, tmp_path):
+    with pixel_writer(tmp_path / "a.rgb") as writer:
+        writer.add(images[0], "a" * 64)
+        writer.give_up()
+        writer.add(images[1], "b" * 64)
+    assert (tmp_path / "a.rgb").stat().st_size == 0
+    assert not is_of(tmp_path / "a.rgb", [])
