@@ -100,7 +100,8 @@ def load_pickle(title: str, file: IO[bytes], place: object) -> dict[str, object]
         value = _follow(_Bounded(file), refuse)
     except _UNSOUND as error:
         raise BuildError(
-            f"{title}: {place} cannot be read as a pickle ({first_line(error)}). Download the archive again."
+            f"{title}: {place} cannot be read as a pickle ({one_line(first_line(error), _SHOWN)}). "
+            "Download the archive again."
         ) from error
     if not isinstance(value, dict):
         raise refuse("something other than a dictionary with names as keys")

@@ -94,7 +94,7 @@ def test_overlapping_rows_are_counted_by_kind_where_a_config_says_it(openood_rel
     titles = [column.title for column in table.columns]
     pairs = {row[0]: zip(titles[1:], row[1:], strict=True) for row in texts(table)}
     cells = {key: {title: cell for title, cell in row if cell is not None} for key, row in pairs.items()}
-    assert titles[:4] == ["split", "overlapping", "descendant", "ancestor"]
+    assert titles[:5] == ["split", "overlapping", "same", "descendant", "ancestor"]
     assert cells["openood-imagenet1k/ssb_hard"] == {"overlapping": 192, "descendant": 160, "ancestor": 32, "rows": 980}
     assert cells["imagenet-ood/imagenet_ood"] == {"overlapping": 3, "descendant": 1, "ancestor": 2, "rows": 637}
     assert cells["mos/textures"] == {"overlapping": 16, "scene holds object": 16, "rows": 188}

@@ -43,7 +43,15 @@ def images_and_plans(key, index):
 
 # Images that containers hold, by hand: classes times images of each; of COCO's 96 two are not annotated, and
 # PartialBROAD has 40 ciphers. Of other sources each image is drawn into a file of its own, or found in a tar.
-IN_CONTAINERS = {"cifar100": 1_200, "svhn": 300, "lsun": 120, "coco2017": 94, "partial_broad": 2_040}
+IN_CONTAINERS = {
+    "cifar10": 200,
+    "cifar100": 1_200,
+    "mnist": 200,
+    "svhn": 300,
+    "lsun": 120,
+    "coco2017": 94,
+    "partial_broad": 2_040,
+}
 
 
 @pytest.mark.parametrize("key", SOURCES)

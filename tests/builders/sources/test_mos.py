@@ -99,7 +99,7 @@ def test_mos_sun_is_built_of_the_published_archive_if_asked(demo, tmp_path, caps
     rows = pq.read_table(out / "index" / "mos" / "sun.parquet")
     assert sorted(rows["source_id"].to_pylist()) == sorted(lists.load_list("mos_sun"))[:40]
     assert set(rows["class_id"].to_pylist()) == {"unlabelled"} and rows["id_overlap"].null_count == 40
-    assert manifest_of(out)["benchmarks"]["openood"]["version"] == "1.0.0+published-sun"
+    assert manifest_of(out)["benchmarks"]["openood"]["version"] == f"{BENCHMARK.version}+published-sun"
     assert main([f"--mos_sun={demo['mos_sun']}", *flags, f"--out={tmp_path / 'other'}"]) == 2
     assert_sentence(capsys.readouterr().err, "--mos_sun", "--published-sun")
 

@@ -26,7 +26,7 @@ def test_pgd_deceives_the_model_also_as_the_rows_are_stored_and_evaluated(world,
     assert sum(right) >= 16  # of 20; `test_generator.py` says why
 
     features, scores, report = tmp_path / "features", tmp_path / "scores.parquet", tmp_path / "report"
-    of_release = ["--release", str(release), "--quiet"]
+    of_release = ["--release", str(release)]
     model = ["--model", real.MODEL, "--weights", str(world[0]), "--device", "cpu", "--batch-size", "7"]
     configs = ["--splits", "broad-reference,broad-adversarial"]
     assert main(["extract", *of_release, *model, *configs, "--out", str(features)]) == 0
