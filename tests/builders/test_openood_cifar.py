@@ -25,7 +25,7 @@ from tests.builders.cifar_layouts import mnist_arrays
 from tests.builders.indexes import listed_rows, named_index
 from tests.published_lists import PUBLISHED, content, labels, needs_lists, published
 
-KEYS = [key for key in BENCHMARK.units if "cifar" in key and "-train/" not in key]
+KEYS = [key for key in BENCHMARK.parts if "cifar" in key and "-train/" not in key]
 
 
 def _list_name(key):

@@ -32,11 +32,15 @@ def test_a_name_means_one_recipe():
     for benchmark in BENCHMARKS.values():
         for split in benchmark.parts.values():
             if (declared := split.image_generator) is not None:
-                assert generators.setdefault(declared.name, declared) == declared
+                recipe = declared.name or declared.size  # without a name the pixels are the source's own, of its size
+                assert generators.setdefault(recipe, declared) == declared
     corruptions = {f"{name}-{severity}" for name in DESCRIPTIONS for severity in range(1, 6)}
     models = {"biggan-deep-256", "stable-diffusion-2"}
     attacked = {f"{attack}-{model}" for attack in ("pgd", "autoattack") for model in ("resnet50", "vit")}
-    assert set(generators) == {"", "fixed-resize-32", "gaussian-32", "lsun-fix-32"} | corruptions | models | attacked
+    assert (
+        set(generators)
+        == {(32, 32), (28, 28), "fixed-resize-32", "gaussian-32", "lsun-fix-32"} | corruptions | models | attacked
+    )
 
 
 @pytest.mark.parametrize("generator", [AS_PNG, FIXED_RESIZE, GAUSSIAN_NOISE])
