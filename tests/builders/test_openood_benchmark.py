@@ -147,7 +147,9 @@ def _from_tables(name):
         return [("inaturalist", source_id, of, -1) for source_id, of in tables.inaturalist().items()]
     wnids = {"openood_validation": [row.wnid for row in tables.imagenet1k()]}.get(name, sorted(lists.imagenet_r()))
     known = {wnid: label for label, wnid in enumerate(wnids)}
-    return [("imagenet", path, of, known[of]) for path, of in lists.load_list("openood_validation").items() if of in known]
+    return [
+        ("imagenet", path, of, known[of]) for path, of in lists.load_list("openood_validation").items() if of in known
+    ]
 
 
 @needs_lists

@@ -58,7 +58,8 @@ def test_every_line_is_read_as_openood_reads_it(openood_release, tree):
     """By OpenOOD 1.5's `openood/datasets/imglist_dataset.py`, with the `data_dir` that its `DATA_INFO` has."""
     read = Counter()
     for path in sorted((tree / "benchmark_imglist").rglob("*.txt")):
-        data_dir = tree / ("images_classic" if path.stem == "test_textures" else "images_largescale")
+        classic = path.stem == "test_textures" or "cifar" in path.parent.name
+        data_dir = tree / ("images_classic" if classic else "images_largescale")
         for line in path.read_text(encoding="ascii").splitlines():
             name, extra = line.split(" ", 1)
             with Image.open(data_dir / name) as image:
