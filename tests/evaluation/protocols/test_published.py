@@ -95,10 +95,7 @@ def test_rows_of_cifar_are_the_published_ones(of):
     with (ROOT / "unknown_detection/evaluation/protocols/openood_published.csv").open(newline="") as opened:
         lines = [line for line in csv.DictReader(opened) if line["config"] == f"openood-{of}"]
     pairs = (("near_auroc", "near_deviation"), ("far_auroc", "far_deviation"), ("accuracy", "accuracy_deviation"))
-    stored = {
-        line["postprocessor"]: tuple(f"{line[mean]} ± {line[deviation]}" for mean, deviation in pairs)
-        for line in lines
-    }
+    stored = {line["postprocessor"]: tuple(f"{line[of]} ± {line[by]}" for of, by in pairs) for line in lines}
     assert stored == original and len(lines) == len(trained) > 30
 
 

@@ -4,11 +4,12 @@ Zhang et al., OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection
 classification: Dhamija, Günther and Boult, Reducing Network Agnostophobia (2018).
 
 `openood_published.csv` has the rows of its leaderboards of July 2025 whose models were trained with cross-entropy
-alone, with our detector where the method is the same: the mean AUROC over the near and over the far splits, in percent,
-and the accuracy on the test images. On ImageNet-1k these are torchvision's models, named by the file of their weights;
-on CIFAR a ResNet-18 that was trained for 100 epochs, three times as a rule: a row has means over the trainings and
-their deviations, 0 where there was one. A row says what was computed there and then. Between versions of OpenOOD the near splits changed: CombOOD's row is of those of 1.0, as its
-maintainers found (issue 235); one who computed it again on those of 1.5 was 13 to 22 points below (issue 307).
+alone, with our detector where the method is the same: the mean AUROC over the near and over the far splits, in
+percent, and the accuracy on the test images. On ImageNet-1k these are torchvision's models, named by the file of their
+weights; on CIFAR a ResNet-18 that was trained for 100 epochs, three times as a rule, with means over the trainings and
+their deviations, 0 where there was one. A row says what was computed there and then. Between versions of OpenOOD the
+near splits changed: CombOOD's row is of those of 1.0, as its maintainers found (issue 235); one who computed it again
+on those of 1.5 was 13 to 22 points below (issue 307).
 
 Tested by `tests/evaluation/protocols/test_registry.py` and `tests/evaluation/protocols/test_published.py`.
 """
