@@ -21,6 +21,7 @@ from builders.errors import BuildError, one_line
 from builders.sources.base import LARGEST_IMAGE
 from builders.sources.formats.tar_headers import File
 from builders.storage.files import open_buffered
+from unknown_detection.words import is_printable
 
 _MOST_TIMES = 20
 """A zip of images is about as large as they are; annotations shrink to a tenth. More was made to fill a disk."""
@@ -92,7 +93,7 @@ def refuse_unsafe(path: Path, files: Sequence[zipfile.ZipInfo]) -> None:
     """Refuse files of a zip that are links, could leave their folder, or together would fill a disk."""
     for file in files:
         unsafe = {"", ".", ".."} & set(file.filename.split("/")) or "\\" in file.filename
-        if unsafe or not file.filename.isprintable() or stat.S_ISLNK(file.external_attr >> 16):
+        if unsafe or not is_printable(file.filename) or stat.S_ISLNK(file.external_attr >> 16):
             raise BuildError(
                 f"{path} has a file named {one_line(ascii(file.filename), 120)}, which is a link or could leave "
                 "its folder. Remove it and take the owner's file."

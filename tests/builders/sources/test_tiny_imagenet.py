@@ -38,7 +38,7 @@ def test_an_altered_copy_is_refused_by_its_list_and_its_own_classes_are_strays(c
     assert "the owner's list has no such image" in message
     assert message.endswith("Give a copy of Tiny ImageNet with --tiny_imagenet.")
     (root / "val" / "val_annotations.txt").unlink()
-    train, val = opened("tiny_imagenet", copy).pieces
+    train, val = opened("tiny_imagenet", copy).partitions
     assert [stray.path for stray in train.strays] == [f"{TINY}/train/n02480855"]
     assert [(stray.path, stray.reason) for stray in val.strays][1:] == [
         (f"{TINY}/val/images/val_10000.JPEG", "not named val_<0 to 9999>.JPEG")
@@ -64,5 +64,5 @@ def test_an_image_in_the_folder_of_another_class_is_refused(copy):
 
 
 def test_strays_are_not_the_owners_own_files(demo):
-    train, val = opened("tiny_imagenet", demo["tiny_imagenet"]).pieces
+    train, val = opened("tiny_imagenet", demo["tiny_imagenet"]).partitions
     assert (train.strays, [stray.path for stray in val.strays]) == ((), [f"{TINY}/val/images/.DS_Store"])
