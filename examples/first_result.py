@@ -75,7 +75,8 @@ def of_openood(checkpoint: Path, out: Path) -> Path:
 
 def compare(figures: pd.DataFrame, config: str) -> pd.DataFrame:
     """Return our means over the near and the far splits beside the leaderboard's, in percent."""
-    means = figures[figures["split"] == "mean"].pivot_table(index="detector", columns="role", values="AUROC") * 100
+    each = figures[figures["split"] != "mean"]
+    means = each.pivot_table(index="detector", columns="role", values="AUROC", aggfunc="mean") * 100
     published = published_training(config)
     table = pd.DataFrame(index=[name for name in published.index if name in means.index])
     table.index.name = "detector"
