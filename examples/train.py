@@ -47,6 +47,7 @@ try:
     from safetensors.torch import save_file
     from torch import Tensor, nn
     from torch.nn import functional as F  # noqa: N812 - as torch's own documentation names it
+    from torchvision import transforms
     from torchvision.models.resnet import BasicBlock, Bottleneck
     from torchvision.transforms import functional
 except ModuleNotFoundError as error:
@@ -91,6 +92,28 @@ def resnet18_32(num_classes: int) -> nn.Module:
     model = torchvision.models.resnet18(num_classes=num_classes)
     model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
     model.preprocessing = cifar
+    return model
+
+
+# Means and deviations of CIFAR-10 and CIFAR-100, by their classes (OpenOOD v1.5, openood/preprocessors/transform.py).
+OPENOOD = {
+    10: ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    100: ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+}
+
+
+def resnet18_openood(num_classes: int) -> nn.Module:
+    """The ResNet-18 of `--recipe openood`: begun with torch's own initial weights, its images scaled to 32 x 32."""
+    if num_classes not in OPENOOD:
+        raise EvaluationError(
+            f"OpenOOD has this network for CIFAR-10 and CIFAR-100, and not for {num_classes} classes."
+        )
+    model = resnet18_32(num_classes)
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            module.reset_parameters()
+    steps = [transforms.Resize(32), transforms.CenterCrop(32), transforms.ToTensor()]
+    model.preprocessing = transforms.Compose([*steps, transforms.Normalize(*OPENOOD[num_classes])])
     return model
 
 
@@ -263,8 +286,8 @@ class Training:
         splits = {name: getattr(settings, name) for name in names}
         self.images = {name: load_images(release, at, self.size, resize, images_on) for name, at in splits.items()}
         # The recipe: the benchmark's for CIFAR, and for large images that of torch's ImageNet example, as there.
-        large, tuned = self.size > 64, settings.method == "energy"
-        self.epochs = settings.epochs or (10 if tuned else 90 if large else 200)
+        large, tuned, openood = self.size > 64, settings.method == "energy", settings.recipe == "openood"
+        self.epochs = settings.epochs or (10 if tuned else 90 if large else 100 if openood else 200)
         self.batch = settings.batch or (256 if large else 128)
         self.first_rate = settings.rate or (0.001 if tuned else 0.1)
         self.cuts = [1 / 3, 2 / 3] if large else [0.6, 0.8]  # epochs 30 and 60 of 90; 120 and 160 of 200
@@ -332,15 +355,32 @@ class Training:
         if not math.isfinite(entry["loss"]):
             raise EvaluationError(f"The loss is {entry['loss']} in epoch {epoch + 1}. Give a smaller --rate.")
         loss, accuracy = self.validation()
-        if self.settings.optimizer and all(loss < before["validation_loss"] for before in self.log):
-            self.best = {name: values.clone() for name, values in self.model.state_dict().items()}
         entry |= {"validation_loss": loss, "validation_accuracy": accuracy}
         entry["rate"] = self.optimizer.param_groups[0]["lr"]
         self.log.append(entry | {"seconds": round(time.perf_counter() - started, 2)})
+        if self.keeps_best and self.kept is self.log[-1]:
+            self.best = {name: values.clone() for name, values in self.model.state_dict().items()}
+
+    @property
+    def keeps_best(self) -> bool:
+        """Whether the weights of one epoch are kept: with --optimizer and in OpenOOD's recipe."""
+        return bool(self.settings.optimizer or self.settings.recipe)
+
+    @property
+    def kept(self) -> dict[str, float]:
+        """The epoch whose weights are kept: the last, or the first of the least loss or the last of the best accuracy.
+
+        Loss and accuracy are those of the validation images; the latter is OpenOOD's (`recorders/base_recorder.py`).
+        """
+        if self.settings.optimizer:
+            return min(self.log, key=lambda epoch: epoch["validation_loss"])
+        if self.settings.recipe:
+            return max(reversed(self.log), key=lambda epoch: epoch["validation_accuracy"])
+        return self.log[-1]
 
     def _rate(self, epochs: float) -> float:
-        """Return the learning rate: in steps of a tenth; when fine-tuning, Liu et al.'s cosine to 1e-6."""
-        if self.settings.method == "energy":
+        """Return the learning rate: in steps of a tenth; Liu et al.'s and OpenOOD's is a cosine to 1e-6."""
+        if self.settings.method == "energy" or self.settings.recipe:
             return 1e-6 + (self.first_rate - 1e-6) * (1 + math.cos(math.pi * epochs / self.epochs)) / 2
         return self.first_rate * 0.1 ** sum(epochs >= round(cut * self.epochs) for cut in self.cuts)
 
@@ -424,8 +464,7 @@ def train(
     weights = {name: value.contiguous().cpu() for name, value in state_dict.items()}
     save_file(weights, out / "weights.tmp")
     (out / "weights.tmp").replace(out / "weights.safetensors")
-    entry = min(training.log, key=lambda epoch: epoch["validation_loss"]) if training.best else training.log[-1]
-    click.echo(f"{out / 'weights.safetensors'}: validation accuracy {entry['validation_accuracy']:.4f}")
+    click.echo(f"{out / 'weights.safetensors'}: validation accuracy {training.kept['validation_accuracy']:.4f}")
 
 
 @click.command()
@@ -435,6 +474,7 @@ def train(
 @click.option("--method", type=click.Choice(METHODS), default="ce", show_default=True)
 @click.option("--model", default="resnet18_32", show_default=True, help="Or resnet152, FILE.py:FUNCTION, timm:NAME.")
 @click.option("--optimizer", type=click.Choice(list(OPTIMIZERS)), help="The optimizer paper's, with early stopping.")
+@click.option("--recipe", type=click.Choice(["openood"]), help="OpenOOD's for CIFAR: 100 epochs, a cosine.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--epochs", type=click.IntRange(1), help="Instead of the recipe's; the rate falls in proportion.")
 @click.option("--batch", type=click.IntRange(1), help="Known images in a batch.")
@@ -458,6 +498,8 @@ def main(release: str, out: Path, device: str, images_on: str | None, compiled: 
         settings.model += "_dropout"
     if settings.optimizer and (settings.method != "ce" or settings.rate):
         raise click.UsageError("--optimizer is a recipe of its own, with a rate. Leave out --method and --rate.")
+    if settings.recipe and (settings.method != "ce" or settings.optimizer):
+        raise click.UsageError("--recipe openood is one of cross-entropy. Leave out --method and --optimizer.")
     if settings.method == "energy" and not settings.init:
         raise click.UsageError("energy fine-tunes a model. Give its weights with --init.")
     try:

@@ -215,10 +215,10 @@ def cifar100() -> tuple[Cifar100Class, ...]:
 
 @functools.cache
 def cifar_order(source: str, partition: str) -> tuple[int, ...]:
-    """Return the label of each image of CIFAR-10 or CIFAR-100's test set, in the order of the owner's files.
+    """Return the label of each image of CIFAR-10 or CIFAR-100, in the order of the owner's files.
 
-    CIFAR-10's test and CIFAR-100's labels are those of cleanlab/label-errors, CIFAR-10's training labels those of
-    UCSC-REAL/cifar-10-100n, which numbers images alike.
+    Test labels are those of cleanlab/label-errors, training labels those of UCSC-REAL/cifar-10-100n, which numbers
+    images alike.
     """
     (row,) = (
         row for row in read_csv_rows("cifar_order.csv") if (row["source"], row["partition"]) == (source, partition)

@@ -50,12 +50,13 @@ def compare_split(
 ) -> SplitComparison:
     """Compare the images and the list of a split with those of a copy, the folder that OpenOOD's downloads filled.
 
-    Images are equal if their bytes are, or if they are after the same metadata is removed that the release removed.
+    Images are equal if their bytes are, or if they are after the same metadata is removed that the release removed;
+    those of arrays, if their pixels are.
     """
-    columns = ("source", "source_id", "label", "content_sha256", "stored")
+    columns = ("source", "source_id", "class_id", "label", "content_sha256", "stored")
     index = read_index(root, manifest.by_key()[key], list(columns))
     rows = list(zip(*(index[name].to_pylist() for name in columns), strict=True))
-    places = [openood_path(source, source_id) for source, source_id, *_ in rows]
+    places = [openood_path(*image) for *image, _, _, _ in rows]
     paths = ["/".join(place) for place in places]
     listed = _labels(copy / LISTS[key])
     comparison = SplitComparison(key, len(rows), listed is not None)
@@ -69,7 +70,7 @@ def compare_split(
                     comparison.differences.append((path, state))
                 advance(1)
     if listed is not None:
-        labels = {path: label for (_, path), (_, _, label, *_) in zip(places, rows, strict=True)}
+        labels = {path: label for (_, path), (*_, label, _, _) in zip(places, rows, strict=True)}
         comparison.differences += _list_differences(listed, labels)
     return comparison
 
@@ -79,11 +80,11 @@ def _state(path: Path, digest: str, stored: str) -> str:
     if not path.is_file():  # a pipe would never end
         return MISSING
     data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() == digest:
-        return EQUAL
-    if stored != "metadata_removed":
-        return OTHER
     try:
+        if images.content_sha256(stored, data) == digest:
+            return EQUAL
+        if stored != "metadata_removed":
+            return OTHER
         mended = images.check_image(data)
     except images.UnreadableImageError:
         return OTHER

@@ -65,9 +65,9 @@ def write_openood_tree(target: Target, key: str, _: Sequence[str], rows: Iterabl
     """
     listed = []
     for row in rows:
-        source, source_id = row.columns["source"], row.columns["source_id"]
-        target.put(target.out.joinpath(*openood_path(source, source_id)), row.image)
-        listed.append((source, source_id, row.columns["label"]))
+        source, source_id, class_id = (row.columns[name] for name in ("source", "source_id", "class_id"))
+        target.put(target.out.joinpath(*openood_path(source, source_id, class_id)), row.image)
+        listed.append((source, source_id, class_id, row.columns["label"]))
     with target.stream(target.out / LISTS[key]) as list_file:
         list_file.write(list_text(listed).encode())
 

@@ -50,3 +50,9 @@ def counted_index(source, partitions, **fields):
         ids = [f"{partition}/{number:07d}" for number in range(len(codes))]
         indexes.append(made_up(partition, list(counts), codes, ids, **fields))
     return SourceIndex(source, None, tuple(indexes))
+
+
+def listed_rows(planned):
+    """Source, id, class and label of the rows of a planned split of one source, as `list_text` takes them."""
+    columns = (planned.table[name].to_pylist() for name in ("source_id", "class_id", "label"))
+    return [(planned.split.source.key, *row) for row in zip(*columns, strict=True)]

@@ -17,7 +17,7 @@ from builders.release.manifest import read_manifest
 from builders.release.openood_tree import LISTS, list_text
 from hf_scripts import materialize, verify
 from taxonomy import lists, tables
-from tests.builders.indexes import named_index
+from tests.builders.indexes import listed_rows, named_index
 from tests.builders.trees import linked
 from tests.hf_scripts import tampering
 from tests.manifests import manifest_of, rows_in
@@ -138,20 +138,20 @@ def _list_name(key):
 def test_an_exported_list_is_the_published_one_byte_for_byte(planned, key):
     """From a complete copy of the source, whose file names are those of the lists where no table has them."""
     split = planned[key]
-    rows = zip(split.table["source_id"].to_pylist(), split.table["label"].to_pylist(), strict=True)
-    text = list_text((split.split.source.key, source_id, label) for source_id, label in rows)
-    assert text == content(_list_name(key))
+    assert list_text(listed_rows(split)) == content(_list_name(key))
 
 
 def _from_tables(name):
-    """Source, id and label of every image of a list, without any copy of a source."""
+    """Source, id, class and label of every image of a list, without any copy of a source."""
     if name == "ssb_hard":
-        return [("imagenet21k", source_id, -1) for source_id in lists.load_list("ssb_hard")]
+        return [("imagenet21k", source_id, of, -1) for source_id, of in lists.load_list("ssb_hard").items()]
     if name == "inaturalist":
-        return [("inaturalist", source_id, -1) for source_id in tables.inaturalist()]
+        return [("inaturalist", source_id, of, -1) for source_id, of in tables.inaturalist().items()]
     wnids = {"openood_validation": [row.wnid for row in tables.imagenet1k()]}.get(name, sorted(lists.imagenet_r()))
     known = {wnid: label for label, wnid in enumerate(wnids)}
-    return [("imagenet", path, known[of]) for path, of in lists.load_list("openood_validation").items() if of in known]
+    return [
+        ("imagenet", path, of, known[of]) for path, of in lists.load_list("openood_validation").items() if of in known
+    ]
 
 
 @needs_lists

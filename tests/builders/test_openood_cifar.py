@@ -15,14 +15,15 @@ from builders.plan.candidates import Draws
 from builders.plan.planner import plan
 from builders.release.duplicates import read_pairs
 from builders.release.manifest import read_manifest
+from builders.release.openood_tree import LISTS, list_text
 from builders.sources.registry import SOURCES
 from builders.sources.tiny_imagenet import validation_classes
 from hf_scripts import materialize
 from taxonomy import tables
 from taxonomy.wordnet.nouns import load_wordnet
 from tests.builders.cifar_layouts import mnist_arrays
-from tests.builders.indexes import named_index
-from tests.published_lists import PUBLISHED, labels, needs_lists, published
+from tests.builders.indexes import listed_rows, named_index
+from tests.published_lists import PUBLISHED, content, labels, needs_lists, published
 
 KEYS = [key for key in BENCHMARK.parts if "cifar" in key and "-train/" not in key]
 
@@ -97,7 +98,9 @@ def _complete(places):
             f"train/{place:05d}": tables.cifar10()[label]
             for place, label in enumerate(tables.cifar_order("cifar10", "train"))
         },
-        "cifar100": {f"train/{place:05d}": fine[place % 100] for place in range(50_000)},
+        "cifar100": {
+            f"train/{place:05d}": fine[label] for place, label in enumerate(tables.cifar_order("cifar100", "train"))
+        },
     }
     return {
         **{source: {"train": train[source], "test": cifar[source]} for source in cifar},
@@ -129,6 +132,23 @@ def _paths(key):
     """The paths of a list; `published` takes the set's folder away where OpenOOD's ImageNet lists have it, too."""
     name = _list_name(key)
     return [f"texture/{path}" for path in published(name)] if key.endswith("/texture") else published(name)
+
+
+@needs_lists
+@pytest.mark.parametrize("key", KEYS)
+def test_an_exported_list_is_the_published_one_byte_for_byte(planned, key):
+    assert list_text(listed_rows(planned[key])) == content(_list_name(key))
+
+
+@needs_lists
+@pytest.mark.parametrize(("of", "each"), [("cifar10", 5_000), ("cifar100", 500)])
+def test_the_training_list_numbers_each_class_from_one(planned, of, each):
+    """As the public copies of OpenOOD's train_cifar10.txt and train_cifar100.txt do (glhr/ood-labelnoise)."""
+    names = tables.cifar10() if of == "cifar10" else [row.fine for row in tables.cifar100()]
+    lines = [f"{of}/train/{name}/{n:04d}.png {label}" for label, name in enumerate(names) for n in range(1, each + 1)]
+    key = f"openood-{of}-train/train"
+    assert LISTS[key] == f"benchmark_imglist/{of}/train_{of}.txt"
+    assert list_text(listed_rows(planned[key])).splitlines() == sorted(lines)
 
 
 @needs_lists

@@ -179,6 +179,7 @@ def training(release, method="ce", model=f"{NETS}:small", **more):
     values = {"seed": 0, "epochs": None, "batch": None, "rate": None, "margins": (-5.0, -1.0), "init": ""}
     values |= {
         "optimizer": None,
+        "recipe": None,
         "precision": "float32",
         "known": "digits-train/train",
         "validation": "digits/validation",

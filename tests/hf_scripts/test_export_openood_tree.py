@@ -22,7 +22,16 @@ from tests.killing import watched_at_renames
 from tests.sentences import assert_sentence
 
 UNKNOWN = ("val_openimage_o", "test_ssb_hard", "test_ninco", "test_inaturalist", "test_textures", "test_openimage_o")
+FAR = ("test_mnist", "test_svhn", "test_texture", "test_places365")
 OPENED = {
+    "cifar10": (
+        *("train_cifar10", "val_cifar10", "test_cifar10", "test_cifar10c"),
+        *("val_tin", "test_cifar100", "test_tin", *FAR),
+    ),
+    "cifar100": (
+        *("train_cifar100", "val_cifar100", "test_cifar100"),
+        *("val_tin", "test_cifar10", "test_tin", *FAR),
+    ),
     "imagenet": (
         *("train_imagenet", "val_imagenet", "test_imagenet"),
         *("test_imagenet_v2", "test_imagenet_c", "test_imagenet_r", "test_imagenet_es"),
@@ -36,13 +45,16 @@ OPENED = {
 }
 """The lists of each benchmark, in `benchmark_imglist/<benchmark>`."""
 
-KNOWN_CLASSES = {"imagenet": 1000, "imagenet200": 200}
+KNOWN_CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000, "imagenet200": 200}
 
-DOWNLOADED = ("imagenet_1k", "ssb_hard", "ninco", "inaturalist", "openimage_o")
-DOWNLOADED += ("imagenet_v2", "imagenet_c", "imagenet_r", "imagenet_es")
-"""Folders of `images_largescale` that are downloaded unless they have a file; of `images_classic` it is texture."""
+LARGE = ("imagenet_1k", "ssb_hard", "ninco", "inaturalist", "openimage_o")
+LARGE += ("imagenet_v2", "imagenet_c", "imagenet_r", "imagenet_es")
+CLASSIC = ("cifar10", "cifar100", "tin", "mnist", "svhn", "texture", "places365")
+DOWNLOADED = [*(f"images_largescale/{name}" for name in LARGE), *(f"images_classic/{name}" for name in CLASSIC)]
+"""Folders that are downloaded unless they have a file (`benchmarks_dict`, `dir_dict`)."""
 
 NO_BENCHMARK = {
+    "cifar10/test_cifar10c",
     "imagenet/test_imagenet_es",
     "imagenet200/test_imagenet200_v2",
     "imagenet200/test_imagenet200_c",
@@ -64,7 +76,8 @@ def lines_of_loaders(root):
     lines = {}
     for benchmark, names in OPENED.items():
         for name in names:
-            data_dir = root / ("images_classic" if name == "test_textures" else "images_largescale")
+            classic = "cifar" in benchmark or name == "test_textures"
+            data_dir = root / ("images_classic" if classic else "images_largescale")
             with (root / "benchmark_imglist" / benchmark / f"{name}.txt").open() as opened:
                 of_list = lines[f"{benchmark}/{name}"] = opened.readlines()
             for line in of_list:
@@ -110,8 +123,7 @@ def test_a_loader_of_torch_goes_over_an_empty_list_in_order(read):
 
 
 def test_openood_downloads_nothing_into_an_export(tree):
-    folders = [tree / "images_classic" / "texture", *(tree / "images_largescale" / name for name in DOWNLOADED)]
-    assert [folder.name for folder in folders if is_downloaded(folder)] == []
+    assert [folder for folder in DOWNLOADED if is_downloaded(tree / folder)] == []
 
 
 def reasons(out):

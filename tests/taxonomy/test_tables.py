@@ -26,7 +26,7 @@ COUNTS = {
     "imagenet_tree.csv": 21_841,
     "cifar10.csv": 10,
     "cifar100.csv": 100,
-    "cifar_order.csv": 3,
+    "cifar_order.csv": 4,
     "cifar100_wnids.csv": 103,
     "food101.csv": 101,
     "dtd.csv": 47,

@@ -66,7 +66,7 @@ class ImageNames(abc.ABC):
         return self.layout(description, lambda home: self.in_places(home, *places))
 
     def archive(self, name: str, inside: str = "", beside: str = "") -> CopyLayout:
-        """Declare the zip, tar or tar.gz of this name, and the other of these two; `inside` is the `top` inside."""
+        """Declare an archive of this name: zip, or tar or tar.gz and its other form; `inside` is the `top` inside."""
         stem, tar, compressed = name.partition(".tar")
         other_form = f" (or {stem}.tar, read in place)" if compressed else f", read in place (or {stem}.tar.gz)"
         other_form = other_form if tar else ""
@@ -102,7 +102,7 @@ class ImageNames(abc.ABC):
         return trees.in_tars(home, place, parts).match(self.pattern)
 
     def in_archive(self, home: Home, stem: str, top: str = "") -> Tree | None:
-        """Match the files of `<stem>.tar` or `<stem>.tar.gz`, or of a zip; returns None if there is none."""
+        """Match the names of files in `<stem>.tar`, `<stem>.tar.gz` or a zip; None if there is none."""
         archive = (trees.in_zip if stem.endswith(".zip") else trees.in_archive)(home, stem, top)
         tree = archive and archive.match(self.pattern)
         if tree is not None and not tree.rows.num_rows:

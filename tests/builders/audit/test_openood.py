@@ -13,7 +13,7 @@ from PIL import Image
 from builders.commands.audit import main
 from builders.openood_benchmark import BENCHMARK
 from builders.release.manifest import read_manifest
-from builders.release.openood_tree import LISTS, openood_path
+from builders.release.openood_tree import IMAGES, LISTS
 from hf_scripts.export import main as export
 from tests.published_lists import lines, needs_lists
 from tests.sentences import assert_sentence
@@ -59,7 +59,8 @@ def test_every_line_is_read_as_openood_reads_it(openood_release, tree):
     """By OpenOOD 1.5's `openood/datasets/imglist_dataset.py`, with the `data_dir` that its `DATA_INFO` has."""
     read = Counter()
     for path in sorted((tree / "benchmark_imglist").rglob("*.txt")):
-        data_dir = tree / ("images_classic" if path.stem == "test_textures" else "images_largescale")
+        classic = path.stem == "test_textures" or "cifar" in path.parent.name
+        data_dir = tree / ("images_classic" if classic else "images_largescale")
         for line in path.read_text(encoding="ascii").splitlines():
             name, extra = line.split(" ", 1)
             with Image.open(data_dir / name) as image:
@@ -134,7 +135,7 @@ def test_lines_are_those_of_the_published_lists(tree):
 )
 def test_every_published_path_is_the_place_of_an_image_of_our_source(name, source, source_id):
     """The ids are written out here as each source's module gives them."""
-    folder = openood_path(source, "")[1]
+    folder = f"{IMAGES[source][1]}/"
     for line in lines(name):
         path = line.rpartition(" ")[0]
         assert path.startswith(folder) and re.fullmatch(source_id, path.removeprefix(folder)), path
