@@ -128,7 +128,7 @@ def test_refused_credentials_end_the_run_in_a_sentence_and_the_same_command_goes
     proxy.fault = lambda request: 403 if request.path.endswith(refused) else None
     assert built(textures, tmp_path / "out") == 2
     error = capsys.readouterr().err
-    assert_sentence(error, textures)
+    assert_sentence(error, f"{textures}/{refused[0]}")
     assert "Traceback" not in error
     assert files_of(tmp_path / "out") == {}
     proxy.fault = None
