@@ -63,6 +63,10 @@ def flush(path: Path) -> None:
 
 def flush_all(paths: Iterable[Path]) -> None:
     """Return once files' bytes, or the names in folders, are on the disk; several are flushed at a time."""
+    paths = list(paths)
+    if len(paths) == 1:  # a thread would take as long as writing a small file
+        flush(paths[0])
+        return
     with ThreadPoolExecutor(_THREADS) as threads:
         for _ in threads.map(flush, paths):
             pass

@@ -153,12 +153,14 @@ def _command(
             count = f"{len(known.classes):,} class{'es' if len(known.classes) > 1 else ''}"
             click.echo(f"{known.root}: {count}: {first_few(known.classes)}", err=True)
     _refuse_names(declare(name, request.seed, known, folders, near_distance))
-    with os_errors_as_build_errors("read the folders"):
-        known, *others = _read_images([known, *(folder.images for folder in folders)], request)
-    folders = [dataclasses.replace(folder, images=images) for folder, images in zip(folders, others, strict=True)]
-    benchmark = declare(name, request.seed, known, folders, near_distance)
     roots = [known.root, *(folder.images.root for folder in folders)]
     _refuse_nested(request.out, roots)
+    with os_errors_as_build_errors("read the folders and keep what was checked"):
+        known, *others = _read_images(
+            [known, *(folder.images for folder in folders)], request, compared=near_distance > 0
+        )
+    folders = [dataclasses.replace(folder, images=images) for folder, images in zip(folders, others, strict=True)]
+    benchmark = declare(name, request.seed, known, folders, near_distance)
     places = {source.key: root for source, root in zip(benchmark.sources(), roots, strict=True)}
     with os_errors_as_build_errors("read the folders and write the release"):
         run_build(benchmark, MODULE, dataclasses.replace(request, folders=places))
@@ -230,14 +232,20 @@ def _why_not_taken(stray: Stray) -> str:
     return one_line(PurePosixPath(stray.path).suffix.lower(), 20) or "without an ending"
 
 
-def _read_images(folders: Sequence[FolderImages], request: BuildRequest) -> Sequence[FolderImages]:
+def _read_images(folders: Sequence[FolderImages], request: BuildRequest, *, compared: bool) -> Sequence[FolderImages]:
     """Read the images before anything is written, so that all that are not whole are refused at once.
 
     Shards of an earlier run are used where the folders hold what they held then. What a store has is read once only,
-    so there a build names the first image that is not whole, and does not notice one that has changed.
+    so there a build names the first image that is not whole, and does not notice one that has changed. What had to
+    be decoded is kept in the release folder, `compared` with others or not.
     """
     if request.dry_run or any(takes_requests(folder.root) for folder in folders):
         return folders
+    from builders.pipeline.own_images import checking  # imported when there is a build, not for --help
+
     images = sum(len(files) for folder in folders for files in folder.files.values())
-    with bar(images, "checking", quiet=request.quiet) as shown:
-        return read_images(folders, decode=request.decode, progress=shown.update, allow_partial=request.allow_partial)
+    with (
+        checking(request, compared=compared) as check,
+        bar(images, "checking", quiet=request.quiet) as shown,
+    ):
+        return read_images(folders, check=check, progress=shown.update, allow_partial=request.allow_partial)

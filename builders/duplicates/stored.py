@@ -29,7 +29,7 @@ _QUERIES = 512
 """Queries of a task at most: a second for the references of a block."""
 
 _NANOSECONDS = 35
-"""What a pair of images takes, measured on two cores of 2.8 GHz (`docs/benchmarks/duplicates.md`)."""
+"""What a pair of images takes of a core (ours): 27 to 45 were measured (`docs/benchmarks/duplicates.md`)."""
 
 _LONG = 10
 """Minutes of a core from which on a search is announced (ours)."""

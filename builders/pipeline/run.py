@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow.compute as pc
 
+from builders.duplicates.checked import remove_checked_pixels
 from builders.duplicates.pixels import ROW_BYTES
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
@@ -66,6 +67,8 @@ def write_release(plan: BuildPlan, executor: Executor, meter: Meter) -> Manifest
         # The packs and sealed residuals; lengths and records are kept. In a store, this run's own alone go.
         own = [*(pack.path for split in located for pack in split.packs), *work.packs()]
         remove_staged(layout.state / STAGING, (PACK_SUFFIX, SEALED_SUFFIX), own)
+        if work.checked is not None and manifest.by_key().keys() >= plan.benchmark.splits.keys():
+            remove_checked_pixels(layout)
     return manifest
 
 

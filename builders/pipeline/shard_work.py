@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.duplicates.checked import checked_images
 from builders.duplicates.exact import DIGEST
 from builders.duplicates.pixels import is_of
 from builders.duplicates.table import are_compared
@@ -42,6 +43,8 @@ class ShardWork:
         self.roots = {key: str(index.root) for key, index in plan.indexes.items()} | {STAGING: str(self.staging)}
         self.batches: dict[str, tuple[ReadPlan, list[Batch]]] = {}
         listed = plan.repeated.manifest.duplicates
+        is_own = any(source.contents for source in self.benchmark.sources())
+        self.checked = checked_images(self.layout) if is_own else None
         self.are_listed = listed is not None and any(entry.by == SIMILARITY for entry in listed.compared)
 
     def generate(self, plans: Sequence[ReadPlan]) -> dict[str, ReadPlan]:
@@ -113,6 +116,7 @@ class ShardWork:
             generated=split.key in self.batches,
             stored="pixels" if generator is None else generator.stored,
             contents=split.contents,
+            checked=self.checked,
         )
 
     def _run(self, is_missing: Callable[[ReadPlan, Batch], bool]) -> None:

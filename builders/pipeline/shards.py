@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple
@@ -23,10 +23,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import Image
 
+from builders.duplicates.checked import CheckedImages, Found
 from builders.duplicates.distance import Images, scaled
 from builders.duplicates.pixels import PixelWriter, pixel_writer
 from builders.errors import BuildError
-from builders.executors.base import ONE_CORE, Progress, Resources
+from builders.executors.base import ONE_CORE, Progress, Resources, once_per_worker
 from builders.generate.batches import Batch
 from builders.release import images
 from builders.release.remarks import ImageRemarks, collect_remarks
@@ -66,7 +67,7 @@ class ShardTask:
     file for the images (None: index only), `record` the file for the index rows and what `ShardRecord` says of the
     shard, `schema` that of the data. `sealed` is the file for the images' sealed residuals, None if they are not
     sealed. `pixels` is the file for the images as they are compared (`builders.duplicates.pixels`), None if they are
-    not. `contents` are `ReadPlan.contents`, for the record.
+    not. `contents` are `ReadPlan.contents`, for the record. `checked` are images that were decoded before.
     """
 
     plan: Path
@@ -84,6 +85,7 @@ class ShardTask:
     sealed: Path | None = None
     pixels: Path | None = None
     contents: str = ""
+    checked: CheckedImages | None = None
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> WrittenShard:
@@ -102,9 +104,10 @@ class ShardTask:
                 self._data_writer() as (sink, writer),
                 contextlib.nullcontext() if self.pixels is None else pixel_writer(self.pixels) as pixels,
                 Reader() as reader,
+                Reader() as beside,
                 collect_remarks() as remarks,
             ):
-                groups = self.groups(rows, reader, progress, dropped, remarks, pixels)
+                groups = self.groups(rows, reader, progress, dropped, remarks, pixels, self._known(beside))
                 index_rows = [self._write_group(rows, group, writer) for group in groups]
             size, digest = (sink.size, sink.digest.hexdigest()) if sink is not None else (0, "")
             sealed = self._write_sealed(rows, self.sealed) if self.sealed is not None else 0
@@ -125,11 +128,13 @@ class ShardTask:
         dropped: list[tuple[str, str]],
         remarks: ImageRemarks,
         compared: PixelWriter | None = None,
+        known: Callable[[str], Found | None] = lambda digest: None,
     ) -> Iterator[GroupImages]:
         """Yield the images of the shard in row groups; each row group overwrites the data of the one before.
 
         Those that are left out as unreadable are added to `dropped`, with id and reason, and what decoders remark on
-        each is assigned to it in `remarks`. Each image goes to `compared` as it is compared with others.
+        each is assigned to it in `remarks`. Each image goes to `compared` as it is compared with others. `known` says
+        what an earlier check found of an image, given by the digest of its bytes.
         """
         group = GroupImages(np.empty(ROW_GROUP_BYTES, np.uint8))  # a bytearray would be zeroed first
         columns = ("id", "expected_sha256", "content_sha256", "unreadable")
@@ -149,11 +154,16 @@ class ShardTask:
             view = group.room(size)
             reader.read_into(view, path, offset)
             progress(1, size)
-            digest, stored, pixels, image = digests[number], self.stored, "", None
+            digest, stored, pixels, image, mended = digests[number], self.stored, "", None, None
+            small: Images | None = None
             if not self.generated:
+                digest, stored = hashlib.sha256(view).hexdigest(), "source"
                 try:
-                    image, mended = images.checked(view, decode=self.decode or number in broken)
-                    pixels = images.pixel_sha256(image) if self.decode and image is not None else ""
+                    if (found := known(digest)) is not None:
+                        pixels, small = found
+                    else:
+                        image, mended = images.checked(view, decode=self.decode or number in broken)
+                        pixels = images.pixel_sha256(image) if self.decode and image is not None else ""
                 except images.UnreadableImageError as error:
                     if not self.drop_unreadable and number not in broken:
                         raise images.unreadable_image(rows, number, path, error) from error
@@ -164,12 +174,12 @@ class ShardTask:
                 if mended is not None:
                     view = group.room(len(mended))
                     view[:] = mended
-                digest, stored = hashlib.sha256(view).hexdigest(), "source" if mended is None else "metadata_removed"
+                    digest, stored = hashlib.sha256(view).hexdigest(), "metadata_removed"
             if expected[number] and digest != expected[number]:
                 raise _other_content(rows, number, path, digest)
             if compared is not None:
                 try:
-                    small = self._as_compared(view, image)
+                    small = self._as_compared(view, image) if small is None else small
                 except images.DECODE_ERRORS as error:
                     if self.data is None:
                         raise images.unreadable_image(rows, number, path, error) from error
@@ -184,6 +194,13 @@ class ShardTask:
                 group = GroupImages(group.data)
         if group.numbers:
             yield group
+
+    def _known(self, reader: Reader) -> Callable[[str], Found | None]:
+        """Return what an earlier check found of an image, by the digest of its bytes."""
+        if self.checked is None:
+            return lambda digest: None
+        entries = once_per_worker(self.checked)
+        return lambda digest: entries.find(digest, reader, decoded=self.decode)
 
     def _as_compared(self, view: memoryview, image: Image.Image | None) -> Images:
         """Return an image as it is compared, (32, 32, 3); it is decoded unless it is given."""

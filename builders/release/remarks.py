@@ -13,11 +13,12 @@ import ctypes
 import functools
 import logging
 import re
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from PIL import Image
 
@@ -52,6 +53,18 @@ class ImageRemarks:
             self.heard = ""
 
 
+class RemarksOfThread(threading.local):
+    """What decoders remarked first in the thread that asks, since it was last set to nothing."""
+
+    heard = ""
+
+
+class _Hearing(Protocol):
+    """Where remarks go; the first one stays."""
+
+    heard: str
+
+
 def summary(remarks: Iterable[ImageRemarks]) -> str:
     """Summarise in one line on how many images there are remarks, with the first; empty if there are none."""
     found = [some for some in remarks if some.images]
@@ -67,6 +80,13 @@ def collect_remarks() -> Iterator[ImageRemarks]:
     Nothing of them reaches stderr. Warnings of others are shown as before.
     """
     remarks = ImageRemarks()
+    with heard_by(remarks):
+        yield remarks
+
+
+@contextlib.contextmanager
+def heard_by(remarks: _Hearing) -> Iterator[None]:
+    """Have what decoders remark inside the block heard, in the thread that decodes."""
 
     def add(text: object) -> None:
         remarks.heard = remarks.heard or one_line(text)
@@ -82,7 +102,7 @@ def collect_remarks() -> Iterator[ImageRemarks]:
 
         warnings.filterwarnings("always", module=rf"{_PILLOW}\.")
         warnings.showwarning = show
-        yield remarks
+        yield
 
 
 @contextlib.contextmanager

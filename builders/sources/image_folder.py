@@ -20,9 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError, one_line
-from builders.release.images import UnreadableImageError, check_image
+from builders.release.images import UnreadableImageError
 from builders.release.names import absolute_paths, is_file_name
-from builders.release.remarks import collect_remarks
 from builders.sources.base import CopyLayout, Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_column, escape_name, is_hidden
@@ -146,12 +145,16 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
 
 
 def read_images(
-    folders: Sequence[FolderImages], *, decode: bool, progress: Callable[[int], object], allow_partial: bool = False
+    folders: Sequence[FolderImages],
+    *,
+    check: Callable[[bytes, str], object],
+    progress: Callable[[int], object],
+    allow_partial: bool = False,
 ) -> list[FolderImages]:
     """Read all images once; returns the folders with a digest of their contents.
 
-    Damaged images are refused, all in one message, unless `allow_partial`. With `decode` every image is decoded,
-    otherwise those that `builders.release.images.check_image` decodes. `progress` is called for every image.
+    Damaged images are refused, all in one message, unless `allow_partial`. `check` is given the bytes of an image and
+    their SHA-256, in several threads, and raises `UnreadableImageError`. `progress` is called for every image.
 
     Raises:
         BuildError: there are images that are not whole.
@@ -162,13 +165,13 @@ def read_images(
         data = read_regular(path)
         digest = hashlib.sha256(data).hexdigest()
         try:
-            check_image(data, decode=decode)
+            check(data, digest)
         except UnreadableImageError as error:
             return digest, f"  {one_line(path)} ({error})"
         return digest, ""
 
     problems, known = [], []
-    with collect_remarks(), ThreadPoolExecutor() as threads:  # what is written tells of its remarks
+    with ThreadPoolExecutor() as threads:
         for images in folders:
             paths = [path for of_partition in images.files.values() for path, _ in of_partition]
             contents = hashlib.sha256()

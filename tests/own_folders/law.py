@@ -14,6 +14,7 @@ import datasets
 
 from builders import folder_benchmark
 from builders.errors import BuildError
+from builders.release.images import check_image
 from builders.sources.image_folder import find_images, read_images
 from hf_scripts import verify
 from tests.own_folders.trees import files_of_images, is_hidden
@@ -49,7 +50,7 @@ def refusal(root, flat=""):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's, of odd images
-            read_images([find_images(root, flat)], decode=False, progress=lambda _: None)
+            read_images([find_images(root, flat)], check=lambda data, _: check_image(data), progress=lambda _: None)
     except BuildError as error:
         return str(error)
     return ""

@@ -111,8 +111,9 @@ def write_classifiers(folder: Path, splits: Collection[str]) -> dict[str, Any]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             module = timm.create_model(network, pretrained=False)
-        with atomic_path(file) as temporary:
-            torch.save(module.state_dict(), temporary)
+        with atomic_path(file) as temporary, temporary.open("wb") as opened:
+            # Into the file of a name, torch writes the name, and so another file for each process.
+            torch.save(module.state_dict(), opened)
     return {
         "model": tuple(f"timm:{network}" for network in _NETWORKS),
         "weights": tuple(map(str, files)),

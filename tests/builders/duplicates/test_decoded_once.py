@@ -83,6 +83,35 @@ def test_a_build_decodes_each_image_once_to_compare_it(folders, decoded, tmp_pat
     assert before.items() <= files_of(tmp_path / "out").items()
 
 
+@pytest.mark.parametrize(
+    ("ending", "flags"), [("png", ()), ("png", ("--check=decode",)), ("jpg", ("--check=decode",))]
+)
+def test_what_the_check_decodes_the_shards_do_not(folders, decoded, tmp_path, ending, flags):
+    """Images that no look at their structure tells to be whole, or all; also where one is damaged and mended."""
+    copy = tmp_path / "copy"
+    for path in sorted(folders.rglob("*.jpg")):
+        target = (copy / path.relative_to(folders)).with_suffix(f".{ending}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        Image.open(path).save(target)
+    build(copy, tmp_path / "without", "--no-near-duplicates", *flags)
+    assert len(decoded) == ROWS
+    decoded.clear()
+    build(copy, tmp_path / "out", *flags)
+    assert len(decoded) == ROWS
+    pairs = read_pairs(tmp_path / "out/duplicates/pairs.parquet")
+    assert [pair.distance > 0 for pair in pairs] == [True]
+    assert not (tmp_path / "out/.state/checked/pixels.rgb").exists()  # they are beside the shards
+    decoded.clear()
+    build(copy, tmp_path / "out", *flags)
+    assert decoded == []
+    # The last one is damaged: what the others were found to be is not lost where a release lies.
+    whole = (copy / f"near/40.{ending}").read_bytes()
+    (copy / f"near/40.{ending}").write_bytes(whole[:-40])
+    assert folder_benchmark.main(arguments(copy, tmp_path / "out", *flags)) == 2
+    assert len(decoded) == 1
+    (copy / f"near/40.{ending}").write_bytes(whole)
+
+
 def test_a_killed_build_that_goes_on_decodes_nothing_twice(folders, decoded, tmp_path):
     """Killed before each of some renames: a finished shard has its pixels, which are of its rows."""
     build(folders, tmp_path / "whole")

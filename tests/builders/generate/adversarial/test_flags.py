@@ -1,5 +1,7 @@
 """The flags of adversarial images: what they ask for, and what each mistake gets."""
 
+import zipfile
+
 import pytest
 
 from builders.broad_benchmark import BENCHMARK, main
@@ -117,3 +119,13 @@ def test_without_weights_the_command_says_what_to_give(tmp_path, capsys):
         assert message.count("\n") == 1
         assert splits in message and "--weights FILE" in message
     assert not out.exists()
+
+
+def test_the_demos_weights_say_nothing_of_the_process_that_wrote_them(tmp_path):
+    """Its number was in the file, by way of the temporary name, so each demo had other digests of weights."""
+    pytest.importorskip("timm")
+    flags.write_classifiers(tmp_path, [])
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 2
+    for file in files:
+        assert {name.partition("/")[0] for name in zipfile.ZipFile(file).namelist()} == {"archive"}

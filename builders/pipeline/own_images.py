@@ -1,0 +1,43 @@
+"""Has a person's own images checked before a release is written of them, and keeps in its folder what was decoded.
+
+Tested by `tests/builders/duplicates/test_decoded_once.py` and `tests/builders/test_folder_benchmark.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+
+from builders.cli.request import BuildRequest
+from builders.duplicates.checked import image_check
+from builders.errors import BuildError
+from builders.pipeline.state import locked
+from builders.release.images import check_image
+from builders.release.remarks import RemarksOfThread, heard_by
+from builders.storage.folders import takes_requests
+
+
+@contextlib.contextmanager
+def checking(request: BuildRequest, *, compared: bool) -> Iterator[Callable[[bytes, str], object]]:
+    """Yield a check of images for `builders.sources.image_folder.read_images`; the release folder is locked meanwhile.
+
+    `compared` says whether images are kept as they are compared. A release folder that is not there is not there
+    either if images are refused. In a store nothing is kept.
+    """
+    if takes_requests(request.out):
+        with heard_by(RemarksOfThread()):  # what is written tells of its remarks
+            yield lambda data, _: check_image(data, decode=request.decode)
+        return
+    missing = [folder for folder in (request.out, *request.out.parents) if not folder.exists()]
+    with locked(request.layout):
+        try:
+            with image_check(request.layout, decode=request.decode, compared=compared) as check:
+                yield check
+        except (BuildError, OSError):
+            if missing:
+                shutil.rmtree(request.out)
+                for folder in missing[1:]:
+                    with contextlib.suppress(OSError):  # another run may have begun beside this one
+                        folder.rmdir()
+            raise
