@@ -1,23 +1,33 @@
 """Calls as somebody makes them who has read the README alone: each does what one expects, or says what to do."""
 
 import gc
+import io
+import json
 import re
 import warnings
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 torch = pytest.importorskip("torch", reason="runs torch models")
-pytest.importorskip("torchvision", reason="preprocesses images")
+torchvision = pytest.importorskip("torchvision", reason="preprocesses images")
 
 import unknown_detection as ud  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.refusals import refusal  # noqa: E402
-from tests.evaluation.samples import CONFIG, fitted  # noqa: E402
+from tests.evaluation.samples import CONFIG, LABELS, fitted, picture  # noqa: E402
+from tests.hf_scripts.samples import make_release  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def eight(image):
+    return torchvision.transforms.functional.to_tensor(image.resize((8, 8)))
+
 
 SPLITS = f"{CONFIG},{CONFIG}-train"
 
@@ -101,13 +111,23 @@ def test_a_detector_whose_scores_cannot_be_used_leaves_the_others(features):
     assert set(scores["detector"]) == {"msp"}
 
 
-def test_a_detector_with_an_error_in_its_code_is_named_under_its_traceback(features):
+def test_a_detector_with_an_error_in_its_code_leaves_the_others(features):
+    """With a warning that names both and shows where; alone it raises the error itself."""
+
     def broken(rows):
         return rows.logitss
 
-    with pytest.raises(AttributeError) as raised:
-        ud.score(features, ["msp", broken], splits=f"{CONFIG}/test")
-    assert raised.value.__notes__ == ["The detector broken failed, and no scores are kept. Mend it, or leave it out."]
+    with pytest.warns(
+        UserWarning, match=r"no scores of broken \(raised AttributeError: .*logitss.*\n(.*\n)*.* in brok"
+    ):
+        scores = ud.score(features, ["msp", broken], splits=f"{CONFIG}/test")
+    assert {*scores["detector"]} == {"msp"}
+    assert scores.attrs["provenance"]["missing"]["broken"].startswith("broken raised AttributeError: ")
+    with pytest.warns(UserWarning, match="there are no scores of broken "):
+        everything = ud.score(features, ["all", broken], splits=f"{CONFIG}/test", search=False)
+    assert [*everything.attrs["provenance"]["missing"]] == ["broken"]
+    with pytest.raises(AttributeError, match="logitss"):
+        ud.score(features, broken, splits=f"{CONFIG}/test")
 
 
 def test_where_nothing_can_be_written_no_detector_is_run(release, features, scores, tmp_path):
@@ -125,10 +145,23 @@ def test_features_and_images_are_shown_by_their_shapes(features, release):
     assert repr(ud.load(release).images(CONFIG, "test")) == f"<40 images of {CONFIG}/test in {release}>"
 
 
-def test_a_name_in_other_letters_has_its_nearest_named(release, features, scores, tmp_path):
-    assert "'MSP' is not a detector; the closest names are msp" in refusal(ud.score, features, "MSP")
-    asked = refusal(ud.evaluate, scores, release, metrics="Oscr")
-    assert "'Oscr' is not a metric; the closest names are oscr" in asked
+def test_splits_of_a_release_are_listed_with_their_configs_and_of_a_config_without(release):
+    opened = ud.load(release)
+    keys = [f"{CONFIG}-train/train", *(f"{CONFIG}/{split}" for split in opened.splits(CONFIG))]
+    assert sorted(opened.splits()) == sorted(keys)
+    assert opened.splits(f"{CONFIG}-train") == ("train",)
+
+
+def test_names_are_found_in_any_letters_and_others_have_their_nearest_named(features, release, scores, tmp_path):
+    """Of detectors, settings and metrics; `AUROC` is a column, and `auroc` the metric's own name."""
+    knn = ud.score(features, "MSP,Knn", settings={"KNN": {"k": 7}}, splits=f"{CONFIG}/test", search=False)
+    assert knn.attrs["provenance"]["hyperparameters"] == {"msp": {}, "knn": {"k": 7}}
+    metrics = ["fpr95", "Auroc", "Aupr_In", "OSCR"]
+    assert ud.evaluate(scores, release, metrics=metrics).columns[4:8].tolist() == ["FPR95", "AUROC", "AUPR_IN", "oscr"]
+    assert "'MSPP' is not a detector; the closest names are msp" in refusal(ud.score, features, "MSPP")
+    assert "'Fpr59' is not a metric; the closest names are FPR95" in refusal(
+        ud.evaluate, scores, release, metrics="Fpr59"
+    )
     assert "--" not in refusal(ud.load, str(tmp_path / "a")) + refusal(ud.load, "docs/nowhere")
 
 
@@ -158,6 +191,34 @@ def test_one_call_from_a_model_to_the_table(release, model, tmp_path):
     assert f"{CONFIG}/test: there already, 40 images" in again
 
 
+def test_what_earlier_calls_left_in_the_folder_makes_no_difference(release, model, tmp_path):
+    """KNN was fitted on the training rows of the first call, which the second one did not ask for."""
+    options = {"search": False, "workers": 0, "plots": False, "quiet": True}
+    ud.run(model, release, ud.detectors.KNN(k=5), tmp_path / "run", splits=SPLITS, **options)
+    knn, options["splits"] = ud.detectors.KNN(k=5), CONFIG
+    again, alone = (ud.run(model, release, knn, tmp_path / to, **options) for to in ("run", "new"))
+    assert again.scores.attrs == alone.scores.attrs
+    pd.testing.assert_frame_equal(again.scores, alone.scores)
+    assert again.features.splits == alone.features.splits
+
+
+def test_a_tensor_of_each_image_is_enough_where_all_have_one_size(release, model, tmp_path):
+    """`ToTensor()` was refused for images of 8 x 8, because it makes other shapes of others; the first one is."""
+    options = {"preprocessing": torchvision.transforms.ToTensor(), "workers": 0}
+    features = ud.extract(model, release, f"{CONFIG}/test", **options)
+    resized = ud.extract(model, release, f"{CONFIG}/test", workers=0, preprocessing=eight)
+    assert np.array_equal(features["test"].logits, resized["test"].logits)
+
+    def of_two_sizes(name):
+        with Image.open(io.BytesIO(picture(name))) as image:
+            (image.resize((9, 8)) if "17" in name else image).save(encoded := io.BytesIO(), format="PNG")
+        return encoded.getvalue()
+
+    make_release(tmp_path / "mixed", {f"{CONFIG}/test": range(20)}, labels=LABELS, picture=of_two_sizes)
+    said = refusal(ud.extract, model, tmp_path / "mixed", f"{CONFIG}/test", **options)
+    assert "17" in said and "becomes a tensor of shape (3, 8, 9), not (3, 8, 8) as others. Mend" in said
+
+
 def test_one_call_needs_splits_to_evaluate(release, model, tmp_path):
     said = refusal(ud.run, model, release, "msp", tmp_path / "run", splits=f"{CONFIG}-train", quiet=True)
     assert said.startswith(f"There is nothing to evaluate among {CONFIG}-train/train,")
@@ -184,7 +245,16 @@ def test_the_command_of_all_steps(release, model, tmp_path, capsys):
     flags += ["--weights", str(tmp_path / "weights.pt"), "--splits", SPLITS, "--device", "cpu", "--workers", "0"]
     run = ["run", *flags, "--out", str(tmp_path / "out"), "--no-search", "--metrics", "oscr", "--detectors"]
     assert main([*run, "msp,knn"]) == 0
-    assert re.search(r"^msp .*\n(.*\n)*the page.*: .*report\.html\n\Z", capsys.readouterr().out, re.M)
+    printed = capsys.readouterr()
+    assert re.search(r"^msp .*\n(.*\n)*the page: .*report\.html\n\Z", printed.out, re.M)
+    assert not re.search("^(weights|input|fitted|note|release)", printed.out, re.M) and not printed.err, "with --quiet"
+    run.remove("--quiet")
+    assert main([*run, "msp", "--json"]) == 0
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert (document["schema"], document["command"], document["missing"]) == (1, "run", {})
+    assert document["results"] and document["page"].endswith("report.html")
+    assert f"tuned: {CONFIG}/validation" in printed.err
     assert "oscr" in {*pd.read_parquet(tmp_path / "out" / "report" / "figures.parquet")["metric"]}
     assert main([*run, "msp,deep_ensemble"]) == 3
     assert "warning: there are no scores of deep_ensemble (needs features of" in capsys.readouterr().err

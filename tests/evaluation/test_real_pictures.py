@@ -38,7 +38,7 @@ def world(tmp_path_factory):
     (root / "photographs").mkdir()
     for name in PHOTOGRAPHS:
         shutil.copy(real.folder_of("skimage") / "data" / name, root / "photographs")
-    flags = [f"--in-distribution={root / 'known'}", f"--unknown=far:photographs={root / 'photographs'}", "--quiet"]
+    flags = [f"--in-distribution={root / 'known'}", f"--unknown=far:photographs={root / 'photographs'}"]
     assert main([*flags, f"--out={root / 'release'}"]) == 0
     return real.write_weights(root / "weights.pt"), root / "release", wnids
 
@@ -59,7 +59,7 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
 
     real.one_thread()
     weights, release, wnids = world
-    of_release = ["--release", str(release), "--quiet"]
+    of_release = ["--release", str(release)]
     model = ["--model", real.MODEL, "--weights", str(weights), "--device", "cpu", "--batch-size", "7"]
     features, scores, report = tmp_path / "features", tmp_path / "scores.parquet", tmp_path / "report"
     assert main(["extract", *of_release, *model, "--splits", "folder", "--out", str(features)]) == 0
@@ -86,7 +86,7 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     right = 100 * (chosen.argmax(axis=1) == known.labels[order]).mean()
     assert f"accuracy {right:.2f} % of 20 rows of folder/test" in output
 
-    assert main(["score", "--features", str(features), "--detectors", "msp", "--quiet", "--out", str(scores)]) == 0
+    assert main(["score", "--features", str(features), "--detectors", "msp", "--out", str(scores)]) == 0
     judged = ["report", *of_release, "--scores", str(scores), "--protocol", "openood", "--no-plots"]
     assert main([*judged, "--out", str(report)]) == 0
     of = {"unknown": "far_ood_photographs", "metric": "auroc", "statistic": ""}

@@ -4,6 +4,7 @@ import gc
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from tests.evaluation.refusals import refusal  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning  # noqa: E402
+from unknown_detection.evaluation.metrics.metrics import METRICS, Metric  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -233,6 +235,18 @@ def test_metrics_means_and_intervals_are_columns(digits):
     assert again["AUROC_low"].equals(figures["AUROC_low"])
 
 
+@pytest.mark.parametrize(
+    "returned", [None, float("nan"), np.array([0.5, 0.5]), "0.5"], ids=["None", "nan", "array", "text"]
+)
+def test_a_metric_that_returns_no_number_is_named(release, scores, tmp_path, monkeypatch, returned):
+    """By `evaluate`, with intervals too, and by a report; None was a TypeError of NumPy's, NaN a figure."""
+    monkeypatch.setitem(METRICS, "odd", Metric("odd", "Odd", "higher", lambda ranking: returned))
+    for call in (ud.evaluate, partial(ud.evaluate, intervals=2), partial(ud.report, out=tmp_path / "r", plots=False)):
+        said = refusal(call, scores, release, metrics="odd")
+        assert said.startswith(f"The metric odd returned {returned!r} for ")
+    assert not (tmp_path / "r").exists()
+
+
 def test_evaluate_imports_no_page_plot_protocol_or_detector(digits):
     """Of four numbers; 0.7 s of imports and more before."""
     code = (
@@ -311,6 +325,24 @@ def test_provenance_of_some_scores_is_not_that_of_others_beside_them(release, fe
 def test_a_column_seed_is_the_seed_of_the_training_whatever_that_of_the_scoring_was(release, scores):
     assert set(ud.evaluate(scores, release)["seed"]) == {0}
     assert set(ud.evaluate(scores.assign(seed=7), release)["seed"]) == {7}
+
+
+def test_two_models_of_one_class_are_two_and_seeds_of_one_are_not(release, features, scores, tmp_path):
+    """Both are `Small`, with other weights, and were averaged as two runs of one. A method's name joins them."""
+    other = ud.extract(fitted(small_models.cnn, seed=5), release, f"{CONFIG},{CONFIG}-train", workers=0)
+    runs = [scores, ud.score(other, ["msp", "knn"], search=False)]
+    names = [f"Small {of.identity.model_digest[:8]}" for of in (features, other)]
+    (table,) = ud.report(runs, release, tmp_path / "report", plots=False).results
+    assert {*table.mean.index} == {(detector, name) for detector in ("msp", "knn") for name in names}
+    assert table.note.endswith("One run.")
+    for number, of_run in enumerate(runs):
+        of_run.to_parquet(tmp_path / f"{number}.parquet")
+    named = [f"method={tmp_path}/{number}.parquet" for number in range(2)]
+    (table,) = ud.report(named, release, tmp_path / "report", plots=False).results
+    assert {*table.mean.index} == {("msp", "method"), ("knn", "method")}
+    runs[1].attrs["provenance"]["seed"] = 1
+    (table,) = ud.report(runs, release, tmp_path / "report", plots=False).results
+    assert {*table.mean.index} == {("msp", "Small"), ("knn", "Small")}
 
 
 def test_latex_has_the_names_of_papers(release, scores, tmp_path):

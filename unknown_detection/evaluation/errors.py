@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from builders import errors
 from builders.errors import BuildError as BuildError
 from builders.errors import one_line as one_line
+from unknown_detection.names import by_name
 from unknown_detection.words import NAMED, first_few
 
 
@@ -59,6 +60,14 @@ def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> No
     for name in names:
         if name not in known:
             raise unknown_name(kind, name, known)
+
+
+def find_name(kind: str, name: str, known: Collection[str]) -> str:
+    """Return a name as it is known, whatever its letters' case; the error has the closest known names."""
+    found = by_name(known)(name)
+    if found is None:
+        raise unknown_name(kind, name, known)
+    return found
 
 
 def a_kind(value: object) -> str:

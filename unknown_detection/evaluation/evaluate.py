@@ -129,7 +129,7 @@ def _lines(run: ScoredRun, metrics: Mapping[str, Metric], intervals: int) -> Ite
                 f"{', '.join(lacking)} needs predictions, and the scores of {detector} have none. Add a column "
                 "prediction, or choose another metric."
             )
-        values = {name: np.array([metric.of(rankings[metric.takes])]) for name, metric in metrics.items()}
+        values = {name: np.array([metric.value(rankings[metric.takes])]) for name, metric in metrics.items()}
         if not intervals:
             return values
         drawn = counts(len(known), name=f"known of {config}"), counts(len(unknown), name=f"{config}/{split}/{role}")

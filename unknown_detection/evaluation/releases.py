@@ -158,8 +158,10 @@ class Release:
         """Names of the configs with images, sorted."""
         return tuple(sorted(self.manifest.configs))
 
-    def splits(self, config: str) -> tuple[str, ...]:
-        """Names of a config's splits, sorted."""
+    def splits(self, config: str | None = None) -> tuple[str, ...]:
+        """Names of a config's splits, or of all as `config/split`; sorted."""
+        if config is None:
+            return tuple(f"{name}/{split}" for name in self.configs for split in self.splits(name))
         return tuple(sorted(self._config(config).splits))
 
     def label_names(self, config: str) -> tuple[str, ...]:

@@ -81,6 +81,7 @@ def run(
         ['far_ood_noise', 'far_ood_textures', 'near_ood', 'mean']
 
     A second call with the same folder goes on where the first one ended: no image is run through the model again.
+    Nothing else there makes a difference: detectors are fitted on `splits`, whatever splits earlier calls extracted.
 
     Args:
         model: as for `extract`.
@@ -122,6 +123,7 @@ def run(
             )
         shared: dict[str, Any] = {"device": device, "accept": accept, "quiet": quiet, "log": log}
         features = extract(model, opened, splits, cache=root / "features" if out else None, **shared, **extraction)
+        features.only = {*keys}  # not what earlier runs left in the folder: detectors would be fitted on it
         scores = score(
             features,
             detectors,

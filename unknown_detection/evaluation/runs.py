@@ -11,7 +11,7 @@ import platform
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,7 @@ def join_runs(
             digest = hashlib.sha256(path.read_bytes()).hexdigest() if in_file else ""
             runs.append(ScoredRun(path, variant or "", about, rows, digest))
             progress.update(1)
+    runs = _told_apart(runs)
     variants: dict[str, str] = {}
     for run in runs:
         other = variants.setdefault(safe_file_name(run.variant), run.variant)
@@ -154,6 +155,23 @@ def join_runs(
                 "differ in letters or digits, as --scores NAME=FILE."
             )
     return runs, named
+
+
+def _told_apart(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
+    """Name the training methods of several models of one name and seed by their digests, too.
+
+    They would be averaged as if they were runs of one method; those that a user named stay as they are.
+    """
+    digests: dict[tuple[str, int | None], set[str]] = {}
+    for run in runs:
+        digests.setdefault((run.about.model, run.about.seed), set()).add(run.about.model_digest)
+    several = {model for (model, _), of in digests.items() if len(of) > 1}
+    return [
+        replace(run, variant=f"{run.variant} {run.about.model_digest[:8]}")
+        if run.variant and run.variant == run.about.model and run.variant in several
+        else run
+        for run in runs
+    ]
 
 
 def _misfit(stated: Provenance, scores: pa.Table, release: Release) -> str:
@@ -207,32 +225,37 @@ def _chosen(
 def _splits_of_ids(release: Release, ids: pa.ChunkedArray) -> list[Key]:
     """Find the splits that scores without provenance are of, by their ids.
 
-    Configs all of whose splits to evaluate have scores are meant; what is scored beyond them belongs to the config
-    with most of it. A split counts if all its rows have a score, and one for fitting or tuning if some have. Scores of
-    a part of a split alone are of the split that lacks fewest, which `frame.join` then says.
+    Configs are meant that have an id which no other has; where ids are left that several have, nothing says which is
+    meant. Of a config those splits count all of whose rows have a score, those for fitting or tuning if some have, and
+    those that have the only place of an id, which `frame.join` then says are not whole.
     """
-    judged = [config for config in release.configs if {*release.splits(config)} - {*FIT_AND_TUNE_SPLITS}]
-    index = release.index(judged)
+    index = release.index([name for name in release.configs if {*release.splits(name)} - {*FIT_AND_TUNE_SPLITS}])
+    judged = [*index["config"].cat.categories]
     categories = pa.array(index["id"].cat.categories)
     scored = pc.is_in(categories, value_set=pc.unique(ids).cast(categories.type)).to_numpy(zero_copy_only=False)
     of_rows = index["id"].cat.codes.to_numpy()
-    index = index[["config", "split"]].assign(scored=scored[of_rows], fits=index["split"].isin(FIT_AND_TUNE_SPLITS))
-    keys = ["config", "split"]
-    lacking = (~index["scored"]).groupby([index[key] for key in keys], observed=True).transform("sum")
-    counts = index["scored"] & (index["fits"] | (lacking == 0))
-    to_judge = index[~index["fits"]]
-    whole = counts[to_judge.index].groupby(to_judge["config"], observed=True).all()
-    chosen = [config for config in judged if whole[config]]
-    while True:
-        covered = np.zeros(len(categories), dtype=np.bool_)
-        covered[of_rows[counts & index["config"].isin(chosen)]] = True
-        rest = index["scored"] & ~covered[of_rows]
-        of_configs = index["config"][rest & counts & ~index["fits"]].value_counts(sort=False)
-        if not of_configs.any():
-            break
-        chosen.append(of_configs.idxmax())
-    found = index[counts & index["config"].isin(chosen)]
-    if (rest & ~index["fits"]).any():
-        place = lacking[rest & ~index["fits"]].idxmin()
-        found = pd.concat([found, index.loc[[place]]])
-    return [*found[keys].drop_duplicates().itertuples(index=False, name=None)]
+    having = np.zeros((len(judged), len(categories)), dtype=np.bool_)
+    having[index["config"].cat.codes, of_rows] = True
+    having &= scored
+    meant = (having & (having.sum(axis=0) == 1)).any(axis=1)
+    left = having[:, scored & ~having[meant].any(axis=0)]
+    if left.size:
+        shares = left.mean(axis=1)
+        names = [config for config, share in zip(judged, shares, strict=True) if share == shares.max()]
+        raise EvaluationError(
+            f"{' and '.join(names)} have the same ids, and the scores do not say of which config they are. Name it, "
+            f"as in splits={names[0]}, or several."
+        )
+    covered = np.zeros(len(categories), dtype=np.bool_)
+    kept: list[Key] = []
+    parts: list[tuple[Key, Any]] = []
+    for (config, split), rows in index.groupby(["config", "split"], observed=True).groups.items():
+        codes = of_rows[rows]
+        if not meant[judged.index(config)] or not scored[codes].any():
+            continue
+        if split in FIT_AND_TUNE_SPLITS or scored[codes].all():
+            kept.append((config, split))
+            covered[codes] = True
+        else:
+            parts.append(((config, split), codes))
+    return kept + [key for key, codes in parts if (scored & ~covered)[codes].any()]

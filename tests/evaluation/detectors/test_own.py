@@ -17,7 +17,7 @@ from unknown_detection import Detector, EvaluationError
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors import DETECTORS, KNN, ODIN
 from unknown_detection.evaluation.detectors.choice import choose
-from unknown_detection.evaluation.detectors.own import Checked, load_own
+from unknown_detection.evaluation.detectors.own import Checked, OwnError, load_own
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer
 from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits
@@ -46,7 +46,7 @@ def by_hand(features, order):
 def test_the_example_scores_beside_the_built_in_detectors(folder, tmp_path, capsys):
     out = tmp_path / "scores.parquet"
     example = shutil.copy(EXAMPLE, tmp_path)  # other tests import the original, which leaves compiled code
-    asked = ["score", "--features", str(folder), "--out", str(out), "--detectors", "msp", "--quiet"]
+    asked = ["score", "--features", str(folder), "--out", str(out), "--detectors", "msp"]
     asked += ["--detector", f"{example}:spread", "--detector", f"{example}:NearestMean"]
     assert main([*asked, "--set", "nearest_mean.order=3"]) == 0
     assert "nearest_mean: order=3" in capsys.readouterr().out
@@ -70,7 +70,7 @@ def test_the_example_scores_beside_the_built_in_detectors(folder, tmp_path, caps
 
 def test_alone_it_is_searched_like_any_other(folder, tmp_path, capsys):
     out = tmp_path / "scores.parquet"
-    asked = ["score", "--features", str(folder), "--out", str(out), "--quiet"]
+    asked = ["score", "--features", str(folder), "--out", str(out)]
     assert main([*asked, "--detector", f"{EXAMPLE}:NearestMean"]) == 0
     assert "the best of 2 with AUROC" in capsys.readouterr().out
     assert set(read_scores(out)[0]["detector"].to_pylist()) == {"nearest_mean"}
@@ -127,7 +127,7 @@ def test_what_other_detectors_read_cannot_be_changed(name):
 
     made = Checked(Changes)
     for call in (made.fit, made.score, made.predict):
-        with pytest.raises(ValueError, match="assignment destination is read-only"):
+        with pytest.raises(OwnError, match="raised ValueError: assignment destination is read-only"):
             call(rows)
     rows.logits[0] += 1  # those of whoever gave them may still be changed
 
@@ -459,5 +459,6 @@ def test_an_error_of_the_user_s_code_keeps_its_traceback():
     def fails(features):
         return 1 / 0
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(OwnError, match=r"fails raised ZeroDivisionError: division by zero\. Mend") as raised:
         choose([fails]).scored["fails"].score(ROWS)
+    assert raised.value.__cause__.__traceback__.tb_next.tb_next.tb_frame.f_code is fails.__code__

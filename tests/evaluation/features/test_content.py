@@ -49,7 +49,7 @@ def run(weights, tmp_path, capsys):
 
     def run(command, folder, out, *flags):
         arguments = [command, "--release", str(folder), "--model", f"{small_models.__file__}:with_dropout"]
-        arguments += ["--weights", str(weights), "--device", "cpu", "--quiet", "--out", str(tmp_path / out)]
+        arguments += ["--weights", str(weights), "--device", "cpu", "--out", str(tmp_path / out)]
         code = main([*arguments, *map(str, flags)])
         return code, *capsys.readouterr()
 

@@ -57,7 +57,7 @@ def extract(weights, tmp_path, capsys):
         capsys.readouterr()
         named = ["--splits", ",".join(configs)]
         model = ["--model", f"timm:{MODEL}", "--weights", str(weights), "--device", "cpu"]
-        where = ["--release", str(release), "--out", str(tmp_path / out), "--quiet"]
+        where = ["--release", str(release), "--out", str(tmp_path / out)]
         code = main(["extract", *where, *named, *model, *flags])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
@@ -94,13 +94,13 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
             assert np.abs(features - model(usual).numpy()).max() > 100 * 1e-5
 
     scores = tmp_path / "scores.parquet"
-    flags = ["--detectors", "msp,temperature", "--no-search", "--quiet", "--out", str(scores)]
+    flags = ["--detectors", "msp,temperature", "--no-search", "--out", str(scores)]
     assert main(["score", "--features", str(tmp_path / "features"), *flags]) == 0
     assert "fitted: broad-reference/held_out" in capsys.readouterr().out
     assert read_scores(scores)[1].prepared == WAYS
 
     report = ["report", "--release", str(release), "--scores", str(scores), "--protocol", "broad", "--no-plots"]
-    assert main([*report, "--out", str(tmp_path / "report"), "--quiet"]) == 0
+    assert main([*report, "--out", str(tmp_path / "report")]) == 0
     output = capsys.readouterr().out
     notes = [line.removeprefix("note: ") for line in output.splitlines() if line.startswith("note: ")]
     assert notes == [

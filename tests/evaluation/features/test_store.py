@@ -153,7 +153,7 @@ def test_a_folder_of_other_things(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": 3}', '{"format": 4}'])
 def test_a_record_that_is_none(tmp_path, text):
     (tmp_path / "identity.json").write_text(text)
-    assert "does not have format 3 of features; extract" in refusal(FeatureStore.open, tmp_path)
+    assert "does not have format 4 of features; extract" in refusal(FeatureStore.open, tmp_path)
 
 
 def hold(root, pipe):

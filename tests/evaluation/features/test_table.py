@@ -7,6 +7,7 @@ from tests.builders.conftest import files_of
 from tests.evaluation.refusals import refusal
 from tests.evaluation.stored import COMPUTED, ids_of
 from tests.power import Disk
+from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.table import RowTable
 
 KEY = "cifar/test"
@@ -77,6 +78,25 @@ def test_only_what_is_missing_is_computed_again(table):
         second.write_bytes(damage)
         message = refusal(RowTable(table.folder).read, KEY, IDS)
         assert f"{second} is damaged. Delete it, and run the command" in message
+
+
+def test_a_flipped_bit_is_never_read_as_a_feature(table):
+    """Arrow's files have no checksum of values; bytes that only fill up may be anything."""
+    fill(table, size=10)
+    (path,) = table.folder.iterdir()
+    whole, expected = path.read_bytes(), table.read(KEY, IDS)
+    refused = 0
+    for place in range(0, len(whole), 2):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place // 2 % 8]) + whole[place + 1 :])
+        try:
+            read = RowTable(table.folder).read(KEY, IDS)
+        except EvaluationError as error:
+            assert str(error).startswith(f"{path} is ")
+            refused += 1
+            continue
+        assert read.keys() == expected.keys()
+        assert all(np.array_equal(read[name], expected[name]) for name in read), place
+    assert refused > len(whole) / 4
 
 
 def test_an_image_of_several_splits_is_there_once_in_any_order_and_the_first_of_several_counts(table):

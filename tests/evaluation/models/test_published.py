@@ -173,7 +173,7 @@ def test_the_command_takes_a_tag_and_records_where_the_weights_are_from(hub, pub
     """As a flag alone, or with the tag of the weights; `score` takes the same model for a second look."""
     release = make_release(tmp_path / "release", {"small/test": range(6)}, labels=WNIDS, picture=picture)
     features, scores = tmp_path / "features", tmp_path / "scores.parquet"
-    where = ["--release", str(release), "--device", "cpu", "--batch-size", "6", "--quiet"]
+    where = ["--release", str(release), "--device", "cpu", "--batch-size", "6"]
     model = ["--model", "timm:test_resnet"]
     assert (
         main(["extract", *where, *model, "--pretrained=r160_in1k", "--splits", "small", "--out", str(features)]) == 0

@@ -52,10 +52,7 @@ def report(tmp_path, root, *words, name="out", scores=SCORES):
     out = tmp_path / name
     asked = words or ("--splits", "imagenet")
     scored = ("--scores", str(tmp_path / "mine.parquet"))
-    assert (
-        main(["report", "--release", str(root), "--out", str(out), "--no-plots", "--csv", "--quiet", *scored, *asked])
-        == 0
-    )
+    assert main(["report", "--release", str(root), "--out", str(out), "--no-plots", "--csv", *scored, *asked]) == 0
     return out
 
 

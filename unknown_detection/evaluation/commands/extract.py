@@ -74,6 +74,7 @@ def command(
     ExecutorFlags(executor, ray_address=ray_address, dry_run=flags["dry_run"]).check()
     from unknown_detection.evaluation.features.extract import extract
 
+    note = options.notes(False, **flags)
     tasks = RayExecutor(ray_address) if executor == "ray" and not flags["dry_run"] else contextlib.nullcontext()
     with tasks as entered:
         extract(
@@ -83,11 +84,11 @@ def command(
             cache=out,
             pretrained=pretrained is not None,
             executor=entered,
-            log=click.echo,
+            log=note,
             **flags,
         )
     if flags["dry_run"]:
-        click.echo("nothing was written")
+        note("nothing was written")
     else:
         score = as_started("python -m unknown_detection evaluate score")
-        click.echo(f"features are in {out}; {score} --features {out} comes next")
+        note(f"features are in {out}; {score} --features {out} comes next")

@@ -6,6 +6,7 @@ Tested by `tests/evaluation/report/test_report.py`.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ import click
 from builders.cli import executor_flags
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.help import no_sync_option
+from unknown_detection.terminal.progress import Log, log, result
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -165,7 +167,23 @@ plots = click.option(
     help="Also write the plots as PDF, PNG and SVG; or draw none at all: matplotlib is not needed then.",
 )
 
-quiet = click.option("--quiet", is_flag=True, help="No progress bars.")
+quiet = click.option("--quiet", is_flag=True, help="No progress bars and no notes, but results and warnings.")
+
+
+def notes(as_json: bool, *, quiet: bool, **flags: Any) -> Log:
+    """Return what prints a command's lines: to stdout, to stderr beside a document, or nowhere with --quiet."""
+    return (lambda text: None) if quiet else log if as_json else result
+
+
+def print_results(command: str, report: Any, *, as_json: bool, **more: Any) -> None:
+    """Print the tables of a report, or a document of them with `more` keys."""
+    if as_json:
+        from builders.cli.console import print_document
+
+        print_document(command, {**more, **json.loads(report.json())})
+    else:
+        click.echo(report.text())
+
 
 run_options = _combined(
     click.option(

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
+from builders.cli.console import json_option
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.releases import load
 from unknown_detection.help import ESSENTIALS, helpful
-from unknown_detection.terminal.progress import Log
 
 
 @helpful(
@@ -54,7 +54,7 @@ from unknown_detection.terminal.progress import Log
 @click.option("--latex", is_flag=True, help="Also write each table as LaTeX.")
 @options.plots
 @options.quiet
-@click.option("--json", "as_json", is_flag=True, help="Print the tables of results as JSON, rates from 0 to 1.")
+@json_option()
 def command(
     first: tuple[str, ...],
     more: tuple[str, ...],
@@ -76,7 +76,5 @@ def command(
     """
     from unknown_detection.evaluation.report.report import report
 
-    log: Log = (lambda text: None) if as_json else click.echo
-    written = report([*first, *more], load(release, revision), out, log=log, **flags)
-    if as_json:
-        click.echo(written.json())
+    written = report([*first, *more], load(release, revision), out, log=options.notes(as_json, **flags), **flags)
+    options.print_results("report", written, as_json=as_json)

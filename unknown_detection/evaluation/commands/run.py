@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
+from builders.cli.console import json_option
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.commands.score import MISSING, ScoringCommand, asked
 from unknown_detection.help import ESSENTIALS
-from unknown_detection.terminal.progress import result
 
 
 @click.command(
@@ -33,6 +33,7 @@ from unknown_detection.terminal.progress import result
 @options.plots
 @click.option("--out", type=options.FOLDER, required=True, help="Folder for features, scores.parquet and report.")
 @options.run_options
+@json_option()
 def command(
     model: str,
     release: str,
@@ -41,6 +42,8 @@ def command(
     own: tuple[str, ...],
     pretrained: str | None,
     out: Path,
+    *,
+    as_json: bool,
     **flags: Any,
 ) -> int:
     """Extract features of a release with a model, score them with detectors, and report.
@@ -58,7 +61,9 @@ def command(
         asked(detectors, own),
         out,
         pretrained=pretrained is not None,
-        log=result,
+        log=options.notes(as_json, **flags),
         **flags,
     )
-    return MISSING if done.scores.attrs["provenance"].get("missing") else 0
+    missing = done.scores.attrs["provenance"].get("missing", {})
+    options.print_results("run", done.report, as_json=as_json, out=str(out), missing=missing)
+    return MISSING if missing else 0

@@ -16,7 +16,6 @@ from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import load
 from unknown_detection.help import ESSENTIALS, HelpCommand
-from unknown_detection.terminal.progress import log, result
 
 MISSING = 3
 """The exit code where some of the detectors that were asked for have no scores."""
@@ -99,7 +98,10 @@ def command(
                 "all three or none; a FILE.py:FUNCTION that loads its weights needs no --weights."
             )
         name, labels = options.model_name(model, pretrained), store.identity.label_names
-        ready = open_model(name, weights, labels, pretrained=pretrained is not None, classes=classes, device=device)
+        how: Any = {"pretrained": pretrained is not None, "classes": classes, "device": device}
+        config, _, split = store.splits[0].partition("/")
+        images = opened.images
+        ready = open_model(name, weights, labels, **how, images=lambda: images(config, split).image(0).size)
         runner = Runner(opened, ready, batch_size, workers)
     scores = score(
         [store, *members],
@@ -107,7 +109,7 @@ def command(
         settings=settings,
         runner=runner,
         device=device,
-        log=log if as_json else result,
+        log=options.notes(as_json, **flags),
         **flags,
     )
     provenance = scores.attrs["provenance"]
@@ -115,17 +117,17 @@ def command(
     if as_json:
         print_document("score", {"file": str(flags["out"]), "count": len(scores), **provenance})
         return code
+    note = options.notes(as_json, **flags)
     command = f"{as_started('python -m unknown_detection evaluate report')} --scores {flags['out']}"
     if opened is None:
-        click.echo(f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR")
+        note(f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR")
         return code
     try:
-        results = short_results(scores, opened)
+        click.echo("\n".join(short_results(scores, opened)))
     except EvaluationError as error:
-        results = [f"no figures yet: {error}"]
+        note(f"no figures yet: {error}")
     else:
-        results.append(f"for all figures run {command} --release {opened.source} --out DIR")
-    click.echo("\n".join(results))
+        note(f"for all figures run {command} --release {opened.source} --out DIR")
     return code
 
 

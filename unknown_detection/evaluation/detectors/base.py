@@ -33,6 +33,9 @@ FEATURES, LOGITS = "penultimate features", "logits"
 _ROWS, _CHUNK = 4096, 1 << 21
 """Rows that are computed at once, and their numbers, 16 MiB: BLAS runs at full speed, and few copies are at hand."""
 
+_CACHED = 1 << 16
+"""Logits that are computed at once, 512 KiB: nothing gains from more, and copies stay in a core's cache."""
+
 Fit = Literal["none", "train", "validation"]
 """The in-distribution rows that a detector is fitted on."""
 
@@ -253,7 +256,10 @@ class RowDetector(Detector):
 
     def _score_rows(self, function: Callable[..., Any], features: Features, columns: tuple[int, ...] = ()) -> Any:
         self._require_fitted()
-        return score_in_chunks(function, self._inputs(features), features.ids, columns, self.at_once)
+        inputs, at_once = self._inputs(features), self.at_once
+        if at_once is None and self.inputs == (LOGITS,):
+            at_once = max(1, min(_ROWS, _CACHED // max(1, features.logits.shape[1])))
+        return score_in_chunks(function, inputs, features.ids, columns, at_once)
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
         """Return the matrices that are scored, by their name in errors."""
@@ -424,7 +430,7 @@ def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Intege
 
 def mean_features(features: Features) -> Doubles:
     """Return the mean of the penultimate features over all rows, shape (D,)."""
-    return np.sum([z.sum(axis=0) for _, z in pieces(features.penultimate)], axis=0) / len(features)
+    return features.penultimate.mean(axis=0, dtype=np.float64)
 
 
 def class_means(values: Floats, labels: Integers, classes: int) -> Doubles:

@@ -14,7 +14,7 @@ import numpy as np
 from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.own import Checked, Own
-from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
+from unknown_detection.evaluation.errors import EvaluationError, find_name, one_line, require_known
 
 Settings = Mapping[str, Mapping[str, Any]]
 """By detector and hyperparameter, one value, or several to search among, the default first."""
@@ -43,8 +43,7 @@ def choose(detectors: str | Own | Iterable[str | Own] | None, settings: Settings
     for one in [] if detectors is None else _listed(detectors):
         names = [name.strip() for name in one.split(",") if name.strip()] if isinstance(one, str) else []
         everything = everything or "all" in names
-        names = [name for name in names if name != "all"]
-        require_known("detector", names, DETECTORS)
+        names = [find_name("detector", name, DETECTORS) for name in names if name != "all"]
         for detector in [DETECTORS[name] for name in names] if isinstance(one, str) else [_instance(one)]:
             if scored.setdefault(detector.name, detector) is not detector:
                 raise EvaluationError(f"Two detectors have the name {detector.name}. Give one of them another.")
@@ -60,8 +59,8 @@ def choose(detectors: str | Own | Iterable[str | Own] | None, settings: Settings
             f"Settings are values by detector and hyperparameter, found {one_line(repr(settings))}. Write them as in "
             '{"knn": {"k": 50}}.'
         )
-    for name, values in settings.items():
-        require_known("detector", [name], {**DETECTORS, **used})
+    for given, values in settings.items():
+        name = find_name("detector", given, {**DETECTORS, **used})
         numbers = _numbers(used.get(name) or DETECTORS[name], values)
         if name not in used:
             raise EvaluationError(f"There are settings of {name}, which is not scored. Add it to the detectors.")

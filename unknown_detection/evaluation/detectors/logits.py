@@ -43,23 +43,29 @@ from unknown_detection.evaluation.models.features import Features, Floats, Head
 _COLDEST, _HOTTEST = 0.05, 100.0
 
 
-def odds_to_greatest(logits: Doubles) -> tuple[Doubles, Doubles]:
-    """Return exp(l_c - max l) of each class but the greatest, which gets 0, shape (n, C), and the sums, (n,)."""
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    odds[np.arange(len(odds)), logits.argmax(axis=1)] = 0.0
-    return odds, odds.sum(axis=1)
+def odds_to_greatest(logits: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+    """Return exp(l_c - max l) of each class but the greatest, which gets 0, (n, C), the sums, and max l, both (n,).
+
+    Its place is found first: NumPy finds the place of the greatest of a row in half the time of its value.
+    """
+    rows, place = np.arange(len(logits)), logits.argmax(axis=1)
+    greatest = logits[rows, place]
+    odds = logits - greatest[:, None]
+    np.exp(odds, out=odds)
+    odds[rows, place] = 0.0
+    return odds, odds.sum(axis=1), greatest
 
 
 def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
     """One minus the greatest softmax probability of logits divided by a temperature above 0, (n, C) to (n,)."""
-    _, total = odds_to_greatest(logits / temperature)
+    _, total, _ = odds_to_greatest(logits if temperature == 1 else logits / temperature)
     return total / (1 + total)
 
 
 def energy(logits: Doubles, temperature: float = 1.0) -> Scores:
     """Free energy at a temperature T above 0, -T log sum_c exp(l_c / T), of logits (n, C), shape (n,)."""
-    _, total = odds_to_greatest(logits / temperature)
-    return -(logits.max(axis=1) + temperature * np.log1p(total))
+    _, total, greatest = odds_to_greatest(logits if temperature == 1 else logits / temperature)
+    return -temperature * (greatest + np.log1p(total))
 
 
 def log_mean_softmax(members: Doubles) -> Doubles:
@@ -162,7 +168,7 @@ class MaxLogit(RowDetector):
     name, title, source = "max_logit", "MaxLogit", "Hendrycks et al. 2022; Vaze et al. 2022"
 
     def _rows(self, logits: Doubles) -> Scores:
-        return -logits.max(axis=1)
+        return -logits[np.arange(len(logits)), logits.argmax(axis=1)]  # faster than `max`, as in `odds_to_greatest`
 
 
 @dataclass
@@ -193,8 +199,8 @@ class Entropy(RowDetector):
     name, title, source = "entropy", "Entropy", "Abdelzad et al. 2020, section 4.4"
 
     def _rows(self, logits: Doubles) -> Scores:
-        odds, total = odds_to_greatest(logits)
-        below = logits.max(axis=1, keepdims=True) - logits
+        odds, total, greatest = odds_to_greatest(logits)
+        below = greatest[:, None] - logits
         return np.log1p(total) + dots(odds, below) / (1 + total)
 
 
@@ -208,7 +214,7 @@ class Margin(RowDetector):
     name, title, source = "margin", "Margin", "Abdelzad et al. 2020, section 4.4"
 
     def _rows(self, logits: Doubles) -> Scores:
-        odds, total = odds_to_greatest(logits)
+        odds, total, _ = odds_to_greatest(logits)
         return (total + odds.max(axis=1)) / (1 + total)
 
 
@@ -225,7 +231,7 @@ class Doctor(RowDetector):
     name, title, source = "doctor", "DOCTOR", "Granese et al. 2021, section 3"
 
     def _rows(self, logits: Doubles) -> Scores:
-        odds, total = odds_to_greatest(logits)
+        odds, total, _ = odds_to_greatest(logits)
         squares = dots(odds, odds)
         return (2 * total + (total * total - squares)) / (1 + squares)
 
@@ -263,7 +269,7 @@ class GEN(Together):
     def _rows_together(self, detectors: Sequence[GEN], *inputs: Doubles) -> Doubles:
         """Sort the probabilities once."""
         (logits,) = inputs
-        odds, total = odds_to_greatest(logits)
+        odds, total, _ = odds_to_greatest(logits)
         # p (1 - p) without a subtraction from one: of the greatest probability 1 / (1 + r), and of the others.
         greatest = total / (1 + total) ** 2
         products = odds * (1 + total[:, None] - odds) / (1 + total[:, None]) ** 2

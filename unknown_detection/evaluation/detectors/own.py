@@ -1,18 +1,19 @@
 """Detectors of the user's own: a class, an instance, or a function of features, from a file or from Python.
 
-What they return is checked; an error that their code raises is theirs, and keeps its traceback.
+What they return is checked; an error that their code raises is theirs, and keeps its traceback (`OwnError`).
 
 Tested by `tests/evaluation/detectors/test_own.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import hashlib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any, ClassVar, Self, get_args
 
@@ -47,6 +48,22 @@ _DECLARED: tuple[str, ...] = (
     *("image_pass", "base_methods", "requires"),
 )
 """What a detector says of itself, besides its name."""
+
+
+class OwnError(Exception):
+    """Any error that the code of a user's detector raised, which is its cause."""
+
+
+@contextlib.contextmanager
+def _of_the_user(name: str) -> Iterator[None]:
+    """Tell errors that the code of a user's detector raises within the block from those of ours."""
+    try:
+        yield
+    except EvaluationError:
+        raise
+    except Exception as error:
+        said = one_line(f"{type(error).__name__}: {error}".removesuffix(": "), 200)
+        raise OwnError(f"{name} raised {said}. Mend it, or leave it out.") from error
 
 
 def load_own(spec: str) -> Checked:
@@ -90,7 +107,8 @@ class Checked(Detector):
         if fit is not None:
             rows = read_only(features if head is None else dataclasses.replace(features, head=head))
             several = len(inspect.signature(fit).parameters) > 1
-            fit(rows, rows.head) if several else fit(rows)
+            with _of_the_user(self.name):
+                fit(rows, rows.head) if several else fit(rows)
         self.remark = getattr(self.own, "remark", "")
         return self
 
@@ -98,8 +116,9 @@ class Checked(Detector):
         """See `Detector.score`."""
 
         def score(rows: Features) -> object:
-            own = copy.copy(self.own)
-            return getattr(own, "score", own)(rows)
+            with _of_the_user(self.name):
+                own = copy.copy(self.own)
+                return getattr(own, "score", own)(rows)
 
         return _scores_of(self.name, score, features)
 
@@ -107,7 +126,8 @@ class Checked(Detector):
         """See `Detector.predict`."""
         if not hasattr(self.own, "predict"):
             return super().predict(features)
-        predicted = copy.copy(self.own).predict(_to_score(features))
+        with _of_the_user(self.name):
+            predicted = copy.copy(self.own).predict(_to_score(features))
         return _column(f"{self.name}'s predict", predicted, features, "iu").astype(np.int64)
 
     def parameters(self) -> dict[str, Any]:

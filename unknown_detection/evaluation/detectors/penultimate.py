@@ -190,9 +190,12 @@ class FDBD(RowDetector):
         self.origin = mean_features(features) if self.centred else 0.0
 
     def _rows(self, z: Doubles) -> Scores:
-        logits = z @ self.weight.T + self.bias
-        margins = logits.max(axis=1, keepdims=True) - logits
-        relative = dots(margins, self.inverse[logits.argmax(axis=1)])
-        deviation = np.linalg.norm(z - self.origin, axis=1)
+        logits = z @ self.weight.T
+        logits += self.bias
+        place = logits.argmax(axis=1)
+        margins = logits[np.arange(len(z)), place, None] - logits
+        relative = dots(margins, self.inverse[place])
+        centred = z - self.origin
+        deviation = np.sqrt(dots(centred, centred))
         with np.errstate(divide="ignore"):  # a row at the origin is refused by the check of all scores
             return -relative / (deviation * (len(self.bias) - 1))

@@ -175,9 +175,11 @@ def ash(z: Doubles, pruned: float, variant: Variant = "s") -> Doubles:
     """
     count = z.shape[1] - round(pruned * z.shape[1])
     smallest = np.partition(z, z.shape[1] - count, axis=1)[:, z.shape[1] - count, None]
-    greater, equal = z > smallest, z == smallest
-    missing = count - greater.sum(axis=1, keepdims=True)
-    selected = greater | (equal & (np.cumsum(equal, axis=1) <= missing))
+    selected = z >= smallest
+    if np.count_nonzero(selected) > count * len(z):  # ties, which take longer
+        greater, equal = z > smallest, z == smallest
+        missing = count - greater.sum(axis=1, keepdims=True)
+        selected = greater | (equal & (np.cumsum(equal, axis=1) <= missing))
     before = z.sum(axis=1, keepdims=True)
     if variant == "b":
         return np.where(selected, before / count, 0.0)

@@ -86,7 +86,8 @@ def extract(
         cache: folder for the features; later calls on the same model and release add splits to it. None for one that
             is deleted with what is returned.
         preprocessing: any callable from an RGB PIL image to a float32 tensor of shape (3, H, W), or one of
-            torchvision's weights. None for the model's attribute `preprocessing`, else what timm says of its model.
+            torchvision's weights; `ToTensor()` alone where all images have one size. None for the model's attribute
+            `preprocessing`, else what timm says of its model.
         weights: file of the weights of a model by name.
         pretrained: take the weights that timm or torchvision publish under the model's name.
         classes: CSV with the columns `class,index` that maps the release's classes to the logits of a model by name
@@ -137,9 +138,8 @@ def extract(
         device, workers = on_a_cluster(device, workers)
     # For tasks it is opened here to say what it is, and this machine may have no GPU.
     place = device if executor is None else "cpu"
-    ready = open_model(
-        model, file, names, pretrained=pretrained, preprocessing=preprocessing, classes=labels, device=place
-    )
+    how: dict[str, Any] = {"pretrained": pretrained, "preprocessing": preprocessing, "classes": labels}
+    ready = open_model(model, file, names, **how, device=place, images=lambda: opened.images(*chosen[0]).image(0).size)
     identity = identify(opened, ready, names, accuracy)
     root = None if cache is None else Path(cache)
     existing = None if root is None else FeatureStore.check(root, identity)

@@ -18,7 +18,7 @@ import json
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ from unknown_detection.words import first_few
 if TYPE_CHECKING:
     from unknown_detection.evaluation.features.runner import Runner
 
-FORMAT = 3
+FORMAT = 4
 """Version of the folder's format."""
 
 _RECORD = "identity.json"
@@ -90,6 +90,7 @@ class FeatureStore:
         root: the folder.
         identity: the release and the model, see `Identity`.
         runner: runs the model again where this process extracted the features, else None.
+        only: the splits that are there for whom the store was given, whatever else the folder has; None for all.
         of: what each file of the folder says that it is of, a digest.
     """
 
@@ -97,6 +98,7 @@ class FeatureStore:
         self.root = root
         self.identity = identity
         self.runner: Runner | None = None
+        self.only: Collection[Key] | None = None
         self.of = _digest(identity)
         self.table = RowTable(root / "features", self.of)
 
@@ -301,7 +303,8 @@ class FeatureStore:
 
     def _asked(self, *, whole: bool) -> list[Key]:
         """Return the splits that were to be extracted, and are whole or are not; sorted."""
-        keys = sorted((path.parent.name, path.stem) for path in (self.root / "index").glob("*/[!.]*.arrow"))
+        found = ((path.parent.name, path.stem) for path in (self.root / "index").glob("*/[!.]*.arrow"))
+        keys = sorted(key for key in found if self.only is None or key in self.only)
         return [key for key in keys if self.table.has("/".join(key), self.ids(*key)).all() == whole]
 
 

@@ -1,8 +1,9 @@
 """A table of rows by image id, stored in files of some hundred rows each, so that a killed run loses little.
 
 Files are complete once they have their names (`atomic_path`), are never written again, and are read as the files of
-our own that they are. Each says what its rows are `of`, since a copied one has a name like any other. An image that
-several splits share is in one of them.
+our own that they are. Each says what its rows are `of`, since a copied one has a name like any other, and has the
+XXH3 of each column, which is compared when the column is first read. An image that several splits share is in one of
+them.
 
 Tested by `tests/evaluation/features/test_table.py`.
 """
@@ -19,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
 from builders.storage.files import atomic_path
 from unknown_detection.evaluation.errors import EvaluationError
@@ -34,11 +36,12 @@ Numbers = npt.NDArray[np.int64]
 
 
 class _Rows(NamedTuple):
-    """A file of the table: the split that its rows were computed for, their ids, and in which environment."""
+    """A file of the table: the split that its rows were computed for, ids, other columns, and in which environment."""
 
     path: Path
     key: str
     ids: pa.ChunkedArray
+    columns: Sequence[str]
     environment: Mapping[str, Any]
 
 
@@ -53,6 +56,7 @@ class RowTable:
         self.folder = folder
         self.of = of
         self._parts: dict[str, _Rows] = {}
+        self._checked: set[tuple[Path, str]] = set()
 
     def has(self, key: str, ids: pa.ChunkedArray, environment: Mapping[str, Any] | None = None) -> npt.NDArray[Any]:
         """Return for each row whether the table has it, shape (n,): from any environment, or from the given one."""
@@ -107,9 +111,11 @@ class RowTable:
         files = np.searchsorted(starts, rows, side="right") - 1
         read: dict[str, npt.NDArray[Any]] = {}
         for file in np.unique(files).tolist():
-            here = np.flatnonzero(files == file)
-            table = read_columns(parts[file].path, self.of)
-            chosen = table.select(names or table.column_names[1:]).take(rows[here] - starts[file])
+            here, path = np.flatnonzero(files == file), parts[file].path
+            columns = names or parts[file].columns
+            table = read_columns(path, self.of, [name for name in columns if (path, name) not in self._checked])
+            self._checked |= {(path, name) for name in columns}
+            chosen = table.select(columns).take(rows[here] - starts[file])
             for name in chosen.column_names:
                 values = to_numpy(chosen[name])
                 if name not in read:
@@ -131,9 +137,9 @@ class RowTable:
         return sorted(self._parts.values(), key=lambda part: part.key != key)
 
     def _open(self, name: str) -> _Rows:
-        table = read_columns(self.folder / name, self.of)
+        table = read_columns(self.folder / name, self.of, ["id"])
         about = _about(table)
-        return _Rows(self.folder / name, about["split"], table["id"], about["environment"])
+        return _Rows(self.folder / name, about["split"], table["id"], table.column_names[1:], about["environment"])
 
 
 def block_column(number: int) -> str:
@@ -158,21 +164,31 @@ def write_columns(path: Path, columns: Mapping[str, Any], of: str, **about: Any)
             arrays[name] = pa.array(np.ascontiguousarray(values).reshape(-1))
             if values.ndim > 1:
                 arrays[name] = pa.FixedSizeListArray.from_arrays(arrays[name], values.shape[1])
-    described = json.dumps({"of": of, **about}, sort_keys=True)
-    table = pa.table(arrays).combine_chunks().replace_schema_metadata({_METADATA: described})
+    table = pa.table(arrays).combine_chunks()
+    checksums = {name: _checksum(table[name]) for name in table.column_names}
+    described = json.dumps({"of": of, "checksums": checksums, **about}, sort_keys=True)
+    table = table.replace_schema_metadata({_METADATA: f"{xxhash.xxh3_64_hexdigest(described.encode())} {described}"})
     with atomic_path(path) as temporary, pa.ipc.new_file(str(temporary), table.schema) as writer:
         writer.write_table(table)
 
 
-def read_columns(path: Path, of: str) -> pa.Table:
-    """Map an Arrow file into memory; `EvaluationError` if it is damaged, or belongs to another model or release."""
+def read_columns(path: Path, of: str, compared: Sequence[str] | None = None) -> pa.Table:
+    """Map an Arrow file into memory; `EvaluationError` if it is damaged, or belongs to another model or release.
+
+    Of the columns those to be read are `compared` with their checksums, None for all.
+    """
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-    except (pa.ArrowException, OSError) as error:
+        about = _about(table)
+        checksums, names = about["checksums"], table.column_names
+        compared = names if compared is None else compared
+        if {*names} != {*checksums} or any(_checksum(table[name]) != checksums[name] for name in compared):
+            raise ValueError("other columns or values")
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise EvaluationError(
             f"{path} is damaged. Delete it, and run the command that wrote it again: it resumes."
         ) from error
-    if _about(table).get("of") != of:
+    if about["of"] != of:
         raise EvaluationError(
             f"{path} is of another model or release than its folder. Delete it, and run the command that wrote the "
             "folder again: it resumes."
@@ -182,8 +198,25 @@ def read_columns(path: Path, of: str) -> pa.Table:
 
 def _about(table: pa.Table) -> dict[str, Any]:
     """Return what a file says of its rows."""
-    said: dict[str, Any] = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
+    checksum, _, described = (table.schema.metadata or {})[_METADATA].partition(b" ")
+    if xxhash.xxh3_64_hexdigest(described) != checksum.decode():
+        raise ValueError(described)
+    said: dict[str, Any] = json.loads(described)
     return said
+
+
+def _checksum(column: pa.ChunkedArray) -> str:
+    """Return the XXH3 of a column's type, length and values."""
+    values = column.combine_chunks()
+    checksum = xxhash.xxh3_64(f"{values.type} {len(values)} {values.null_count}".encode())
+    if not pa.types.is_string(values.type):
+        checksum.update(to_numpy(column).data)
+    elif len(values):
+        _, starts, texts = values.buffers()
+        offsets = np.frombuffer(starts, np.int32)[values.offset : values.offset + len(values) + 1]
+        checksum.update(offsets - offsets[0])
+        checksum.update(memoryview(texts)[offsets[0] : offsets[-1]])
+    return checksum.hexdigest()
 
 
 def to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:

@@ -67,7 +67,7 @@ def resampled(
             "open_set": Ranking(right, outside, int(mistaken[-1])),
         }
         for name, metric in metrics.items():
-            values[name][sample] = metric.of(by_takes[metric.takes])
+            values[name][sample] = metric.value(by_takes[metric.takes])
     return values
 
 

@@ -10,16 +10,18 @@ the expectation over all orders.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeVar, get_args
+from numbers import Real
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
 
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_known
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, find_name, one_line, require_known
 from unknown_detection.evaluation.metrics.ranking import Counts, Ranking, Side, Takes, rank, rank_open_set
 
 Floats = npt.NDArray[np.float64]
@@ -48,6 +50,16 @@ class Metric:
     takes: Takes = "unknown"
     positive: Side | Literal[""] = ""
     factor: float = 100.0
+
+    def value(self, ranking: Ranking) -> float:
+        """Compute it; `EvaluationError` if its function returns no finite number."""
+        value: Any = self.of(ranking)
+        if not isinstance(value, Real) or not math.isfinite(value):
+            raise EvaluationError(
+                f"The metric {self.name} returned {one_line(repr(value), 60)} for {len(ranking):,} rows. Mend it: a "
+                "metric returns one finite number."
+            )
+        return float(value)
 
 
 Of = TypeVar("Of", bound=Callable[[Ranking], float])
@@ -116,9 +128,8 @@ def find_metrics(asked: str | Callable[..., float] | Iterable[str | Callable[...
 
 def _find_metric(metric: str | Callable[..., float]) -> Metric:
     if isinstance(metric, str):
-        name = USUAL.get(metric, metric)
-        require_known("metric", [name], METRICS)
-        return METRICS[name]
+        name = find_name("metric", metric, {*METRICS, *USUAL} - {"AUROC"})  # which is `auroc` in other letters
+        return METRICS[USUAL.get(name, name)]
     if not callable(metric):
         raise TypeError(f"A metric is a name or a function decorated with ud.metric, not {a_kind(metric)}.")
     name = getattr(metric, "__name__", a_kind(metric))

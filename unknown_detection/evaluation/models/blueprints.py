@@ -22,7 +22,13 @@ from builders.generate import torch_files
 from builders.release.digests import file_sha256
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, evaluation_errors, first_line, require_known
 from unknown_detection.evaluation.files import load_python
-from unknown_detection.evaluation.models.preprocessing import Preprocessing, of_declaration, of_timm, of_torchvision
+from unknown_detection.evaluation.models.preprocessing import (
+    ImageSize,
+    Preprocessing,
+    of_declaration,
+    of_timm,
+    of_torchvision,
+)
 
 
 def read_state_dict(path: Path) -> dict[str, Any]:
@@ -99,27 +105,31 @@ class Blueprint:
     source: Mapping[str, str] | None = None
 
 
-def make_blueprint(spec: Any, classes: int, *, pretrained: bool, override: Any = None) -> Blueprint:
+def make_blueprint(
+    spec: Any, classes: int, *, pretrained: bool, override: Any = None, images: ImageSize | None = None
+) -> Blueprint:
     """Make a model of some `classes` as `models.open_model` describes it, and with the same errors.
 
     A file's function without `num_classes` may make others, and so may `pretrained` and a module. `override` is a
     preprocessing in place of the model's own, as for `of_declaration`.
     """
     if not isinstance(spec, str):
-        return _in_memory(spec, override)
+        return _in_memory(spec, override, images)
     kind, _, name = spec.partition(":")
     make = {"timm": _timm, "torchvision": _torchvision}.get(kind)
     if make is not None:
         blueprint = make(name, classes, pretrained=pretrained)
-        return blueprint if override is None else replace(blueprint, preprocessing=of_declaration(override, spec))
+        if override is None:
+            return blueprint
+        return replace(blueprint, preprocessing=of_declaration(override, spec, images))
     if ".py:" not in spec:
         raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
     if pretrained:
         raise EvaluationError(f"pretrained= is for models of timm and torchvision, not for {spec}. Give weights=.")
-    return _from_file(spec, classes, override)
+    return _from_file(spec, classes, override, images)
 
 
-def _in_memory(module: Any, override: Any) -> Blueprint:
+def _in_memory(module: Any, override: Any, images: ImageSize | None) -> Blueprint:
     """Copy a module, whose user may go on to train it."""
     import torch
 
@@ -132,7 +142,7 @@ def _in_memory(module: Any, override: Any) -> Blueprint:
     kind = type(module)
     config = getattr(module, "pretrained_cfg", None)  # of timm's models
     name = getattr(config, "architecture", None) or (config or {}).get("architecture") or kind.__qualname__
-    declared = _declared(module, override, name)
+    declared = _declared(module, override, name, images)
     try:
         copied = copy.deepcopy(module)
     except RuntimeError as error:  # of tensors that were computed, as by torch.nn.utils.weight_norm
@@ -143,7 +153,9 @@ def _in_memory(module: Any, override: Any) -> Blueprint:
     return Blueprint(copied, *declared, {"model": name, "code": f"{kind.__module__}.{kind.__qualname__}"})
 
 
-def _declared(module: Any, override: Any, name: str, function: Any = None) -> tuple[Preprocessing, Any]:
+def _declared(
+    module: Any, override: Any, name: str, images: ImageSize | None, function: Any = None
+) -> tuple[Preprocessing, Any]:
     """Return a module's preprocessing (as given, its own or timm's) and blocks; the function may have them, too.
 
     A module of torchvision does not say which of its weights it has, and so neither how images are preprocessed.
@@ -151,7 +163,7 @@ def _declared(module: Any, override: Any, name: str, function: Any = None) -> tu
     own, blocks = (getattr(module, key, getattr(function, key, None)) for key in ("preprocessing", "feature_blocks"))
     declared = own if override is None else override
     of_timms = declared is None and getattr(module, "pretrained_cfg", None)
-    return of_timm(module) if of_timms else of_declaration(declared, name), blocks
+    return of_timm(module) if of_timms else of_declaration(declared, name, images), blocks
 
 
 def _unwrapped(module: Any) -> Any:
@@ -219,7 +231,7 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     return Blueprint(module, preprocessing, None, description, source=source)
 
 
-def _from_file(spec: str, classes: int, override: Any) -> Blueprint:
+def _from_file(spec: str, classes: int, override: Any, images: ImageSize | None) -> Blueprint:
     import torch
 
     make, function, file, digest = load_python(spec, "model")
@@ -232,7 +244,9 @@ def _from_file(spec: str, classes: int, override: Any) -> Blueprint:
     if not isinstance(module, torch.nn.Module):
         raise EvaluationError(f"{name} returns {a_kind(module)}, not a torch.nn.Module; return the model itself.")
     module = _unwrapped(module)
-    return Blueprint(module, *_declared(module, override, name, make), {"model": name, "source_sha256": digest})
+    return Blueprint(
+        module, *_declared(module, override, name, images, make), {"model": name, "source_sha256": digest}
+    )
 
 
 _FILES = ("model.safetensors", "pytorch_model.bin")

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from builders.storage.text_files import read_csv
 from unknown_detection.evaluation.errors import (
@@ -42,13 +41,11 @@ from unknown_detection.evaluation.models.layers import (
     require_float32,
     same_logits,
 )
-from unknown_detection.evaluation.models.preprocessing import Preprocessing
+from unknown_detection.evaluation.models.preprocessing import ImageSize, Preprocessing
 from unknown_detection.names import by_name
 from unknown_detection.precision import exact_float32
 
 _DEVICES = re.compile(r"auto|cpu|mps(:0)?|cuda(:[0-9]+)?")
-
-_GREY = Image.new("RGB", (64, 64), (128, 128, 128))
 
 _PROBED = 8
 """Logits of each probe image that a model's record has, at most; ours: other code changes all of them."""
@@ -101,7 +98,7 @@ class Model:
         """Two grey images, preprocessed, shape (2, 3, H, W), to try a forward pass on."""
         import torch
 
-        return torch.stack([self.preprocessing(_GREY)] * 2)
+        return torch.stack([self.preprocessing.probe()] * 2)
 
     def forward(self, images: Any) -> BatchOutputs:
         """Run the model on preprocessed images of shape (B, 3, H, W), without dropout, and capture its features.
@@ -150,9 +147,11 @@ def open_model(
     preprocessing: Any = None,
     classes: Path | None = None,
     device: str = "auto",
+    images: ImageSize | None = None,
 ) -> Model:
     """Open a model; the arguments are those of `extract`, where `path` is called `weights`.
 
+    `images` says how large the release's images are, for a preprocessing that leaves them so.
     `names` are the classes of the config. The function of a `FILE.py:FUNCTION` is called with `num_classes` if it has
     this parameter. It, or the module that it returns, has an attribute `preprocessing` (see
     `preprocessing.of_declaration`), and optionally `feature_blocks`: names of submodules, first to last.
@@ -163,13 +162,13 @@ def open_model(
     import torch
 
     target = pick_device(device)
-    blueprint = _with_weights(spec, path, len(names), pretrained=pretrained, override=preprocessing)
+    blueprint = _with_weights(spec, path, len(names), pretrained=pretrained, override=preprocessing, images=images)
     module, name, published = blueprint.module, blueprint.description["model"], blueprint.source is not None
     place = next((tensor.device for tensor in module.parameters()), None)
     if str(device) == "auto" and place is not None and place.type != "cpu":
         target = str(place)
     module = _in_float32(module.cpu().eval().requires_grad_(False), name)
-    size = blueprint.preprocessing(_GREY).shape
+    size = blueprint.preprocessing.probe().shape
     # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
     probe = torch.linspace(-1, 1, 2 * size.numel()).reshape(2, *size)
     try:
@@ -192,14 +191,14 @@ def open_model(
     return Model(name, module.to(target), blueprint.preprocessing, layers, digest, target, chosen, source, probed)
 
 
-def _with_weights(spec: Any, path: Path | None, classes: int, *, pretrained: bool, override: Any) -> Blueprint:
+def _with_weights(spec: Any, path: Path | None, classes: int, *, pretrained: bool, **how: Any) -> Blueprint:
     """Make a model of some classes, or of those that its file of weights is for, and load these."""
     named = isinstance(spec, str) and spec.startswith(("timm:", "torchvision:"))
     if (path is not None and pretrained) or (named and path is None and not pretrained):
         raise EvaluationError("A model needs either its weights or published ones: give weights= or pretrained=True.")
     if not isinstance(spec, str) and (path is not None or pretrained):
         raise EvaluationError("A module has its weights: leave weights= and pretrained= out, or name the model.")
-    make = partial(make_blueprint, spec, pretrained=pretrained, override=override)
+    make: Callable[[int], Blueprint] = partial(make_blueprint, spec, pretrained=pretrained, **how)
     blueprint = make(classes)
     name = blueprint.description["model"]
     if path is not None:

@@ -26,6 +26,10 @@ _CALLS = 8
 """How often a callable is tried on one picture: a flip of every second one is missed once in 128 times."""
 
 
+ImageSize = Callable[[], tuple[int, int]]
+"""Returns the width and height of a release's images, of which the first one is opened when it is asked."""
+
+
 @dataclass(frozen=True)
 class Preprocessing:
     """Turns an image into a model's input.
@@ -37,6 +41,7 @@ class Preprocessing:
         size: height and width of the model's input.
         side: width and height that images have to have, being prepared for an input of this size; 0 for any.
         seen: what a callable of the user's made of one picture when the model was opened, see `_seen`; empty for ours.
+        images: width and height that all images have to have, which a callable leaves as they are; None for any.
     """
 
     transform: Callable[[Any], Any]
@@ -44,6 +49,7 @@ class Preprocessing:
     size: tuple[int, int]
     side: int = 0
     seen: str = ""
+    images: tuple[int, int] | None = None
 
     def require_unchanged(self) -> None:
         """Check that a user's callable still turns one picture into the same tensor as when the model was opened."""
@@ -75,6 +81,10 @@ class Preprocessing:
                 f"it becomes a tensor of shape {tuple(tensor.shape)}, not {(3, *self.size)} as others"
             )
         return tensor
+
+    def probe(self) -> Any:
+        """Return what becomes of a grey image."""
+        return self(Image.new("RGB", self.images or (64, 64), (128, 128, 128)))
 
     def prepared(self, side: int) -> Preprocessing:
         """Return the preprocessing for images that a release stores prepared for an input of side x side pixels.
@@ -125,11 +135,12 @@ def of_torchvision(transform: Any, name: Any = "ImageClassification") -> Preproc
     return Preprocessing(transform, description, tuple((transform.crop_size * 2)[:2]))
 
 
-def of_declaration(values: Any, name: str) -> Preprocessing:
+def of_declaration(values: Any, name: str, images: ImageSize | None = None) -> Preprocessing:
     """Build the preprocessing that a user declares for the model `name`, as in its attribute `preprocessing`.
 
     It is a callable that maps an RGB Pillow image to a float32 tensor of shape (3, H, W); or one of torchvision's
-    weights, such as `ResNet50_Weights.DEFAULT`, for theirs.
+    weights, such as `ResNet50_Weights.DEFAULT`, for theirs. One that leaves the size of images as it is, such as
+    `ToTensor()` alone, is for those of the size that `images` returns.
     """
     from torchvision.transforms._presets import ImageClassification
 
@@ -138,7 +149,7 @@ def of_declaration(values: Any, name: str) -> Preprocessing:
     if type(values) is ImageClassification:  # what `ResNet50_Weights.DEFAULT.transforms()` returns
         return of_torchvision(values)
     if callable(values):
-        return _of_callable(values, name)
+        return _of_callable(values, name, images)
     found = "" if values is None else f" ({a_kind(values)} is none)"
     raise EvaluationError(
         f"{name} does not say how images become its input. Give preprocessing=, a function from a PIL image to a "
@@ -147,7 +158,7 @@ def of_declaration(values: Any, name: str) -> Preprocessing:
     )
 
 
-def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
+def _of_callable(transform: Callable[[Any], Any], name: str, images: ImageSize | None) -> Preprocessing:
     """Build the preprocessing of a callable; its size, mean and standard deviation are seen from uniform images.
 
     The text of a callable, such as `<lambda>`, may stand for several. So it is also identified by what it makes of one
@@ -160,7 +171,14 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
     pictures = [Image.new("RGB", size, (level,) * 3) for level, size in probes]
     pictures += [_picture()] * _CALLS
     tensors = [transform(picture) for picture in pictures]
-    first, kinds = tensors[0], dict.fromkeys(map(_kind, tensors))
+    keeps = all(
+        torch.is_tensor(made) and made.shape[-2:] == picture.size[::-1]
+        for made, picture in zip(tensors, pictures, strict=True)
+    )
+    size = images() if keeps and images is not None else None
+    if size is not None:
+        tensors[:3] = [transform(picture.resize(size)) for picture in pictures[:3]]
+    first, kinds = tensors[0], dict.fromkeys(map(_kind, tensors[:3] if size is not None else tensors))
     if len(kinds) > 1 or not torch.is_tensor(first) or first.dtype != torch.float32 or first.shape[:-2] != (3,):
         raise EvaluationError(
             f"`preprocessing` of {name} must turn every RGB image into a float32 tensor of one shape (3, height, "
@@ -173,7 +191,7 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
         )
     # The text of an object may end in its place in memory.
     text = getattr(transform, "__qualname__", " ".join(re.sub(r" at 0x\w+", "", repr(transform)).split()))
-    seen, (height, width) = _seen(tensors[3]), tensors[3].shape[1:]
+    seen, (height, width) = _seen(tensors[3]), first.shape[1:]
     description: dict[str, Any] = {"from": text, "size": [height, width], "seen": seen}
     black, white, fifth = (tensor.double().mean((1, 2)) for tensor in tensors[:3])
     scale = white - black  # 1 / std
@@ -182,7 +200,7 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
         description["mean"], description["std"] = (
             tensor.numpy().round(6).tolist() for tensor in (-black / scale, 1 / scale)
         )
-    return Preprocessing(transform, description, (height, width), seen=seen)
+    return Preprocessing(transform, description, (height, width), seen=seen, images=size)
 
 
 def _kind(value: Any) -> str:

@@ -155,7 +155,7 @@ def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figu
     measured = []
     for name in metrics:
         metric = METRICS[name]
-        value = metric.of(ranking) if metric.takes == "errors" or (known and unknown) else float("nan")
+        value = metric.value(ranking) if metric.takes == "errors" or (known and unknown) else float("nan")
         numbers = {"value": value, "factor": metric.factor, "n_known": known, "n_unknown": unknown}
         measured.append(
             {"statistic": "", "fitted_on": "", **named, "metric": name, "positive": metric.positive, **numbers}

@@ -113,7 +113,7 @@ def _roc(rows: Rows, on: str) -> tuple[str, Any]:
     for split, unknown in sorted(splits.items(), key=lambda of: roles.index(of[1]["role"].iloc[0])):
         ranking = against(known, unknown)
         label = "unknown rows" if split == TEST else set_name(split)
-        label = f"{label} (AUROC {100 * METRICS['auroc'].of(ranking):.2f})"
+        label = f"{label} (AUROC {100 * METRICS['auroc'].value(ranking):.2f})"
         curves[label] = ranking.unknown / len(unknown), ranking.known / len(known)
     title = f"ROC curves of {shown_name(name)}, the best detector, on {on}"
     axes = "FPR: unknown rows accepted (%)", "TPR: known rows accepted (%)"

@@ -72,6 +72,10 @@ class Report:
         ]
         return "".join(tables) + f"<p>The page: {Markup.escape(self.page)}</p>"
 
+    def text(self) -> str:
+        """Return the tables of results and the page's place for a terminal."""
+        return "\n".join([*_terminal_lines(self.results), f"the page: {self.page}"])
+
     def json(self) -> str:
         """Return the figures of the tables of results, one a record, with warnings and the page; rates from 0 to 1."""
         of_tables = [table.lines.assign(table=table.name) for table in self.results]
@@ -178,9 +182,6 @@ def report(
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    for line in _terminal_lines(judged.results):
-        log(line)
-    log(f"{'the page' if drawn else 'the page, without plots'}: {target / PAGE}")
     return Report(judged.figures, judged.results, target / PAGE, found["warnings"])
 
 

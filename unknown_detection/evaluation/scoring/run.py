@@ -10,6 +10,7 @@ import hashlib
 import importlib.metadata
 import platform
 import re
+import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,10 +23,11 @@ import pyarrow as pa
 
 from builders.storage.files import write_text
 from unknown_detection.csv_text import csv_text
+from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.choice import choose
 from unknown_detection.evaluation.detectors.nearest import on_device
-from unknown_detection.evaluation.detectors.own import Own
+from unknown_detection.evaluation.detectors.own import Own, OwnError
 from unknown_detection.evaluation.errors import (
     EvaluationError,
     EvaluationWarning,
@@ -69,7 +71,8 @@ def score(
         >>> scores.columns.tolist()
         ['id', 'detector', 'score', 'prediction']
 
-    A detector that cannot be used or fitted does not keep others from being scored: a warning says why it is missing.
+    A detector that cannot be used or fitted does not keep others from being scored: a warning says why it is missing,
+    with the traceback where its code is yours.
 
     Args:
         features: what `extract` returned, or its folder; several on the same release for ensembles of their models,
@@ -142,11 +145,14 @@ def score(
         )
     with on_device(device):
         scores, missing = score_all(scorer, keys, log, quiet=quiet)
-    if missing and chosen.everything:
-        log(f"left out: {_in_words(missing)}")
-    elif missing:
-        warnings.warn(f"there are no scores of {_in_words(missing)}", EvaluationWarning, stacklevel=2)
-    provenance = _provenance(scorer, keys, [*scores], {} if chosen.everything else missing, model_receipt)
+    unasked = {name: of for name, of in missing.items() if chosen.everything and name in DETECTORS}
+    asked = {name: of for name, of in missing.items() if name not in unasked}
+    if unasked:
+        log(f"left out: {_in_words(unasked)}")
+    if asked:
+        warnings.warn(f"there are no scores of {_in_words(asked)}", EvaluationWarning, stacklevel=2)
+    reasons = {name: one_line(str(error)) for name, error in asked.items()}
+    provenance = _provenance(scorer, keys, [*scores], reasons, model_receipt)
     table = pa.concat_tables(scores.values())
     if file is not None:
         _write_trials(file.with_suffix(".search.csv"), scorer)
@@ -202,7 +208,7 @@ def _choose_rows(
 
 def score_all(
     scorer: Scorer, keys: Sequence[Key], log: Log, *, quiet: bool
-) -> tuple[dict[str, pa.Table], dict[str, str]]:
+) -> tuple[dict[str, pa.Table], dict[str, Exception]]:
     """Score the rows of some splits with every usable detector, each id once; `EvaluationError` if none is usable.
 
     Validation rows that detectors were fitted on get no scores: a threshold or a mixture fitted on them would take
@@ -211,7 +217,7 @@ def score_all(
     release's order; of other detectors, what keeps them from being scored is returned.
     """
     parts: dict[str, list[pa.Table]] = {name: [] for name in scorer.chosen.scored}
-    missing: dict[str, str] = {}
+    missing: dict[str, Exception] = {}
     with bar(len(parts), "fitting", quiet=quiet, unit=" detectors") as progress:
         scorer.doing = progress.set_description
         for name in [*parts]:
@@ -239,30 +245,35 @@ def score_all(
             scorer.forget(key)
     if not parts:
         first = next(iter(missing.values()))
-        raise EvaluationError(first if len(missing) == 1 else f"No detector can be used with these features: {first}")
+        if isinstance(first, OwnError) and first.__cause__:
+            raise first.__cause__  # with its traceback
+        raise first if len(missing) == 1 else EvaluationError(f"No detector can be used with these features: {first}")
     return {name: pa.concat_tables(tables) for name, tables in parts.items()}, missing
 
 
 @contextlib.contextmanager
-def _leaving_out(name: str, parts: dict[str, list[pa.Table]], missing: dict[str, str]) -> Iterator[None]:
-    """Take a detector out of `parts`, and note why, if it cannot be used."""
+def _leaving_out(name: str, parts: dict[str, list[pa.Table]], missing: dict[str, Exception]) -> Iterator[None]:
+    """Take a detector out of `parts`, and note why, if it cannot be used or its user's code fails."""
     try:
         yield
-    except EvaluationError as error:
-        missing[name] = one_line(str(error))
+    except (EvaluationError, OwnError) as error:
+        missing[name] = error
         del parts[name]
-    except Exception as error:  # of the user's own code, whose traceback stays
-        error.add_note(f"The detector {name} failed, and no scores are kept. Mend it, or leave it out.")
-        raise
 
 
-def _in_words(missing: Mapping[str, str]) -> str:
-    """List detectors with what keeps them from being scored and the cure, those of one reason together."""
+def _in_words(missing: Mapping[str, Exception]) -> str:
+    """List detectors with what keeps them from being scored and the cure, those of one reason together.
+
+    Tracebacks of the user's code follow.
+    """
     reasons: dict[str, list[str]] = {}
-    for name, message in missing.items():
+    for name, error in missing.items():
+        message = one_line(str(error))
         reason = re.sub(rf"\b{re.escape(name)}\b", "it", message).removeprefix("it ").removesuffix(".")
         reasons.setdefault(reason, []).append(name)
-    return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
+    listed = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
+    raised = [error.__cause__ for error in missing.values() if isinstance(error, OwnError) and error.__cause__]
+    return "".join([listed, *("\n" + "".join(traceback.format_exception(error)).rstrip() for error in raised)])
 
 
 _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
