@@ -215,6 +215,19 @@ def test_seeds_in_a_column_are_seeds_of_one_detector(tmp_path, digits, rows):
     assert " mine " in page
 
 
+def test_scores_of_one_detector_that_may_be_of_two_methods_are_not_averaged(tmp_path, digits, rows):
+    """Two tables of MSP without provenance and seeds were the runs of one training method."""
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for seed, file in enumerate(files):
+        table = {"id": rows(seed)["id"], "score": rows(seed)["msp"], "detector": ["msp"] * len(rows(seed)["id"])}
+        pa.csv.write_csv(pa.table(table), file)
+    given = functools.partial(ud.report, release=digits, out=tmp_path / "out", splits=CONFIG, plots=False)
+    said = refusal(given, files)
+    assert said.startswith("a and b both have msp, and nothing says whether they are runs of one training method.")
+    over = [given([f"{name}={file}" for name, file in zip(names, files, strict=True)]) for names in ("cd", "cc")]
+    assert [of.results[0].mean.shape[0] for of in over] == [2, 1]
+
+
 def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, digits, rows, capsys):
     files = [write(tmp_path / f"r{seed}.parquet", digits, rows(seed), seed=seed) for seed in (0, 1)]
     assert report(tmp_path / "out", digits, "--scores", *(f"net={path}" for path in files)) == 0

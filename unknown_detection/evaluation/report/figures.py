@@ -67,7 +67,7 @@ _SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 def tidy(judged: Iterable[tuple[Mapping[str, Any], Iterable[Figure]]]) -> pd.DataFrame:
     """Build the table of figures, each with the columns that say of which release, run and detector it is.
 
-    Refuses two runs of the same weights with the same figure.
+    Refuses two runs with the same figure, if they are of the same weights, or say neither model nor training method.
     """
     lines = [{**columns, **figure} for columns, figures in judged for figure in figures]
     # A seed may be missing, so integers are nullable.
@@ -75,12 +75,16 @@ def tidy(judged: Iterable[tuple[Mapping[str, Any], Iterable[Figure]]]) -> pd.Dat
         types_mapper={pa.int64(): pd.Int64Dtype()}.get
     )
     keys = ["variant", "model_digest", "seed", "detector", *FIGURE_KEY]
-    repeated = figures[(figures["model_digest"] != "") & figures.duplicated(keys, keep=False)]
-    for key, runs in repeated.groupby(keys, sort=False, dropna=False)["run"]:
-        raise EvaluationError(
-            f"{runs.iloc[0]} and {runs.iloc[1]} both have {key[3]} with seed {key[2]} and the same weights. Leave one "
-            "out, or name two variants."
-        )
+    told = (figures["model_digest"] != "") | (figures["variant"] == "")
+    repeated = figures[told & figures.duplicated(keys, keep=False)]
+    for (variant, _, seed, detector, *_), runs in repeated.groupby(keys, sort=False, dropna=False)["run"]:
+        both = f"{runs.iloc[0]} and {runs.iloc[1]} both have {detector}"
+        if not variant:
+            raise EvaluationError(
+                f"{both}, and nothing says whether they are runs of one training method. Name the methods, as in "
+                "VARIANT=FILE, or give the seeds of one in a column seed."
+            )
+        raise EvaluationError(f"{both} with seed {seed} and the same weights. Leave one out, or name two variants.")
     return figures
 
 
