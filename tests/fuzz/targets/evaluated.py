@@ -114,7 +114,7 @@ TARGETS = (
         "scores-csv",
         "x.csv",
         lambda: [
-            b"id,score,class\na/1,0.5,cat\na/2,1e-3,\n",
+            b"id,score,prediction\na/1,0.5,2\na/2,1e-3,\n",
             b"\xef\xbb\xbfid,detector,score\r\na,msp,1\r\nb,msp,2\r\n",
         ],
         refused(lambda folder: read_scores(folder / "x.csv")[0].to_pydict()),
