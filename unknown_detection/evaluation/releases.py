@@ -14,7 +14,6 @@ import html
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -30,7 +29,7 @@ from builders.release.entries import FORMAT
 from builders.release.layout import shard_path
 from builders.release.schema import ROLES
 from builders.storage.files import read_regular
-from unknown_detection.evaluation.duplicates import PAIRS, paired_ids, read_pairs, require_paired_rows
+from unknown_detection.evaluation.duplicates import PAIRS, paired_ids, read_pairs
 from unknown_detection.evaluation.errors import (
     EvaluationError,
     a_kind,
@@ -98,7 +97,6 @@ class _Benchmark(Struct):
 class _Duplicates(Struct):
     path: Literal["duplicates/pairs.parquet"]
     sha256: Text
-    rows: int
 
 
 class _Manifest(Struct):
@@ -218,15 +216,11 @@ class Release:
         """Load the table of duplicate pairs, with the columns `PAIR_COLUMNS`; None if the release has none.
 
         Raises:
-            EvaluationError: the table cannot be read, differs from the manifest's digest, or names splits or rows
-                that the release does not have.
+            EvaluationError: the table cannot be read, or differs from the manifest's digest.
         """
         listed = self.manifest.duplicates
         if self._duplicates is None and listed is not None:
-            splits = {f"{config}/{split}": (config, split) for config in self.configs for split in self.splits(config)}
-            pairs = read_pairs(self._file(PAIRS), listed.sha256, listed.rows, self.name)
-            require_paired_rows(pairs, self.name, {key: partial(self.rows, *of) for key, of in splits.items()})
-            self._duplicates = pairs
+            self._duplicates = read_pairs(self._file(PAIRS), listed.sha256, self.name)
         return self._duplicates
 
     def doubtful_duplicates(self, configs: Iterable[str]) -> dict[str, tuple[int, int]]:

@@ -299,7 +299,7 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
             path = tmp_path / f"{variant}-{seed}.parquet"
             files.append(f"{variant}={write(path, digits, rows(10 * number + seed), seed=seed)}")
     assert report(tmp_path / "out", digits, "--scores", *files) == 0
-    drawn = ("--protocol", "equal-numbers", "--protocol", "optimizer-robustness")
+    drawn = ("--protocol", f"{EXAMPLES}/papers/equal_numbers.py:EQUAL_NUMBERS", "--protocol", "optimizer-robustness")
     assert report(tmp_path / "equal", digits, *drawn, "--scores", *files) == 0
     equal = [line for line in figures_of(tmp_path / "equal").to_dict("records") if line["statistic"] == "robustness"]
     assert {"aupr_in_average_precision", "detection_error_known_positive"} < {line["metric"] for line in equal}
