@@ -4,10 +4,9 @@ Zhang et al., OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection
 classification: Dhamija, Günther and Boult, Reducing Network Agnostophobia (2018).
 
 `openood_published.csv` has the rows of its leaderboard of July 2025 whose models are torchvision's, trained with
-cross-entropy alone, named by the file of their weights, with our detector where the method is the same: the mean AUROC
-over the near and over the far splits, in percent, and the accuracy on the test images. A row says what was computed
-there and then. Between versions of OpenOOD the near splits changed: CombOOD's row is of those of 1.0, as its
-maintainers found (issue 235); one who computed it again on those of 1.5 was 13 to 22 points below (issue 307).
+cross-entropy alone, and whose method is one of our detectors, named by the file of their weights: the mean AUROC over
+the near and over the far splits, in percent, and the accuracy on the test images. A row says what was computed there
+and then.
 
 Tested by `tests/evaluation/protocols/test_registry.py` and `tests/evaluation/protocols/test_published.py`.
 """
@@ -119,7 +118,7 @@ def published(weights: str) -> pd.DataFrame:
     """
     with resources.files(__package__).joinpath("openood_published.csv").open(encoding="utf-8") as file:
         rows = pd.read_csv(file, keep_default_na=False)
-    return rows[(rows["weights"] == _SAME.get(weights, weights)) & (rows["detector"] != "")].set_index("detector")
+    return rows[rows["weights"] == _SAME.get(weights, weights)].set_index("detector")
 
 
 def beside_published(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.DataFrame:
