@@ -79,13 +79,6 @@ def test_a_file_that_is_no_table_is_refused(root):
     assert re.search("Cannot read duplicates/pairs.parquet of .* as Parquet", of_table(root))
 
 
-@pytest.mark.parametrize("entry", [{"path": "../pairs.parquet"}, {"sha256": None}])
-def test_a_manifest_that_does_not_name_the_table_is_refused(root, entry):
-    put_entry(root, **{"rows": 2, **entry})
-    (key,) = entry
-    assert f"at `$.duplicates.{key}`" in of_table(root)
-
-
 @pytest.fixture
 def published(root, hub, api, only_loopback):
     """The release on the stand-in, tagged v1.0.0."""
