@@ -484,7 +484,7 @@ def test_pictures_are_drawn_on_the_page_and_as_files(drawn):
     assert page.count("<svg") == len(NAMES)
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids)), "pictures on one page have ids of their own"
-    assert all(f"#{anchor}" in page for anchor in ("results", "unknown-detection", "origin", "columns"))
+    assert all(f"#{anchor}" in page for anchor in ("results", "unknown-detection", "origin"))
 
 
 def test_the_page_reads_well_in_a_browser(drawn, open_page):
