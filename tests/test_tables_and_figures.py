@@ -72,4 +72,6 @@ def test_files_and_options_of_the_page_exist():
         assert (ROOT / path).is_file(), path
     from unknown_detection.evaluation.protocols import PROTOCOLS
 
-    assert set(re.findall(r"--protocol ([\w-]+)", PAGE)) <= {*PROTOCOLS}
+    named = re.findall(r"--protocol ([\w/.:-]+)", PAGE)
+    assert {name for name in named if ".py:" not in name} <= {*PROTOCOLS}
+    assert all((ROOT / name.partition(":")[0]).is_file() for name in named if ".py:" in name)

@@ -80,5 +80,5 @@ def put_entry(root, **entry):
     content = (root / "duplicates" / "pairs.parquet").read_bytes()
     named = {"path": "duplicates/pairs.parquet", "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
-    manifest["duplicates"] = {**named, "compared": [], **entry}
+    manifest["duplicates"] = {**named, "compared": [], "counts": [], **entry}
     (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")

@@ -55,14 +55,6 @@ def refusal(table, *more, **fitted_on):
     return str(refused.value)
 
 
-def test_confidences_come_with_their_rows_and_nan_where_there_is_none():
-    ids = ["n0", "t1", "t0"]
-    msp = joined(scores(ids, confidence=pa.array([None, 0.5, 0.75], pa.float64())))["msp"]
-    assert msp["confidence"][:2].tolist() == [0.75, 0.5]
-    assert np.isnan(msp["confidence"].iloc[2])
-    assert "confidence" not in joined(scores(ids))["msp"]
-
-
 def test_scores_come_in_the_order_of_the_rows():
     msp = joined(scores(["v1", "n0", "t1", "v0", "t0"], prediction=[0, 1, 1, 1, 0]))["msp"]
     assert msp["id"].tolist() == ["t0", "t1", "n0", "v0", "v1"]
@@ -134,31 +126,11 @@ def test_an_id_in_two_splits_has_the_same_score_in_both():
     assert msp["score"].tolist() == [0.0, 1.0, 2.0, 1.0]
 
 
-def test_predictions_may_be_numbers_or_names_and_are_needed_where_there_is_a_class():
-    numbers = joined(scores(["t0", "t1", "n0"], prediction=pa.array([1, 0, None])))["msp"]
-    names = joined(scores(["t0", "t1", "n0"], **{"class": ["dog", "cat", None]}))["msp"]
-    assert numbers["prediction"].tolist() == names["prediction"].tolist() == [1, 0, -1]
-    assert numbers["prediction"].dtype == np.int64
+def test_predictions_are_needed_where_there_is_a_class():
+    msp = joined(scores(["t0", "t1", "n0"], prediction=pa.array([1, 0, None])))["msp"]
+    assert msp["prediction"].tolist() == [1, 0, -1] and msp["prediction"].dtype == np.int64
     message = refusal(scores(["t0", "t1", "n0"], prediction=pa.array([1, None, 0])))
     assert_sentence(message, "mine.csv", "t1")
-
-
-def test_a_prediction_and_a_class_that_contradict_each_other_are_refused():
-    """Of classes cat and dog; a row with one of them takes what is there."""
-    ids = ["t0", "t1", "n0"]
-    both = {"prediction": pa.array([1, None, 0]), "class": pa.array(["dog", "cat", None])}
-    assert joined(scores(ids, **both))["msp"]["prediction"].tolist() == [1, 0, 0]
-    message = refusal(scores(ids, prediction=[1, 1, 0], **{"class": ["dog", "cat", "cat"]}))
-    says = "contradict each other: prediction 1 and class cat and the like at 1 id (t1)"
-    assert f"The prediction and the class of msp in mine.csv {says}. Keep the column" in message
-    message = refusal(scores(ids, prediction=[-1, 1, -1], **{"class": ["dog", "dog", None]}))
-    assert_sentence(message, "-1", "t0")
-
-
-def test_names_of_predicted_classes_in_another_case_or_encoding():
-    """Full width, as Unicode's compatibility forms have it (UAX #15)."""
-    names = joined(scores(["t0", "t1", "n0"], **{"class": ["Dog", "\uff43\uff41\uff54", None]}))["msp"]
-    assert names["prediction"].tolist() == [1, 0, -1]
 
 
 def test_a_detector_may_predict_none_of_the_classes():
@@ -166,17 +138,13 @@ def test_a_detector_may_predict_none_of_the_classes():
     assert msp["prediction"].tolist() == [-1, 1, -1]
 
 
-def test_names_are_of_the_classes_of_each_row_s_own_config():
-    msp = joined(scores(["t0", "t1", "n0", "d0"], **{"class": ["dog"] * 4}), ("d", "test", "d0", 0))["msp"]
-    assert msp["prediction"].tolist() == [1, 1, 1, 0]
-
-
-@pytest.mark.parametrize(
-    "columns", [{"prediction": [0, 2, 0]}, {"prediction": [0, -2, 0]}, {"class": ["cat", "Dogs", "cat"]}]
-)
-def test_a_prediction_that_is_no_class_is_refused(columns):
-    message = refusal(scores(["t0", "t1", "n0"], **columns))
-    assert_sentence(message, next(iter(columns.values()))[1], "t1")
+@pytest.mark.parametrize("number", [2, -2])
+def test_a_prediction_that_is_no_class_is_refused(number):
+    """Of the classes of each row's own config."""
+    table = scores(["t0", "t1", "n0", "d0"], prediction=[0, number, 0, 0])
+    assert f"of the 2 classes of c: {number} and the like at 1 id (t1)" in refusal(table, ("d", "test", "d0", 0))
+    table = scores(["t0", "t1", "n0", "d0"], prediction=[1, 1, 1, 1])
+    assert "one of the 1 classes of d: 1 and the like at 1 id (d0)" in refusal(table, ("d", "test", "d0", 0))
 
 
 FRAME = make_rows(

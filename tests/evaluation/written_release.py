@@ -1,7 +1,6 @@
 """Writes releases that are as small as a test needs: rows, with images or without, and what is read beside them."""
 
 import hashlib
-import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,9 +8,9 @@ import yaml
 
 from builders.release.digests import rows_digest
 from builders.release.layout import Layout
-from builders.release.manifest import FORMAT
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import write_index
+from tests import manifests
 from tests.manifests import entry_of
 
 
@@ -44,13 +43,13 @@ def write_release(root, rows, labels, *, columns=(), entries=None):
         if image:
             written[config].parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(table, written[config])
-        described = configs.setdefault(config, {"label_names": list(labels), "splits": {}})
         shards, index = [entry_of(root, path) for name, path in written.items() if name == config], layout.index(key)
-        listed = {"digest": rows_digest(table), "index": entry_of(root, index), "data": shards}
-        described["splits"][split] = listed | (entries or {}).get(key, {})
+        listed = {"digest": rows_digest(table), "index": entry_of(root, index), "data": shards, "rows": len(table)}
+        configs.setdefault(config, {})[split] = manifests.split(**listed, **(entries or {}).get(key, {}))
         for name, path in written.items():
             files.setdefault(name, {})[split] = path
-    (root / "manifest.json").write_text(json.dumps({"format": FORMAT, "configs": configs}), encoding="utf-8")
+    described = {name: manifests.config(splits, label_names=list(labels)) for name, splits in configs.items()}
+    manifests.write_json(root, manifests.manifest(described))
     card = {"configs": [], "dataset_info": []}
     for name, splits in files.items():
         paths = [{"split": split, "path": layout.relative(path)} for split, path in splits.items()]

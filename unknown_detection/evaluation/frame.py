@@ -1,7 +1,7 @@
 """Joins scores with the truth by id: one pandas frame for each detector, which every protocol takes.
 
 A joined frame has the columns of `Release.index` and `score` (higher = more unknown); where there are predictions,
-`prediction` and `wrong` (true for rows without a label); and `confidence`, if it is given.
+`prediction` and `wrong` (true for rows without a label).
 
 Tested by `tests/evaluation/test_frame.py`.
 """
@@ -21,7 +21,6 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import Ranking, Takes, rank, rank_open_set
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, in_fit_half
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, read_scores, summarize_ids
-from unknown_detection.names import by_name
 
 TEST = "test"
 
@@ -107,7 +106,7 @@ def rankings(known: pd.DataFrame, *unknown: pd.DataFrame, takes: Collection[Take
 def by_errors(rows: pd.DataFrame) -> Ranking:
     """Rank correctly classified rows against misclassified ones."""
     if "wrong" not in rows:
-        raise EvaluationError("The scores have no predictions; add a column prediction (or class) to them.")
+        raise EvaluationError("The scores have no predictions; add a column prediction to them.")
     return rank(rows["score"].to_numpy(), rows["wrong"].to_numpy())[0]
 
 
@@ -158,7 +157,7 @@ def join(
     of_ids, of_rows = codes.to_numpy(), index["id"].cat.codes.to_numpy()
     detectors = table["detector"].combine_chunks().dictionary_encode()
     detector_codes, shared = detectors.indices.to_numpy(), (np.zeros(0, dtype=np.bool_), index)
-    columns = {name: table[name] for name in ("prediction", "class", "confidence") if name in table.column_names}
+    predictions = table["prediction"] if "prediction" in table.column_names else None
     score, joined = table["score"].to_numpy(), {}
     for number, name in enumerate(detectors.dictionary.to_pylist()):
         whose = "" if name == IN_MEMORY else f" of {name}"
@@ -177,9 +176,9 @@ def join(
             shared = scored, index if scored.all() else index[scored]
         chosen, places = shared[1].copy(deep=False), places[scored]
         chosen["score"] = score[places]
-        of_detector = pa.table(columns).take(places) if columns else None
-        if of_detector is not None:
-            _add_outputs(chosen, of_detector, label_names or {}, f"{whose} in {where}".strip())
+        of_detector = None if predictions is None else predictions.take(pa.array(places))
+        if of_detector is not None and of_detector.null_count < len(of_detector):
+            _add_predictions(chosen, of_detector, label_names or {}, f"{whose} in {where}".strip())
         joined[name] = chosen
     return joined
 
@@ -203,57 +202,26 @@ def _require_whole(index: pd.DataFrame, scored: npt.NDArray[np.bool_], lacks: st
             )
 
 
-def _add_outputs(frame: pd.DataFrame, outputs: pa.Table, label_names: Mapping[str, Sequence[str]], whose: str) -> None:
-    """Add the columns `prediction`, `wrong` and `confidence` to a frame, if its rows have any."""
-    given = [name for name in outputs.column_names if outputs[name].null_count < len(outputs)]
-    if "confidence" in given:
-        frame["confidence"] = outputs["confidence"].to_numpy().astype(np.float64)  # null becomes NaN
-    columns = [name for name in ("prediction", "class") if name in given]
-    if not columns:
-        return
-    predictions, labels = np.full(len(frame), -1, dtype=np.int64), frame["label"].to_numpy()
+def _add_predictions(
+    frame: pd.DataFrame, given: pa.ChunkedArray, label_names: Mapping[str, Sequence[str]], whose: str
+) -> None:
+    """Add the columns `prediction` and `wrong` to a frame; -1 stands for none of the classes."""
+    labels, missing = frame["label"].to_numpy(), given.is_null().to_numpy()
+    predictions = pc.fill_null(given, -1).to_numpy().astype(np.int64)
     for config in names(frame, "config"):
-        of_config = (frame["config"] == config).to_numpy()
-        values, ids = outputs.filter(pa.array(of_config)), frame["id"][of_config]
-        known = label_names.get(config)
-        found = [_class_indices(values[name], known, f"{name} {whose}", config, ids) for name in columns]
-        differ = pc.fill_null(pc.not_equal(found[0], found[-1]), False).to_numpy()
-        if differ.any():
-            first = int(np.argmax(differ))
-            says = " and ".join(f"{name} {values[name][first]}" for name in columns)
+        classes = len(label_names[config]) if config in label_names else np.iinfo(np.int64).max
+        wrong = (frame["config"] == config).to_numpy() & ((predictions < -1) | (predictions >= classes))
+        if wrong.any():
             raise EvaluationError(
-                f"The prediction and the class {whose} contradict each other: {says} and the like at "
-                f"{summarize_ids(ids[differ].tolist())}. Keep the column that says what the model predicts."
+                f"The prediction {whose} is not one of the {classes} classes of {config}: "
+                f"{predictions[np.argmax(wrong)]} and the like at {summarize_ids(frame['id'][wrong].tolist())}. Give "
+                "the index of the class that the model predicts, or -1 for none."
             )
-        classes = pc.coalesce(*found)
-        missing = classes.is_null().to_numpy() & (labels[of_config] >= 0)
-        if missing.any():
-            raise EvaluationError(
-                f"The {columns[0]} {whose} is missing for labelled rows: {summarize_ids(ids[missing].tolist())}. Give "
-                "the class that the model predicts."
-            )
-        predictions[of_config] = pc.fill_null(classes, -1).to_numpy()
+    lacking = missing & (labels >= 0)
+    if lacking.any():
+        raise EvaluationError(
+            f"The prediction {whose} is missing for labelled rows: {summarize_ids(frame['id'][lacking].tolist())}. "
+            "Give the index of the class that the model predicts."
+        )
     frame["prediction"] = predictions
     frame["wrong"] = (labels < 0) | (predictions != labels)
-
-
-def _class_indices(
-    values: pa.ChunkedArray, known: Sequence[str] | None, what: str, config: str, ids: pd.Series
-) -> pa.ChunkedArray:
-    """Return the class that each value names or numbers, null for no value; refuse others than the config's."""
-    if values.type == pa.string():
-        spelled, find = values.unique(), by_name(known or ())
-        found = pa.array([find(name or "") for name in spelled.to_pylist()], pa.string())
-        found = found.take(pc.index_in(values, value_set=spelled))
-        classes = pc.index_in(found, value_set=pa.array(known or (), pa.string())).cast(pa.int64())
-    else:
-        inside = pc.greater_equal(values, -1)  # -1: none of the classes
-        inside = inside if known is None else pc.and_(inside, pc.less(values, len(known)))
-        classes = pc.if_else(inside, values, pa.scalar(None, pa.int64()))
-    wrong = pc.and_(classes.is_null(), values.is_valid()).to_numpy()
-    if wrong.any():
-        raise EvaluationError(
-            f"The {what} is not one of the {len(known or ())} classes of {config}: {values[int(np.argmax(wrong))]} "
-            f"and the like at {summarize_ids(ids[wrong].tolist())}. Give the class that the model predicts."
-        )
-    return classes

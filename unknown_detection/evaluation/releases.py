@@ -14,23 +14,21 @@ import html
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import Meta, Struct
 
 from builders.hub.place import folder_or_repository
 from builders.release.digests import rows_digest
 from builders.release.duplicates import are_too_many
-from builders.release.entries import FORMAT
+from builders.release.entries import ConfigEntry, Manifest, SplitEntry
 from builders.release.layout import shard_path
+from builders.release.manifest import MOST_BYTES, parse
 from builders.release.schema import ROLES
 from builders.storage.files import read_regular
-from unknown_detection.evaluation.duplicates import PAIRS, paired_ids, read_pairs, require_paired_rows
+from unknown_detection.evaluation.duplicates import PAIRS, paired_ids, read_pairs
 from unknown_detection.evaluation.errors import (
     EvaluationError,
     a_kind,
@@ -39,7 +37,7 @@ from unknown_detection.evaluation.errors import (
     one_line,
     require_known,
 )
-from unknown_detection.evaluation.files import VERIFY, Text, read_listed
+from unknown_detection.evaluation.files import VERIFY, read_listed
 from unknown_detection.evaluation.images import SplitImages
 from unknown_detection.words import NAMED
 
@@ -52,65 +50,13 @@ Key = tuple[str, str]
 _TEXTS = ("id", "content_sha256", "stored", "class_id", "source", "source_id")
 """The columns of text that every row has."""
 
-_LARGEST_MANIFEST = 1 << 28
-"""Bytes. That of a release of ImageNet has a few hundred thousand."""
-
-
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_Name = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_][a-zA-Z0-9_-]*\Z")]
-"""Of a config or split: it becomes the name of folders and files."""
-
-# What the evaluation reads of a manifest (`builders.release.entries` has all of it), which may have been written by
-# anyone. Manifests of a few of these values are enough, and `verify` checks the rest.
-
-
-class _Generator(Struct):
-    prepared: Annotated[int, Meta(ge=0, lt=2**16)] = 0
-
-
-class _Listed(Struct):
-    sha256: Text
-
-
-class _Counted(Struct):
-    role: Text
-    rows: Annotated[int, Meta(ge=0)]
-
-
-class _Split(Struct):
-    digest: Text
-    index: _Listed
-    data: list[_Listed] = []
-    parts: list[_Counted] = []
-    compared: list[Text] | None = None
-    generator: _Generator | None = None
-
-
-class _Config(Struct):
-    label_names: tuple[Text, ...]
-    splits: dict[_Name, _Split]
-
-
-class _Benchmark(Struct):
-    demo: bool = False
-
-
-class _Duplicates(Struct):
-    path: Literal["duplicates/pairs.parquet"]
-    sha256: Text
-    rows: int
-
-
-class _Manifest(Struct):
-    configs: dict[_Name, _Config]
-    benchmarks: dict[str, _Benchmark] = {}
-    duplicates: _Duplicates | None = None
 
 
 class Release:
     """A release, a folder or ORG/NAME at a commit, with its manifest; rows and images are loaded on first use."""
 
-    def __init__(self, source: str, revision: str | None, manifest: _Manifest) -> None:
+    def __init__(self, source: str, revision: str | None, manifest: Manifest) -> None:
         self.source = source
         self.revision = revision
         self.manifest = manifest
@@ -218,15 +164,11 @@ class Release:
         """Load the table of duplicate pairs, with the columns `PAIR_COLUMNS`; None if the release has none.
 
         Raises:
-            EvaluationError: the table cannot be read, differs from the manifest's digest, or names splits or rows
-                that the release does not have.
+            EvaluationError: the table cannot be read, or differs from the manifest's digest.
         """
         listed = self.manifest.duplicates
         if self._duplicates is None and listed is not None:
-            splits = {f"{config}/{split}": (config, split) for config in self.configs for split in self.splits(config)}
-            pairs = read_pairs(self._file(PAIRS), listed.sha256, listed.rows, self.name)
-            require_paired_rows(pairs, self.name, {key: partial(self.rows, *of) for key, of in splits.items()})
-            self._duplicates = pairs
+            self._duplicates = read_pairs(self._file(PAIRS), listed.sha256, self.name)
         return self._duplicates
 
     def doubtful_duplicates(self, configs: Iterable[str]) -> dict[str, tuple[int, int]]:
@@ -260,11 +202,11 @@ class Release:
         keys = [(config, split) for config in configs for split in self.splits(config)]
         return truth_table({key: self.rows(*key) for key in keys}, paired)
 
-    def _config(self, config: str) -> _Config:
+    def _config(self, config: str) -> ConfigEntry:
         require_known(f"config of {self.name}", [config], self.manifest.configs)
         return self.manifest.configs[config]
 
-    def _split(self, config: str, split: str) -> _Split:
+    def _split(self, config: str, split: str) -> SplitEntry:
         splits = self._config(config).splits
         require_known(f"split of {config} in {self.name}", [split], splits)
         return splits[split]
@@ -368,22 +310,15 @@ def _are_rows(rows: pa.Table) -> bool:
 
 
 @evaluation_errors()
-def _manifest(path: Path, where: str) -> _Manifest:
-    """Read the parts of a manifest that the evaluation needs, and check them."""
+def _manifest(path: Path, where: str) -> Manifest:
+    """Read and check a manifest, as `verify` does."""
     if not path.is_file():
         raise EvaluationError(f"{where} is not a release: it has no manifest.json. Check the path.")
     try:
-        manifest = msgspec.json.decode(read_regular(path, _LARGEST_MANIFEST))
-        if isinstance(manifest, dict) and manifest.get("format", FORMAT) != FORMAT:
-            raise EvaluationError(
-                f"The manifest of {where} has format {one_line(manifest['format'], 40)}, but this version reads "
-                f"format {FORMAT}. Use the version of this project that wrote it."
-            )
-        return msgspec.convert(manifest, _Manifest)
-    except (OSError, RecursionError, ValueError) as error:
+        return parse(read_regular(path, MOST_BYTES), f"the manifest.json of {where}")
+    except OSError as error:
         raise EvaluationError(
-            f"The manifest.json of {where} is invalid: it must list configs with label_names, and splits with digests "
-            f"({one_line(error)}). Build the release again."
+            f"Cannot read the manifest.json of {where}: {one_line(error)}. Build the release again."
         ) from error
 
 

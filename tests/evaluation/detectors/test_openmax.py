@@ -79,19 +79,6 @@ def test_probabilities_are_those_that_libmr_gave(tail):
         np.testing.assert_allclose(probabilities(tail, translation, LIBMR_AT), expected, rtol=0, atol=LIBMR_DIGITS)
 
 
-@pytest.mark.parametrize("translation", [1, 10_000])
-def test_probabilities_are_libmrs_on_drawn_tails(translation):
-    libmr = pytest.importorskip("libmr", reason="libmr is installed by hand, see CONTRIBUTING.md")
-    random = np.random.default_rng(3)
-    for size in random.integers(3, 40, 50):
-        tail = random.uniform(0, 5) + random.gamma(2.0, size=size) * 10.0 ** random.integers(-3, 2)
-        theirs = libmr.MR(translate_amount=translation)
-        theirs.fit_high(tail, len(tail))
-        distances = np.linspace(tail.min(), 1.3 * tail.max(), 40)
-        expected = theirs.w_score_vector(distances)
-        np.testing.assert_allclose(probabilities(tail, translation, distances), expected, rtol=0, atol=LIBMR_DIGITS)
-
-
 def test_distances_far_below_the_tail_have_no_hazard():
     fitted = openmax.fit_tails(np.array([[20_000.0, 20_001.0, 20_003.0]]), 10_000.0)
     assert np.exp(fitted.log_hazard(np.array([0.0]), np.array([0]))) == 0.0

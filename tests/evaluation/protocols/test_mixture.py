@@ -17,8 +17,7 @@ METRICS = ("fpr", "detection error", "auroc", "aupr out", "aupr in")
 LOWER_IS_BETTER = METRICS[:2]
 HALF_A_DIGIT = 0.0005
 
-# Tables 2 and 13: five models trained with Adam, (mean, variance) in the last row. MNIST against Fashion-MNIST and the
-# reverse, max-softmax.
+# Table 2: five models trained with Adam, (mean, variance) in the last row. MNIST against Fashion-MNIST, max-softmax.
 RUNS = {
     "table 2": (
         [
@@ -30,20 +29,10 @@ RUNS = {
         ],
         [(11.42, 14.567), (8.172, 3.68), (97.346, 0.518), (97.622, 0.607), (96.97, 0.51)],
     ),
-    "table 13": (
-        [
-            (77.356, 41.465, 64.109, 67.773, 61.175),
-            (69.035, 37.01, 74.141, 76.379, 72.005),
-            (68.165, 36.67, 70.267, 74.257, 65.598),
-            (71.815, 50.0, 68.161, 71.84, 65.366),
-            (70.663, 38.435, 67.484, 71.606, 63.916),
-        ],
-        [(71.407, 10.45), (40.716, 24.412), (68.832, 10.964), (72.371, 8.326), (65.612, 12.699)],
-    ),
 }
 
-# Components as (mean, variance) of each metric, the mixture in the last row. Tables 3 and 14: seven optimizers, whose
-# mixtures are the first rows of tables 4 and 15. Table 7: four sets of unknowns.
+# Components as (mean, variance) of each metric, the mixture in the last row. Table 3: seven optimizers, whose mixtures
+# are the first row of table 4. Table 7: four sets of unknowns.
 MIXTURES = {
     "table 3": [
         [(11.42, 14.567), (8.172, 3.68), (97.346, 0.518), (97.622, 0.607), (96.97, 0.51)],
@@ -54,16 +43,6 @@ MIXTURES = {
         [(8.56, 3.697), (6.721, 0.972), (97.685, 0.233), (98.103, 0.176), (97.122, 0.351)],
         [(8.252, 9.935), (6.572, 2.634), (97.88, 0.503), (98.191, 0.455), (97.48, 0.664)],
         [(8.634, 5.506), (6.769, 1.445), (97.756, 0.219), (98.089, 0.216), (97.315, 0.349)],
-    ],
-    "table 14": [
-        [(71.407, 10.45), (40.716, 24.412), (68.832, 10.964), (72.371, 8.326), (65.612, 12.699)],
-        [(74.546, 80.274), (42.493, 40.274), (67.514, 45.959), (71.179, 34.877), (64.166, 37.597)],
-        [(82.092, 82.584), (45.235, 34.119), (64.323, 54.821), (67.134, 41.227), (62.532, 55.91)],
-        [(80.101, 43.682), (45.573, 29.507), (65.14, 15.893), (67.955, 15.701), (62.74, 13.509)],
-        [(76.609, 29.081), (46.088, 28.054), (67.636, 15.044), (70.545, 13.598), (64.531, 15.677)],
-        [(87.011, 26.786), (50.0, 0.0), (60.492, 24.628), (63.956, 14.025), (58.995, 17.294)],
-        [(74.469, 53.346), (42.422, 42.281), (68.537, 8.124), (71.838, 10.378), (65.591, 5.486)],
-        [(77.387, 67.105), (49.993, 0.08), (66.469, 27.413), (69.489, 25.281), (63.71, 22.495)],
     ],
     "table 7": [
         [(11.42, 14.567), (8.172, 3.68), (97.346, 0.518), (97.622, 0.607), (96.97, 0.51)],
@@ -120,7 +99,7 @@ def test_moments_over_runs_are_the_papers(table, metric):
     assert computed["mixture_variance"] == pytest.approx(pvariance(values), abs=1e-9)
 
 
-@pytest.mark.parametrize(("table", "away"), [("table 3", 0.0004), ("table 14", 0.0009), ("table 7", 0.0004)])
+@pytest.mark.parametrize(("table", "away"), [("table 3", 0.0004), ("table 7", 0.0004)])
 @pytest.mark.parametrize("metric", METRICS)
 def test_mixtures_by_the_equations_are_a_little_above_the_papers(table, away, metric):
     # The paper's weights add up to less than 1, so its means are low: 8.634 where its equations give 8.637.

@@ -26,11 +26,9 @@ def figures_of(folder):
 
 
 def page_of(folder):
-    """The words of a report's page, without what explains the columns of its figures."""
+    """The words of a report's page."""
     page = (folder / "report.html").read_text(encoding="utf-8")
-    words = re.sub(
-        r"<(style|script)>.*?</\1>|<[^>]+>", " ", page.partition('<section id="columns"')[0], flags=re.DOTALL
-    )
+    words = re.sub(r"<(style|script)>.*?</\1>|<[^>]+>", " ", page, flags=re.DOTALL)
     return " ".join(html.unescape(words).split())
 
 

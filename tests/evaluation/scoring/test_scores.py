@@ -99,13 +99,6 @@ def test_a_column_has_the_seed_of_a_run(tmp_path):
         read_scores(csv(tmp_path, "id,score,seed\na,1,3\nb,2,4\n"))
 
 
-def test_confidences_and_classes_may_be_empty_and_confidences_outside_0_and_1_are_refused(tmp_path):
-    scores, _ = read_scores(csv(tmp_path, "id,score,confidence,class\na,1,0.5,cat\nb,2,,\n"))
-    assert (scores["confidence"].to_pylist(), scores["class"].to_pylist()) == ([0.5, None], ["cat", None])
-    with stops(EvaluationError):
-        read_scores(csv(tmp_path, "id,score,confidence\na,1,0.5\nb,2,50\n"))
-
-
 def test_float32_scores_are_widened_exactly(tmp_path):
     pq.write_table(pa.table({"id": ["a"], "score": pa.array([0.1], pa.float32())}), tmp_path / "mine.parquet")
     scores, _ = read_scores(tmp_path / "mine.parquet")
@@ -125,7 +118,6 @@ def test_columns_of_parquet_are_in_any_order_beside_others(tmp_path):
         ("id\na\n", "columns id and score"),
         ("id;score\na;0,5\n", r"\(found: id;score\)\. Rename its columns, and in CSV separate them by commas"),
         ("id,score,pred\na,1,2\n", r"has a column pred, which is not read; did you mean prediction\? Rename it\."),
-        ("id,score,Classes\na,1,2\n", r"has a column Classes, which is not read; did you mean class\? Rename it\."),
         ("id,score,score\na,1,2\n", r"column score 2 times \(found: id, score, score\)"),
         ("ID,Score\na,1\n", r"needs the columns id and score.* \(found: ID, Score\)\. Rename its columns"),
         ("id,score\n", "no rows"),
@@ -136,7 +128,7 @@ def test_columns_of_parquet_are_in_any_order_beside_others(tmp_path):
         ("id,score\na,high\n", "Cannot read scores from"),
         ("id,score,prediction\na,1,2.5\n", "Cannot read scores from"),
         ("", "needs the columns id and score"),
-        ("id\rscore,class\na,1,2\n", "Cannot read scores from"),
+        ("id\rscore,seed\na,1,2\n", "Cannot read scores from"),
     ],
 )
 def test_what_is_no_scores_file_is_refused(tmp_path, text, says):

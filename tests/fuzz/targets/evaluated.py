@@ -1,4 +1,4 @@
-"""What the evaluation reads: manifests, tables of a release, features, scores, figures."""
+"""What the evaluation reads besides manifests: tables of a release, features, scores, figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FORMAT, FeatureStore, Identity
 from unknown_detection.evaluation.files import read_untrusted
 from unknown_detection.evaluation.models.models import read_classes
-from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.scores import METADATA, read_scores
 
 IDENTITY = Identity("a" * 64, "it.py:model", "b" * 64, ("x", "y", "z"), ("layer1",), {"size": [8, 8]})
@@ -33,16 +32,6 @@ PROVENANCE = {
     "seed": 3,
     "hyperparameters": {"odin": {"temperature": 1000.0}},
     "versions": {"torch": "2.6.0"},
-}
-MANIFEST = {
-    "format": 1,
-    "configs": {
-        "cifar": {
-            "label_names": ["x", "y"],
-            "splits": {"test": {"digest": "ab", "index": {"sha256": "cd"}, "data": []}},
-        }
-    },
-    "duplicates": {"path": "duplicates/pairs.parquet", "sha256": "ab", "rows": 3},
 }
 
 
@@ -89,20 +78,7 @@ def repeating_scores() -> dict[str, bytes]:
     return {name: parquet(pa.table(of), **options) for name, of in tables.items()}
 
 
-def read_release(folder: Path) -> object:
-    """Open a release, and ask it for all that its manifest says."""
-    release = load(str(folder))
-    names = [release.label_names(config) for config in release.configs]
-    return release.digest, release.duplicates_digest, names
-
-
 TARGETS = (
-    Target(
-        "evaluation-manifest",
-        "manifest.json",
-        lambda: [json.dumps(MANIFEST).encode(), json.dumps(MANIFEST, indent=1).encode()],
-        refused(read_release),
-    ),
     Target(
         "scores-parquet",
         "x.parquet",
@@ -114,7 +90,7 @@ TARGETS = (
         "scores-csv",
         "x.csv",
         lambda: [
-            b"id,score,class\na/1,0.5,cat\na/2,1e-3,\n",
+            b"id,score,prediction\na/1,0.5,2\na/2,1e-3,\n",
             b"\xef\xbb\xbfid,detector,score\r\na,msp,1\r\nb,msp,2\r\n",
         ],
         refused(lambda folder: read_scores(folder / "x.csv")[0].to_pydict()),

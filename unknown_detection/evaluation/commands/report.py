@@ -67,8 +67,8 @@ def command(
 ) -> None:
     """Compute the papers' figures from scores of any detector: a table of results, and a page with tables and plots.
 
-    A scores file needs the columns id and score (higher = more unknown). Predictions, as a column prediction (class
-    index) or class (name), are needed for misclassification, unknown and error detection only; a column detector tells
+    A scores file needs the columns id and score (higher = more unknown). Predictions, a column prediction with
+    indices of classes, are needed for misclassification, unknown and error detection only; a column detector tells
     several detectors in one file apart. Each row of the release needs exactly one score; the splits validation,
     external_validation and train may be missing.
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import lstsq
+from scipy.linalg.blas import dsyrk
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
@@ -74,10 +75,10 @@ class _Subspace(RowDetector):
             )
         # The solution of least norm, as the pseudoinverse gives it, from a QR decomposition; the cutoff is `pinv`'s.
         self.origin = lstsq(weight, -bias, cond=1e-15, lapack_driver="gelsy")[0]
-        scatter = np.zeros((width, width))
+        # One triangle of it, which `eigh` reads: half the products.
+        scatter = np.zeros((width, width), order="F")
         for _, z in pieces(features.penultimate):
-            centred = z - self.origin
-            scatter += centred.T @ centred
+            scatter = dsyrk(1.0, (z - self.origin).T, 1.0, scatter, lower=1, overwrite_c=1)
         eigenvalues, eigenvectors = np.linalg.eigh(scatter)  # ascending
         self.residual = np.ascontiguousarray(eigenvectors[:, : width - principal])
         if eigenvalues[width - principal - 1] <= width * np.finfo(float).eps * eigenvalues[-1]:

@@ -2,7 +2,7 @@
 
     >>> from unknown_detection import protocols
     >>> sorted(protocols.PROTOCOLS)[:3], protocols.PROTOCOLS["broad"].title
-    (['broad', 'equal-numbers', 'facets'], 'BROAD')
+    (['broad', 'facets', 'od-test'], 'BROAD')
 
 A protocol of one's own is a `Protocol` with a function from a joined frame to figures, and `register` makes it known
 by its name: `examples/own_protocol.py` is one. `known_rows` and `unknown_splits` choose rows, `against` and
@@ -55,7 +55,6 @@ def __dir__() -> list[str]:
 
 for _module in (unified, facets, broad, od_test, openood, robustness):
     register(_module.PROTOCOL)
-register(robustness.EQUAL_NUMBERS_PROTOCOL)
 
 
 def default_protocol(config: str) -> str:

@@ -1,4 +1,4 @@
-"""The optimizer paper's protocol: OoD detection on equal numbers of rows, and one detector on several trained models.
+"""The optimizer paper's protocol: one detector on several trained models.
 
 Abdelzad, Czarnecki and Salay, The Effect of Optimization Methods on the Robustness of Out-of-Distribution Detection
 Approaches (2020). A metric is measured on several models per optimizer, trained with different seeds. The optimizers
@@ -10,7 +10,6 @@ Tested by `tests/evaluation/protocols/test_robustness.py` and `tests/evaluation/
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,28 +18,11 @@ import numpy as np
 import pandas as pd
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.frame import TEST, against, known_rows, unknown_splits
 from unknown_detection.evaluation.metrics.metrics import METRICS
-from unknown_detection.evaluation.protocols.od_test import ROLES
-from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY, Figure, Protocol, Shown, measure
+from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY, Protocol
 from unknown_detection.evaluation.runs import ALL_VARIANTS
 
 NAME = "optimizer-robustness"
-
-EQUAL_NUMBERS = "equal-numbers"
-PAPERS_METRICS = (
-    "fpr_at_95_tpr_known_positive",
-    "detection_error_known_positive",
-    "auroc",
-    "aupr_out_average_precision",
-    "aupr_in_average_precision",
-)
-"""The paper's (section 4.3), in the order of its tables. It does not name its estimator of AUPR: ours."""
-
-_PAPER = (
-    "Abdelzad, Czarnecki and Salay, The Effect of Optimization Methods on the Robustness of Out-of-Distribution "
-    "Detection Approaches (2020)"
-)
 
 _MODEL = ["variant", "seed", "model_id"]
 """The columns that tell models apart."""
@@ -49,30 +31,6 @@ EPSILON = 1e-6
 """Epsilon of equation 4, in squared percent. The paper does not state it. Its tables come out with its root, 0.001
 percent, added to each standard deviation and to the sum of the weights, whose means lie up to 0.08 % lower than those
 of its equations, which hold here."""
-
-
-def equal_numbers(rows: pd.DataFrame) -> list[Figure]:
-    """Compare the in-distribution rows of `test` with as many rows of each split of unknowns.
-
-    AUPR depends on how many rows there are of each kind, so it can be compared between sets of unknowns, and with the
-    paper, on equal numbers only. Of the larger side, as many rows count as the smaller one has: those whose ids come
-    first by a keyed hash, so that every model and detector is judged on the same ones.
-    """
-    known = known_rows(rows)
-    measured: list[Figure] = []
-    for split, unknown in unknown_splits(rows, ROLES).items():
-        count = min(len(known), len(unknown))
-        ranking = against(_first(known, count), _first(unknown, count))
-        measured += measure(ranking, PAPERS_METRICS, setting=EQUAL_NUMBERS, known=TEST, unknown=split)
-    return measured
-
-
-def _first(rows: pd.DataFrame, count: int) -> pd.DataFrame:
-    """Return the rows whose ids have the least SHA-256 with our key."""
-    ranks = [hashlib.sha256(f"{EQUAL_NUMBERS}\t{id_}".encode()).digest() for id_ in rows["id"].tolist()]
-    chosen = np.zeros(len(rows), dtype=np.bool_)
-    chosen[sorted(range(len(rows)), key=ranks.__getitem__)[:count]] = True
-    return rows[chosen]
 
 
 def mixture(means: Sequence[float], variances: Sequence[float]) -> tuple[float, float]:
@@ -169,24 +127,13 @@ def _components(lines: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
 PROTOCOL = Protocol(
     name=NAME,
     title="Robustness to the training method",
-    paper=_PAPER,
+    paper="Abdelzad, Czarnecki and Salay, The Effect of Optimization Methods on the Robustness of Out-of-Distribution "
+    "Detection Approaches (2020)",
     judge=lambda rows: [],
     compare=robust_figures,
     tables_by=("config", "setting", "unknown"),
     note="Tables 3 to 5 and 7 to 10 of the paper: mean and variance of the mixture over training methods, and of each "
     "over OoD sets, in percent and its square, and the robustness score: standard deviation times mean if lower "
     "values are better, else divided by it.",
-    plots=(),
-)
-
-EQUAL_NUMBERS_PROTOCOL = Protocol(
-    name=EQUAL_NUMBERS,
-    title="OoD detection on equal numbers of rows",
-    paper=f"{_PAPER}, section 4.1",
-    settings={EQUAL_NUMBERS: "Equal numbers"},
-    judge=equal_numbers,
-    shows=(Shown("{set}", {"metric": "auroc"}), Shown("{set}", {"metric": PAPERS_METRICS[0]})),
-    note="The rows of tables 2 and 3 of the paper. Known rows are positive for FPR and detection error. Of the larger "
-    "side a part is drawn.",
     plots=(),
 )

@@ -20,54 +20,22 @@ from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY, Figure
 FILE = "figures.parquet"
 """Name of the file in a report's folder."""
 
-COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
-    "release": (pa.string(), "name of the release: its folder's name, or ORG/NAME at a commit"),
-    "release_digest": (pa.string(), "SHA-256 over the digests of all its splits"),
-    "duplicates_sha256": (pa.string(), "SHA-256 of its table of duplicates, or empty if it has none"),
-    "model": (pa.string(), "name of the model, or empty if the scores file does not state it"),
-    "model_digest": (pa.string(), "SHA-256 of its weights, or empty"),
-    "variant": (pa.string(), "training method, such as an optimizer; `*` for a figure over all of them"),
-    "run": (pa.string(), "name of the scores file without its ending"),
-    "seed": (pa.int64(), "seed of the run; null if the scores file does not state it"),
-    "detector": (pa.string(), "name of the detector"),
-    "hyperparameters": (pa.string(), "hyperparameters of the detector, as JSON"),
-    "protocol": (pa.string(), "name of the protocol"),
-    "config": (pa.string(), "config of the release; several are joined by ` + `"),
-    "setting": (pa.string(), "task of the detector, such as `ood_detection`, `dsd` or `od_test`"),
-    "known": (pa.string(), "the known rows: a split, and which of its rows if not all"),
-    "unknown": (pa.string(), "the unknown rows; several splits, or sets of a statistic, are joined by ` + `"),
-    "metric": (pa.string(), "name of the metric"),
-    "positive": (pa.string(), "positive class of the metric, `known` or `unknown`, or empty"),
-    "rows": (
-        pa.string(),
-        "`as_published`; `without_duplicates`: without rows that duplicate another row; or `without_overlap`: without "
-        "unknown rows whose class is, holds or shows a known one",
-    ),
-    "statistic": (pa.string(), "`mean` and so on for a statistic of other figures, else empty"),
-    "fitted_on": (pa.string(), "OoD split that a threshold was fitted on, or empty"),
-    "value": (pa.float64(), "the figure, from 0 to 1; NaN if predictions leave one class without rows"),
-    "factor": (pa.float64(), "factor by which the protocol's paper multiplies it"),
-    "n_known": (pa.int64(), "number of known rows; for a statistic, summed over its figures"),
-    "n_unknown": (pa.int64(), "number of unknown rows, likewise"),
-    "left_out": (
-        pa.int64(),
-        "number of rows left out as duplicates or for their overlap; 0 `as_published`, null if whole sets are",
-    ),
-    "prepared": (
-        pa.string(),
-        "how images that are prepared for a model's input were read, by `config/split`, as JSON",
-    ),
-    "versions": (pa.string(), "versions of the packages that `scored` the rows and `judged` the scores, as JSON"),
-}
-"""Type and description of each column, in order."""
+_NUMBERS = dict.fromkeys(("value", "factor"), pa.float64())
+_NUMBERS |= dict.fromkeys(("seed", "n_known", "n_unknown", "left_out"), pa.int64())
 
-_SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
+COLUMNS = (
+    *("release", "release_digest", "duplicates_sha256", "model", "model_digest", "variant", "run", "seed", "detector"),
+    *("hyperparameters", *FIGURE_KEY, "value", "factor", "n_known", "n_unknown", "left_out", "prepared", "versions"),
+)
+"""The columns in order; `docs/evaluating.md` says what they are."""
+
+_SCHEMA = pa.schema([(name, _NUMBERS.get(name, pa.string())) for name in COLUMNS])
 
 
 def tidy(judged: Iterable[tuple[Mapping[str, Any], Iterable[Figure]]]) -> pd.DataFrame:
     """Build the table of figures, each with the columns that say of which release, run and detector it is.
 
-    Refuses two runs of the same weights with the same figure.
+    Refuses two runs with the same figure, if they are of the same weights, or say neither model nor training method.
     """
     lines = [{**columns, **figure} for columns, figures in judged for figure in figures]
     # A seed may be missing, so integers are nullable.
@@ -75,12 +43,16 @@ def tidy(judged: Iterable[tuple[Mapping[str, Any], Iterable[Figure]]]) -> pd.Dat
         types_mapper={pa.int64(): pd.Int64Dtype()}.get
     )
     keys = ["variant", "model_digest", "seed", "detector", *FIGURE_KEY]
-    repeated = figures[(figures["model_digest"] != "") & figures.duplicated(keys, keep=False)]
-    for key, runs in repeated.groupby(keys, sort=False, dropna=False)["run"]:
-        raise EvaluationError(
-            f"{runs.iloc[0]} and {runs.iloc[1]} both have {key[3]} with seed {key[2]} and the same weights. Leave one "
-            "out, or name two variants."
-        )
+    told = (figures["model_digest"] != "") | (figures["variant"] == "")
+    repeated = figures[told & figures.duplicated(keys, keep=False)]
+    for (variant, _, seed, detector, *_), runs in repeated.groupby(keys, sort=False, dropna=False)["run"]:
+        both = f"{runs.iloc[0]} and {runs.iloc[1]} both have {detector}"
+        if not variant:
+            raise EvaluationError(
+                f"{both}, and nothing says whether they are runs of one training method. Name the methods, as in "
+                "VARIANT=FILE, or give the seeds of one in a column seed."
+            )
+        raise EvaluationError(f"{both} with seed {seed} and the same weights. Leave one out, or name two variants.")
     return figures
 
 

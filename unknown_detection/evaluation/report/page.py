@@ -5,17 +5,15 @@ Tested by `tests/evaluation/report/test_report.py`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from unknown_detection.evaluation.protocols import Protocol, openood
-from unknown_detection.evaluation.report.figures import COLUMNS
 from unknown_detection.evaluation.report.judging import Judged
 from unknown_detection.evaluation.report.looks import Look
 from unknown_detection.evaluation.report.names import shown_name
@@ -37,7 +35,6 @@ details caption { display: none; }
 .page figure svg.wide { max-width: max(100%, 40rem); }
 tbody th { overflow-wrap: normal; }
 tbody th small { font-weight: normal; opacity: 0.75; }
-.columns div { margin-bottom: 0.4rem; }
 @media (max-width: 30rem) {
   table { font-size: 0.85rem; }
   tbody th small { display: block; }
@@ -84,7 +81,6 @@ def render_page(
         ("results", "Results", results),
         *((section["anchor"], section["title"], section["tables"]) for section in sections),
         ("origin", "What the figures are of", origin),
-        ("columns", "Columns of figures.parquet", []),
     ]
     models = [*dict.fromkeys(run.about.model or "not stated" for run in runs)]
     facts: list[tuple[str, Value] | tuple[str, Value, str]] = [
@@ -117,13 +113,7 @@ def render_page(
         caution=CAUTION,
         origin=origin,
         sections=sections,
-        columns=[(name, _with_code(description)) for name, (_, description) in COLUMNS.items()],
     )
-
-
-def _with_code(text: str) -> Markup:
-    """Return a text with what stands between backticks as code."""
-    return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _published(figures: pd.DataFrame, runs: Sequence[ScoredRun]) -> list[PageTable]:

@@ -6,8 +6,6 @@ A DataFrame, a table of Arrow, Parquet or CSV with the columns `id` and `score` 
 |---|---|
 | `detector` | name of the detector; without it there is one detector, named after the file |
 | `prediction` | predicted class, as an index into the config's label names; -1 for none of them |
-| `class` | predicted class by name, in place of `prediction`; where a row has both, they say the same |
-| `confidence` | probability of the predicted class, from 0 to 1, for protocols of one's own |
 | `seed` | seed that the model was trained with, the same in all rows: runs that differ by it are averaged |
 
 Other columns are not read. A dictionary or a Series maps ids to the scores of one detector. Predictions are needed
@@ -48,8 +46,6 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "detector": pa.string(),
     "score": pa.float64(),
     "prediction": pa.int64(),
-    "class": pa.string(),
-    "confidence": pa.float64(),
     "seed": pa.int64(),
 }
 """All columns that scores may have, in the order in which they are written."""
@@ -207,14 +203,6 @@ def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) ->
         raise EvaluationError(
             f"{where} has empty, NaN or infinite scores at {bad}. Fix the detector: no metric can rank such rows."
         )
-    if "confidence" in names:
-        values = pc.fill_null(table["confidence"], 0.5)
-        outside = pc.invert(pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, 1)))
-        if pc.any(outside).as_py():
-            raise EvaluationError(
-                f"{where} has confidences that are not from 0 to 1 at {summarize_ids(table['id'].filter(outside))}. "
-                "Give the probability of the predicted class, or leave the column out."
-            )
     return table
 
 
