@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import compileall
+import ctypes
 import os
 import re
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from benchmarks import figures
+
+_SUBREAPER = 36
+"""`PR_SET_CHILD_SUBREAPER` (prctl(2), Linux)."""
 
 
 @dataclass
@@ -58,22 +66,56 @@ def interleave(runs: Mapping[str, Run], repeats: int) -> dict[str, Timed]:
 
 
 def _processor_seconds() -> float:
+    """Return the processor seconds of this process, and of those that it and its children waited for."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 
 
-def run_process(command: Sequence[str]) -> float:
-    """Run a command to its end; returns the peak MB of its and its children's memory.
+def adopt_orphans() -> None:
+    """Make this process the parent of its descendants whose own parent has ended, as `init` is otherwise (Linux).
+
+    The server from which workers are forked ends after the command that started it, and nobody waits for it. So
+    without this its time and that of all workers is lost.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def run_process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> float:
+    """Run a command and all that it started to their ends; returns the peak MB of the largest of these processes.
+
+    Their processor time is in `os.times` afterwards. This process may have no other children.
 
     Raises:
         RuntimeError: the command failed.
     """
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+    adopt_orphans()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
+    peak = usage.ru_maxrss
+    while True:
+        try:
+            peak = max(peak, os.wait4(-1, 0)[2].ru_maxrss)
+        except ChildProcessError:  # none is left
+            break
     if process.returncode:
         raise RuntimeError(f"{command} ended with {process.returncode}")
-    return usage.ru_maxrss / 1024
+    return peak / 1024
+
+
+def record(name: str, results: Mapping[str, Timed], **about: Any) -> None:
+    """Write the medians of competitors into the file of figures, beside what else is known of the run."""
+    medians = {
+        title: {
+            "seconds": round(timed.median, 3),
+            "processor": round(timed.median_processor, 3),
+            "peak_mb": round(timed.peak_mb),
+            "rounds": len(timed.seconds),
+        }
+        for title, timed in results.items()
+    }
+    figures.record(name, {**about, "medians": medians})
 
 
 def report(results: Mapping[str, Timed], baseline: str) -> None:
