@@ -39,6 +39,15 @@ class Timed:
         """Median processor seconds, which other work on the machine affects least."""
         return statistics.median(self.processor)
 
+    def figures(self) -> dict[str, float]:
+        """Return the medians, the peak and the number of rounds, as they are recorded."""
+        return {
+            "seconds": round(self.median, 3),
+            "processor": round(self.median_processor, 3),
+            "peak_mb": round(self.peak_mb),
+            "rounds": len(self.seconds),
+        }
+
 
 @dataclass(frozen=True)
 class Run:
@@ -104,22 +113,11 @@ def run_process(command: Sequence[str], environment: Mapping[str, str] | None = 
     return peak / 1024
 
 
-def record(name: str, results: Mapping[str, Timed], **about: Any) -> None:
-    """Write the medians of competitors into the file of figures, beside what else is known of the run."""
-    medians = {
-        title: {
-            "seconds": round(timed.median, 3),
-            "processor": round(timed.median_processor, 3),
-            "peak_mb": round(timed.peak_mb),
-            "rounds": len(timed.seconds),
-        }
-        for title, timed in results.items()
-    }
-    figures.record(name, {**about, "medians": medians})
+def report(results: Mapping[str, Timed], baseline: str, name: str = "", **about: Any) -> None:
+    """Print medians and their ratio to the baseline's.
 
-
-def report(results: Mapping[str, Timed], baseline: str) -> None:
-    """Print medians and their ratio to the baseline's."""
+    With a name they are written into the file of figures, beside what else is known of the run.
+    """
     base, processor = results[baseline].median, max(results[baseline].median_processor, 1e-9)
     for name, timed in results.items():
         runs = " ".join(f"{s:.2f}" for s in timed.seconds)
@@ -128,3 +126,6 @@ def report(results: Mapping[str, Timed], baseline: str) -> None:
             f"{name:28} median {timed.median:8.2f} s  ratio {timed.median / base:6.2f}  processor "
             f"{timed.median_processor:8.2f} s  ratio {timed.median_processor / processor:6.2f}{peak}  ({runs})"
         )
+    if name:
+        medians = {title: timed.figures() for title, timed in results.items()}
+        figures.record(name, {**about, "medians": medians})

@@ -8,10 +8,10 @@ and their processor time counts workers. The least work is in one process:
 - of `verify`: the same of each image in the release's shards;
 - of `report`: read the columns of the indexes without pixels.
 
-`datasets` loads the same folder, embeds the images and writes Parquet, which decodes nothing and hashes nothing; beside
-`verify` and `report` it reads the release and decodes each image once. `materialize` takes the published rows of a
-release of ImageNet's training images, of which the least work reads the same ones. The exponent is that of processor
-time in images, by least squares of logarithms over the sizes: 1 is linear.
+`datasets` loads the same folder as imagefolder, embeds the images and writes Parquet, which decodes nothing and hashes
+nothing; beside `verify` it reads the release and decodes each image once. `materialize` builds published rows of
+ImageNet's training images again, all of the known images. The exponent is that of processor time in images, by least
+squares of logarithms over the sizes: 1 is linear.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import argparse
 import functools
 import hashlib
 import io
+import math
 import shutil
+import statistics
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
-from benchmarks.rivals import Run, Timed, interleave, record, report, run_process
+from benchmarks.rivals import Run, Timed, interleave, report, run_process
 
 SIZES = (1_500, 3_000, 6_000)
 
@@ -37,8 +37,8 @@ DATASETS_PARQUET = """
 import sys
 from datasets import load_dataset, disable_progress_bars
 disable_progress_bars()
-files = {"all": sys.argv[1] + "/**/*.parquet"}
-for row in load_dataset("parquet", data_files=files, split="all", cache_dir=sys.argv[2], columns=["image"]):
+files = {"every": sys.argv[1] + "/**/*.parquet"}
+for row in load_dataset("parquet", data_files=files, split="every", cache_dir=sys.argv[2], columns=["image"]):
     row["image"].load()
 """
 
@@ -116,7 +116,7 @@ def competitors(scratch: Path, images: int) -> dict[str, list[str]]:
 
 
 def prepare(scratch: Path, images: int) -> None:
-    """Write the images, and the release that is materialized."""
+    """Write the images, and the release that is materialized; in a process of its own, whose memory is not ours."""
     from benchmarks.building.photographs import write_photographs
     from builders.registry import BENCHMARKS
 
@@ -154,7 +154,9 @@ def measure(scratch: Path, images: int, repeats: int) -> dict[str, Timed]:
 
 def exponent(seconds: Mapping[int, float]) -> float:
     """Return the exponent of the images in these seconds, by least squares of logarithms."""
-    return float(np.polyfit(np.log(list(seconds)), np.log(list(seconds.values())), 1)[0])
+    return statistics.linear_regression(
+        *([math.log(value) for value in of] for of in (seconds, seconds.values()))
+    ).slope
 
 
 def main() -> None:
@@ -163,33 +165,39 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, required=True, help="folder with four times the images' bytes free")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="images of each size")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--prepare", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--least", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.least:
         LEAST[args.least[0]](Path(args.least[1]))
         return
+    if args.prepare:
+        prepare(args.scratch, args.prepare)
+        return
     args.scratch.mkdir(exist_ok=True, parents=True)
     by_size: dict[int, dict[str, Timed]] = {}
     for images in args.sizes:
-        prepare(args.scratch, images)
+        own = [sys.executable, "-m", "benchmarks.building.commands", "--scratch", str(args.scratch)]
+        run_process([*own, "--prepare", str(images)])
         by_size[images] = measure(args.scratch, images, args.repeats)
-        print(f"\n{images:,} images")
-        report(by_size[images], "build folder, least")
     largest = max(by_size)
     exponents = {
         name: round(exponent({images: results[name].median_processor for images, results in by_size.items()}), 2)
         for name in by_size[largest]
     }
-    print(exponents)
     size = sum(path.stat().st_size for path in (args.scratch / f"tree{largest}").rglob("*.JPEG"))
-    smaller = {
+    print(f"{largest:,} images; exponents {exponents}")
+    processor = {
         str(images): {name: round(timed.median_processor, 3) for name, timed in results.items()}
         for images, results in by_size.items()
     }
-    record(
-        "commands", by_size[largest], images=largest, bytes=size, sizes=sorted(by_size), exponents=exponents,
-        processor=smaller,
-    )  # fmt: skip
+    report(
+        *(by_size[largest], "build folder, least", "building.commands"),
+        images=largest,
+        bytes=size,
+        exponents=exponents,
+        processor=processor,
+    )
 
 
 if __name__ == "__main__":

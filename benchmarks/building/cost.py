@@ -19,7 +19,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.rivals import Run, interleave, record, report, run_process
+from benchmarks.rivals import Run, interleave, report, run_process
 from unknown_detection.durable import NO_SYNC
 
 ONCE = "SHA-256 of each file"
@@ -101,8 +101,7 @@ def main() -> None:
         cost = (more - less) / (gigabytes[tree] - gigabytes[small])
         costs[name] = {"seconds a GB": round(cost, 3), "start": round(more - cost * gigabytes[tree], 3)}
         print(f"{name:26} {cost:5.2f} s of processor a GB, ratio {cost / costs[ONCE]['seconds a GB']:4.2f}")
-    report(results, f"{ONCE}, {tree.name}")
-    record("cost", results, costs=costs)
+    report(results, f"{ONCE}, {tree.name}", "building.cost", costs=costs)
     clean()
 
 

@@ -12,7 +12,6 @@ takes is measured.
 from __future__ import annotations
 
 import argparse
-import io
 import math
 import shutil
 import sys
@@ -89,7 +88,7 @@ def measure(scratch: Path, shape: str, size: int) -> dict[str, dict[str, float]]
     for folder in (tree, out):
         shutil.rmtree(folder, ignore_errors=True)
     write_tree(tree, shape, size)
-    image = io.BytesIO((tree / "unknown" / "0.png").read_bytes()).getbuffer().nbytes
+    image = (tree / "unknown" / "0.png").stat().st_size
     folders = ["--in-distribution", str(tree / "known"), "--unknown", f"near={tree / 'unknown'}", "--out", str(out)]
     flags = ["--no-near-duplicates", "--no-sync", "--quiet"]
     cut, expected = str(2 * image if shape == "shards" else 0), str(2 if shape == "empty" else 0)
@@ -106,14 +105,7 @@ def measure(scratch: Path, shape: str, size: int) -> dict[str, dict[str, float]]
     results = interleave(runs, 1)
     for folder in (tree, out):
         shutil.rmtree(folder, ignore_errors=True)
-    return {
-        name: {
-            "seconds": round(timed.median, 1),
-            "processor": round(timed.median_processor, 2),
-            "peak_mb": round(timed.peak_mb),
-        }
-        for name, timed in results.items()
-    }
+    return {name: timed.figures() for name, timed in results.items()}
 
 
 def main() -> None:
@@ -133,7 +125,8 @@ def main() -> None:
             exponents[name] = round(math.log(high / low) / math.log(more / less), 2)
         print(shape, measured, exponents, flush=True)
         figures.record(
-            f"shapes, {shape}", {"exponents": exponents, "sizes": {str(size): each for size, each in measured.items()}}
+            f"building.shapes, {shape}",
+            {"exponents": exponents, "sizes": {str(size): each for size, each in measured.items()}},
         )
 
 

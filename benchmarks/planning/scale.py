@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks import figures
 from builders.cli.request import BuildRequest
 from builders.commands.summary import dry_run_text
 from builders.declare.benchmark import Benchmark
@@ -163,15 +164,18 @@ def main() -> None:
         print(json.dumps(plan_once(Generated(int(names), int(partitions), kind == "random"))))
         return
     print("     names partitions    kind        rows  peak MB   own MB  disk MB  cpu s      s")
+    lines: dict[str, dict[str, float]] = {}
     for kind in KINDS:
         for names, partitions in SIZES:
             if names <= args.most:
                 one = measured("--child", str(names), str(partitions), kind)
+                lines[f"{names}, {partitions}, {kind}"] = {key: round(value, 2) for key, value in one.items()}
                 print(
                     f"{one['names']:10,} {partitions:10} {kind:>7} {one['rows']:11,} {one['peak']:8,.0f} "
                     f"{one['own']:8,.0f} {one['index'] + one['tables']:8,.0f} {one['processor']:6.1f} "
                     f"{one['seconds']:6.1f}"
                 )
+    figures.record("planning.scale", {"lines": lines})
 
 
 def measured(*arguments: str) -> dict[str, float]:
