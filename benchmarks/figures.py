@@ -17,6 +17,9 @@ from typing import Any
 
 FILE = Path(__file__).with_name("figures.json")
 
+MEASURED = ("builders", "hf_scripts", "taxonomy", "unknown_detection")
+"""Folders with the code that benchmarks measure."""
+
 Figures = Mapping[str, Any]
 
 
@@ -54,12 +57,12 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """Return the commit of the checkout, with a plus if its code was changed since."""
+    """Return the commit of the checkout, with a plus if what is measured was changed since."""
     root = Path(__file__).parents[1]
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", "*.py")
+    changed = git("status", "--porcelain", "--", *MEASURED)
     return git("rev-parse", "--short=8", "HEAD") + "+" * bool(changed)

@@ -113,10 +113,10 @@ def run_process(command: Sequence[str], environment: Mapping[str, str] | None = 
     return peak / 1024
 
 
-def report(results: Mapping[str, Timed], baseline: str, name: str = "", **about: Any) -> None:
+def report(results: Mapping[str, Timed], baseline: str, recorded: str = "", **about: Any) -> None:
     """Print medians and their ratio to the baseline's.
 
-    With a name they are written into the file of figures, beside what else is known of the run.
+    With a name, `recorded`, they are written into the file of figures, beside what else is known of the run.
     """
     base, processor = results[baseline].median, max(results[baseline].median_processor, 1e-9)
     for name, timed in results.items():
@@ -126,6 +126,6 @@ def report(results: Mapping[str, Timed], baseline: str, name: str = "", **about:
             f"{name:28} median {timed.median:8.2f} s  ratio {timed.median / base:6.2f}  processor "
             f"{timed.median_processor:8.2f} s  ratio {timed.median_processor / processor:6.2f}{peak}  ({runs})"
         )
-    if name:
+    if recorded:
         medians = {title: timed.figures() for title, timed in results.items()}
-        figures.record(name, {**about, "medians": medians})
+        figures.record(recorded, {**about, "medians": medians})

@@ -36,6 +36,9 @@ from unknown_detection.evaluation.models.models import Model
 
 CLASSES, SIDE, BATCH = 10, 64, 64
 
+CLOCKS = {"wall": "seconds", "processor": "processor"}
+"""The words of the file of figures for both clocks."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -213,7 +216,8 @@ def time_fits(repeats: int) -> dict[str, dict[str, float]]:
         for clock, their_seconds, seconds in zip(("wall", "processor"), other, ours, strict=True):
             ratio = their_seconds / seconds
             print(f"fit of {name} alone, {clock}: {ratio:.2f} times; seconds {their_seconds:.2f}/{seconds:.2f}")
-            alone[f"fit of {name}, {clock}"] = {"ours": round(seconds, 4), "other": round(their_seconds, 4)}
+            for side, median in (("ours", seconds), ("other", their_seconds)):
+                alone.setdefault(f"fit of {name}, {side}", {})[CLOCKS[clock]] = round(median, 4)
     return alone
 
 
@@ -235,7 +239,9 @@ def main(rows: int, repeats: int) -> None:
     medians: dict[str, dict[str, float]] = {}
     for (part, seconds), their_seconds in zip(own.times().items(), rival.times().values(), strict=True):
         sides = {"ours": statistics.median(seconds), "other": statistics.median(their_seconds)}
-        medians[part] = {side: round(median, 4) for side, median in sides.items()}
+        title, _, clock = part.rpartition(", ")
+        for side, median in sides.items():
+            medians.setdefault(f"{title}, {side}", {})[CLOCKS[clock]] = round(median, 4)
         ratio = sides["other"] / sides["ours"]
         by_round = " ".join(f"{a:.1f}/{b:.1f}" for a, b in zip(their_seconds, seconds, strict=True))
         print(f"{part:25} {ratio:5.1f} times; seconds of pytorch-ood/ours by round: {by_round}")

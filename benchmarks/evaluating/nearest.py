@@ -75,8 +75,8 @@ def score_rival(name: str, bank: Features, tested: Features) -> np.ndarray:
         return score_ours(name, bank, tested)
 
 
-def compare(name: str, bank: Features, tested: Features, repeats: int) -> dict[str, list[float]]:
-    """Time both sides of one detector, and print the ratio of their medians, wall and processor; returns these."""
+def compare(name: str, bank: Features, tested: Features, repeats: int) -> dict[str, dict[str, float]]:
+    """Time both sides of one detector, and print the ratio of their medians; returns these by detector and side."""
     times: dict[str, list[tuple[float, float]]] = {"ours": [], "other": []}
     scores: dict[str, np.ndarray] = {}
     for _ in range(repeats):
@@ -90,9 +90,11 @@ def compare(name: str, bank: Features, tested: Features, repeats: int) -> dict[s
         print(f"{name:10} {side:6} wall {wall:8.2f} s, processor {processor:8.2f} s")
     ratios = [rival / own for rival, own in zip(medians["other"], medians["ours"], strict=True)]
     apart = np.abs(scores["ours"] - scores["other"]).max() / np.abs(scores["other"]).max()
-    rounded = {side: [round(seconds, 4) for seconds in of] for side, of in medians.items()}
     print(f"{name:10} ratio {ratios[0]:.2f} (wall), {ratios[1]:.2f} (processor); {apart:.1e} of the greatest apart\n")
-    return rounded
+    return {
+        f"{name}, {side}": {"seconds": round(wall, 4), "processor": round(processor, 4)}
+        for side, (wall, processor) in medians.items()
+    }
 
 
 @click.command(epilog="Example: python -m benchmarks.evaluating.nearest --rows 4096 --bank 16384")
@@ -112,14 +114,13 @@ def main(rows: int, bank: int, width: int, classes: int, threads: int, repeats: 
         fitted = make_features(bank // part, width, classes, 1)
         tested = make_features(rows, width, classes, 2)
         print(f"{rows:,} x {bank // part:,} x {width:,}")
-        medians = {name: compare(name, fitted, tested, repeats) for name in detectors.split(",")}
-        about = {
-            "rows": rows,
-            "bank": bank // part,
-            "threads": threads,
-            "kernel": os.environ.get("OPENBLAS_CORETYPE", ""),
-        }
-        figures.record(f"evaluating.nearest, {width}, {bank // part}", {**about, "medians": medians})
+        medians: dict[str, dict[str, float]] = {}
+        for name in detectors.split(","):
+            medians |= compare(name, fitted, tested, repeats)
+        about = {"bank": bank // part, "threads": threads, "kernel": os.environ.get("OPENBLAS_CORETYPE", "")}
+        figures.record(
+            f"evaluating.nearest, {width}, {bank // part}", {"rows": rows, "width": width, **about, "medians": medians}
+        )
 
 
 if __name__ == "__main__":
