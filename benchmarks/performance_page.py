@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.figures import Figures
 from benchmarks.tables import compared, seconds, table
+
+SAME_RUN = "the same run"
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Comparison:
 
 
 def _detectors(of: str, what: str, rival: str, number: int) -> Comparison:
-    command = "python -m benchmarks.evaluating.detectors" if number == 0 else "the same run"
+    command = "python -m benchmarks.evaluating.detectors" if number == 0 else SAME_RUN
     return Comparison("evaluating.detectors", what, command, f"{of}, ours", {f"{of}, other": rival})
 
 
@@ -164,7 +167,7 @@ def comparisons(recorded: Figures) -> str:
         for rival, words in each.rivals.items():
             other = medians[rival][each.clock]
             rows.append([*own, f"{words}: {seconds(other)}", compared(ours[each.clock], other), *last])
-            own, last = ["", ""], ["", "the same run"]
+            own, last = ["", ""], ["", SAME_RUN]
     return table(["what", "ours", "the other", "ours is, or", "commit, date, load", "command"], rows, text=6)
 
 
@@ -230,7 +233,11 @@ def build_cost(recorded: Figures) -> str:
 
 def unmeasured(recorded: Figures) -> str:
     """Return the list of comparisons of which no figures are stated."""
-    lacking = [(each.what.split(" {")[0], each.command) for each in COMPARISONS if each.figures not in recorded]
+    lacking = [
+        (re.sub(r"\{[^}]*\} ?", "", each.what), each.command)
+        for each in COMPARISONS
+        if each.figures not in recorded and each.command != SAME_RUN
+    ]
     return "\n".join(f"- {what}: `{command}`" for what, command in (*lacking, *UNMEASURED))
 
 

@@ -309,12 +309,14 @@ def shapes(recorded: Figures) -> str:
 
 def building(recorded: Figures) -> str:
     """Return the paragraph on what the minutes follow from."""
-    cost = costs(recorded)
+    cost, load = costs(recorded), recorded["building.cost"]["measured"]["load"]
     return (
         "Planning and its memory are measured for ten million names that are each a row of two splits "
         "(`python -m benchmarks.planning.scale`),\nand the columns scale them by names. Building is "
         f"{cost.build_seconds:.2f} s of processor time a GB (`python -m benchmarks.building.cost`): reading, "
-        "checking, both\ndigests and writing, without the search for near-duplicates."
+        "checking, both\ndigests and writing, without the search for near-duplicates. When that was measured "
+        f"{load:.0f} processes ran or waited on the machine's two cores,\nand a second of processor time did less "
+        "than on a free one."
     )
 
 
