@@ -193,7 +193,7 @@ def commands(recorded: Figures) -> str:
             ]
         )
     head = ["command", "what `datasets` does", "processor time", "MB", "least work", "`datasets`", "exponent"]
-    sizes = [int(size) for size in of["processor"]]
+    sizes = sorted(map(int, of["processor"]))
     mean = of["bytes"] / of["images"] / 1000
     intro = (
         f"{of['images']:,} images of {mean:.0f} KB, on {of['measured']['machine']} ({note(of['measured'])}); the "
@@ -203,18 +203,20 @@ def commands(recorded: Figures) -> str:
 
 
 def growing(recorded: Figures) -> str:
-    """Return the table of the commands' processor seconds at each size."""
+    """Return the table of the commands' processor seconds at each size, and of what an image more takes."""
     if "building.commands" not in recorded:
         return NOT_RUN
     of = recorded["building.commands"]["processor"]
-    names = [
-        name
-        for each in COMMANDS
-        for name in (each, f"{each}, least", f"{each}, datasets")
-        if name in next(iter(of.values()))
-    ]
-    rows = [[name, *(f"{of[size][name]:.2f}" for size in of)] for name in names]
-    return table(["processor seconds", *(f"{int(size):,} images" for size in of)], rows)
+    sizes = sorted(of, key=int)
+    less, more = sizes[0], sizes[-1]
+    rows = []
+    for name in (name for each in COMMANDS for name in (each, f"{each}, least", f"{each}, datasets")):
+        if name in of[less]:
+            each = (of[more][name] - of[less][name]) / (int(more) - int(less))
+            rows.append(
+                [name, *(f"{of[size][name]:.2f}" for size in sizes), f"{each * 1000:.2f}" if each > 0 else "noise"]
+            )
+    return table(["processor seconds", *(f"{int(size):,} images" for size in sizes), "ms an image more"], rows)
 
 
 def build_cost(recorded: Figures) -> str:
