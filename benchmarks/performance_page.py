@@ -165,6 +165,8 @@ def comparisons(recorded: Figures) -> str:
         own = [each.what.format(**of), seconds(ours[each.clock]) + memory]
         last = [note(of["measured"]), f"`{each.command}`" if each.command.startswith("python") else each.command]
         for rival, words in each.rivals.items():
+            if rival not in medians:  # not measured in this run
+                continue
             other = medians[rival][each.clock]
             rows.append([*own, f"{words}: {seconds(other)}", compared(ours[each.clock], other), *last])
             own, last = ["", ""], ["", SAME_RUN]

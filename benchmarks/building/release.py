@@ -66,13 +66,13 @@ def main() -> None:
     tree, out, copy, cache = (args.scratch / name for name in ("tree", "release", "copy", "cache"))
     if not tree.exists():
         write_tree(tree, args.per_class)
-    subprocess.run(["cp", "-r", tree, copy], check=True)  # the first read of the tree is nobody's
+    subprocess.run(["cp", "-r", f"{tree}/.", copy], check=True)  # the first read of the tree is nobody's
 
     def cleaning(*paths: Path) -> Callable[[], None]:
         return lambda: [shutil.rmtree(path, ignore_errors=True) for path in paths] and None
 
     def cp() -> float:
-        run_process(["cp", "-r", str(tree), str(copy)])
+        run_process(["cp", "-r", f"{tree}/.", str(copy)])
         return 0.0
 
     def build() -> float:
