@@ -67,7 +67,7 @@ def write_tree(tree: Path, shape: str, size: int) -> None:
     """Write class folders with so many of what is many."""
     write = maker()
     images = {"rows": size, "classes": size, "empty": KNOWN * FEW, "shards": 2 * size}[shape]
-    classes = size if shape == "classes" else 100 if shape == "rows" else KNOWN
+    classes = size if shape == "classes" else 10 if shape == "rows" else KNOWN
     known = tree / "known"
     # A class needs few images where nothing is drawn.
     parts = {"train": classes, "validation": FEW, "test": FEW} if shape == "classes" else {"": classes}
