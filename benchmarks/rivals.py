@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import compileall
+import ctypes
 import os
 import re
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from benchmarks import figures
+
+_SUBREAPER = 36
+"""`PR_SET_CHILD_SUBREAPER` (prctl(2), Linux)."""
 
 
 @dataclass
@@ -30,6 +38,15 @@ class Timed:
     def median_processor(self) -> float:
         """Median processor seconds, which other work on the machine affects least."""
         return statistics.median(self.processor)
+
+    def figures(self) -> dict[str, float]:
+        """Return the medians, the peak and the number of rounds, as they are recorded."""
+        return {
+            "seconds": round(self.median, 3),
+            "processor": round(self.median_processor, 3),
+            "peak_mb": round(self.peak_mb),
+            "rounds": len(self.seconds),
+        }
 
 
 @dataclass(frozen=True)
@@ -58,26 +75,49 @@ def interleave(runs: Mapping[str, Run], repeats: int) -> dict[str, Timed]:
 
 
 def _processor_seconds() -> float:
+    """Return the processor seconds of this process, and of those that it and its children waited for."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 
 
-def run_process(command: Sequence[str]) -> float:
-    """Run a command to its end; returns the peak MB of its and its children's memory.
+def adopt_orphans() -> None:
+    """Make this process the parent of its descendants whose own parent has ended, as `init` is otherwise (Linux).
+
+    The server from which workers are forked ends after the command that started it, and nobody waits for it. So
+    without this its time and that of all workers is lost.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def run_process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> float:
+    """Run a command and all that it started to their ends; returns the peak MB of the largest of these processes.
+
+    Their processor time is in `os.times` afterwards. This process may have no other children.
 
     Raises:
         RuntimeError: the command failed.
     """
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+    adopt_orphans()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
+    peak = usage.ru_maxrss
+    while True:
+        try:
+            peak = max(peak, os.wait4(-1, 0)[2].ru_maxrss)
+        except ChildProcessError:  # none is left
+            break
     if process.returncode:
         raise RuntimeError(f"{command} ended with {process.returncode}")
-    return usage.ru_maxrss / 1024
+    return peak / 1024
 
 
-def report(results: Mapping[str, Timed], baseline: str) -> None:
-    """Print medians and their ratio to the baseline's."""
+def report(results: Mapping[str, Timed], baseline: str, recorded: str = "", **about: Any) -> None:
+    """Print medians and their ratio to the baseline's.
+
+    With a name, `recorded`, they are written into the file of figures, beside what else is known of the run.
+    """
     base, processor = results[baseline].median, max(results[baseline].median_processor, 1e-9)
     for name, timed in results.items():
         runs = " ".join(f"{s:.2f}" for s in timed.seconds)
@@ -86,3 +126,6 @@ def report(results: Mapping[str, Timed], baseline: str) -> None:
             f"{name:28} median {timed.median:8.2f} s  ratio {timed.median / base:6.2f}  processor "
             f"{timed.median_processor:8.2f} s  ratio {timed.median_processor / processor:6.2f}{peak}  ({runs})"
         )
+    if recorded:
+        medians = {title: timed.figures() for title, timed in results.items()}
+        figures.record(recorded, {**about, "medians": medians})

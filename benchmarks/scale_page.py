@@ -1,17 +1,19 @@
-"""Print the tables of `docs/scale.md`: `python -m benchmarks.scale_page`.
+"""Makes the tables of `docs/scale.md` (`benchmarks.pages` writes them).
 
-Counts follow from the declarations of the benchmarks, times from measurements of our benchmarks, and money from list
-prices. Nothing is measured here; a test compares the tables with the page.
+Counts follow from the declarations of the benchmarks, times and bytes from the recorded figures of our benchmarks, and
+money from list prices. Nothing is measured here.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.figures import Figures
+from benchmarks.tables import seconds, table
 from builders.declare.benchmark import Benchmark
 from builders.pipeline.shards import SHARD_BYTES
 from builders.registry import BENCHMARKS
@@ -28,27 +30,8 @@ PART = 16 << 20
 XORB = 64 << 20
 """Upper limit on the bytes of an upload to the Hub's Xet storage (huggingface.co/docs/hub, Xet: deduplication)."""
 
-PLAN_SECONDS = 3.07e-6
-"""Processor seconds of planning a name that is a row of two splits (`benchmarks.planning.scale`, ten million counted
-names in ten partitions)."""
-
-START_MB, OWN_MB = 78, 927
-"""MB of a process after its imports, and of the one that plans ten million names, mapped files not counted."""
-
-INDEX_BYTES, TABLE_BYTES = 108, 143
-"""Bytes of a name in an index, and of a row in the tables, which are mapped from temporary files: `disk` there."""
-
-WORKER_MB = 190
-"""MB of a process that builds; `benchmarks.building.release`."""
-
 DIGEST_BYTES = 32
 """Bytes of a SHA-256, which no compression can spare."""
-
-BUILD_SECONDS = 2.77
-"""Processor seconds of building a GB; `benchmarks.building.cost`."""
-
-NEW_VERSION = 0.010
-"""Share of a split's bytes that a version without ten of 250,000 rows sends; `benchmarks.building.new_version`."""
 
 GPUS, CORES = 8, 16
 """Devices and cores of the columns of minutes (ours)."""
@@ -76,6 +59,55 @@ LIST_PRICE, GET_PRICE, STORAGE, EGRESS, CORE, GPU = PRICES = (
 
 
 @dataclass(frozen=True)
+class Costs:
+    """What was measured, from which the columns follow.
+
+    Attributes:
+        plan_seconds: processor seconds of planning a name that is a row of two splits.
+        start_mb: of a process after its imports.
+        own_mb: of the process that plans ten million names, mapped files not counted.
+        index_bytes: of a name in an index, which lies in a temporary file.
+        table_bytes: of a row in the plan's tables, which lie in temporary files.
+        worker_mb: of the largest process of a build.
+        build_seconds: processor seconds of building a GB.
+        new_version: the share of a split's bytes that a version without ten of 250,000 rows sends.
+    """
+
+    plan_seconds: float
+    start_mb: float
+    own_mb: float
+    index_bytes: float
+    table_bytes: float
+    worker_mb: float
+    build_seconds: float
+    new_version: float
+
+    def plan_mb(self, names: int) -> float:
+        """Return the MB of memory that planning so many names takes."""
+        return self.start_mb + names / 1e7 * (self.own_mb - self.start_mb)
+
+    def build_hours(self, size: float) -> float:
+        """Return the hours that one core takes to build so many bytes."""
+        return size / 1e9 * self.build_seconds / 3600
+
+
+def costs(recorded: Figures) -> Costs:
+    """Return what was measured, from the file of figures."""
+    lines, version = recorded["planning.scale"]["lines"], recorded["building.new_version"]
+    most, cost = lines["10000000, 10, counted"], recorded["building.cost"]
+    return Costs(
+        plan_seconds=most["processor"] / most["names"],
+        start_mb=lines["2000, 1, counted"]["own"],
+        own_mb=most["own"],
+        index_bytes=most["index"] * 1e6 / most["names"],
+        table_bytes=most["tables"] * 1e6 / most["rows"],
+        worker_mb=cost["medians"]["builders, tree"]["peak_mb"],
+        build_seconds=cost["costs"]["builders"]["seconds a GB"],
+        new_version=version["new"] / version["total"],
+    )
+
+
+@dataclass(frozen=True)
 class Workload:
     """The size of a build: names and LIST requests of its sources, rows, rows read, bytes, and GPU hours."""
 
@@ -96,16 +128,6 @@ class Workload:
     def puts(self) -> int:
         """The number of requests by which the shards are written to a store."""
         return self.shards * (SHARD_BYTES // PART + 2)
-
-    @property
-    def build_hours(self) -> float:
-        """The hours that one core takes for the build."""
-        return self.size / 1e9 * BUILD_SECONDS / 3600
-
-    @property
-    def plan_mb(self) -> float:
-        """The MB of memory that planning takes, which grow with the names."""
-        return START_MB + self.names / 1e7 * (OWN_MB - START_MB)
 
 
 def mean_bytes() -> float:
@@ -179,13 +201,7 @@ def workloads() -> tuple[Workload, ...]:
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table with a first column of text and other columns of numbers."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def tables(columns: Sequence[Workload]) -> Mapping[str, str]:
+def tables(columns: Sequence[Workload], cost: Costs) -> Mapping[str, str]:
     """Return the page's tables, by name."""
 
     def rows(*lines: tuple[str, str, Sequence[float]]) -> list[list[str]]:
@@ -194,7 +210,8 @@ def tables(columns: Sequence[Workload]) -> Mapping[str, str]:
     head = ["", *(column.title for column in columns)]
     gb = [column.size / 1e9 for column in columns]
     requests = [(c.lists + c.puts) / 1000 * LIST_PRICE.dollars + c.reads / 1000 * GET_PRICE.dollars for c in columns]
-    core = [column.build_hours + column.names * PLAN_SECONDS / 3600 for column in columns]
+    hours = [cost.build_hours(column.size) for column in columns]
+    core = [of + column.names * cost.plan_seconds / 3600 for of, column in zip(hours, columns, strict=True)]
     gpu = [column.gpu_hours for column in columns]
     return {
         "bytes": table(
@@ -219,53 +236,110 @@ def tables(columns: Sequence[Workload]) -> Mapping[str, str]:
         "time": table(
             head,
             rows(
-                ("planning, seconds of a core", "{:.1f}", [c.names * PLAN_SECONDS for c in columns]),
-                ("planning, MB", "{:,.0f}", [c.plan_mb for c in columns]),
-                ("building, minutes of a core", "{:.0f}", [c.build_hours * 60 for c in columns]),
-                (f"building on {CORES} cores, minutes", "{:.1f}", [c.build_hours / CORES * 60 for c in columns]),
+                ("planning, seconds of a core", "{:.1f}", [c.names * cost.plan_seconds for c in columns]),
+                ("planning, MB", "{:,.0f}", [cost.plan_mb(c.names) for c in columns]),
+                ("building, minutes of a core", "{:.0f}", [of * 60 for of in hours]),
+                (f"building on {CORES} cores, minutes", "{:.1f}", [of / CORES * 60 for of in hours]),
                 ("models, hours of a GPU", "{:.0f}", gpu),
-                (f"models on {GPUS} GPUs, hours", "{:.0f}", [hours / GPUS for hours in gpu]),
+                (f"models on {GPUS} GPUs, hours", "{:.0f}", [of / GPUS for of in gpu]),
             ),
         ),
         "money": table(
             head,
             rows(
                 ("requests", "{:,.2f}", requests),
-                ("cores", "{:,.2f}", [hours * CORE.dollars for hours in core]),
-                ("GPUs", "{:,.0f}", [hours * GPU.dollars for hours in gpu]),
+                ("cores", "{:,.2f}", [of * CORE.dollars for of in core]),
+                ("GPUs", "{:,.0f}", [of * GPU.dollars for of in gpu]),
                 ("storage of the release, a month", "{:,.0f}", [size * STORAGE.dollars for size in gb]),
                 ("sending it to the Hub from S3, once", "{:,.0f}", [size * EGRESS.dollars for size in gb]),
                 (
                     "sending a version without 0.004 % of the rows",
                     "{:,.0f}",
-                    [size * EGRESS.dollars * NEW_VERSION for size in gb],
+                    [size * EGRESS.dollars * cost.new_version for size in gb],
                 ),
             ),
         ),
-        "growth": growth(columns),
+        "growth": growth(columns, cost),
         "prices": table(["what", "US dollars", "source"], [[p.unit, f"{p.dollars:g}", p.source] for p in PRICES]),
     }
 
 
-def growth(columns: Sequence[Workload]) -> str:
+def growth(columns: Sequence[Workload], cost: Costs) -> str:
     """Return the table of what memory and bytes grow with, in MB."""
     lines = [
-        ("a worker's memory", "nothing", [WORKER_MB for _ in columns]),
+        ("a worker's memory", "nothing", [cost.worker_mb for _ in columns]),
         ("bytes that a killed worker does again", "nothing", [SHARD_BYTES / 1e6 for _ in columns]),
-        ("planning, at most", "names", [c.plan_mb for c in columns]),
-        ("temporary files of sources", "names", [c.names * INDEX_BYTES / 1e6 for c in columns]),
-        ("temporary files of tables", "rows of a run", [c.rows * TABLE_BYTES / 1e6 for c in columns]),
+        ("planning, at most", "names", [cost.plan_mb(c.names) for c in columns]),
+        ("temporary files of sources", "names", [c.names * cost.index_bytes / 1e6 for c in columns]),
+        ("temporary files of tables", "rows of a run", [c.rows * cost.table_bytes / 1e6 for c in columns]),
         ("indexes on disk, at least", "rows", [c.rows * DIGEST_BYTES / 1e6 for c in columns]),
     ]
     rows = [[quantity, factor, *(f"{value:,.0f}" for value in values)] for quantity, factor, values in lines]
     return table(["MB", "grows with", *(column.title for column in columns)], rows)
 
 
-def main() -> None:
-    """Print the tables."""
-    for name, text in tables(workloads()).items():
-        print(f"{name}\n\n{text}\n")
+SHAPES = {
+    "rows": "{:,} rows",
+    "classes": "{:,} classes of an image each",
+    "shards": "{:,} shards of two images each",
+    "empty": "{:,} empty class folders, which are refused",
+}
+"""What is many, in words."""
 
 
-if __name__ == "__main__":
-    main()
+def shapes(recorded: Figures) -> str:
+    """Return the table of builds in which something is many."""
+    rows = []
+    for shape, title in SHAPES.items():
+        of = recorded.get(f"building.shapes, {shape}")
+        for name, exponent in of["exponents"].items() if of else ():
+            by_size = sorted(of["sizes"].items(), key=lambda item: int(item[0]))
+            medians = [each[name] for _, each in by_size]
+            rows.append(
+                [
+                    title.format(int(by_size[-1][0])) if name == "build" else "",
+                    f"`{'build folder' if name == 'build' else 'verify --check fast'}`",
+                    *(seconds(median["processor"]) for median in medians),
+                    f"{medians[-1]['peak_mb']:,}",
+                    f"{exponent:.2f}",
+                ]
+            )
+    return table(["what is many", "", "a tenth of it", "all", "MB", "exponent"], rows, text=2)
+
+
+def building(recorded: Figures) -> str:
+    """Return the paragraph on what the minutes follow from."""
+    cost, load = costs(recorded), recorded["building.cost"]["measured"]["load"]
+    return (
+        "Planning and its memory are measured for ten million names that are each a row of two splits "
+        "(`python -m benchmarks.planning.scale`),\nand the columns scale them by names. Building is "
+        f"{cost.build_seconds:.2f} s of processor time a GB (`python -m benchmarks.building.cost`): reading, "
+        "checking, both\ndigests and writing, without the search for near-duplicates. When that was measured "
+        f"{load:.0f} processes ran or waited on the machine's two cores,\nand a second of processor time did less "
+        "than on a free one."
+    )
+
+
+def planning(recorded: Figures) -> str:
+    """Return the paragraph on the memory of planning."""
+    lines = recorded["planning.scale"]["lines"]
+    titles = {"10000000, 10, counted": "ten partitions", "10000000, 1, counted": "one"}
+    parts = " and ".join(
+        f"{lines[key]['own']:,.0f} MB without mapped files in {title}, {lines[key]['peak']:,.0f} MB with them"
+        for key, title in titles.items()
+        if key in lines
+    )
+    return (
+        f"Ten million names, each a row of two splits, take {parts}, Python and\nimports included "
+        "(`python -m benchmarks.planning.scale`)."
+    )
+
+
+def blocks(recorded: Figures) -> dict[str, str]:
+    """Return the page's blocks by name."""
+    return {
+        **tables(workloads(), costs(recorded)),
+        "building": building(recorded),
+        "planning": planning(recorded),
+        "shapes": shapes(recorded),
+    }

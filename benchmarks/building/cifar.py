@@ -112,7 +112,7 @@ def main() -> None:
     }
     if args.near_duplicates:
         runs["builders, near-duplicates too"] = Run(cleaning(out), build("builders.cifar_benchmark"))
-    report(interleave(runs, args.repeats), "builders")
+    report(interleave(runs, args.repeats), "builders", "building.cifar")
     cleaning(out, plain, cache)()
 
 

@@ -11,16 +11,15 @@ one, which is starting Python and imports. The ratio is of the former.
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import os
 import shutil
-import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks.rivals import Run, interleave, report, run_process
 from unknown_detection.durable import NO_SYNC
 
 ONCE = "SHA-256 of each file"
@@ -48,21 +47,6 @@ def both_digests(tree: Path, out: Path) -> None:
             hashlib.sha256(data).hexdigest()
             joined.update(data)
             file.write(data)
-
-
-def measured(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float]:
-    """Run a command; returns its processor seconds and its wall-clock seconds.
-
-    Raises:
-        RuntimeError: it failed.
-    """
-    started = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{command} ended with {process.returncode}")
-    return usage.ru_utime + usage.ru_stime, time.perf_counter() - started
 
 
 def competitors(scratch: Path, tree: Path) -> dict[str, tuple[list[str], Mapping[str, str]]]:
@@ -100,25 +84,25 @@ def main() -> None:
         write_tree(tree)
     if not small.exists():
         link_part(tree, small)
-    timings: dict[tuple[str, Path], list[tuple[float, float]]] = {}
-    for _ in range(args.repeats):
-        for images in (small, tree):
-            for name, (command, environment) in competitors(args.scratch, images).items():
-                out.unlink() if out.is_file() else shutil.rmtree(out, ignore_errors=True)
-                os.sync()
-                timings.setdefault((name, images), []).append(measured(command, environment))
     gigabytes = {t: sum(path.stat().st_size for path in t.rglob("*.JPEG")) / 1e9 for t in (small, tree)}
-    base = 0.0
+
+    def clean() -> None:
+        out.unlink() if out.is_file() else shutil.rmtree(out, ignore_errors=True)
+
+    runs = {
+        f"{name}, {images.name}": Run(clean, functools.partial(run_process, command, environment))
+        for images in (small, tree)
+        for name, (command, environment) in competitors(args.scratch, images).items()
+    }
+    results = interleave(runs, args.repeats)
+    costs: dict[str, dict[str, float]] = {}
     for name in competitors(args.scratch, tree):
-        less, more = (statistics.median(seconds for seconds, _ in timings[name, t]) for t in (small, tree))
+        less, more = (results[f"{name}, {images.name}"].median_processor for images in (small, tree))
         cost = (more - less) / (gigabytes[tree] - gigabytes[small])
-        base = base or cost
-        clock = statistics.median(seconds for _, seconds in timings[name, tree])
-        start = more - cost * gigabytes[tree]
-        print(
-            f"{name:26} {cost:5.2f} s of processor a GB, ratio {cost / base:4.2f}; start {start:5.2f} s; "
-            f"elapsed {clock:6.2f} s  ({' '.join(f'{seconds:.2f}' for seconds, _ in timings[name, tree])})"
-        )
+        costs[name] = {"seconds a GB": round(cost, 3), "start": round(more - cost * gigabytes[tree], 3)}
+        print(f"{name:26} {cost:5.2f} s of processor a GB, ratio {cost / costs[ONCE]['seconds a GB']:4.2f}")
+    report(results, f"{ONCE}, {tree.name}", "building.cost", costs=costs)
+    clean()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import click
 import numpy as np
 from PIL import Image
 
+from benchmarks import figures
 from builders.release.digests import file_sha256
 from builders.sources.imagenet import IMAGENET
 
@@ -80,6 +81,7 @@ def main(scratch: Path, images: int, size: int) -> None:
     differ = sum(path.stat().st_size for path in second.values() if file_sha256(path) not in known)
     print(f"{images:,} rows, {WITHDRAWN} withdrawn; {len(second)} files, {total:,} bytes (before: {all_bytes:,})")
     print(f"new to the Hub's storage: {lacked:,} bytes, {lacked / total:.2%}; lower is better")
+    figures.record("building.new_version", {"images": images, "new": lacked, "total": total, "files": differ})
     print(f"files that differ: {differ:,} bytes, {differ / total:.2%}")
     shutil.rmtree(scratch)
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
-import os
-import resource
 import shutil
 import sys
 from pathlib import Path
@@ -177,12 +175,7 @@ def main() -> int:
         ),
     }
     results = interleave(runs, args.repeats)
-    report(results, "reading the indexes")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run_process([*command, "--out", str(page)])
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"processor: {spent:.1f} s for the page, after which {os.getloadavg()[0]:.1f} processes wait on average")
+    report(results, "reading the indexes", "building.release_page", rows=CONFIGS * SPLITS * ROWS)
     text = page.read_text(encoding="utf-8")
     pictures = sum(len(part.partition('"')[0]) for part in text.split('src="data:')[1:])
     print(f"{CONFIGS * SPLITS * ROWS:,} rows: a page of {len(text.encode()):,} bytes, {pictures:,} of them pictures")

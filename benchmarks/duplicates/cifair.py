@@ -6,8 +6,8 @@ pair: 0, almost all pixels are equal; 1, one photograph, processed in two ways; 
 count images in the order of CIFAR's archives. This script takes them by path instead.
 
 `python -m benchmarks.duplicates.cifair NAME IMAGES JUDGED...` searches `IMAGES/test/CLASS/NAME` against `IMAGES/train`
-and against itself, and writes what it counts into `figures.json` beside this file, from which the tables of
-`docs/benchmarks/duplicates.md` are made (`benchmarks.duplicates.page`). `JUDGED` is a CSV file with the columns
+and against itself, and records what it counts, from which the tables of `docs/benchmarks/duplicates.md` are made
+(`benchmarks.figures`, `benchmarks.pages`). `JUDGED` is a CSV file with the columns
 `test`, `other` and `judgment`, as `benchmarks.duplicates.judged` writes: two paths below `IMAGES`, and 0 to 2. A
 listed pair of judgement 0 or 1 counts for the recall; of several files, the recall by each is given.
 
@@ -23,7 +23,6 @@ Halves are drawn by a keyed hash of the test image's class and name.
 
 import csv
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,13 +32,13 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from benchmarks import figures
 from builders.duplicates.search import THRESHOLD, find_pairs
 from builders.release.duplicates import connected_groups
 
 Images = npt.NDArray[np.uint8]
 Pair = tuple[str, str]
 
-FIGURES = Path(__file__).with_name("figures.json")
 SEEN = Path(__file__).with_name("two_photographs.csv")
 
 SHOWN = 100
@@ -139,7 +138,7 @@ def main(name: str, images: Path, judged: tuple[Path, ...], folder: Path | None)
     (names, test), (train_names, train) = load(images, "test"), load(images, "train")
     pixels = dict(zip([*names, *train_names], [*test, *train], strict=True))
     joins, apart = [judgements(path) for path in judged], seen_apart(name)
-    figures: dict[str, Any] = {"distance": THRESHOLD, "test images": len(names)}
+    counted: dict[str, Any] = {"distance": THRESHOLD, "test images": len(names)}
     everything: dict[Pair, float] = {}
     for title, right, references in (("train", train_names, train), ("test", names, test)):
         distances = search(names, test, right, references)
@@ -151,11 +150,10 @@ def main(name: str, images: Path, judged: tuple[Path, ...], folder: Path | None)
                 for join in joins
             ]
             key = title if half is None else f"{title}, half {half}"
-            figures[key] = count(of_half, of_joins, apart)
-            print(f"{name}, test and {key}: {figures[key]}")
-    figures["test images in pairs"] = len({side for pair in everything for side in pair if side.startswith("test/")})
-    written = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
-    FIGURES.write_text(json.dumps(written | {name: figures}, indent=2, sort_keys=True) + "\n")
+            counted[key] = count(of_half, of_joins, apart)
+            print(f"{name}, test and {key}: {counted[key]}")
+    counted["test images in pairs"] = len({side for pair in everything for side in pair if side.startswith("test/")})
+    figures.record(f"duplicates.cifair, {name}", counted)
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
         furthest = sorted(everything, key=lambda pair: (-everything[pair], pair))

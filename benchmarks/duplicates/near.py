@@ -223,9 +223,10 @@ def race(references: int, queries: int, sample: int, repeats: int) -> None:
     runs = {"find": Run(_nothing, lambda: growth(ours)), "raw-pixel neighbours": Run(_nothing, lambda: growth(theirs))}
     results = interleave(runs, repeats)
     rival = results["raw-pixel neighbours"]
-    rival.seconds = [second * queries / len(part) for second in rival.seconds]
+    for clock in (rival.seconds, rival.processor):
+        clock[:] = [second * queries / len(part) for second in clock]
     print(f"{queries:,} queries x {references:,} references; the rival's time is {len(part):,} queries', scaled up")
-    report(results, "find")
+    report(results, "find", "duplicates.near", queries=queries, references=references)
     print(f"find: {statistics.median(nanoseconds):.0f} ns of a core for each query and reference")
 
     pairs = set(zip(results_of_find[-1].queries.tolist(), results_of_find[-1].references.tolist(), strict=True))

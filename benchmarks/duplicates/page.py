@@ -1,14 +1,10 @@
-"""Print the table of `docs/benchmarks/duplicates.md`: `python -m benchmarks.duplicates.page`.
+"""Makes what `docs/benchmarks/duplicates.md` states of `benchmarks.duplicates.cifair`."""
 
-Every number is of `figures.json`, which `benchmarks.duplicates.cifair` writes. A test compares both with the page.
-"""
-
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.duplicates.cifair import FIGURES
-from benchmarks.scale_page import table
+from benchmarks.figures import Figures
+from benchmarks.tables import table
 
 HEAD = ("images", "judged 0 or 1 and found", "found in all", "wrong", "precision", "groups", "largest", "by group")
 
@@ -22,10 +18,9 @@ ROWS = {
 }
 
 
-def figures() -> dict[str, Any]:
-    """Return the figures of `benchmarks.duplicates.cifair`, by images."""
-    written: dict[str, Any] = json.loads(FIGURES.read_text(encoding="utf-8"))
-    return written
+def counts(recorded: Figures) -> dict[str, Mapping[str, Any]]:
+    """Return what `benchmarks.duplicates.cifair` counted, by images."""
+    return {name: recorded[f"duplicates.cifair, {name}"] for name in ROWS}
 
 
 def cells(counted: Mapping[str, Any]) -> list[str]:
@@ -53,23 +48,24 @@ def page_table(written: Mapping[str, Any]) -> str:
     return table(HEAD, rows)
 
 
-def sentences(written: Mapping[str, Any]) -> list[str]:
-    """Return the page's sentences that state figures."""
-    ten, hundred = (written[name] for name in ("cifar10", "cifar100"))
-    across = ten["train"]
-    return [
-        f"{across['largest']:,} of CIFAR-10's {across['found']:,} pairs of a test and a training image lie in one "
-        "connected group, mostly of one car in many copies",
-        f"Of the 10,000 test images, {hundred['test images in pairs']:,} of CIFAR-100 and "
-        f"{ten['test images in pairs']:,} of CIFAR-10 are in a near pair",
-    ]
+def grouped(written: Mapping[str, Any]) -> str:
+    """Return the paragraph on pairs and groups."""
+    across = written["cifar10"]["train"]
+    return (
+        "Precision is given twice. In one column each pair counts once. In the last column each connected group of "
+        "images counts once, with its share of right pairs.\n"
+        f"This matters, because {across['largest']:,} of CIFAR-10's {across['found']:,} pairs of a test and a "
+        "training image lie in one connected group, mostly of one car in many copies."
+    )
 
 
-def main() -> None:
-    """Print the table and the sentences."""
-    written = figures()
-    print(page_table(written), *sentences(written), sep="\n\n")
+def in_pairs(written: Mapping[str, Any]) -> str:
+    """Return the sentence on test images in near pairs."""
+    ten, hundred = (written[name]["test images in pairs"] for name in ("cifar10", "cifar100"))
+    return f"Of the 10,000 test images, {hundred:,} of CIFAR-100 and {ten:,} of CIFAR-10 are in a near pair."
 
 
-if __name__ == "__main__":
-    main()
+def blocks(recorded: Figures) -> dict[str, str]:
+    """Return the page's blocks by name."""
+    written = counts(recorded)
+    return {"judged pairs": page_table(written), "groups": grouped(written), "test images": in_pairs(written)}

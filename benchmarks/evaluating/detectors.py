@@ -27,6 +27,7 @@ import torch
 import torchvision
 from threadpoolctl import threadpool_limits
 
+from benchmarks import figures
 from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.models import preprocessing
 from unknown_detection.evaluation.models.features import Features, Head
@@ -34,6 +35,9 @@ from unknown_detection.evaluation.models.layers import find_layers
 from unknown_detection.evaluation.models.models import Model
 
 CLASSES, SIDE, BATCH = 10, 64, 64
+
+CLOCKS = {"wall": "seconds", "processor": "processor"}
+"""The words of the file of figures for both clocks."""
 
 
 @dataclass(frozen=True)
@@ -184,8 +188,9 @@ def their_vim_in_doubles(task: Task) -> np.ndarray:
     return scores
 
 
-def time_fits(repeats: int) -> None:
-    """Print the ratios of the times in which both sides fit ViM and ReAct to random features."""
+def time_fits(repeats: int) -> dict[str, dict[str, float]]:
+    """Print the ratios of the times in which both sides fit ViM and ReAct to random features; returns the times."""
+    alone: dict[str, dict[str, float]] = {}
     random = np.random.default_rng(0)
     rows, width, classes = 4096, 2048, 1000
     z = np.maximum(random.standard_normal((rows, 64)) @ random.standard_normal((64, width)), 0)
@@ -211,6 +216,9 @@ def time_fits(repeats: int) -> None:
         for clock, their_seconds, seconds in zip(("wall", "processor"), other, ours, strict=True):
             ratio = their_seconds / seconds
             print(f"fit of {name} alone, {clock}: {ratio:.2f} times; seconds {their_seconds:.2f}/{seconds:.2f}")
+            for side, median in (("ours", seconds), ("other", their_seconds)):
+                alone.setdefault(f"fit of {name}, {side}", {})[CLOCKS[clock]] = round(median, 4)
+    return alone
 
 
 @click.command(epilog="Example: python -m benchmarks.evaluating.detectors")
@@ -228,15 +236,20 @@ def main(rows: int, repeats: int) -> None:
     for _ in range(repeats):
         run_ours(task, names, own)
         run_theirs(task, rival)
+    medians: dict[str, dict[str, float]] = {}
     for (part, seconds), their_seconds in zip(own.times().items(), rival.times().values(), strict=True):
-        ratio = statistics.median(their_seconds) / statistics.median(seconds)
+        sides = {"ours": statistics.median(seconds), "other": statistics.median(their_seconds)}
+        title, _, clock = part.rpartition(", ")
+        for side, median in sides.items():
+            medians.setdefault(f"{title}, {side}", {})[CLOCKS[clock]] = round(median, 4)
+        ratio = sides["other"] / sides["ours"]
         by_round = " ".join(f"{a:.1f}/{b:.1f}" for a, b in zip(their_seconds, seconds, strict=True))
         print(f"{part:25} {ratio:5.1f} times; seconds of pytorch-ood/ours by round: {by_round}")
     for name in names:
         # Theirs is -max p where ours is 1 - max p.
         compare(name, own.scores[name] - (name == "msp"), rival.scores[name])
     compare("vim, theirs in doubles", own.scores["vim"], their_vim_in_doubles(task))
-    time_fits(repeats)
+    figures.record("evaluating.detectors", {"rows": rows, "medians": {**medians, **time_fits(repeats)}})
 
 
 if __name__ == "__main__":

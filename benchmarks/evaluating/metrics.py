@@ -125,7 +125,7 @@ def main(rows: int, decimals: int | None, repeats: int) -> None:
         repeats,
     )
     print(f"{rows:,} scores{'' if decimals is None else f', rounded to {decimals} decimals'}")
-    report(results, baseline="numpy.argsort")
+    report(results, "numpy.argsort", "evaluating.metrics", rows=rows)
     rivals = {name: results[name].median for name in ("scikit-learn", "pytorch-ood", "torchmetrics")}
     fastest = min(rivals, key=rivals.__getitem__)
     print(f"{fastest} is the fastest rival: {rivals[fastest] / results['ours, all metrics'].median:.1f} times ours")

@@ -8,6 +8,7 @@ processor's time is printed beside the wall's: on a machine that others use, it 
 take.
 """
 
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ import torch
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
+from benchmarks import figures
 from unknown_detection.evaluation.detectors import DETECTORS, nearest
 from unknown_detection.evaluation.models.features import Features
 
@@ -73,8 +75,8 @@ def score_rival(name: str, bank: Features, tested: Features) -> np.ndarray:
         return score_ours(name, bank, tested)
 
 
-def compare(name: str, bank: Features, tested: Features, repeats: int) -> None:
-    """Time both sides of one detector, and print the ratio of their medians."""
+def compare(name: str, bank: Features, tested: Features, repeats: int) -> dict[str, dict[str, float]]:
+    """Time both sides of one detector, and print the ratio of their medians; returns these by detector and side."""
     times: dict[str, list[tuple[float, float]]] = {"ours": [], "other": []}
     scores: dict[str, np.ndarray] = {}
     for _ in range(repeats):
@@ -89,6 +91,10 @@ def compare(name: str, bank: Features, tested: Features, repeats: int) -> None:
     ratios = [rival / own for rival, own in zip(medians["other"], medians["ours"], strict=True)]
     apart = np.abs(scores["ours"] - scores["other"]).max() / np.abs(scores["other"]).max()
     print(f"{name:10} ratio {ratios[0]:.2f} (wall), {ratios[1]:.2f} (processor); {apart:.1e} of the greatest apart\n")
+    return {
+        f"{name}, {side}": {"seconds": round(wall, 4), "processor": round(processor, 4)}
+        for side, (wall, processor) in medians.items()
+    }
 
 
 @click.command(epilog="Example: python -m benchmarks.evaluating.nearest --rows 4096 --bank 16384")
@@ -108,8 +114,13 @@ def main(rows: int, bank: int, width: int, classes: int, threads: int, repeats: 
         fitted = make_features(bank // part, width, classes, 1)
         tested = make_features(rows, width, classes, 2)
         print(f"{rows:,} x {bank // part:,} x {width:,}")
+        medians: dict[str, dict[str, float]] = {}
         for name in detectors.split(","):
-            compare(name, fitted, tested, repeats)
+            medians |= compare(name, fitted, tested, repeats)
+        about = {"bank": bank // part, "threads": threads, "kernel": os.environ.get("OPENBLAS_CORETYPE", "")}
+        figures.record(
+            f"evaluating.nearest, {width}, {bank // part}", {"rows": rows, "width": width, **about, "medians": medians}
+        )
 
 
 if __name__ == "__main__":

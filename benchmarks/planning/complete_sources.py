@@ -165,7 +165,7 @@ def main(benchmark: str, scratch: Path, repeats: int) -> None:
         for count, command in plans.items()
     }
     results = interleave(runs | {"bare os.walk": Run(lambda: None, lambda: run_process(scan))}, repeats)
-    report(results, "bare os.walk")
+    report(results, "bare os.walk", f"planning.complete_sources, {benchmark}", files=files)
     for count in plans:
         print(f"{count:,} files: {results[f'plan {count:,}'].median / count * 1e6:.2f} us a file")
     shutil.rmtree(scratch)

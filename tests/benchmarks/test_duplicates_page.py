@@ -1,23 +1,16 @@
-"""The figures of near-duplicates: counted by hand on a few pairs, and on the page as they were measured."""
-
-from pathlib import Path
+"""The figures of near-duplicates: counted by hand on a few pairs."""
 
 import numpy as np
 import pytest
 
+from benchmarks import figures
 from benchmarks.duplicates import judged, page
 from benchmarks.duplicates.cifair import count, seen_apart
 from builders.release.entries import NEAR_DISTANCE
 
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "duplicates.md"
 
-
-def test_the_page_has_what_the_command_prints():
-    text, written = PAGE.read_text(encoding="utf-8"), page.figures()
-    assert f"\n\n{page.page_table(written)}\n\n" in text, "run python -m benchmarks.duplicates.page"
-    flat = " ".join(text.split())
-    for sentence in page.sentences(written):
-        assert sentence in flat
+def test_figures_are_of_the_distance_that_builds_have():
+    written = page.counts(figures.read())
     assert {of["distance"] for of in written.values()} == {NEAR_DISTANCE}, (
         "search again with benchmarks.duplicates.cifair"
     )
@@ -60,7 +53,7 @@ def test_a_moved_copy_correlates_most():
 
 
 def test_pairs_that_were_looked_at_are_found_ones():
-    written = page.figures()
+    written = page.counts(figures.read())
     for name in written:
         pairs = seen_apart(name)
         assert pairs

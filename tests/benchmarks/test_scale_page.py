@@ -1,28 +1,6 @@
-from pathlib import Path
-
 import pytest
 
-from benchmarks import scale_page
-from benchmarks.scale_page import BROAD_PAGE, Workload, broad_gpu_hours, made_up, tables, workloads
-
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-def test_the_page_quotes_what_is_printed():
-    page = (DOCS / "scale.md").read_text(encoding="utf-8")
-    printed = tables(workloads())
-    assert set(printed) == {"bytes", "requests", "time", "money", "growth", "prices"}
-    for name, text in printed.items():
-        assert f"\n\n{text}\n\n" in page, f"{name}: run python -m benchmarks.scale_page"
-
-
-def test_measured_figures_are_those_of_the_page_on_performance():
-    page = (DOCS / "performance.md").read_text(encoding="utf-8")
-    assert f"{scale_page.OWN_MB:,} MB" in page
-    assert f"{scale_page.WORKER_MB} MB a process" in page
-    assert f"{scale_page.PLAN_SECONDS * 1e6:.2f} µs" in page
-    assert f"| {scale_page.BUILD_SECONDS} s; " in page
-    assert f"| {scale_page.NEW_VERSION:.1%} |".replace("%", " %") in page
+from benchmarks.scale_page import BROAD_PAGE, Costs, Workload, broad_gpu_hours, made_up, tables, workloads
 
 
 def test_hours_are_the_sum_of_what_broads_page_says_of_one_device():
@@ -51,9 +29,15 @@ def test_shards_and_requests_by_hand():
     assert (one.shards, one.puts) == (1, 34)  # 32 parts of 16 MiB, one request before and one behind
     more = Workload("more", 1, 1, 1, 1, 512 * 2**20 + 1, 1)
     assert more.shards == 2
-    hour = Workload("an hour", 0, 0, 0, 0, 3600e9 / 2.77, 0)
-    assert hour.build_hours == pytest.approx(1)
-    assert "| building, minutes of a core | 60 |" in tables([hour])["time"]
+
+
+def test_hours_and_memory_by_hand():
+    cost = Costs(3e-6, 100, 900, 100, 140, 190, 2.5, 0.01)
+    hour = Workload("an hour", 5_000_000, 0, 0, 0, 3600e9 / 2.5, 0)
+    assert cost.build_hours(hour.size) == pytest.approx(1)
+    assert cost.plan_mb(hour.names) == pytest.approx(500)  # half of ten million: in the middle of 100 and 900
+    assert "| building, minutes of a core | 60 |" in tables([hour], cost)["time"]
+    assert "| planning, seconds of a core | 15.0 |" in tables([hour], cost)["time"]
 
 
 def test_imagenet_lists_what_its_sources_hold():

@@ -1,0 +1,138 @@
+"""Processor time and memory of `build folder` where something is many: rows, classes, empty class folders, shards.
+
+`python -m benchmarks.building.shapes --scratch DIR [SHAPE ...]` builds images of 8 x 8 pixels, at two sizes of each
+shape, without the search for near-duplicates and without waiting for the disk. Processor time counts workers, and
+memory is that of the largest process. The exponent is that of processor time from the smaller to the larger size,
+starting Python not counted: 1 is linear. `verify --check fast` of what was built is measured beside it.
+
+Shards are cut at a number of bytes that gives two images each. Empty class folders are refused, and how long that
+takes is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import figures
+from benchmarks.rivals import Run, interleave, run_process
+
+SIZES = {
+    "rows": (100_000, 1_000_000),
+    "classes": (10_000, 100_000),
+    "empty": (10_000, 100_000),
+    "shards": (1_000, 10_000),
+}
+"""What is many, in its two sizes (the larger ones are those that a user may have; ours)."""
+
+START = 100
+"""The size whose time counts as that of starting Python (ours)."""
+
+KNOWN, FEW = 3, 20
+"""Classes, and images of a class or of unknown ones, where there are not many (ours)."""
+
+# In place of 512 MiB a shard; workers are told which rows they write.
+BUILD = """
+import sys
+from builders.pipeline import read_plan
+read_plan.SHARD_BYTES, expected = int(sys.argv.pop(1)) or read_plan.SHARD_BYTES, int(sys.argv.pop(1))
+from unknown_detection.__main__ import main
+sys.exit(main(sys.argv[1:]) != expected)
+"""
+
+
+def maker() -> Callable[[Path, int], None]:
+    """Return a function that writes the image with a number: no two are equal, and each takes 20 microseconds."""
+    import struct
+    import zlib
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0))
+    end = chunk(b"IEND", b"")
+
+    def write(path: Path, number: int) -> None:
+        row = b"\0" + number.to_bytes(4, "big") * 6
+        path.write_bytes(head + chunk(b"IDAT", zlib.compress(row * 8, 1)) + end)
+
+    return write
+
+
+def write_tree(tree: Path, shape: str, size: int) -> None:
+    """Write class folders with so many of what is many."""
+    write = maker()
+    images = {"rows": size, "classes": size, "empty": KNOWN * FEW, "shards": 2 * size}[shape]
+    classes = size if shape == "classes" else 10 if shape == "rows" else KNOWN
+    known = tree / "known"
+    # A class needs few images where nothing is drawn.
+    parts = {"train": classes, "validation": FEW, "test": FEW} if shape == "classes" else {"": classes}
+    number = 0
+    for part, count in parts.items():
+        for of in range(count):
+            (known / part / f"class-{of:06d}").mkdir(parents=True)
+        for image in range(images if part in ("", "train") else count):
+            write(known / part / f"class-{image % count:06d}" / f"{number:08d}.png", number)
+            number += 1
+    for of in range(size if shape == "empty" else 0):
+        (known / f"empty-{of:06d}").mkdir()
+    (tree / "unknown").mkdir()
+    for image in range(FEW):
+        write(tree / "unknown" / f"{image}.png", number + image)
+
+
+def measure(scratch: Path, shape: str, size: int) -> dict[str, dict[str, float]]:
+    """Build and check a tree of this shape once."""
+    tree, out = scratch / "tree", scratch / "out"
+    for folder in (tree, out):
+        shutil.rmtree(folder, ignore_errors=True)
+    write_tree(tree, shape, size)
+    image = (tree / "unknown" / "0.png").stat().st_size
+    folders = ["--in-distribution", str(tree / "known"), "--unknown", f"near={tree / 'unknown'}", "--out", str(out)]
+    flags = ["--no-near-duplicates", "--no-sync", "--quiet"]
+    cut, expected = str(2 * image if shape == "shards" else 0), str(2 if shape == "empty" else 0)
+    commands = {
+        "build": [sys.executable, "-c", BUILD, cut, expected, "build", "folder", *folders, *flags],
+        "verify": [sys.executable, "-m", "unknown_detection", "verify", str(out), "--check", "fast"],
+    }
+    if shape == "empty":
+        del commands["verify"]
+    runs = {
+        name: Run(lambda: None, lambda command=command: run_process(command))  # type: ignore[misc]
+        for name, command in commands.items()
+    }
+    results = interleave(runs, 1)
+    for folder in (tree, out):
+        shutil.rmtree(folder, ignore_errors=True)
+    return {name: timed.figures() for name, timed in results.items()}
+
+
+def main() -> None:
+    """Measure, print and record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=", ".join(SIZES))
+    parser.add_argument("--part", type=int, default=1, metavar="N", help="build an N-th of the sizes")
+    parser.add_argument("--scratch", type=Path, required=True, help="folder with 5 GB and 1.2 million inodes free")
+    args = parser.parse_args()
+    args.scratch.mkdir(parents=True, exist_ok=True)
+    for shape in args.shapes or SIZES:
+        start = measure(args.scratch, shape, START)
+        less, more = (size // args.part for size in SIZES[shape])
+        measured = {size: measure(args.scratch, shape, size) for size in (less, more)}
+        exponents = {}
+        for name in measured[more]:
+            low, high = (measured[size][name]["processor"] - start[name]["processor"] for size in (less, more))
+            exponents[name] = round(math.log(high / low) / math.log(more / less), 2)
+        print(shape, measured, exponents, flush=True)
+        figures.record(
+            f"building.shapes, {shape}",
+            {"exponents": exponents, "sizes": {str(size): each for size, each in measured.items()}},
+        )
+
+
+if __name__ == "__main__":
+    main()
