@@ -96,6 +96,11 @@ CASES = [
     ("she", {}, lambda: on_features(theirs.SHE(None, linear())), 1e-13),
     ("fdbd", {}, lambda: on_features(theirs.fDBD(None, linear())), 1e-12),
     ("gradnorm", {}, by_gradients, 1e-12),
+    ("gmm", {}, lambda: on_features(theirs.GMM(None)), 1e-9),
+    ("gmm", {"regularization": 0.1}, lambda: on_features(theirs.GMM(None, reg=0.1)), 1e-9),
+]
+CASES += [
+    ("nci", {"alpha": a}, lambda a=a: on_features(theirs.NCI(None, linear(), alpha=a)), 1e-12) for a in (0.0, 0.01)
 ]
 CASES += [
     ("react", {"quantile": q}, lambda q=q: on_feature_maps(theirs.ReAct(None, on_maps(linear()), percentile=q)), 1e-12)

@@ -105,6 +105,7 @@ TOGETHER = {
     "knn": [{"k": count} for count in (7, 1, 120, 20)],
     "nnguide": [{"k": count} for count in (10, 1, 120)],
     "relation": [{"power": 2.0}, {"power": 1.0}, {"power": 1.0, "cutoff": 0.0}, {"power": 8.0}],
+    "actsub": [{"pruned": 0.5}, {"pruned": 0.5, "weight": 1.0}, {"pruned": 0.9, "weight": 0.5}],
     "gen": [{"gamma": 0.1}, {"gamma": 0.1, "largest": 2}, {"gamma": 2.0, "largest": 3}, {"gamma": 0.5, "largest": 1}],
 }
 

@@ -26,6 +26,7 @@ from unknown_detection.evaluation.detectors import (
     neighbors,
     openmax,
     penultimate,
+    recent,
     shaping,
 )
 from unknown_detection.evaluation.detectors.base import Detector, RowDetector
@@ -64,18 +65,35 @@ from unknown_detection.evaluation.detectors.mahalanobis import (
 from unknown_detection.evaluation.detectors.neighbors import KNN, NNGuide, Relation
 from unknown_detection.evaluation.detectors.openmax import OpenMax
 from unknown_detection.evaluation.detectors.penultimate import FDBD, SHE, GradNorm, Residual, ViM
+from unknown_detection.evaluation.detectors.recent import (
+    GMM,
+    NCI,
+    NECO,
+    RAS,
+    RMDSPP,
+    VRA,
+    ActSub,
+    CADRef,
+    CARef,
+    CoP,
+    CoRP,
+    MahalanobisPP,
+    MahalanobisRadial,
+    WeiPer,
+)
 from unknown_detection.evaluation.detectors.shaping import ASH, ASHB, ASHP, DICE, SCALE, ReAct
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "KNN", "MSP", "ODIN", "OODL", "RMDS", "SCALE", "SHE",
-    "CADet", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV", "Entropy", "GradNorm",
-    "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout", "MCDropoutMI", "Mahalanobis",
-    "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits", "Margin", "MaxLogit", "MutualInformation", "NNGuide",
-    "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation", "Residual", "RowDetector", "Temperature", "ViM",
-    "table",
+    "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "GMM", "KNN", "MSP", "NCI", "NECO", "ODIN", "OODL",
+    "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "CADRef", "CADet", "CARef", "CoP", "CoRP",
+    "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV", "Entropy", "GradNorm", "ImageDetector",
+    "ImagePass", "KLMatching", "LogitNorm", "MCDropout", "MCDropoutMI", "Mahalanobis", "MahalanobisAll",
+    "MahalanobisFirst", "MahalanobisLogits", "MahalanobisPP", "MahalanobisRadial", "Margin", "MaxLogit",
+    "MutualInformation", "NNGuide", "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation", "Residual",
+    "RowDetector", "Temperature", "ViM", "WeiPer", "table",
 ]  # fmt: skip
 
 
@@ -84,7 +102,7 @@ def __dir__() -> list[str]:
     return [*__all__]
 
 
-_FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, learned)
+_FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *recent.MODULES, learned)
 
 DETECTORS: Mapping[str, Detector] = {
     kind.name: kind()

@@ -128,18 +128,7 @@ class NNGuide(_Nearest):
     k: int = 10
 
     def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
-        """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
-        most = max(counts)
-        _, end = top.around(most)
-        row, place = np.nonzero(np.arange(end.max(initial=most)) < end[:, None])
-        candidates = top.index[row, place]
-        products = np.full((len(z), end.max(initial=most)), -np.inf)
-        for start in range(0, len(row), _PAIRS):
-            pairs = slice(start, start + _PAIRS)
-            products[row[pairs], place[pairs]] = dots(z[row[pairs]], self.bank.directions(candidates[pairs]))
-        products[row, place] *= self.bank.weights[candidates]
-        descending = -np.sort(-products, axis=1)
-        return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
+        return top_means(z, self.bank, counts, top)
 
     def _learn(self, features: Features, head: Head | None) -> None:
         super()._learn(features, head)
@@ -148,6 +137,21 @@ class NNGuide(_Nearest):
 
     def _rows_together(self, detectors: Sequence[_Nearest], *inputs: Doubles) -> Doubles:
         return energy(inputs[1])[:, None] * super()._rows_together(detectors, *inputs)
+
+
+def top_means(z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts) -> Doubles:
+    """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
+    most = max(counts)
+    _, end = top.around(most)
+    row, place = np.nonzero(np.arange(end.max(initial=most)) < end[:, None])
+    candidates = top.index[row, place]
+    products = np.full((len(z), end.max(initial=most)), -np.inf)
+    for start in range(0, len(row), _PAIRS):
+        pairs = slice(start, start + _PAIRS)
+        products[row[pairs], place[pairs]] = dots(z[row[pairs]], bank.directions(candidates[pairs]))
+    products[row, place] *= bank.weights[candidates]
+    descending = -np.sort(-products, axis=1)
+    return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
 
 
 @dataclass
