@@ -26,7 +26,6 @@ from unknown_detection.evaluation.detectors import (
     neighbors,
     openmax,
     penultimate,
-    recent,
     shaping,
 )
 from unknown_detection.evaluation.detectors.base import Detector, RowDetector
@@ -66,21 +65,27 @@ from unknown_detection.evaluation.detectors.neighbors import KNN, NNGuide, Relat
 from unknown_detection.evaluation.detectors.openmax import OpenMax
 from unknown_detection.evaluation.detectors.penultimate import FDBD, SHE, GradNorm, Residual, ViM
 from unknown_detection.evaluation.detectors.recent import (
-    GMM,
-    NCI,
-    NECO,
-    RAS,
-    RMDSPP,
-    VRA,
-    ActSub,
-    CADRef,
-    CARef,
-    CoP,
-    CoRP,
-    MahalanobisPP,
-    MahalanobisRadial,
-    WeiPer,
+    actsub,
+    cadref,
+    gmm,
+    kernel_pca,
+    mahalanobis_pp,
+    nci,
+    neco,
+    ras,
+    vra,
+    weiper,
 )
+from unknown_detection.evaluation.detectors.recent.actsub import ActSub
+from unknown_detection.evaluation.detectors.recent.cadref import CADRef, CARef
+from unknown_detection.evaluation.detectors.recent.gmm import GMM
+from unknown_detection.evaluation.detectors.recent.kernel_pca import CoP, CoRP
+from unknown_detection.evaluation.detectors.recent.mahalanobis_pp import RMDSPP, MahalanobisPP, MahalanobisRadial
+from unknown_detection.evaluation.detectors.recent.nci import NCI
+from unknown_detection.evaluation.detectors.recent.neco import NECO
+from unknown_detection.evaluation.detectors.recent.ras import RAS
+from unknown_detection.evaluation.detectors.recent.vra import VRA
+from unknown_detection.evaluation.detectors.recent.weiper import WeiPer
 from unknown_detection.evaluation.detectors.shaping import ASH, ASHB, ASHP, DICE, SCALE, ReAct
 
 if TYPE_CHECKING:
@@ -102,7 +107,9 @@ def __dir__() -> list[str]:
     return [*__all__]
 
 
-_FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *recent.MODULES, learned)
+_RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras)
+
+_FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *_RECENT, learned)
 
 DETECTORS: Mapping[str, Detector] = {
     kind.name: kind()
