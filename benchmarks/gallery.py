@@ -35,7 +35,7 @@ WINDOW = {"width": 1000, "height": 760}
 
 
 def draw(folder: Path) -> None:
-    """Draw the sheet of a config of each benchmark, and take a picture of each page."""
+    """Draw a sheet for a config of each benchmark, and take a picture of each page."""
     GALLERY.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         for benchmark, config in SHEETS.items():

@@ -1,4 +1,4 @@
-"""Count our files and functions that a build goes through, as a measure of how hard it is to follow.
+"""Counts which of our files and functions an image passes in a build, to measure how hard a build is to follow.
 
 `python -m benchmarks.image_way [TREE ...]` builds one split of the demo's ImageNet in one process, in this checkout
 and in other ones, and notes every function of ours the first time that it is called. `files` are the files that
@@ -30,7 +30,7 @@ Way = list[tuple[str, str]]
 
 
 def follow(tree: Path) -> tuple[Way, int]:
-    """Build, and return the way of an image, and how many of its stops are before the shard is written."""
+    """Run a build; returns the stops on an image's way, and how many come before its shard is written."""
     from builders.demo.write import write_demo
     from builders.imagenet_benchmark import main
 
@@ -65,7 +65,7 @@ def follow(tree: Path) -> tuple[Way, int]:
 
 
 def counts(way: Way) -> str:
-    """Count files, stops, and how often the way comes back to a file that it had left."""
+    """Count files, stops, and returns to a file that was left before."""
     left_files: set[str] = set()
     count, last = 0, ""
     for file, _ in way:

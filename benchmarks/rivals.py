@@ -15,7 +15,7 @@ from pathlib import Path
 
 @dataclass
 class Timed:
-    """Seconds of each run, processor seconds with its child processes, and the largest resident set in MB, or 0."""
+    """Measurements of a competitor: seconds of each run, processor seconds with child processes, peak MB or 0."""
 
     seconds: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
@@ -28,20 +28,20 @@ class Timed:
 
     @property
     def median_processor(self) -> float:
-        """Median processor seconds, which other work on the machine changes least."""
+        """Median processor seconds, which other work on the machine affects least."""
         return statistics.median(self.processor)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A competitor: `clean` removes the output of the last round, untimed; `work` returns its peak in MB, or 0."""
+    """A competitor: `clean` removes its last output, untimed; `work` does the work and returns its peak MB, or 0."""
 
     clean: Callable[[], None]
     work: Callable[[], float]
 
 
 def interleave(runs: Mapping[str, Run], repeats: int) -> dict[str, Timed]:
-    """Run every competitor in turn, `repeats` times, with a `sync` before each."""
+    """Run all competitors in turn, `repeats` times, calling `sync` before each run."""
     # As an installation does; in a checkout Python may be configured to write no bytecode.
     compileall.compile_dir(Path(__file__).parents[1], quiet=1, rx=re.compile(r"/(\.|tests/|build/)"))
     results = {name: Timed() for name in runs}
@@ -63,7 +63,7 @@ def _processor_seconds() -> float:
 
 
 def run_process(command: Sequence[str]) -> float:
-    """Run a command to its end and return the largest resident set of it and of the processes it waited for, in MB.
+    """Run a command to its end; returns the peak MB of its and its children's memory.
 
     Raises:
         RuntimeError: the command failed.

@@ -56,7 +56,7 @@ GPUS, CORES = 8, 16
 
 @dataclass(frozen=True)
 class Price:
-    """A list price in dollars, and its source."""
+    """A list price in dollars, with its source."""
 
     unit: str
     dollars: float
@@ -77,7 +77,7 @@ LIST_PRICE, GET_PRICE, STORAGE, EGRESS, CORE, GPU = PRICES = (
 
 @dataclass(frozen=True)
 class Workload:
-    """The size of a build: names to list, LIST requests for them, rows, rows that are read, bytes, and GPU hours."""
+    """The size of a build: names and LIST requests of its sources, rows, rows read, bytes, and GPU hours."""
 
     title: str
     names: int
@@ -94,28 +94,28 @@ class Workload:
 
     @property
     def puts(self) -> int:
-        """The number of requests that write the shards to a store."""
+        """The number of requests by which the shards are written to a store."""
         return self.shards * (SHARD_BYTES // PART + 2)
 
     @property
     def build_hours(self) -> float:
-        """The hours of one core."""
+        """The hours that one core takes for the build."""
         return self.size / 1e9 * BUILD_SECONDS / 3600
 
     @property
     def plan_mb(self) -> float:
-        """The MB of planning, which grow with the names."""
+        """The MB of memory that planning takes, which grow with the names."""
         return START_MB + self.names / 1e7 * (OWN_MB - START_MB)
 
 
 def mean_bytes() -> float:
-    """Return the mean bytes of an image of ILSVRC2012, by its owner's archives."""
+    """Return the mean bytes of an image of ILSVRC2012, from the size of its owner's archives."""
     archives = [file.size for file in IMAGENET.obtain.files if file.name.startswith("ILSVRC2012_img")]  # type: ignore[union-attr]
     return sum(archives) / sum(expected.total for expected in IMAGENET.expected().values())
 
 
 def declared(benchmark: Benchmark, title: str, gpu_hours: float = 0.0) -> Workload:
-    """Return the workload of all splits of a benchmark; images of all sources are assumed as large as ImageNet's."""
+    """Return the workload of all splits of a benchmark, taking images of all sources as large as ImageNet's."""
     names = lists = rows = reads = 0
     size = 0.0
     for source, partitions in benchmark.partitions(benchmark.parts).items():
@@ -140,7 +140,7 @@ def made_up(images: int, classes: int, partitions: int) -> Workload:
 
 
 def broad_gpu_hours(page: str) -> float:
-    """Return the hours of one GPU for BROAD's images that models make or attack, by the tables of its page."""
+    """Return the hours of one GPU for BROAD's images that models make or attack, from the tables of its page."""
     counted = {row[0]: row[1:4] for row in _rows(page, "| | images | forward | backward |")}
     measured = {row[0]: row[1:3] for row in _rows(page, "| | forward | backward | 1 device |")}
     if not counted or counted.keys() != measured.keys():
@@ -170,7 +170,7 @@ def _number(cell: str) -> str:
 
 
 def workloads() -> tuple[Workload, ...]:
-    """Return the columns of the page."""
+    """Return the workloads that are columns of the page."""
     hours = broad_gpu_hours(BROAD_PAGE.read_text(encoding="utf-8"))
     return (
         declared(BENCHMARKS["imagenet"], "ImageNet scale"),
@@ -180,13 +180,13 @@ def workloads() -> tuple[Workload, ...]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table whose first column is text and whose others are numbers."""
+    """Return a Markdown table with a first column of text and other columns of numbers."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def tables(columns: Sequence[Workload]) -> Mapping[str, str]:
-    """Return the tables of the page, by name."""
+    """Return the page's tables, by name."""
 
     def rows(*lines: tuple[str, str, Sequence[float]]) -> list[list[str]]:
         return [[title, *(form.format(value) for value in values)] for title, form, values in lines]
@@ -248,7 +248,7 @@ def tables(columns: Sequence[Workload]) -> Mapping[str, str]:
 
 
 def growth(columns: Sequence[Workload]) -> str:
-    """Return the table of the memory and bytes that grow, and by which number, in MB."""
+    """Return the table of what memory and bytes grow with, in MB."""
     lines = [
         ("a worker's memory", "nothing", [WORKER_MB for _ in columns]),
         ("bytes that a killed worker does again", "nothing", [SHARD_BYTES / 1e6 for _ in columns]),

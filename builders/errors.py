@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from unknown_detection.words import printable
+
 
 class BuildError(Exception):
     """A problem that the user can fix.
@@ -21,16 +23,10 @@ class BuildError(Exception):
 def one_line(text: object, most: int = 300) -> str:
     r"""Return text of unknown origin for a message: on one line, cut after `most` characters, the rest escaped.
 
-    Characters that do not print (control characters, halves of characters, bytes of no encoding) are written as
-    Python writes them, such as `\x1b`.
+    Characters that do not print are escaped as by `unknown_detection.words.printable`, such as `\x1b`.
     """
     full = str(text)
-    shown = full if len(full) <= most else f"{full[:most]}..."
-    return (
-        shown
-        if shown.isprintable()
-        else "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in shown)
-    )
+    return printable(full if len(full) <= most else f"{full[:most]}...")
 
 
 def first_line(error: Exception) -> str:

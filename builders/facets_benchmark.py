@@ -87,12 +87,12 @@ def _config(name: str, description: str, *parts: Part, published: str = "") -> C
     The test split has as many of each part: the other half of a class, or the next images by keyed rank.
     """
     validation = JoinedSplit("validation", (PLACES, *parts), published.format("val"))
-    rest = []
+    others = []
     for part in validation.parts:
         before = f"{name}/validation.{part.name}"
         more = dataclasses.replace(part.quota, half=False, parent=before) if isinstance(part.quota, Ranked) else None
-        rest.append(dataclasses.replace(part, quota=more or Rest(before)))
-    test = JoinedSplit("test", tuple(rest), published.format("test"))
+        others.append(dataclasses.replace(part, quota=more or Rest(before)))
+    test = JoinedSplit("test", tuple(others), published.format("test"))
     return Config(name, ClassesOf(PLACES365), description, (validation, test), overlaps="facets")
 
 

@@ -1,4 +1,4 @@
-"""A small release of real images, written in a second: scikit-learn's digits, and unknown images beside them.
+"""Writes a small release of real images in a second: scikit-learn's digits, and unknown images beside them.
 
     python examples/digits_release.py build/digits
 
@@ -64,7 +64,7 @@ photographs, would take half of them for duplicates, because digits have few sha
 
 @dataclass(frozen=True)
 class Images:
-    """n images of one source, uint8 of shape (n, 8, 8), with the source's names and classes of each.
+    """n images of one source, uint8 of shape (n, 8, 8), with the source's name and class of each.
 
     `change` is the name of the change applied to them, or empty.
     """
@@ -91,7 +91,7 @@ def digits() -> Images:
 
 
 def crops(photograph: str, *, every: int) -> Images:
-    """Return square crops of a photograph in grey, reduced to 8 x 8 like the digits: the mean of each 4 x 4 block.
+    """Return square grey crops of a photograph, reduced to 8 x 8 like the digits by the mean of each 4 x 4 block.
 
     Crops form a grid, row by row; one in `every` is returned.
     """
@@ -128,7 +128,7 @@ def blurred(images: Images) -> Images:
 
 
 def deal(images: Images, classes: Sequence[str], shares: Mapping[str, int]) -> dict[str, Images]:
-    """Divide the images of some classes into shares, with a given number per class and share.
+    """Divide the images of some classes into shares, with a given number of each class in each share.
 
     The assignment depends on digests of their names, not on a random generator.
     """
@@ -148,7 +148,7 @@ def _eight_bits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint8]:
 
 
 def declared() -> dict[str, dict[str, list[tuple[Role, Images]]]]:
-    """Return the parts of each split by config: the role of each, and its images."""
+    """Return the parts of each split, by config: each part has a role and images."""
     every = digits()
     known = deal(every, KNOWN, _KNOWN)
     unknown = deal(every, NEAR, {"near": _OTHERS}) | deal(every, EXTERNAL, {"external": _OTHERS})
@@ -181,7 +181,7 @@ def declared() -> dict[str, dict[str, list[tuple[Role, Images]]]]:
 
 
 def write_release(root: Path) -> Path:
-    """Write the release to a folder, as a build does: rows with and without images, evidence, and what describes them.
+    """Write the release to a folder as a build does: images, indexes, exclusions, manifest and card.
 
     The manifest comes last: a folder with one is complete.
     """
@@ -341,7 +341,7 @@ _SOURCES = {
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path))
 def main(out: Path) -> None:
-    """Write the release of digits to a folder."""
+    """Write the release of digits."""
     click.echo(f"wrote {write_release(out)}")
 
 

@@ -1,4 +1,4 @@
-"""Vacuity, the uncertainty of a network that was trained with `examples/train.py --method edl`, as an own detector.
+"""A detector of one's own: vacuity, the uncertainty of a network trained with `examples/train.py --method edl`.
 
 For `--detector examples/edl_vacuity.py:EDLVacuity` of `unknown-detection evaluate score`.
 """
@@ -21,7 +21,7 @@ def vacuity(features: Features) -> np.ndarray:
 
 
 class EDLVacuity(Detector):
-    """Vacuity, which needs no fitting."""
+    """Vacuity as a detector, which needs no fitting."""
 
     name, title, source = "edl_vacuity", "EDL", "Sensoy et al. 2018, section 3"
 

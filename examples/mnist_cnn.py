@@ -7,14 +7,14 @@ from torchvision.transforms import functional
 
 
 def preprocessing(image: Any) -> Tensor:
-    """Take an image of 28 x 28 as it is, of another size the middle of it."""
+    """Turn an image of 28 x 28 into a tensor; of an image of another size, take the middle."""
     if image.size != (28, 28):
         image = functional.center_crop(functional.resize(image, 32), 28)
     return functional.to_tensor(image)
 
 
 def mnist_cnn(num_classes: int) -> nn.Module:
-    """Two convolutions, two linear layers and dropout, for images of 28 x 28.
+    """Build two convolutions, two linear layers and dropout, for images of 28 x 28.
 
     The paper says no more than that (section 4.1); sizes and rates are those of Keras' own example for MNIST.
     """

@@ -1,4 +1,4 @@
-"""Write MNIST's or Fashion-MNIST's idx files, and noise, as folders of PNGs for `unknown-detection build folder`.
+"""Writes MNIST's or Fashion-MNIST's idx files, and noise, as folders of PNGs for `unknown-detection build folder`.
 
     python examples/mnist_folders.py --idx mnist-files --out build/mnist --noise build/noise
 

@@ -1,4 +1,4 @@
-"""Two detectors of one's own, in a file of one's own.
+"""Two detectors of one's own in one file.
 
     unknown-detection evaluate score --features build/features --detector examples/own_detector.py:spread \
         --detector examples/own_detector.py:NearestMean --detectors msp --out build/scores.parquet

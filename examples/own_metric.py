@@ -1,4 +1,4 @@
-"""A metric of one's own: a function of a ranking, which `evaluate` and reports then have beside theirs.
+"""A metric of one's own: a function of a ranking, which `evaluate` and reports then show beside the others.
 
     unknown-detection evaluate report --scores scores.parquet --release DIR \
         --metrics examples/own_metric.py:fpr_at_90 --out build/report

@@ -1,4 +1,4 @@
-"""From a release to a table of figures in some seconds, on real digits.
+"""From a release to a table of figures in a few seconds, on real digits.
 
     $ pip install -e '.[evaluate]' && python examples/quickstart.py
     role                far_ood                         near_ood

@@ -87,7 +87,7 @@ PAPERS_METRICS = {
 
 
 def execute(command: Sequence[str], log: Path) -> None:
-    """Run a command, with its output in a file. On Linux it ends when the thread that called this is killed.
+    """Run a command with its output in a file; on Linux the command ends when the calling thread is killed.
 
     Raises:
         EvaluationError: it fails.
@@ -108,7 +108,7 @@ def _killed_with_parent() -> None:
 
 @dataclass(frozen=True)
 class Grid:
-    """The trainings of a config, and their folder."""
+    """All trainings of a config, and the folder of their results."""
 
     release: str
     config: str
@@ -123,7 +123,7 @@ class Grid:
     execute: Callable[[Sequence[str], Path], None] = execute
 
     def run(self, executor: Executor | None = None) -> None:
-        """Train, extract and score all that is not finished, in an executor's tasks if one is given."""
+        """Train, extract and score all that is not finished, as tasks of an executor if one is given."""
         for folder in ("logs", "models", "features", "scores"):
             (self.out / folder).mkdir(parents=True, exist_ok=True)
         plain = [method for method in self.methods if method not in self._searched]
@@ -152,7 +152,7 @@ class Grid:
         return max(self._searched[method], key=self._validation_accuracy if method == "edl" else self._external_auroc)
 
     def scores(self) -> dict[str, list[Path]]:
-        """Return the scores files of each training method, seed by seed; `ensemble` has one."""
+        """Return the scores files of each training method, one for each seed; `ensemble` has a single one."""
         files = {method: [self._scores(f"{method}-seed{seed}") for seed in self._all] for method in self.methods}
         for method in self._searched:
             if method in files:
@@ -192,7 +192,7 @@ class Grid:
             list(threads.map(on_a_device, jobs))
 
     def train(self, training: Training, device: str) -> None:
-        """Train a model, extract its features and score them. Finished steps are skipped, and others resume."""
+        """Train a model, extract its features and score them; finished steps are skipped, others resume."""
         method, seed, name = training.method, training.seed, training.name
         trained, features = self.out / "models" / name, self.out / "features" / name
         # train.py adds the dropout to the names of its own networks alone, not to a function of another file.
@@ -248,7 +248,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Training:
-    """A model of the grid, from its training to its scores; on a cluster a task, which may be killed and run again."""
+    """A model of the grid, from training to scores; on a cluster it is a task, which may be killed and run again."""
 
     grid: Grid
     method: str
@@ -257,21 +257,21 @@ class Training:
 
     @property
     def name(self) -> str:
-        """The name of its folders and files."""
+        """The name of the model's folders and files."""
         return _name(self.method, self.seed, self.choice)
 
     @property
     def resources(self) -> Resources:
-        """What it occupies on a cluster, where `--devices` is one of any node."""
+        """What the task occupies on a cluster, where `--devices` is one device of any node."""
         return Resources(gpus=int(self.grid.devices[0] == "cuda"))
 
     def on(self, device: str) -> None:
-        """Train and score it on a device."""
+        """Train and score the model on a device."""
         self.grid.train(self, device)
         click.echo(f"{self.name}: trained and scored on {device}")
 
     def run(self, progress: Progress) -> None:
-        """Train and score it as a task."""
+        """Train and score the model as a task."""
         self.grid.train(self, self.grid.devices[0])
         progress(1, 0)
 
@@ -282,7 +282,7 @@ def _name(method: str, seed: int, choice: Choice | None) -> str:
 
 
 def report(grid: Grid) -> dict[tuple[str, Column], list[float]]:
-    """Write a report of all scores; return the figures of each of the paper's rows and columns, run by run."""
+    """Write a report of all scores; returns the figures in each of the paper's rows and columns, run by run."""
     folder, config = grid.out / "report", grid.config
     scores = [f"--scores={method}={path}" for method, paths in grid.scores().items() for path in paths]
     command = [
@@ -309,7 +309,7 @@ def report(grid: Grid) -> dict[tuple[str, Column], list[float]]:
 
 
 def published(config: str) -> dict[tuple[str, Column], tuple[str, str]]:
-    """Return mean and standard deviation (empty for the ensemble) of the paper's tables, as printed."""
+    """Return mean and standard deviation in the paper's tables, as printed; an ensemble has no deviation."""
     with PUBLISHED.open(encoding="utf-8", newline="") as file:
         return {
             (row["method"], (row["setting"], row["unknown"], row["metric"])): (row["mean"], row["std"])
@@ -323,7 +323,7 @@ def write_tables(
     figures: Mapping[tuple[str, Column], Sequence[float]],
     published_figures: Mapping[tuple[str, Column], tuple[str, str]],
 ) -> None:
-    """Write `table.csv` and `table.md` with mean and deviation over seeds, and the published ones in parentheses."""
+    """Write `table.csv` and `table.md`: mean and deviation over seeds, with the published ones in parentheses."""
     columns = list(dict.fromkeys(column for _, column in (*published_figures, *figures)))
     titles = [
         " ".join(filter(None, (setting.replace("_", " "), split, TITLES[metric])))
@@ -371,7 +371,7 @@ def main(
     out: Path,
     train_options: tuple[str, ...],
 ) -> None:
-    """Train every method with several seeds, score it, and set the figures beside the published ones.
+    """Train every method with several seeds, score the models, and compare with the published figures.
 
     Other options, such as --compile and --precision bfloat16, are passed to train.py.
     """

@@ -36,7 +36,7 @@ SOURCES = ("imagenet", "imagenet21k", "ninco", "inaturalist", "dtd", "openimage_
 
 
 def random_model() -> Any:
-    """A network of random weights with a thousand classes, small enough for any machine."""
+    """Build a network with random weights and a thousand classes, small enough for any machine."""
     import torch
 
     torch.manual_seed(0)
@@ -47,14 +47,14 @@ def random_model() -> Any:
 
 
 def to_tensor(image: Any) -> Any:
-    """The input of `random_model`: the image resized to 32 x 32, from 0 to 1."""
+    """Return the input of `random_model`: the image resized to 32 x 32, from 0 to 1."""
     from torchvision.transforms import functional
 
     return functional.to_tensor(image.resize((32, 32)))
 
 
 def compare(figures: pd.DataFrame) -> pd.DataFrame:
-    """Return the means over the near and the far splits beside the leaderboard's, in percent."""
+    """Return the means over the near and the far splits, beside the leaderboard's, in percent."""
     means = figures.pivot_table(index="detector", columns="role", values="AUROC", aggfunc="mean", sort=False) * 100
     table = means[["near_ood", "far_ood"]].rename(columns={"near_ood": "near", "far_ood": "far"})
     rows = published(WEIGHTS)
@@ -74,7 +74,7 @@ def compare(figures: pd.DataFrame) -> pd.DataFrame:
 def main(
     out: Path, demo: bool, train: bool, detectors: str | None, device: str, workers: int, **sources: Path | None
 ) -> None:
-    """Build the benchmark, extract and score it, and set the figures beside the leaderboard's."""
+    """Build the benchmark, extract features, score, and compare with the leaderboard's figures."""
     configs = [CONFIG, TRAIN] if train else [CONFIG]
     arguments = {"demo": True} if demo else {key: path for key, path in sources.items() if path is not None}
     release = ud.build(

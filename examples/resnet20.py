@@ -1,4 +1,4 @@
-"""The network that the published code of the unified benchmark trains on CIFAR-40, for `--model`.
+"""The network that the unified benchmark's published code trains on CIFAR-40, for `--model`.
 
     python examples/train.py --model examples/resnet20.py:resnet20 --release DIR --known cifar-train --out runs/ce
 
@@ -13,14 +13,14 @@ from torchvision.transforms import functional
 
 
 def preprocessing(image: Any) -> Tensor:
-    """Normalize an image of 32 x 32 as it is, of another size the middle of it, as `train.py` does."""
+    """Normalize an image of 32 x 32; of an image of another size, take the middle as `train.py` does."""
     if image.size != (32, 32):
         image = functional.center_crop(functional.resize(image, 36), 32)
     return functional.normalize(functional.to_tensor(image), (0.507, 0.487, 0.441), (0.267, 0.256, 0.276))
 
 
 def resnet20(num_classes: int, rate: float = 0.0) -> nn.Module:
-    """Three stages of three blocks with 16, 32 and 64 channels (He et al., section 4.2), with 1 x 1 shortcuts."""
+    """Build three stages of three blocks, 16, 32 and 64 channels (He et al., section 4.2), with 1 x 1 shortcuts."""
     layers: list[nn.Module] = [
         nn.Sequential(nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
     ]
@@ -41,5 +41,5 @@ def resnet20(num_classes: int, rate: float = 0.0) -> nn.Module:
 
 
 def resnet20_dropout(num_classes: int) -> nn.Module:
-    """`resnet20` with dropout, for `--method mcdropout`; the rates are those of `train.py`."""
+    """Build `resnet20` with dropout for `--method mcdropout`, at the rates of `train.py`."""
     return resnet20(num_classes, 0.1)

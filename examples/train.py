@@ -1,4 +1,4 @@
-"""Train a classifier on a release with one of the unified benchmark's methods: plain torch, one file, to be read.
+"""Train a classifier on a release by one of the unified benchmark's methods: plain torch in one readable file.
 
     python examples/train.py --release build/unknown-detection --known cifar-train --method ce --out runs/ce-0
 
@@ -74,12 +74,12 @@ PATIENCE = 10
 
 
 def default_resize(size: int) -> int:
-    """Return the pixels of the shorter side before the middle is cropped: 36 for 32, and 256 for 224."""
+    """Return to how many pixels the shorter side is resized before the middle is cropped: 36 for 32, 256 for 224."""
     return math.floor(size / 0.875)
 
 
 def cifar(image: Image.Image) -> Tensor:
-    """Normalize an image of 32 x 32 as it is, of another size the middle of it."""
+    """Normalize an image of 32 x 32; of an image of another size, take the middle."""
     if image.size != (32, 32):
         image = functional.center_crop(functional.resize(image, default_resize(32)), 32)
     # The channels of CIFAR-100's training images, as in the benchmark's code.
@@ -87,7 +87,7 @@ def cifar(image: Image.Image) -> Tensor:
 
 
 def resnet18_32(num_classes: int) -> nn.Module:
-    """A ResNet-18 for images of 32 x 32: the stem of He et al., section 4.2, 3 x 3 without stride or pooling."""
+    """Build a ResNet-18 for images of 32 x 32: the stem of He et al., section 4.2, 3 x 3 without stride or pooling."""
     model = torchvision.models.resnet18(num_classes=num_classes)
     model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
     model.preprocessing = cifar
@@ -95,19 +95,19 @@ def resnet18_32(num_classes: int) -> nn.Module:
 
 
 def resnet152(num_classes: int) -> nn.Module:
-    """A ResNet-152 for images of 224 x 224."""
+    """Build a ResNet-152 for images of 224 x 224."""
     model = torchvision.models.resnet152(num_classes=num_classes)
     model.preprocessing = torchvision.models.ResNet152_Weights.IMAGENET1K_V1
     return model
 
 
 def resnet18_32_dropout(num_classes: int) -> nn.Module:
-    """The small network for `--method mcdropout`."""
+    """Build the small network with dropout, for `--method mcdropout`."""
     return _with_dropout(resnet18_32(num_classes))
 
 
 def resnet152_dropout(num_classes: int) -> nn.Module:
-    """The large network for `--method mcdropout`."""
+    """Build the large network with dropout, for `--method mcdropout`."""
     return _with_dropout(resnet152(num_classes))
 
 
@@ -167,7 +167,7 @@ def edl_loss(logits: Tensor, labels: Tensor, weight: float, objective: str = "lo
 
 
 def oe_loss(known: Tensor, labels: Tensor, external: Tensor, weight: float = 0.5) -> Tensor:
-    """Cross-entropy, and cross-entropy of external rows to the uniform distribution, each a mean over its own rows.
+    """Cross-entropy, plus that of external rows with the uniform distribution; each is a mean over its own rows.
 
     Source: Hendrycks et al., section 3; the weight is theirs for images (section 4.3).
     """
@@ -176,7 +176,7 @@ def oe_loss(known: Tensor, labels: Tensor, external: Tensor, weight: float = 0.5
 
 
 def energy_loss(known: Tensor, labels: Tensor, external: Tensor, margins: tuple[float, float]) -> Tensor:
-    """Cross-entropy, and squared hinges of energies on the wrong side of their margins, known rows' first.
+    """Cross-entropy, plus squared hinges of energies on the wrong side of their margins, for known and external rows.
 
     Source: Liu et al., equations 6 to 9; by pytorch-ood. Known rows should lie below, external rows above.
     """
@@ -186,7 +186,7 @@ def energy_loss(known: Tensor, labels: Tensor, external: Tensor, margins: tuple[
 
 
 def load_images(release: Release, split: str, size: int, resize: int | None, device: str) -> tuple[Tensor, Tensor]:
-    """Decode a split, CONFIG/SPLIT; return pixels (N, 3, S, S) as bytes, and labels (N,).
+    """Decode a split, CONFIG/SPLIT; returns pixels (N, 3, S, S) as bytes, and labels (N,).
 
     With `resize`, the shorter side gets this length and the middle square is kept. Without, images of another size are
     resized and cropped to `size` x `size`, as when the model is evaluated.
@@ -210,7 +210,7 @@ def load_images(release: Release, split: str, size: int, resize: int | None, dev
 
 
 def random_crops(pixels: Tensor, drawn: torch.Generator) -> Tensor:
-    """Shift each image by up to an eighth (4 pixels of 32) over black, and mirror half of them; bytes."""
+    """Move each image by up to an eighth of its side (4 pixels of 32) over black, and mirror half of them; bytes."""
     count, _, side, _ = pixels.shape
     edge = side // 8
     padded = F.pad(pixels, (edge, edge, edge, edge)).permute(0, 2, 3, 1)
@@ -223,7 +223,7 @@ def random_crops(pixels: Tensor, drawn: torch.Generator) -> Tensor:
 
 
 def random_resized_crops(pixels: Tensor, side: int, drawn: torch.Generator) -> Tensor:
-    """Scale 8 to 100 % of each image, 3:4 to 4:3, to `side` x `side` and mirror half of them; bytes."""
+    """Scale 8 to 100 % of each image, at aspects of 3:4 to 4:3, to `side` x `side`, and mirror half of them; bytes."""
     count = len(pixels)
     area = torch.empty(count).uniform_(0.08, 1.0, generator=drawn)
     ratio = torch.empty(count).uniform_(math.log(3 / 4), math.log(4 / 3), generator=drawn).exp()
@@ -284,13 +284,13 @@ class Training:
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are over or, with --optimizer, `PATIENCE` epochs have not lowered the validation loss."""
+        """Whether all epochs are done or, with --optimizer, `PATIENCE` epochs have not lowered the validation loss."""
         losses = [entry["validation_loss"] for entry in self.log if self.settings.optimizer]
         waited = len(losses) - 1 - losses.index(min(losses)) if losses else 0
         return waited >= PATIENCE or len(self.log) >= self.epochs
 
     def state(self) -> dict[str, Any]:
-        """Return all that later epochs depend on."""
+        """Return everything on which later epochs depend."""
         parts = {name: getattr(self, name).state_dict() for name in ("model", "optimizer", "scaler")}
         return parts | {"correct": self.correct, "log": self.log, "best": self.best, "settings": vars(self.settings)}
 
@@ -301,7 +301,7 @@ class Training:
         self.correct, self.log, self.best = state["correct"], state["log"], state.get("best", {})
 
     def one_epoch(self, advance: Callable[[int], Any]) -> None:
-        """Train for an epoch, all of whose random numbers follow from the seed and the epoch's number."""
+        """Train for one epoch, whose random numbers all follow from the seed and the number of the epoch."""
         started, epoch = time.perf_counter(), len(self.log)
         torch.manual_seed(self.settings.seed * 1_000_003 + epoch)
         drawn = torch.Generator().manual_seed(self.settings.seed * 1_000_003 + epoch)
@@ -386,7 +386,7 @@ class Training:
         return loss
 
     def validation(self) -> tuple[float, float]:
-        """Return cross-entropy and accuracy of the validation images, without augmentation."""
+        """Return the cross-entropy and accuracy on the validation images, without augmentation."""
         self.model.eval()
         loss, right, (pixels, labels) = 0.0, 0, self.images["validation"]
         edge = (pixels.shape[-1] - self.size) // 2
@@ -402,7 +402,7 @@ class Training:
 def train(
     settings: SimpleNamespace, release: Release, out: Path, *, device: str, images_on: str | None, compiled: bool
 ) -> None:
-    """Train to the end, from the last checkpoint if there is one."""
+    """Train until finished, from the last checkpoint if there is one."""
     torch.backends.cudnn.deterministic = True
     training = Training(settings, release, device, images_on or device)
     training.run = torch.compile(training.model) if compiled else training.model

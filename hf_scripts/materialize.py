@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from builders.hub.client import hub_settings
 from builders.hub.place import folder_or_repository
 from builders.hub.repository import Repository
 from builders.pipeline.from_index import plan_published
-from builders.pipeline.published import Bring, Published
+from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
 from builders.pipeline.state import refuse_unusable
 from builders.release.entries import FileEntry
@@ -113,7 +113,9 @@ def _published(
         yield configs
 
 
-def _configs(root: Path, requested: Sequence[str], name: str, fetch: Bring | None = None) -> list[Published]:
+def _configs(
+    root: Path, requested: Sequence[str], name: str, fetch: Callable[[FileEntry, Path], object] | None = None
+) -> list[Published]:
     """Return the configs of a release that values of `--splits` name; messages call the release by `name`."""
     shown = "" if fetch is None else name
     splits: dict[str, set[str]] = {}
@@ -131,7 +133,9 @@ def _roots(configs: Sequence[Published], request: BuildRequest, meter: TerminalM
             if source.on_disk:
                 needing.setdefault(source, []).append(published.config)
                 partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *used]))
-    return source_roots({s: ", ".join(of) for s, of in needing.items()}, partitions, request, meter.note)
+    return source_roots(
+        {source: ", ".join(names) for source, names in needing.items()}, partitions, request, meter.note
+    )
 
 
 def make_command() -> click.Command:

@@ -23,10 +23,10 @@ UNKNOWN = "*"
 class ImageList:
     """A published list of images: its file and publisher, and how its lines name classes and images.
 
-    Copies of lists put folders before a line and a label behind it, as OpenOOD's lists have them. `read` gives class
-    and image of a matching line as the table has them, the class `UNKNOWN` where the list has none, and None for a
-    class that there is not; `source_id` gives the image's id in its source (of SUN397 the file's name alone) from the
-    two.
+    `line` is the pattern of a line as published. Copies of a list put folders before a line and a label behind it, as
+    OpenOOD's lists do. `read` returns the class and the image of a matching line as the table has them: the class is
+    `UNKNOWN` if the list has none, and for a class that does not exist the result is None. `source_id` returns the
+    image's id in its source from class and image; for SUN397 this is the file's name alone.
     """
 
     published: str

@@ -230,3 +230,14 @@ def test_a_class_name_means_one_thing():
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_one_place_decides_what_prints():
+    """`unknown_detection.words`, by Unicode's categories; Python's own `isprintable` refuses rare spaces too."""
+    asked = {
+        path.relative_to(ROOT).as_posix()
+        for path in (path for package in OURS for path in sources(package))
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute) and node.attr == "isprintable"
+    }
+    assert asked == set()

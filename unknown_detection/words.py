@@ -42,6 +42,11 @@ def more(items: Sequence[object], named: int) -> str:
     return f" and {len(items) - named:,} more" if len(items) > named else ""
 
 
+def is_printable(text: str) -> bool:
+    """Whether a text has no characters that `printable` escapes."""
+    return re.search(f"[{UNPRINTABLE}]", text) is None
+
+
 def printable(text: str, *, keep: str = "") -> str:
     """Escape the characters of a text that could change what a terminal shows, such as ESC and line breaks."""
     return re.sub(

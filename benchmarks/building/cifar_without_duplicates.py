@@ -1,4 +1,4 @@
-"""The CIFAR-scale builder without the search for near-duplicates, which rivals of `benchmarks.building.cifar` lack."""
+"""The CIFAR-scale builder without its search for near-duplicates, which its rivals do not make."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ PART = 6
 
 
 def link_part(tree: Path, part: Path) -> None:
-    """Make a tree of links to one image in `PART` of every class."""
+    """Make a tree of links to one image for each class in `PART`."""
     for folder in sorted((tree / "train").iterdir()):
         (part / "train" / folder.name).mkdir(parents=True)
         for path in sorted(folder.iterdir())[::PART]:
@@ -40,7 +40,7 @@ def link_part(tree: Path, part: Path) -> None:
 
 
 def both_digests(tree: Path, out: Path) -> None:
-    """Read every image, compute its digest and that of all of them, and write them into one file."""
+    """Read every image, hash it alone and with all others, and write the images into one file."""
     joined = hashlib.sha256()
     with out.open("wb", buffering=0) as file:
         for path in sorted(tree.rglob("*.JPEG")):
@@ -51,7 +51,7 @@ def both_digests(tree: Path, out: Path) -> None:
 
 
 def measured(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float]:
-    """Return the seconds of the processor and of the clock that a command takes.
+    """Run a command; returns its processor seconds and its wall-clock seconds.
 
     Raises:
         RuntimeError: it failed.

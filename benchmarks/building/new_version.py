@@ -1,4 +1,4 @@
-"""The cost of a new version: the bytes that the Hub's storage (Xet) takes when ten rows of a split are withdrawn.
+"""The cost of a new version: the bytes that the Hub's storage (Xet) stores when ten rows of a split are withdrawn.
 
 `python -m benchmarks.building.new_version --scratch DIR` writes 250,000 JPEGs, builds them as one split, builds them
 again without ten that are drawn at random, and hands both versions to the Hub's own client (`hf_xet`), which cuts
@@ -27,7 +27,7 @@ WITHDRAWN = 10
 
 
 def write_tree(tree: Path, images: int, size: int) -> list[Path]:
-    """Write JPEGs of 8 x 8 pixels, most of whose bytes are a comment segment of their own."""
+    """Write JPEGs of 8 x 8 pixels, whose bytes are mostly a comment segment that differs from file to file."""
     encoded = io.BytesIO()
     Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(encoded, "JPEG")
     data, drawn = encoded.getvalue(), np.random.default_rng(0)
@@ -52,7 +52,7 @@ def build(tree: Path, out: Path) -> dict[str, Path]:
 
 
 def new_bytes(store: Path, files: dict[str, Path]) -> tuple[int, int]:
-    """Upload files by the Hub's client; returns the bytes that its storage lacked, and all bytes."""
+    """Upload files with the Hub's client; returns the bytes that its storage lacked, and the total."""
     import hf_xet
 
     commit = hf_xet.XetSession().new_upload_commit(endpoint=f"local://{store}")
@@ -67,7 +67,7 @@ def new_bytes(store: Path, files: dict[str, Path]) -> tuple[int, int]:
 @click.option("--images", default=250_000, show_default=True)
 @click.option("--size", default=8_000, show_default=True, help="Bytes of an image.")
 def main(scratch: Path, images: int, size: int) -> None:
-    """Build both versions, hand them over and print the bytes."""
+    """Build both versions, upload them and print the bytes."""
     tree, store = scratch / "tree", scratch.absolute() / "store"
     paths = write_tree(tree, images, size)
     first = build(tree, scratch / "first")

@@ -1,4 +1,4 @@
-"""Images per second, and requests per image, of sources in a store that answers after 30 milliseconds.
+"""Images per second and requests per image from sources in a store that answers after 30 milliseconds.
 
 moto's S3 runs in one process, and in another a proxy on 127.0.0.1, which counts requests and lets each wait.
 Images are random bytes of the mean size of ILSVRC2012's, as files and in one tar, read in a random order as a shard

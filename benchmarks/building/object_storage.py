@@ -1,4 +1,4 @@
-"""Building into and verifying in object storage against the same on this machine, with the requests that it takes.
+"""Building and verifying in object storage against this machine's disk, and the requests that the store gets.
 
 `python -m benchmarks.building.object_storage --scratch DIR` writes JPEGs of about 85 KB into 1,000 class folders, and
 builds all of them in one process, into a folder and in turn into moto's S3 in a process of its own, behind a proxy
@@ -31,7 +31,7 @@ from tests.store.server import Store
 
 @contextlib.contextmanager
 def running() -> Iterator[Store]:
-    """Yield moto's S3, which runs in a process of its own."""
+    """Run moto's S3 in a process of its own inside the block."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -48,7 +48,7 @@ def running() -> Iterator[Store]:
 
 
 def result_line(name: str, rounds: Sequence[tuple[float, float]], requests: Mapping[str, int]) -> str:
-    """Return the lines of a competitor's result."""
+    """Return the lines that describe a competitor's result."""
     processor, clock = (statistics.median(values) for values in zip(*rounds, strict=True))
     elapsed = " ".join(f"{seconds:.1f}" for _, seconds in rounds)
     line = f"{name:20} elapsed {clock:6.1f} s  processor {processor:6.1f} s  ({elapsed})"

@@ -1,4 +1,4 @@
-"""A Ray cluster of this machine with two workers against the local executor with two, on the same batches.
+"""A Ray cluster on this machine with two workers against the local executor with two, on the same batches.
 
 `python -m benchmarks.building.ray_cluster --scratch DIR` writes JPEGs of 500 x 375 (about 110 KB), starts a cluster,
 and makes the fixed resize of each by both executors in turn: decoding, resizing, encoding and writing packs. Executors
@@ -37,7 +37,7 @@ WORKERS = 2
 
 @dataclass(frozen=True)
 class Measured:
-    """A task that returns the processor seconds that it took."""
+    """A task that does the work of another one, and returns the processor seconds that it took."""
 
     task: BatchTask
     resources: Resources = ONE_CORE
@@ -51,7 +51,7 @@ class Measured:
 
 @dataclass
 class Contender:
-    """An executor, and the processor seconds of its rounds: of the tasks, of this process and of daemons."""
+    """An executor, and for each round the processor seconds of its tasks, of this process, and of daemons."""
 
     executor: Executor
     tasks: Callable[[], Sequence[Task[float]]]

@@ -38,7 +38,7 @@ data.to_parquet(out)
 
 
 def write_tree(tree: Path, per_class: int = IMAGES_PER_CLASS) -> None:
-    """Write the JPEGs: one photograph-like picture, made unique by a comment segment of its own."""
+    """Write JPEGs of one photograph-like picture, each made unique by a comment segment."""
     noise = np.random.default_rng(0).normal(0, 1, (500, 375, 3)).cumsum(axis=0).cumsum(axis=1)
     pixels = ((noise - noise.min()) / np.ptp(noise) * 255).astype(np.uint8)
     pixels = pixels + np.random.default_rng(1).integers(0, 40, pixels.shape, dtype=np.uint8)

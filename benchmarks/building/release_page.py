@@ -1,4 +1,4 @@
-"""The page of a release of 800,000 rows: seconds, memory and bytes.
+"""The seconds, memory and bytes that the page of a release of 800,000 rows takes.
 
 `python -m benchmarks.building.release_page --scratch DIR` writes a release with the configs of all benchmarks' usual
 size: 40 splits of 20,000 rows, of all 1,000 classes of ILSVRC2012, with a table of exclusions for each and with images
@@ -65,7 +65,7 @@ def photographs(count: int) -> list[bytes]:
 
 
 def write_release(root: Path) -> None:
-    """Write the release: rows as the builders write them, without the digests that only `verify` reads."""
+    """Write a release: rows as builds write them, without the digests that only `verify` reads."""
     layout, classes, pictures = Layout(root), tables.imagenet1k(), photographs(16)
     labels = [row.wnid for row in classes]
     blank = io.BytesIO()
@@ -143,7 +143,7 @@ def write_release(root: Path) -> None:
 
 
 def rows(config: str, split: str, role: Role, classes: tuple[tables.ImageNetClass, ...]) -> dict[str, pa.Array]:
-    """Return the columns of a split, its classes in random order."""
+    """Return the columns of a split, with its classes in random order."""
     drawn = np.random.default_rng(len(config + split)).integers(0, len(classes), ROWS)
     ids = [f"imagenet/{config}/{split}/{row}.JPEG" for row in range(ROWS)]
     return {

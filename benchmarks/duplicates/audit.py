@@ -1,4 +1,4 @@
-"""`python -m builders.commands.audit duplicates` against hashes and nearest neighbours, on 60,000 and 20,000 images.
+"""`builders.commands.audit duplicates` against hashes and nearest neighbours, on 60,000 and 20,000 images.
 
 `python -m benchmarks.duplicates.audit` writes a release of 32 x 32 images (coloured noise with the spectrum of
 photographs, no files are needed): a training split, and a test split whose every tenth image is a changed copy of a
@@ -135,7 +135,7 @@ def images_of(root: Path, split: str) -> Iterator[Image.Image]:
 
 
 def by_hashes(root: Path) -> Pairs:
-    """Return the pairs whose perceptual hashes are at most `MOST_BITS` apart."""
+    """Return the pairs whose perceptual hashes differ in at most `MOST_BITS` bits."""
     codes = {}
     for split in SPLITS:
         bits = np.array([imagehash.phash(image).hash.ravel() for image in images_of(root, split)])
@@ -149,7 +149,7 @@ def by_hashes(root: Path) -> Pairs:
 
 
 def by_pixels(root: Path, rows: npt.NDArray[np.int64], reading: list[float]) -> Pairs:
-    """Return the pairs of some test images and their nearest training image; adds the seconds of reading."""
+    """Return each test image's pair with its nearest training image; counts the seconds of reading."""
     started = time.perf_counter()
     references = np.array([np.asarray(image).ravel() for image in images_of(root, "train")], np.float32)
     queries = np.array([np.asarray(image).ravel() for image in images_of(root, "test")], np.float32)[rows]

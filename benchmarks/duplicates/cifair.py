@@ -59,13 +59,13 @@ def load(root: Path, split: str) -> tuple[list[str], Images]:
 
 
 def pair_of(name: str, other: str) -> Pair:
-    """Return the pair of two paths in order; the test image of a pair with a training image comes first."""
+    """Return a pair of paths in order: the test image comes before a training image."""
     a, b = sorted((name, other))
     return a, b
 
 
 def half_of(pair: Pair) -> int:
-    """Return the half, 0 or 1, of a pair: that of its first test image."""
+    """Return which half, 0 or 1, a pair is in: that of its first test image."""
     return hashlib.sha256(f"cifair:{pair[0].partition('/')[2]}".encode()).digest()[0] % 2
 
 
@@ -76,7 +76,7 @@ def judgements(path: Path) -> dict[Pair, int]:
 
 
 def search(names: list[str], queries: Images, reference_names: list[str], references: Images) -> dict[Pair, float]:
-    """Return the found pairs with the lesser of the distances of both directions."""
+    """Return the pairs that the search finds, each with the lesser distance of both directions."""
     pairs = find_pairs(queries, references, advance=lambda count: None)
     distances: dict[Pair, float] = {}
     for query, reference, measured_distance in zip(
@@ -89,7 +89,7 @@ def search(names: list[str], queries: Images, reference_names: list[str], refere
 
 
 def seen_apart(name: str) -> set[Pair]:
-    """Return the pairs of some images that we took for two photographs, or could not tell."""
+    """Return the pairs of some images that we judged to be two photographs, or could not judge."""
     with SEEN.open(newline="") as opened:
         return {pair_of(row["test"], row["other"]) for row in csv.DictReader(opened) if row["images"] == name}
 

@@ -1,4 +1,4 @@
-"""Joins ciFAIR's lists, which count images in the order of CIFAR's archives, to images in class folders.
+"""Matches ciFAIR's lists, which number images in the order of CIFAR's archives, with images in class folders.
 
 `python -m benchmarks.duplicates.judged IMAGES LABELS TRAIN.csv TEST.csv OUT.csv --by WAY` writes the columns `test`,
 `other` and `judgment` for `benchmarks.duplicates.cifair`. `LABELS` is an .npz file with `train` and `test`, the class
@@ -43,13 +43,13 @@ def by_class(names: Sequence[str]) -> dict[str, list[int]]:
 
 
 def in_order(names: Sequence[str], labels: npt.NDArray[np.integer]) -> list[str]:
-    """Return paths in the order of the archive, where a class's files stand in it by name."""
+    """Return the paths in the order of the archive, whose classes' files are sorted by name."""
     following = [iter(rows) for rows in by_class(names).values()]
     return [names[next(following[label])] for label in labels.tolist()]
 
 
 def correlations(queries: Images, references: Images) -> Likeness:
-    """Return the greatest correlations (n, m) of pixels of queries, moved or mirrored, and of references' centres."""
+    """Return the greatest correlations (n, m) of queries' pixels, moved or mirrored, with references' centres."""
 
     def normalised(images: Images) -> Likeness:
         flat = images.reshape(len(images), -1).astype(np.float32)
@@ -77,7 +77,7 @@ def likeness(queries: Images, references: Images, way: str) -> Likeness:
 
 
 def most_alike(alike: Likeness, most: int) -> Iterator[tuple[int, int]]:
-    """Yield the pairs that are most alike, the most alike first; each query is in one."""
+    """Yield the most alike pairs first; each query is in one pair only."""
     used = set[int]()
     for place in np.argsort(-alike, axis=None).tolist():
         query, reference = divmod(place, alike.shape[1])
@@ -119,7 +119,7 @@ def judged(
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--by", "way", type=click.Choice(WAYS), default="order", show_default=True)
 def main(images: Path, labels: Path, train: Path, test: Path, out: Path, way: str) -> None:
-    """Join the lists."""
+    """Match the lists with the images."""
     loaded = {split: load(images, split) for split in ("test", "train")}
     names = {split: of_split[0] for split, of_split in loaded.items()}
     pixels = {split: of_split[1] for split, of_split in loaded.items()}

@@ -43,7 +43,7 @@ def rounded(image: npt.NDArray[np.floating]) -> Images:
 
 
 def shifted(image: npt.NDArray[np.floating], random: np.random.Generator) -> npt.NDArray[np.floating]:
-    """Move by up to two pixels, not by none, and repeat the edge."""
+    """Move an image by one or two pixels in a random direction, repeating its edge."""
     down, right = [(y, x) for y in range(5) for x in range(5) if (y, x) != (2, 2)][random.integers(24)]
     padded = np.pad(image, ((2, 2), (2, 2), (0, 0)), mode="edge")
     return padded[down : down + SIDE, right : right + SIDE]
@@ -81,14 +81,14 @@ COMBINED = ("shifted, edge repeated", "mirrored", "0.8 x + 20", "JPEG 50", "blur
 
 
 def changed(image: Images, names: Sequence[str], random: np.random.Generator) -> Images:
-    """Apply changes to one image in turn, rounding to whole levels after each."""
+    """Apply changes to an image one after the other, rounding to whole levels after each."""
     for name in names:
         image = rounded(CHANGES[name](image.astype(float), random))
     return image
 
 
 def coloured_noise(count: int, slope: float, random: np.random.Generator) -> Images:
-    """Generate images whose amplitude spectrum falls as 1 / f^slope; that of photographs has a slope of about 1.
+    """Generate images whose amplitude spectrum falls as 1 / f^slope; photographs have a slope of about 1.
 
     Each is a quarter of a periodic image, so that its edges do not meet, with a contrast, a brightness and a tint of
     its own, and channels that mostly go together.
@@ -111,7 +111,7 @@ def scene(count: int, random: np.random.Generator) -> Images:
 
 
 def planted(references: int, queries: int, random: np.random.Generator) -> tuple[Images, Images, Pairs]:
-    """Generate references and queries, and the pairs of a query and the reference of which it is a changed copy."""
+    """Generate references and queries, and which query is a changed copy of which reference."""
     known, asked = scene(references, random), scene(queries, random)
     kinds = [*((name,) for name in CHANGES), *combinations(COMBINED, 2)]
     rows = np.arange(0, queries, 10)
@@ -124,7 +124,7 @@ def planted(references: int, queries: int, random: np.random.Generator) -> tuple
 
 
 def patches(photograph: Image.Image) -> tuple[Images, npt.NDArray[np.int64]]:
-    """Cut a photograph into squares side by side, of several sizes, and scale them to 32 x 32 with antialiasing.
+    """Cut a photograph into adjoining squares of several sizes, and scale them to 32 x 32 with antialiasing.
 
     Returns:
         The patches (k, 32, 32, 3) that have some contrast, and their squares (k, 3) as left, upper, side.
@@ -146,13 +146,13 @@ def patches(photograph: Image.Image) -> tuple[Images, npt.NDArray[np.int64]]:
 
 
 def disjoint(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Return whether squares, row by row, share no pixel."""
+    """Return for each row whether its first and its second square share no pixel."""
     (x, y, side), (u, v, other) = first.T, second.T
     return (x + side <= u) | (u + other <= x) | (y + side <= v) | (v + other <= y)
 
 
 def measure(files: Sequence[Path], sample: int) -> None:
-    """Print the distances of changed patches to their originals and the least ones of patches that share no pixel."""
+    """Print how far changed patches are from their originals, and the least distances of disjoint patches."""
     random = np.random.default_rng(0)
     cut = [patches(Image.open(path).convert("RGB")) for path in files]
     images, squares = (np.concatenate(parts) for parts in zip(*cut, strict=True))
@@ -185,7 +185,7 @@ def measure(files: Sequence[Path], sample: int) -> None:
 
 
 def growth(work: Callable[[], object]) -> float:
-    """Run `work` and return the MB by which the resident set grew at its peak (Linux's /proc)."""
+    """Run `work`; returns by how many MB the resident set grew at its peak (Linux's /proc)."""
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the present resident set
     before = _status("VmRSS")
     work()

@@ -29,7 +29,7 @@ def figures() -> dict[str, Any]:
 
 
 def cells(counted: Mapping[str, Any]) -> list[str]:
-    """Return the cells of a row, without its title."""
+    """Return the cells of a row after its title."""
     recalls = [f"{near:,} of {listed:,} ({near / listed:.0%})" for near, listed in counted["near"]]
     found, wrong, groups = counted["found"], counted["wrong"], counted["groups"]
     return [
@@ -54,7 +54,7 @@ def page_table(written: Mapping[str, Any]) -> str:
 
 
 def sentences(written: Mapping[str, Any]) -> list[str]:
-    """Return sentences of the page with numbers of the figures."""
+    """Return the page's sentences that state figures."""
     ten, hundred = (written[name] for name in ("cifar10", "cifar100"))
     across = ten["train"]
     return [

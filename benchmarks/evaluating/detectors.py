@@ -1,4 +1,4 @@
-"""Speed of eleven detectors on one shared forward pass, against pytorch-ood's, each with its own passes.
+"""Speed of eleven detectors on one shared forward pass, against pytorch-ood's, each with passes of its own.
 
 Run as `python -m benchmarks.evaluating.detectors`. ResNet-18 of torchvision with random weights, a last layer of 10
 classes fitted by least squares, random images of 64 x 64, 512 to fit on and 512 to score, in batches of 64. Both sides
@@ -38,7 +38,7 @@ CLASSES, SIDE, BATCH = 10, 64, 64
 
 @dataclass(frozen=True)
 class Task:
-    """A model for ours, its two parts for theirs, and images with labels to fit on and to score."""
+    """A model for our side, its two parts for the other side, and labelled images to fit on and to score."""
 
     model: Model
     encoder: torch.nn.Module
@@ -47,7 +47,7 @@ class Task:
     tested: torch.utils.data.DataLoader
 
     def logits(self, images: torch.Tensor) -> torch.Tensor:
-        """Run the whole model."""
+        """Run the entire model."""
         return self.head(self.encoder(images))
 
 
@@ -73,7 +73,7 @@ def make_task(rows: int) -> Task:
 
 
 def extract(task: Task, loader: torch.utils.data.DataLoader) -> Features:
-    """Run the model once as `python -m unknown_detection evaluate extract` does, and keep the same outputs."""
+    """Extract features as `python -m unknown_detection evaluate extract` does, and keep them in memory."""
     batches = [(task.model.forward(images), labels) for images, labels in loader]
     labels = torch.cat([labels for _, labels in batches]).numpy()
     return Features(
@@ -88,7 +88,7 @@ def extract(task: Task, loader: torch.utils.data.DataLoader) -> Features:
 
 
 def their_detectors(task: Task) -> dict[str, tuple[object, Callable[[torch.Tensor], torch.Tensor]]]:
-    """Return, by our name, a detector of theirs with our hyperparameters, and the function that scores images."""
+    """Return pytorch-ood's detectors by our names, with our hyperparameters, and the functions that score images."""
 
     def head_of_maps(maps: torch.Tensor) -> torch.Tensor:
         return task.head(maps.flatten(1))
@@ -116,7 +116,7 @@ def their_detectors(task: Task) -> dict[str, tuple[object, Callable[[torch.Tenso
 
 @dataclass
 class Side:
-    """Times of one side, and its last scores.
+    """The times of one side, and its last scores.
 
     Attributes:
         rounds: of each round an array (fit or score, by the wall's or the processor's clock), in seconds.
@@ -127,7 +127,7 @@ class Side:
     scores: dict[str, np.ndarray] = field(default_factory=dict)
 
     def times(self) -> dict[str, np.ndarray]:
-        """Seconds of each round, shape (rounds,), by the measured step."""
+        """The seconds of each round, by the step measured; shape (rounds,)."""
         rounds = np.array(self.rounds)
         parts = {"fit": rounds[:, 0], "score": rounds[:, 1], "fit and score": rounds.sum(axis=1)}
         return {
@@ -138,12 +138,12 @@ class Side:
 
 
 def clocks() -> np.ndarray:
-    """Return wall time and CPU time; a busy machine disturbs the latter less."""
+    """Return wall time and CPU time; other work on the machine disturbs CPU time less."""
     return np.array([time.perf_counter(), time.process_time()])
 
 
 def run_theirs(task: Task, side: Side) -> None:
-    """Fit and score with each of their detectors, one after another, without gradients where none are needed."""
+    """Fit and score with each of pytorch-ood's detectors in turn, without gradients where none are needed."""
     detectors = their_detectors(task)
     started = clocks()
     with torch.no_grad():
@@ -175,7 +175,7 @@ def compare(name: str, scores: np.ndarray, expected: np.ndarray) -> None:
 
 
 def their_vim_in_doubles(task: Task) -> np.ndarray:
-    """Score with their ViM on the shared features, its casts to float32 made casts to float64."""
+    """Score shared features with pytorch-ood's ViM, in float64 in place of float32."""
     fitted, tested = extract(task, task.fitted), extract(task, task.tested)
     with mock.patch.object(torch.Tensor, "float", torch.Tensor.double):
         detector = theirs.ViM(None, task.head.weight.shape[1] // 2, task.head.weight, task.head.bias)

@@ -1,4 +1,4 @@
-"""What an extraction costs beside a bare loop over torch's DataLoader with the same model, transform and images.
+"""The cost of an extraction against a bare loop over torch's DataLoader, with the same model and images.
 
 `python -m benchmarks.evaluating.extract --scratch DIR` writes releases of crops of scikit-learn's two photographs
 (`benchmarks.evaluating.hashing`), and runs a ResNet-18 of random weights over them on the CPU. The loop opens the
@@ -24,7 +24,7 @@ from unknown_detection.evaluation.images import SplitImages
 
 
 class Photographs(Dataset[torch.Tensor]):
-    """The images of the split, transformed as timm says."""
+    """The images of the split, with timm's transform."""
 
     def __init__(self, images: SplitImages, model: torch.nn.Module) -> None:
         self.images = images

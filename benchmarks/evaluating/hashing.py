@@ -1,4 +1,4 @@
-"""What comparing each image with its digest costs an extraction, against the same without.
+"""What an extraction costs with and without comparing each image with its digest.
 
 `python -m benchmarks.evaluating.hashing --scratch DIR` writes releases of crops of scikit-learn's two photographs, as
 JPEGs of some 110 KB, which is what ImageNet's have, and extracts features with a ResNet-18 of random weights on the
@@ -73,7 +73,7 @@ def write_photographs(root: Path, count: int) -> int:
 
 
 def print_parts(model: torch.nn.Module, release: Path) -> None:
-    """Print the processor time of each part, on one thread, in milliseconds an image."""
+    """Print the processor milliseconds per image of each part, on one thread."""
     opened = ud.load(release).images("photographs", "test")
     shown = [opened._bytes(number) for number in range(min(len(opened), BATCH))]
     decoded, inputs = [images.decode(data) for data in shown], torch.randn(len(shown), 3, 224, 224)

@@ -29,7 +29,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def make_features(rows: int, classes: int, width: int) -> Features:
-    """Draw features around class means, correlated as a layer's are, and logits of which most are right."""
+    """Draw features around class means, correlated as a layer's, and logits most of which are right."""
     random = np.random.default_rng(0)
     labels = np.arange(rows) % classes
     mix = random.normal(size=(width, width)).astype(np.float32) / np.float32(np.sqrt(width))
@@ -47,7 +47,7 @@ def report(name: str, times: list[float]) -> float:
 
 
 def run_mahalanobis(features: Features, scored: int, repeats: int) -> None:
-    """Time both sides in turn and print the ratio, theirs at the rate of the rows it scored."""
+    """Time both sides in turn and print their ratio, per row scored."""
     z, labels = torch.from_numpy(features.penultimate), torch.from_numpy(features.labels)
     ours_fit, ours_score, their_fit, their_score, their_part = [], [], [], [], []
     for _ in range(repeats):

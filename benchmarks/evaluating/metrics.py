@@ -38,7 +38,7 @@ def of_roc(fpr: Floats, tpr: Floats) -> Values:
 
 
 def of_precision_recall(side: str, precision: Floats, recall: Floats) -> Values:
-    """Return the figures of a precision-recall curve by falling recall."""
+    """Return the figures of a precision-recall curve, by falling recall."""
     return {
         f"aupr_{side}_average_precision": float(-np.sum(np.diff(recall) * precision[:-1])),
         f"aupr_{side}_trapezoid": float(-np.trapezoid(precision, recall)),
@@ -46,7 +46,7 @@ def of_precision_recall(side: str, precision: Floats, recall: Floats) -> Values:
 
 
 def with_sklearn(scores: Floats, unknown: npt.NDArray[np.bool_]) -> Values:
-    """Return the metrics by scikit-learn."""
+    """Compute the metrics with scikit-learn."""
     fpr, tpr, _ = sk.roc_curve(unknown, scores, drop_intermediate=False)
     precision_in, recall_in, _ = sk.precision_recall_curve(~unknown, -scores)
     precision_out, recall_out, _ = sk.precision_recall_curve(unknown, scores)
@@ -58,7 +58,7 @@ def with_sklearn(scores: Floats, unknown: npt.NDArray[np.bool_]) -> Values:
 
 
 def with_pytorch_ood(scores: torch.Tensor, labels: torch.Tensor, right: torch.Tensor) -> Values:
-    """Return the metrics by pytorch-ood."""
+    """Compute the metrics with pytorch-ood."""
     fpr, tpr, _ = po.roc_curve(scores, labels)
     precision_in, recall_in, _ = po.pr_curve(scores, labels, positive="id")
     precision_out, recall_out, _ = po.pr_curve(scores, labels, positive="ood")
@@ -71,7 +71,7 @@ def with_pytorch_ood(scores: torch.Tensor, labels: torch.Tensor, right: torch.Te
 
 
 def with_torchmetrics(scores: torch.Tensor, unknown: torch.Tensor) -> Values:
-    """Return the metrics by torchmetrics, which applies a sigmoid to scores unless all are from 0 to 1."""
+    """Compute the metrics with torchmetrics, which applies a sigmoid to scores unless all are from 0 to 1."""
     fpr, tpr, _ = binary_roc(scores, unknown)
     precision_in, recall_in, _ = binary_precision_recall_curve(1 - scores, 1 - unknown)
     precision_out, recall_out, _ = binary_precision_recall_curve(scores, unknown)
@@ -83,7 +83,7 @@ def with_torchmetrics(scores: torch.Tensor, unknown: torch.Tensor) -> Values:
 
 
 def of_ours(scores: Floats, unknown: npt.NDArray[np.bool_], errors: npt.NDArray[np.bool_]) -> Values:
-    """Return all of our metrics of scores, with one sort."""
+    """Compute all our metrics, with one sort."""
     rankings = dict(zip(("unknown", "errors", "open_set"), rank_open_set(scores, unknown, errors), strict=True))
     return {name: metric.of(rankings[metric.takes]) for name, metric in METRICS.items() if metric.takes in rankings}
 

@@ -1,4 +1,4 @@
-"""Speed of nearest neighbours and NNGuide against faiss's flat index as OpenOOD uses it, and of Relation by torch.
+"""Speed of KNN and NNGuide against faiss's flat index as OpenOOD uses it, and of Relation against torch.
 
 Run as `python -m benchmarks.evaluating.nearest` after `pip install faiss-cpu`, which is no dependency. A slice of the
 task is timed on both sides in turn, in one run: some rows to score against some of the bank, fitting included. The
@@ -25,7 +25,7 @@ from unknown_detection.evaluation.models.features import Features
 
 
 def make_features(rows: int, width: int, classes: int, seed: int) -> Features:
-    """Draw features of classes as a rectified layer has them, and logits of which most are right."""
+    """Draw features as the rectified layer of a network has them, by class, and logits most of which are right."""
     random = np.random.default_rng(seed)
     labels = np.arange(rows) % classes
     means = np.random.default_rng(0).standard_normal((classes, width), dtype=np.float32)
@@ -36,14 +36,14 @@ def make_features(rows: int, width: int, classes: int, seed: int) -> Features:
 
 
 def timed(work: Callable[[], np.ndarray]) -> tuple[float, float, np.ndarray]:
-    """Return the wall's and the processor's seconds, and the result."""
+    """Return the wall-clock and processor seconds of a call, and its result."""
     wall, processor = time.perf_counter(), time.process_time()
     result = work()
     return time.perf_counter() - wall, time.process_time() - processor, result
 
 
 def in_float64() -> mock._patch:
-    """Disable the search with torch, so that NumPy computes in float64."""
+    """Disable the search in torch, so that NumPy computes in float64."""
     return mock.patch.object(nearest, "WORTH", 1 << 62)
 
 
@@ -61,12 +61,12 @@ def with_faiss(name: str, bank: Features, tested: Features) -> np.ndarray:
 
 
 def score_ours(name: str, bank: Features, tested: Features) -> np.ndarray:
-    """Fit and score."""
+    """Fit and score our detector."""
     return DETECTORS[name].clone(**({"power": 2.0} if name == "relation" else {})).fit(bank).score(tested)
 
 
 def score_rival(name: str, bank: Features, tested: Features) -> np.ndarray:
-    """Score with the rival."""
+    """Score with the rival of the detector."""
     if name != "relation":
         return with_faiss(name, bank, tested)
     with in_float64():

@@ -72,7 +72,7 @@ def make(folder: Path) -> tuple[Path, Path]:
 
 
 def main(*trees: str) -> None:
-    """Print seconds and GiB of each report, the least of three."""
+    """Print the seconds and GiB of each report, the least of three runs."""
     places = [Path.cwd(), *(Path(tree).resolve() for tree in trees)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""Speed of `examples/train.py` on a release as large as CIFAR-40, against the `DataLoader` loop that one would write.
+"""Speed of `examples/train.py` on a release as large as CIFAR-40, against a usual loop over a `DataLoader`.
 
 `python -m benchmarks.evaluating.training --scratch DIR --device cuda` builds the release of pieces of two photographs
 with random labels, which take as long as real ones, and prints images per second of each method and precision, and
@@ -81,7 +81,7 @@ for _ in range(int(epochs)):
 
 @dataclass(frozen=True)
 class Trained:
-    """One run: its options, and the seconds of each epoch after the first.
+    """The result of one run: its options, and the seconds of each epoch after the first.
 
     `images` are the known images of an epoch, `epochs` those of the recipe.
     """
@@ -93,7 +93,7 @@ class Trained:
 
     @property
     def rate(self) -> float:
-        """Known images per second, by the median epoch."""
+        """Known images per second, in the median epoch."""
         return self.images / statistics.median(self.seconds)
 
     @property
@@ -109,7 +109,7 @@ class Trained:
 def train_ours(
     release: Path, out: Path, device: str, epochs: int, method: str, precision: str, more: Sequence[str] = ()
 ) -> Trained:
-    """Run `examples/train.py` with a method; the log has the seconds of each epoch."""
+    """Run `examples/train.py` with a method, whose log has the seconds of each epoch."""
     command = [sys.executable, "-m", "examples.train", "--release", str(release), "--known", "cifar-train"]
     command += ["--external", "cifar/near_ood", "--method", method, "--precision", precision, "--device", device]
     _run([*command, "--epochs", str(epochs), "--out", str(out), *more])
@@ -119,7 +119,7 @@ def train_ours(
 
 
 def train_rival(release: Path, device: str, epochs: int, precision: str) -> Trained:
-    """Run the loop with a `DataLoader`."""
+    """Run the loop over a `DataLoader`."""
     cores = os.cpu_count() or 1
     # On the CPU the loader's processes and the network share the cores.
     workers, threads = (0, cores) if device == "cpu" else (cores, 1)

@@ -24,7 +24,7 @@ DEMOS = (("examples/digits.py",), ("-m", "unknown_detection", "evaluate", "demo"
 
 
 def figures_of(place: Path, folder: Path) -> pd.DataFrame:
-    """Return the figures of a demo, made in a folder if `place` is a tree."""
+    """Return the figures in `place`, or if it is a tree of this project, those of its demo, made in `folder`."""
     made = [file for file in (place / "figures.parquet", place / "report" / "figures.parquet") if file.is_file()]
     if not made:
         script, words = DEMOS
@@ -36,7 +36,7 @@ def figures_of(place: Path, folder: Path) -> pd.DataFrame:
 
 
 def compare(old: pd.DataFrame, new: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the figures that both have and that differ, and the number of those that only one has."""
+    """Return the figures that differ, and how many figures only one side has."""
     merged = old.merge(new, on=KEY, how="outer", suffixes=("", "_new"), indicator="side")
     both = merged[merged["side"] == "both"]
     differ = ~((both["value"] - both["value_new"]).abs() <= CLOSE) & ~(both["value"].isna() & both["value_new"].isna())

@@ -1,1 +1,1 @@
-"""What images cost that are made: resized, corrupted, attacked, generated, sealed."""
+"""What images cost that are resized, corrupted, attacked, generated or sealed."""

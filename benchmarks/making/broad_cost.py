@@ -1,4 +1,4 @@
-"""The cost of BROAD's images that are made with models: hours on one device and on eight.
+"""The hours that models take to make BROAD's images, on one device and on eight.
 
 `python -m benchmarks.making.broad_cost` counts the forward and backward passes of each attack, counts the
 floating-point operations of each network on torch's meta device, which computes nothing, and multiplies. `--tflops N`
@@ -48,7 +48,7 @@ _VAE = {
 
 @dataclass(frozen=True)
 class Passes:
-    """Forward and backward passes of a network for an image."""
+    """The forward and backward passes of a network for one image."""
 
     forward: int
     backward: int
@@ -64,7 +64,7 @@ class Work:
     run: Start
 
     def cost(self, device: str, batch: int) -> tuple[float, float]:
-        """Return the seconds of an image's forward and backward pass on a device; without one, 10^9 operations."""
+        """Return the seconds of an image's passes forward and backward on a device, or without one 10^9 operations."""
 
         def pass_cost(*, backward: bool) -> float:
             if device:
@@ -76,7 +76,7 @@ class Work:
 
 
 def counted(attack: PGD | AutoAttack) -> Passes:
-    """Count the passes of an attack on one image of a model of ten classes that it cannot deceive."""
+    """Count the passes of an attack on one image, of a model of ten classes that it cannot deceive."""
     import torch
 
     passes = {"forward": 0, "backward": 0}
@@ -106,7 +106,7 @@ def counted(attack: PGD | AutoAttack) -> Passes:
 
 
 def classifier(model: AttackedModel) -> Start:
-    """Return the start of a classifier, as attacks run it."""
+    """Return a classifier as attacks run it."""
 
     def start(device: str, backward: bool, batch: int) -> Callable[[], Any]:
         import timm
@@ -130,7 +130,7 @@ def classifier(model: AttackedModel) -> Start:
 
 
 def biggan(device: str, _: bool, batch: int) -> Callable[[], Any]:
-    """BigGAN-deep at 256 pixels."""
+    """Return BigGAN-deep at 256 pixels."""
     import torch
 
     from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes
@@ -152,7 +152,7 @@ def biggan(device: str, _: bool, batch: int) -> Callable[[], Any]:
 
 
 def unet(device: str, _: bool, batch: int) -> Callable[[], Any]:
-    """Stable Diffusion 2's denoising network, for one of the two prompts of an image and one step."""
+    """Return Stable Diffusion 2's denoising network, for one of an image's two prompts and one step."""
     import diffusers
     import torch
 
@@ -168,7 +168,7 @@ def unet(device: str, _: bool, batch: int) -> Callable[[], Any]:
 
 
 def decoder(device: str, _: bool, batch: int) -> Callable[[], Any]:
-    """Stable Diffusion 2's decoder."""
+    """Return Stable Diffusion 2's decoder."""
     import diffusers
     import torch
 
@@ -206,7 +206,7 @@ def operations(run: Start, *, backward: bool) -> float:
 
 
 def seconds(run: Start, device: str, batch: int, *, backward: bool) -> float:
-    """Return the seconds of an image of a batch: the least of three runs after a first one; on the CPU thread time."""
+    """Return the seconds per image of a batch: the least of three runs after a warm-up; on the CPU, thread time."""
     import torch
 
     clock = time.process_time if device == "cpu" else time.perf_counter

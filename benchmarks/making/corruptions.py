@@ -1,4 +1,4 @@
-"""Corruptions on two cores against one core: the batches of 2,000 photographs, as a build runs them.
+"""Corruptions on two cores against one, in batches of 2,000 photographs as a build runs them.
 
 `python -m benchmarks.making.corruptions --scratch DIR` writes JPEGs of 500 x 375 (about 110 KB) and makes BROAD's four
 corruptions of each by 1 and by 2 workers in turn: decoding, preparing, corrupting, encoding and writing packs. Workers
@@ -26,7 +26,7 @@ from builders.generate.task import BatchTask
 
 
 def write_plan(tree: Path, place: Path, images: int) -> pa.Table:
-    """Write the plan of some images of the tree: one row each, as `BatchTask` reads it."""
+    """Write the plan of some images of the tree, a row for each, as `BatchTask` reads it."""
     paths = sorted((tree / "train").rglob("*.JPEG"))[:images]
     names = [path.relative_to(tree).as_posix() for path in paths]
     rows = pa.table(

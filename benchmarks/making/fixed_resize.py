@@ -1,4 +1,4 @@
-"""The fixed resize of ImageNet-size JPEGs, as a build does it, against a bare loop that decodes and resizes.
+"""The fixed resize of ImageNet-size JPEGs in a build against a bare loop that decodes and resizes.
 
 `python -m benchmarks.making.fixed_resize --scratch DIR` writes 12,000 JPEGs of 500 x 375 (about 110 KB) and shrinks
 them to 32 x 32 in as many processes as there are cores: a bare Pillow loop that stores nothing, and the whole build of
@@ -27,7 +27,7 @@ IMAGES_PER_CLASS = 120
 
 
 def write_tree(tree: Path) -> None:
-    """Write the JPEGs: turned and brightened pieces of two photographs, each made unique by a comment segment."""
+    """Write JPEGs: turned and brightened pieces of two photographs, each made unique by a comment segment."""
     generator = np.random.default_rng(0)
     photographs = load_sample_images().images
     variants = []

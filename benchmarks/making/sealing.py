@@ -1,4 +1,4 @@
-"""Sealing and opening residuals, and deciphering PartialBROAD, against the authors' way in pure Python.
+"""Sealing and opening residuals, and deciphering PartialBROAD, against the authors' pure Python.
 
 `python -m benchmarks.making.sealing` takes images of 224 x 224 with originals of ImageNet's mean size, on one core,
 and medians of processor time, which other processes disturb less. Decoding is left out: every competitor gets pixels
@@ -46,14 +46,14 @@ PGD_SHARES = (0.021, 0.0435, 0.0195, 0.0435, 0.0195, 0.0475, 0.016, 0.0535, 0.01
 
 
 def pgd_residual(generator: np.random.Generator, side: int) -> npt.NDArray[np.int8]:
-    """Draw a residual with the histogram of PGD; neighbours are independent, as almost in real ones."""
+    """Draw a residual with the histogram of PGD's; neighbouring pixels are independent, almost as in real ones."""
     shares = np.array([*PGD_SHARES[:0:-1], *PGD_SHARES])
     values = np.arange(-12, 13, dtype=np.int8)
     return generator.choice(values, (side, side, 3), p=shares / shares.sum())
 
 
 def entropy(values: npt.NDArray[np.int8]) -> float:
-    """Return the entropy of single values, as a share of 8 bits."""
+    """Return the entropy of single values as a share of 8 bits."""
     shares = np.unique(values, return_counts=True)[1] / values.size
     return float(-(shares * np.log2(shares)).sum() / 8)
 
@@ -86,7 +86,7 @@ def images(generator: np.random.Generator) -> Iterator[tuple[Original, npt.NDArr
 
 
 def print_sizes(residual: npt.NDArray[np.int8]) -> None:
-    """Print the compressed share of a residual's raw bytes."""
+    """Print the share of a residual's raw bytes that remains after compression."""
     delta = residual.copy()
     delta[:, 1:] = residual[:, 1:] - residual[:, :-1]
     for name, values in (("as it is", residual), ("delta-coded", delta)):
@@ -96,7 +96,7 @@ def print_sizes(residual: npt.NDArray[np.int8]) -> None:
 
 
 def measured(works: Mapping[str, tuple[Callable[[], None], int]]) -> dict[str, float]:
-    """Return the MB/s of pixels of each competitor, from its function and the number of images of a call."""
+    """Return each competitor's MB of pixels per second, from its function and the images of a call."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(REPEATS):
         for name, (work, _) in works.items():

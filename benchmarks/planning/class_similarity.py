@@ -1,4 +1,4 @@
-"""Speed of class similarity against nltk pair by pair: 1,000 ImageNet and 365 Places365 classes.
+"""Speed of class similarity for 1,000 ImageNet and 365 Places365 classes against nltk, pair by pair.
 
 Run as `python -m benchmarks.planning.class_similarity --wordnet /usr/share/wordnet`. All three measures (path,
 Leacock-Chodorow, Wu-Palmer) are computed on both sides. Ours are timed on all 365,000 pairs, nltk's on a random sample
@@ -29,15 +29,15 @@ NLTK_FILES = ("data.*", "index.*", "*.exc", "cntlist.rev")
 
 
 class NounReader(WordNetCorpusReader):
-    """nltk's reader over a plain WordNet 3.0 folder: without the mapping of other versions, which needs a download."""
+    """nltk's reader of a plain WordNet 3.0 folder, without its mapping of other versions, which needs a download."""
 
     def map_wn(self, version: str = "wordnet") -> None:
-        """Map nothing: the folder is version 3.0 itself."""
+        """Map nothing, since the folder is version 3.0 itself."""
 
 
 @contextmanager
 def nltk_reader(folder: Path) -> Iterator[WordNetCorpusReader]:
-    """Open a copy of a WordNet `dict` folder with nltk, which reads only below its data path and needs lexnames."""
+    """Open a copy of a WordNet `dict` folder with nltk, which reads only below its data path and requires lexnames."""
     if not (folder / "data.noun").is_file():
         raise click.UsageError(f"{folder} holds no data.noun; give WordNet 3.0's `dict` folder.")
     with tempfile.TemporaryDirectory() as copy, warnings.catch_warnings():
@@ -55,7 +55,7 @@ def nltk_reader(folder: Path) -> Iterator[WordNetCorpusReader]:
 
 
 def three(first: Synset, second: Synset) -> tuple[float, float, float]:
-    """Return nltk's three similarities of one pair."""
+    """Return nltk's three similarities of a pair."""
     return first.path_similarity(second), first.lch_similarity(second), first.wup_similarity(second)
 
 

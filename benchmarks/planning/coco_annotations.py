@@ -83,7 +83,7 @@ def _crowd(rng: np.random.Generator, width: int, height: int) -> dict[str, list[
 
 
 def write_annotations(path: Path, images: int, objects: int, crowds: int) -> list[int]:
-    """Write an annotation file; returns the images' numbers."""
+    """Write a file of annotations; returns the numbers of its images."""
     rng = np.random.default_rng(0)
     numbers = np.sort(rng.choice(581_921, images, replace=False) + 1).tolist()
     sizes = [(640, 480) if upright else (427, 640) for upright in (rng.random(images) < 0.7).tolist()]

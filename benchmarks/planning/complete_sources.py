@@ -1,4 +1,4 @@
-"""Planning a benchmark from complete sources of empty files, against a bare scan of their folders.
+"""Planning a benchmark from complete sources of empty files against a bare scan of their folders.
 
     python -m benchmarks.planning.complete_sources imagenet|facets|openood --scratch DIR
 
@@ -51,7 +51,7 @@ def _touch(root: Path, paths: Iterable[str]) -> int:
 
 
 def imagenet(per_cent: int = 100) -> Iterator[str]:
-    """Name so many per cent of each class's training images, and all validation images."""
+    """Return the names of a percentage of each class's training images, and of all validation images."""
     for place, row in enumerate(tables.imagenet1k()):
         for number in range(row.train_images * per_cent // 100):
             yield f"train/{row.wnid}/{row.wnid}_{number}.JPEG"
@@ -71,7 +71,7 @@ def _letters(number: int) -> str:
 
 
 def facets() -> dict[str, Iterable[str]]:
-    """Name the files of FACETS' sources, by the source's key."""
+    """Return the names of the files in FACETS's sources, by source key."""
     return {
         "imagenet": imagenet(),
         "sun397": (
@@ -111,7 +111,7 @@ def _dtd() -> Iterator[str]:
 
 
 def openood() -> dict[str, Iterable[str]]:
-    """Name the files of the sources of OpenOOD, MOS and ImageNet-OOD, by the source's key."""
+    """Return the names of the files in the sources of OpenOOD, MOS and ImageNet-OOD, by source key."""
     wnids = [row.wnid for row in tables.imagenet1k()]
     validation = labels("openood_validation") | labels("openood_test")
     corrupted = ((*path.rpartition("/"), label) for path, label in labels("openood_imagenet_c").items())

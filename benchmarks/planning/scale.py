@@ -55,7 +55,7 @@ KINDS = ("counted", "random")
 
 @dataclass(frozen=True)
 class Generated:
-    """A made-up source with `names` in all of its partitions together."""
+    """A made-up source whose partitions have `names` images in all."""
 
     names: int
     partitions: int
@@ -63,12 +63,12 @@ class Generated:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The partitions' names."""
+        """The keys of the partitions."""
         return tuple(f"train{number}" for number in range(self.partitions))
 
     @property
     def per_class(self) -> int:
-        """The images of a class in a partition, at least 1."""
+        """The number of images of each class in a partition, at least 1."""
         return max(1, self.names // self.partitions // len(CLASSES))
 
     def _piece(self, partition: str) -> PartitionIndex:
@@ -90,7 +90,7 @@ class Generated:
         return pc.binary_join_element_wise(before, numbers, after, pa.scalar(""))
 
     def source(self) -> Source:
-        """Return the declaration."""
+        """Return the source's declaration."""
         expected = {
             key: Expected(self.per_class * len(CLASSES), dict.fromkeys(CLASSES, self.per_class)) for key in self.keys
         }
@@ -107,7 +107,7 @@ class Generated:
         )
 
     def benchmark(self) -> Benchmark:
-        """Return a config for each partition: 50 validation images a class, the rest to train on, and all again."""
+        """Return a config per partition: 50 validation images a class, the rest to train on, and all images again."""
         source = self.source()
         configs = []
         for key in self.keys:
@@ -133,7 +133,7 @@ def _classes() -> dict[str, str]:
 
 
 def plan_once(generated: Generated) -> dict[str, float]:
-    """Plan in this process; returns rows, seconds, processor seconds and MB."""
+    """Plan in this process; returns rows, seconds, processor seconds and MB of memory."""
     benchmark = generated.benchmark()
     started, before = time.perf_counter(), time.process_time()
     meter = TerminalMeter(quiet=True)
@@ -144,7 +144,7 @@ def plan_once(generated: Generated) -> dict[str, float]:
     return {
         "names": index.num_rows,
         "rows": sum(split.table.num_rows for split in planned.planned),
-        "index": sum(piece.table.nbytes for piece in index.pieces) / 1e6,
+        "index": sum(partition.table.nbytes for partition in index.partitions) / 1e6,
         "tables": sum(split.table.nbytes for split in planned.planned) / 1e6,
         "seconds": time.perf_counter() - started,
         "processor": time.process_time() - before,
@@ -175,7 +175,7 @@ def main() -> None:
 
 
 def measured(*arguments: str) -> dict[str, float]:
-    """Run this module in a process of its own, and return what it prints and the most MB that are no mapped file."""
+    """Run this module in a process of its own; returns its output and its peak memory in MB without mapped files."""
     own = 0
     with subprocess.Popen(
         [sys.executable, "-m", "benchmarks.planning.scale", *arguments], stdout=subprocess.PIPE

@@ -93,7 +93,9 @@ class _Match:
         self.allowed = view.inside(np.arange(index.num_rows), split.partitions)
         # ImageNet has images with equal bytes in two classes; of these, one of a class that the set can have is taken.
         self.excluded_classes = np.isin(view.class_ids, list(ruled_out(config, split)))
-        self.packed = any(piece.how not in IN_PLACE for piece in index.pieces if piece.partition in split.partitions)
+        self.packed = any(
+            partition.how not in IN_PLACE for partition in index.partitions if partition.name in split.partitions
+        )
         self.rows = np.full(len(listing), -1, dtype=np.int64)
         self.arbitrary = 0
         code_of = {str(class_id): code for code, class_id in enumerate(view.class_ids)}
@@ -133,7 +135,7 @@ class _Match:
         elsewhere = matched[~self.allowed[self.rows[matched]]]
         if len(elsewhere):
             file, row = int(elsewhere[0]), int(self.rows[elsewhere[0]])
-            partition = self.view.partitions[int(self.index.piece_of(np.array([row]))[0])]
+            partition = self.view.partitions[int(self.index.partition_of(np.array([row]))[0])]
             raise BuildError(
                 f"{self.index.source.title}: {self.listing.path(file)} is {self._id(row)} of the partition "
                 f"{partition}{f', and so are {len(elsewhere) - 1:,} more files' if len(elsewhere) > 1 else ''}, but "

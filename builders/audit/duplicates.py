@@ -63,8 +63,8 @@ class ReleaseSplit:
 class Duplicates:
     """The duplicates of one release or between two: pairs of rows with equal content, and near pairs of images.
 
-    `splits` go by `config/split`, after `AGAINST` in the other release. Pairs of splits were `searched` for
-    near-duplicates, the training split first, but for those `without_images` here.
+    `splits` are by `config/split`, with `AGAINST` in front for splits of the other release. `searched` has the pairs
+    of splits that were searched for near-duplicates, the training split first; splits `without_images` here were not.
     """
 
     splits: Mapping[str, ReleaseSplit]

@@ -43,8 +43,8 @@ class Findings:
 def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> Iterator[Manifest]:
     """Read a release's manifest, and lock builds out of its folder until the audit is recorded.
 
-    `dry_run` only asks whether a build is writing, and writes nothing, not even the lock file. Where the operating
-    system refuses, `doing` follows "Cannot".
+    `dry_run` only asks whether a build is writing, and writes nothing, not even the lock file. If the operating system
+    refuses something, the message begins with "Cannot" and `doing`.
     """
     layout = Layout(root)
     busy = f"A build or another audit is writing to {root}. Wait until it ends, and run the same command again."

@@ -33,7 +33,7 @@ Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 @dataclass(frozen=True)
 class GridImage:
-    """An image with its caption; `framed` images are unknown ones."""
+    """An image with the caption below it; an `unknown` image is framed."""
 
     image: Image.Image
     caption: str = ""

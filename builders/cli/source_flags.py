@@ -61,7 +61,7 @@ def source_roots(
     """Return a folder for each source, by its key; a source on the Hub is downloaded, one in a store is not.
 
     `needing` says in words what needs each source. A dry run downloads nothing, and refuses what the cache lacks.
-    `closing` is what may be done otherwise, for the message that sources are missing.
+    `closing` ends the message that sources are missing, with what the user can do instead.
     """
     listed = listed_places(request)
     places = {source: listed[source.key] for source in needing if source.key in listed}
@@ -128,7 +128,7 @@ SOURCES_FILE = Path("sources.toml")
 
 
 def source_options(sources: Mapping[str, str]) -> list[Callable[[Any], Any]]:
-    """Return for each source a flag `--<key>` that takes its folder or address; `titles` has the titles by key."""
+    """Return for each source a flag `--<key>` that takes its folder or address; `sources` has titles by key."""
     return [
         click.option(f"--{key}", key, type=PlaceType(), metavar="DIR|ADDRESS", help=f"{title}.")
         for key, title in sources.items()

@@ -26,7 +26,6 @@ from builders.cli.split_choice import is_selected, parse_split_names, refuse_unk
 from builders.commands.demo_build import (
     demo_models,
     demo_sources,
-    listed_in_demo,
     replaced_configs,
     with_demo_models,
 )
@@ -72,8 +71,6 @@ def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
         else:
             roots = given_sources(benchmark, module, read, request, meter.note)
         demo = any(is_demo(root) for root in roots.values())  # also where a flag gives the folder of one
-        if demo and not names:
-            splits = listed_in_demo(benchmark, splits)
         with request.executor.started(WORKER_IMPORTS) as executor:
             started = time.monotonic()
             listed = request.withdraw if not request.without_duplicates else None

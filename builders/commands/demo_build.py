@@ -11,12 +11,8 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import click
-
 from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark, DemoModels, Settings
-from builders.declare.quotas import Listed
-from builders.demo.files import FILES
 from builders.demo.write import keep_demo
 from builders.pipeline.state import locked
 from builders.sources.base import Source
@@ -79,18 +75,3 @@ def _demo_folder(name: str, request: BuildRequest, cleanup: contextlib.ExitStack
     # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
     with locked(request.layout):
         yield request.layout.state / name
-
-
-def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the splits without those whose published list names no image of the demo."""
-    kept = []
-    for key in splits:
-        split = benchmark.parts[benchmark.splits[key][0]]
-        demo = FILES.get(split.source.key)
-        quota = split.quota if isinstance(split.quota, Listed) else None
-        images = demo.images() if demo is not None else None
-        if quota is None or images is None or any(quota.has(image.source_id) for image in images):
-            kept.append(key)
-        else:
-            click.echo(f"{key}: left out, since the demo has none of the listed images", err=True)
-    return tuple(kept)

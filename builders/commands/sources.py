@@ -38,9 +38,9 @@ _LICENCE = 32
 class Overview:
     """One source, and its copy on this machine.
 
-    `needed_by` are the splits that need it, by benchmark, and by a variant's flag behind the benchmark's name.
-    `folder` is where the copy is, or an address on the Hub. `folder_exists` is None on the Hub, or in a store that was
-    not asked; `partitions` are those that were recognised there, None if nobody looked.
+    `needed_by` has the splits that need the source, by benchmark; a variant's flag follows the benchmark's name.
+    `folder` is where the copy is, or an address on the Hub. `folder_exists` is None for the Hub, and for a store that
+    was not asked. `partitions` are those recognised in the copy, None if nobody looked.
     """
 
     source: Source

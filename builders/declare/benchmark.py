@@ -145,13 +145,17 @@ class Benchmark:
         version = f"{self.version}+{'.'.join(variant.name for variant in chosen)}"
         return dataclasses.replace(self, configs=tuple(configs.values()), version=version, variants=())
 
-    def with_settings(self, values: Mapping[str, Any], of: Collection[str] = ()) -> Benchmark:
+    def with_settings(self, values: Mapping[str, Any], configs: Collection[str] = ()) -> Benchmark:
         """Return the benchmark with the generated splits that the flags' values ask for.
 
-        `of` are the names of the configs whose flags count; empty for all.
+        `configs` are the names of the configs whose flags count; empty for all.
         """
         return self.with_splits(
-            {settings.config: settings.splits(values) for settings in self.settings if not of or settings.config in of}
+            {
+                settings.config: settings.splits(values)
+                for settings in self.settings
+                if not configs or settings.config in configs
+            }
         )
 
     def with_splits(self, added: Mapping[str, Mapping[str, Split]]) -> Benchmark:
@@ -252,7 +256,7 @@ class Benchmark:
             split = self.parts[key]
             needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
             if (originals := split.originals) is not None:
-                needed.setdefault(originals.of.key, {}).update(dict.fromkeys(originals.partitions))
+                needed.setdefault(originals.source.key, {}).update(dict.fromkeys(originals.partitions))
         return {source: tuple(needed[source.key]) for source in self.sources() if source.key in needed}
 
     def group(self, config: str) -> str:
@@ -333,8 +337,8 @@ def _problems_of_draws(parts: Mapping[str, Split], splits: Collection[str]) -> I
                 yield f"{key}: {split.source.title} has no partition {partition} (it has {', '.join(counts)})"
         if split.ranked_as and split.ranked_as not in splits:
             yield f"{key}: ranked_as names {split.ranked_as}, which is no split"
-        if isinstance(quota, Listed) and quota.of not in lists.LISTS:
-            yield f"{key}: there is no published list {quota.of}"
+        if isinstance(quota, Listed) and quota.list_name not in lists.LISTS:
+            yield f"{key}: there is no published list {quota.list_name}"
         while parent := parts[before[-1]].quota.parent:
             if parent not in parts:
                 yield f"{key}: its quota names {parent}, which is no split or part"

@@ -183,11 +183,11 @@ class Originals(Fixed):
     generator is given its image beside each original.
     """
 
-    of: Source
+    source: Source
     partitions: tuple[str, ...]
 
     def evidence(self, before: str) -> str:
-        return f"{self.of.title} has no image made of it in {', '.join(self.partitions)}"
+        return f"{self.source.title} has no image made of it in {', '.join(self.partitions)}"
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Listed(Fixed):
     With `by_name` the list has the names of files alone, so an image is found by the last part of its id.
     """
 
-    of: str
+    list_name: str
     by_name: bool = False
     rule = "image-not-listed"
 
@@ -213,15 +213,15 @@ class Listed(Fixed):
         from builders.declare.ranking import names_of
 
         ids = names_of(columns["source_id"]) if self.by_name else columns["source_id"]
-        listed = pc.is_in(ids, value_set=pa.array(lists.load_list(self.of), pa.string()))
+        listed = pc.is_in(ids, value_set=pa.array(lists.load_list(self.list_name), pa.string()))
         return np.flatnonzero(listed.to_numpy(zero_copy_only=False))
 
     def has(self, source_id: str) -> bool:
         """Whether the list has an image of the source."""
-        return (source_id.rpartition("/")[2] if self.by_name else source_id) in lists.load_list(self.of)
+        return (source_id.rpartition("/")[2] if self.by_name else source_id) in lists.load_list(self.list_name)
 
     def evidence(self, before: str) -> str:
-        return f"not in {lists.LISTS[self.of].published}"
+        return f"not in {lists.LISTS[self.list_name].published}"
 
 
 @dataclass(frozen=True)

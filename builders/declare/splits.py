@@ -141,12 +141,12 @@ class PaperCount:
 
 @dataclass(frozen=True)
 class Oodness:
-    """How far each class is from the in-distribution classes: `of` returns a value for every class id of the source.
+    """How far each class is from the in-distribution classes.
 
-    Classes up to `known` count as in-distribution.
+    `by_class` returns a value for every class id of the source. Classes up to `known` count as in-distribution.
     """
 
-    of: Callable[[], Mapping[str, float]]
+    by_class: Callable[[], Mapping[str, float]]
     known: float
 
     @classmethod
@@ -216,7 +216,7 @@ class Split:
     @property
     def sources(self) -> tuple[Source, ...]:
         """The split's source, and if it takes another source's originals, that one too."""
-        return (self.source,) if self.originals is None else (self.source, self.originals.of)
+        return (self.source,) if self.originals is None else (self.source, self.originals.source)
 
     @property
     def is_named(self) -> bool:

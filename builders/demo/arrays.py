@@ -84,10 +84,10 @@ def _bytes(seeds: Sequence[bytes], count: int) -> Ints:
 def _smooth(grids: Ints) -> Ints:
     """Interpolate n x k x k x c linearly to n x 32 x 32 x c."""
     points = grids.shape[1]
-    place, rest = np.divmod(np.arange(SIZE) * (points - 1), SIZE - 1)
+    place, remainder = np.divmod(np.arange(SIZE) * (points - 1), SIZE - 1)
     weights = np.zeros((SIZE, points), dtype=np.int64)
-    weights[np.arange(SIZE), place] = SIZE - 1 - rest
-    weights[np.arange(SIZE), np.minimum(place + 1, points - 1)] += rest
+    weights[np.arange(SIZE), place] = SIZE - 1 - remainder
+    weights[np.arange(SIZE), np.minimum(place + 1, points - 1)] += remainder
     down = np.moveaxis(np.tensordot(grids, weights, axes=(1, 1)), -1, 1)
     across = np.moveaxis(np.tensordot(down, weights, axes=(2, 1)), -1, 2)
     return across // (SIZE - 1) ** 2

@@ -140,8 +140,8 @@ def _runs(scene: _Scene, shape: _Shape) -> dict[str, list[int]]:
     x0, y0, x1, y1 = shape.box
     inside, outside = y1 - y0, scene.height - (y1 - y0)
     counts = [x0 * scene.height + y0, *[inside, outside] * (x1 - x0 - 1), inside]
-    rest = scene.height * scene.width - sum(counts)
-    return {"counts": [*counts, rest], "size": [scene.height, scene.width]}
+    after = scene.height * scene.width - sum(counts)
+    return {"counts": [*counts, after], "size": [scene.height, scene.width]}
 
 
 def _annotation(scene: _Scene, shape: _Shape, number: int) -> dict[str, Any]:

@@ -188,10 +188,10 @@ def file_problem(file: OwnerFile, path: Path, advance: Callable[[int], object]) 
 
 def _refuse_other_number(source: Source, folder: Path) -> None:
     """Refuse a set with another number of images than the owner's, where no digest is published."""
-    for piece in scan(source, folder, tuple(source.expected())):
-        count, total = piece.table.num_rows, source.expected()[piece.partition].total
+    for partition in scan(source, folder, tuple(source.expected())):
+        count, total = partition.table.num_rows, source.expected()[partition.name].total
         if count != total:
             raise BuildError(
-                f"{folder} is not the owner's set: its partition {piece.partition} has {count:,} images, and the "
+                f"{folder} is not the owner's set: its partition {partition.name} has {count:,} images, and the "
                 f"published one {total:,}. Remove what is in {folder} and get it again."
             )

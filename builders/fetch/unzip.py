@@ -16,6 +16,7 @@ from builders.errors import BuildError, one_line
 from builders.storage.files import TEMPORARY, open_buffered
 from builders.storage.paths import inside
 from unknown_detection.durable import finish
+from unknown_detection.words import is_printable
 
 _MOST_TIMES = 20
 """A zip of images is about as large as they are; annotations shrink to a tenth. More was made to fill a disk."""
@@ -85,11 +86,13 @@ def copy_members(archive: Path, selected: str, create: Callable[[str], IO[bytes]
 def _refuse(archive: Path, members: list[zipfile.ZipInfo]) -> None:
     for member in members:
         unsafe = {"", ".", ".."} & set(member.filename.split("/")) or "\\" in member.filename
-        if unsafe or not member.filename.isprintable() or stat.S_ISLNK(member.external_attr >> 16):
+        if unsafe or not is_printable(member.filename) or stat.S_ISLNK(member.external_attr >> 16):
             raise BuildError(
                 f"{archive} has a file named {one_line(ascii(member.filename), 120)}, which is a link or could leave "
                 "its folder. Remove it and take the owner's file."
             )
     size, most = sum(member.file_size for member in members), max(_ALWAYS, _MOST_TIMES * archive.stat().st_size)
     if size > most:
-        raise BuildError(f"{archive} would unpack to {size:,} bytes, far more than it has. Take the owner's file.")
+        raise BuildError(
+            f"{archive} would unpack to {size:,} bytes, far more than a zip of its size. Take the owner's file."
+        )

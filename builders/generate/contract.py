@@ -172,7 +172,8 @@ class Generator:
         weights: files that `start` reads.
         reproducible: whether the pixels are `exact` or `recorded`.
         together: greatest number of images per call; all of them are in memory.
-        companions: it takes another source's image with the bytes of each source image, which is not decoded.
+        companions: it takes another source's image, or a sealed residual, with the bytes of each source image, which
+            is not decoded.
         stored: what the rows say of their bytes; a value whose digest is over pixels.
         prepared: side of the input of the models that the images are prepared for, all of which have this size;
             evaluations then neither resize nor crop them. 0 for ordinary pictures. Not part of the identity.

@@ -186,6 +186,7 @@ def residual_opener(declared: Generator, published: GeneratorEntry) -> Generator
             weights=tuple(Weights(name, sha256) for name, sha256 in published.weights.items()),
             reproducible=published.reproducible,
             together=1,
+            companions=True,
             prepared=side,
             sealed=None,
             requires=(),

@@ -93,7 +93,8 @@ class BatchTask:
         with contextlib.ExitStack() as opened:
             remarks = opened.enter_context(collect_remarks())
             rows = opened.enter_context(arrow_rows(self.plan, batch.start, batch.stop))
-            inputs = _Inputs(rows, self.roots, opened.enter_context(Reader()))
+            reader = opened.enter_context(Reader())
+            inputs = _Inputs(rows, self.roots, reader, companions=self.generator.companions)
             if self.generator.sealed is not None:
                 sealed = opened.enter_context(SealedWriter(opened.enter_context(atomic_path(batch.sealed))))
             temporary = opened.enter_context(atomic_path(batch.pack))
@@ -177,9 +178,8 @@ def _refuse_other_images(inputs: _Inputs, earlier: pa.Table, record: pa.Table) -
 class _Inputs:
     """The source images of some rows of a plan, which a reader reads below the folder of each name in `root`."""
 
-    def __init__(self, rows: pa.Table, roots: Mapping[str, str], reader: Reader) -> None:
-        self.rows, self._roots, self._reader = rows, roots, reader
-        self._companions = COMPANION_COLUMNS[0] in rows.column_names
+    def __init__(self, rows: pa.Table, roots: Mapping[str, str], reader: Reader, *, companions: bool) -> None:
+        self.rows, self._roots, self._reader, self._companions = rows, roots, reader, companions
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -211,7 +211,7 @@ class _Inputs:
         """Announce to the reader that it will read all images in order, each with its companion."""
         columns = (_COLUMNS, COMPANION_COLUMNS) if self._companions else (_COLUMNS,)
         self._reader.expect(
-            [self._range(place, of) for place in self._places if place["form"] != "none" for of in columns]
+            [self._range(place, names) for place in self._places if place["form"] != "none" for names in columns]
         )
 
     def read(self, number: int) -> tuple[SourceImage, str]:

@@ -57,7 +57,9 @@ def require_tensors(
     path: Path, tensors: Mapping[str, Any], expected: Mapping[str, Any], name: str, advice: str
 ) -> None:
     """Check that a file's tensors have the names and shapes of the network `name`; `BuildError` if not."""
-    sizes, expected_sizes = ({key: tuple(value.shape) for key, value in of.items()} for of in (tensors, expected))
+    sizes, expected_sizes = (
+        {key: tuple(value.shape) for key, value in group.items()} for group in (tensors, expected)
+    )
     problems = {
         "missing": sorted(expected_sizes.keys() - sizes.keys()),
         "unknown to it": sorted(sizes.keys() - expected_sizes.keys()),

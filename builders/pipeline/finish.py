@@ -32,7 +32,7 @@ from builders.release.entries import (
     SplitEntry,
     WithdrawnRow,
 )
-from builders.release.layout import PARTS
+from builders.release.layout import RECORDS
 from builders.release.manifest import file_entry
 from builders.release.schema import ID_OVERLAP, arrow_schema
 from builders.release.tables import Exclusion, write_excluded, write_index
@@ -95,7 +95,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
 def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[Exclusion]]:
     """Write the index of a split whose shards are done; returns its entry, and what it leaves out."""
     layout, config, key = plan.request.layout, located.config, located.key
-    shards = [layout.shard(PARTS, key, number, located.shards) for number in range(located.shards)]
+    shards = [layout.shard(RECORDS, key, number, located.shards) for number in range(located.shards)]
     dropped = dict(image for shard in shards for image in read_record(shard).dropped)
     columns = arrow_schema((), config.columns, image=False).names
     rows = pa.concat_tables([read_parquet(shard, columns) for shard in shards]).replace_schema_metadata(None)

@@ -77,8 +77,8 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
         numbers = _row_numbers(key, split, part_rows, index).to_numpy()
         if isinstance(split, Part):
             # A role may have several partitions of one source, each a part of its own.
-            in_part = np.isin([piece.partition for piece in index.pieces], split.partitions)
-            inside = in_part[index.piece_of(numbers)]
+            in_part = np.isin([partition.name for partition in index.partitions], split.partitions)
+            inside = in_part[index.partition_of(numbers)]
             positions, part_rows, numbers = positions[inside], part_rows.filter(pa.array(inside)), numbers[inside]
         table = part_rows.select([*PLAN, *(column.name for column in config.planned_columns)])
         table = table.append_column("expected_sha256", part_rows["content_sha256"])

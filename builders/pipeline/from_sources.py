@@ -57,7 +57,7 @@ def prepare(benchmark: Benchmark, request: BuildRequest, roots: Mapping[str, Pat
     for key in parts:
         originals = benchmark.parts[key].originals
         if originals is not None and len(originals.partitions) > 1:
-            note(f"{key}: of {originals.of.title}, {shared_originals(originals, indexes[originals.of.key])}")
+            note(f"{key}: of {originals.source.title}, {shared_originals(originals, indexes[originals.source.key])}")
     planned = plan(
         draws,
         indexes,
@@ -92,7 +92,7 @@ def _shortfalls(key: str, draws: Draws, indexes: Mapping[str, SourceIndex]) -> l
     if key in draws.adopted and draws.adopted[key].source_ids is not None:
         return []  # the copy names its images, and each of them was found
     if (originals := split.originals) is not None:
-        derived = indexes[originals.of.key]
+        derived = indexes[originals.source.key]
         sentences = count_shortfalls(derived, originals.partitions, list(derived.source.classes()))
         # Other validation images than the originals may be missing.
         missing = missing_originals(originals, derived, index)

@@ -31,22 +31,19 @@ from builders.sources.base import Source
 from builders.storage.files import copy_here
 from builders.storage.parquet import UNREADABLE, read_parquet, spilled
 
-Bring = Callable[[FileEntry, Path], object]
-"""Brings a file that a published manifest lists to a path."""
-
 
 @dataclass(frozen=True)
 class Published:
     """A config of a published release: the folder with its files, and the manifest that lists them.
 
-    `name` is what messages call a release that was fetched into a folder of no interest, and `fetch` brings a file of
-    it to a path that was not fetched before. `only` has the names of the splits that are wanted; all if it is empty.
+    `name` is what messages call a release that was fetched into a folder of no interest, and `fetch` downloads a
+    file of it to a path. `only` has the names of the splits that are wanted; all if it is empty.
     """
 
     root: Path
     config: str
     name: str = ""
-    fetch: Bring | None = None
+    fetch: Callable[[FileEntry, Path], object] | None = None
     only: frozenset[str] = frozenset()
 
     @functools.cached_property
@@ -167,7 +164,7 @@ class Published:
                 needed.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
             companions = self.benchmark.parts[key].companions if key in self.benchmark.parts else None
             if companions is not None:
-                needed.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
+                needed.setdefault(companions.source.key, {}).update(dict.fromkeys(companions.partitions))
         return {source: tuple(needed[source.key]) for source in self.benchmark.sources() if source.key in needed}
 
     def repeated(self) -> Repeated:
@@ -181,7 +178,9 @@ class Published:
                     f"{self.root} does not."
                 )
             for folder, shards in (("data", entry.data if key in self.recorded else ()), ("sealed", entry.sealed)):
-                files += [RepeatedFile(key, folder, *place, len(shards), self.bring) for place in enumerate(shards)]
+                files += [
+                    RepeatedFile(key, folder, *place, len(shards), self.copy_file) for place in enumerate(shards)
+                ]
         lines = read_excluded(self.root / self.entry.excluded.path)
         return Repeated(
             manifest=self.manifest,
@@ -192,7 +191,7 @@ class Published:
             duplicates=(Layout(self.root).duplicates,),
         )
 
-    def bring(self, file: FileEntry, target: Path) -> None:
+    def copy_file(self, file: FileEntry, target: Path) -> None:
         """Copy a file of the release to a path, downloading it if necessary."""
         if self.fetch is not None:
             self.fetch(file, target)

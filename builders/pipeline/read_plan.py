@@ -34,7 +34,7 @@ from builders.plan.candidates import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
 from builders.release.entries import FileEntry
-from builders.release.layout import PARTS, Layout
+from builders.release.layout import RECORDS, Layout
 from builders.sources.base import IN_PLACE, Rows, SourceIndex
 from builders.sources.sizes import estimated_bytes, look_up_sizes
 from builders.sources.unpack import UNPACKERS
@@ -125,7 +125,7 @@ class ReadPlan:
         for number in range(self.shards):
             path = layout.shard("data", self.key, number, self.shards)
             if path.exists():
-                record = read_record(layout.shard(PARTS, self.key, number, self.shards))
+                record = read_record(layout.shard(RECORDS, self.key, number, self.shards))
                 entries.append(FileEntry(layout.relative(path), record.bytes, record.sha256))
         return tuple(entries)
 
@@ -154,15 +154,15 @@ def locate_splits(
 
 def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Rows:
     """Return the ascending rows in a source's containers that some splits need, also as companions."""
-    key, in_place = index.source.key, np.array([piece.how in IN_PLACE for piece in index.pieces], bool)
+    key, in_place = index.source.key, np.array([partition.how in IN_PLACE for partition in index.partitions], bool)
     rows: list[Rows] = [np.zeros(0, np.int32)]
     for split in splits if not in_place.all() else ():
         if split.split.source.key == key:
             rows.append(split.rows)
-        if (companions := split.split.companions) is not None and companions.of.key == key:
+        if (companions := split.split.companions) is not None and companions.source.key == key:
             rows.append(companion_rows(index, companions.partitions[0], split.table["source_id"]))
     distinct = np.unique(np.concatenate(rows))
-    packed: Rows = distinct[~in_place[index.piece_of(distinct)]]
+    packed: Rows = distinct[~in_place[index.partition_of(distinct)]]
     return packed
 
 
@@ -249,9 +249,9 @@ def _with_places(
     table, source, companions = planned.table, planned.split.source.key, planned.split.companions
     columns, packs = _places(indexes[source], planned.rows, unpacked.get(source), advance)
     if companions is not None:
-        index = indexes[companions.of.key]
+        index = indexes[companions.source.key]
         rows = companion_rows(index, companions.partitions[0], table["source_id"])
-        beside, used = _places(index, rows, unpacked.get(companions.of.key), advance)
+        beside, used = _places(index, rows, unpacked.get(companions.source.key), advance)
         packs += used
         del beside["form"]
         columns |= {f"companion_{name}": column for name, column in beside.items()}

@@ -28,7 +28,7 @@ from builders.storage.parquet import write_arrow
 class RepeatedFile(NamedTuple):
     """A file of a published release that is copied unchanged: shard `shard` of `shards` in the folder `folder`.
 
-    `bring` copies or fetches a file that the release lists to a path.
+    `copy_file` copies or downloads a file that the release lists to a path.
     """
 
     key: str
@@ -36,7 +36,7 @@ class RepeatedFile(NamedTuple):
     shard: int
     file: FileEntry
     shards: int
-    bring: Callable[[FileEntry, Path], object]
+    copy_file: Callable[[FileEntry, Path], object]
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ def copy_repeated(repeated: Repeated, layout: Layout) -> None:
     for key in dict.fromkeys(file.key for file in repeated.files):
         # A plan says that a split is begun (`Layout.plan`): what a kill leaves of it is unfinished, and not foreign.
         write_arrow(layout.plan(key), repeated.rows[key])
-    for key, folder, shard, file, shards, bring in repeated.files:
+    for key, folder, shard, file, shards, copy_file in repeated.files:
         target = layout.shard(folder, key, shard, shards)
         if target.is_file() and file_sha256(target) == file.sha256:
             continue
         with atomic_path(target) as temporary:
-            bring(file, temporary)
+            copy_file(file, temporary)
             if layout.relative(target) != file.path or file_sha256(temporary) != file.sha256:
                 raise BuildError(
                     f"{file.path} in the published release is not of shard {shard} of {key}, or not as its manifest "

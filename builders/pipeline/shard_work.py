@@ -24,7 +24,7 @@ from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import STAGING, ReadPlan
 from builders.pipeline.shards import ShardTask, image_places, read_record
 from builders.release import images
-from builders.release.layout import PARTS
+from builders.release.layout import RECORDS
 from builders.release.remarks import summary as remarks_summary
 from builders.release.schema import MADE, arrow_schema
 from builders.storage.byte_ranges import Reader
@@ -99,15 +99,15 @@ class ShardWork:
         self._generate_missing({file for files in generated for file in files.to_pylist()})
         tasks = []
         for plan, shard in unfinished:
-            part, data, sealed = self._files(plan, shard)
+            record, data, sealed = self._files(plan, shard)
             # Pixels that are there stay there, also when this run asks for the index alone.
             target = data if self.request.has_pixels(plan.config) or data.exists() else None
-            task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, part=part)
+            task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, record=record)
             tasks.append(dataclasses.replace(task, sealed=sealed if plan.is_sealed else None))
         # The largest first, so that no worker ends up alone with a large one.
         return sorted(tasks, key=lambda task: -task.size)
 
-    def task(self, split: ReadPlan, shard: int, *, plan: Path, data: Path | None, part: Path) -> ShardTask:
+    def task(self, split: ReadPlan, shard: int, *, plan: Path, data: Path | None, record: Path) -> ShardTask:
         """Return the task that writes one shard; without `data` it reads the images but writes only index rows."""
         generator = split.image_generator
         return ShardTask(
@@ -117,7 +117,7 @@ class ShardWork:
             size=int(pc.sum(split.rows_of(shard)["size"]).as_py() or 0),
             roots=self.roots,
             data=data,
-            part=part,
+            record=record,
             schema=arrow_schema(split.parts[0].labels, split.config.columns, demo=self.request.demo),
             decode=self.request.decode,
             drop_unreadable=self.request.allow_partial,
@@ -178,14 +178,14 @@ class ShardWork:
         return dataclasses.replace(plan, table=table, packs=packs)
 
     def _files(self, plan: ReadPlan, shard: int) -> list[Path]:
-        """Return the places of a shard: its part file, its images, and their sealed residuals."""
-        return [self.layout.shard(folder, plan.key, shard, plan.shards) for folder in (PARTS, "data", "sealed")]
+        """Return the places of a shard: its record, its images, and their sealed residuals."""
+        return [self.layout.shard(folder, plan.key, shard, plan.shards) for folder in (RECORDS, "data", "sealed")]
 
     def _finished(self, split: ReadPlan, shard: int) -> bool:
-        part, data, sealed = self._files(split, shard)
-        if not part.is_file():
+        path, data, sealed = self._files(split, shard)
+        if not path.is_file():
             return False
-        record = read_record(part)
+        record = read_record(path)
         if record.contents != split.contents:
             return False
         generated = split.image_generator is not None  # which takes decoding
@@ -198,7 +198,7 @@ class ShardWork:
         if split.is_sealed:
             finished = finished and _has_bytes(sealed, record.sealed_bytes)
         if finished and generated:
-            _refuse_shard_of_other_images(split, shard, part)
+            _refuse_shard_of_other_images(split, shard, path)
         return finished
 
 
@@ -219,11 +219,11 @@ def _has_bytes(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
-def _refuse_shard_of_other_images(split: ReadPlan, shard: int, part: Path) -> None:
+def _refuse_shard_of_other_images(split: ReadPlan, shard: int, record: Path) -> None:
     """Refuse a shard that was written of other images than the batches' records list."""
     rows = split.rows_of(shard)
     expected = rows.filter(pc.equal(rows["unreadable"], ""))
-    written = read_parquet(part, ["id", "content_sha256"])
+    written = read_parquet(record, ["id", "content_sha256"])
     if expected["content_sha256"].equals(written["content_sha256"]):
         return
     digests = dict(zip(written["id"].to_pylist(), written["content_sha256"].to_pylist(), strict=True))

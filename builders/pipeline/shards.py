@@ -60,9 +60,9 @@ class ShardTask:
     `plan` is an Arrow IPC file with the columns `PLAN`, `EXPECTED`, `PLACES` and `MADE` of
     `builders.release.schema` and the config's own; the shard is its rows `start:stop`, with `size` bytes of images.
     Rows of `generated` images say `stored` of their bytes. `roots` maps the names in `root` to folders. `data` is the
-    file for the images (None: index only), `part` the file for the index rows and the shard's record, `schema` that
-    of the data. `sealed` is the file for the images' sealed residuals, None if they are not sealed. `contents` are
-    `ReadPlan.contents`, for the record.
+    file for the images (None: index only), `record` the file for the index rows and what `ShardRecord` says of the
+    shard, `schema` that of the data. `sealed` is the file for the images' sealed residuals, None if they are not
+    sealed. `contents` are `ReadPlan.contents`, for the record.
     """
 
     plan: Path
@@ -71,7 +71,7 @@ class ShardTask:
     size: int
     roots: dict[str, str]
     data: Path | None
-    part: Path
+    record: Path
     schema: pa.Schema
     decode: bool
     drop_unreadable: bool
@@ -84,8 +84,8 @@ class ShardTask:
     def run(self, progress: Progress) -> WrittenShard:
         """Read, check, hash and write the images of the shard.
 
-        The data file, the sealed residuals and then the part file are written under temporary names and renamed, so
-        that the shard is complete once its part file exists.
+        The data file, the sealed residuals and then the record are written under temporary names and renamed, so that
+        the shard is complete once its record exists.
 
         Raises:
             BuildError: an image is missing or unreadable (unless `drop_unreadable`).
@@ -95,13 +95,15 @@ class ShardTask:
         with arrow_rows(self.plan, self.start, self.stop) as rows:
             with self._data_writer() as (sink, writer), Reader() as reader, collect_remarks() as remarks:
                 groups = self.groups(rows, reader, progress, dropped, remarks)
-                parts = [self._write_group(rows, group, writer) for group in groups]
+                index_rows = [self._write_group(rows, group, writer) for group in groups]
             size, digest = (sink.size, sink.digest.hexdigest()) if sink is not None else (0, "")
             sealed = self._write_sealed(rows, self.sealed) if self.sealed is not None else 0
-            index = pa.concat_tables(parts or [self._index_rows(rows.slice(0, 0), GroupImages(np.empty(0, np.uint8)))])
+            index = pa.concat_tables(
+                index_rows or [self._index_rows(rows.slice(0, 0), GroupImages(np.empty(0, np.uint8)))]
+            )
         record = ShardRecord(index.num_rows, size, digest, self.decode, tuple(dropped), sealed, self.contents)
         metadata = {_RECORD: json.dumps(asdict(record)).encode()}
-        with atomic_path(self.part) as temporary:
+        with atomic_path(self.record) as temporary:
             pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")
         return WrittenShard(record, remarks)
 
@@ -222,7 +224,7 @@ class ShardTask:
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """The record of a finished shard, stored in the metadata of its part file.
+    """What the record of a finished shard says in its metadata, beside the index rows.
 
     `bytes` and `sha256` are those of the data file (0 and empty without pixels), `sealed_bytes` those of the sealed
     residuals; `decoded` says whether every image was decoded; `dropped` has the row id and the reason of each image
@@ -245,9 +247,9 @@ class WrittenShard(NamedTuple):
     remarks: ImageRemarks
 
 
-def read_record(part: Path) -> ShardRecord:
-    """Read the record that a `ShardTask` stored in a part file."""
-    record = json.loads(read_schema(part).metadata[_RECORD])
+def read_record(path: Path) -> ShardRecord:
+    """Read what a `ShardTask` recorded of its shard."""
+    record = json.loads(read_schema(path).metadata[_RECORD])
     return ShardRecord(**{**record, "dropped": tuple((image, reason) for image, reason in record["dropped"])})
 
 

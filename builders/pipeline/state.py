@@ -19,7 +19,7 @@ from builders.generate.contract import identity_differences
 from builders.pipeline.build_plan import BuildPlan
 from builders.release.entries import CHOICES
 from builders.release.layout import STATE, Layout
-from builders.release.loading import misread
+from builders.release.loading import refuse_misread
 from builders.release.manifest import read_or_empty
 from builders.storage.files import read_regular, replace_unless_changed
 from builders.storage.stores.errors import ChangedMeanwhileError
@@ -150,8 +150,8 @@ class State:
     def record(self, plans: Mapping[str, str], draws: Mapping[str, str]) -> None:
         """Record this run's choices, plans and draws; refuse a folder whose rows come from other sources.
 
-        A split may be built in one run, and what is drawn after it in another: by `draws` (`PlannedSplit.draws`) both
-        runs know the same images of it.
+        A split may be built in one run, and a split that is drawn after it in another. `draws` (`PlannedSplit.draws`)
+        makes sure that both runs draw the same images for the first split.
         """
         versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
         for tries_left in reversed(range(TRIES)):
@@ -190,8 +190,7 @@ class State:
 
 def refuse_unusable(root: Path) -> None:
     """Refuse an output folder that has other files than a release, or that `load_dataset` would not read."""
-    if reason := misread(root):
-        raise BuildError(f"load_dataset does not read a release at {root}: {reason}. Give another --out.")
+    refuse_misread(root, "--out")
     if not root.exists():
         return
     if not root.is_dir():

@@ -1,12 +1,15 @@
 """Plans a benchmark without duplicates (`--withdraw duplicates`); quotas are filled with the next ranks.
 
-The published benchmarks contain pictures twice and their rows stay as they are, so this is another benchmark, with
-rows, digests and a version of its own. The rule is ours: of an in-distribution training image and an image of another
-split the latter goes; of any other two rows that show one picture both go, since nobody can say which of their labels
-is right. An image that goes is in none of the splits that are compared with each other, nor is an image that is made
-of it: splits that have the same originals keep the same originals. What takes its place may be a duplicate too, so the
-plan is made again until there is none. All splits that are compared take part, also those that a
-run does not build, so that rows do not depend on the order of runs.
+The published benchmarks contain some pictures twice, and their rows stay as they are. So this is another benchmark,
+with rows, digests and a version of its own.
+
+The rule is ours. If an in-distribution training image and an image of another split show one picture, the image of the
+other split is left out. Of any other two rows that show one picture both are left out, since nobody can say which of
+their labels is right. An image that is left out is in none of the splits that are compared with each other, and
+neither is an image made from it: splits with the same originals keep the same originals.
+
+The image that takes a place may be a duplicate, too, so the plan is made again until there is none. All splits that
+are compared take part, even those that a run does not build, so that rows do not depend on the order of runs.
 """
 
 from __future__ import annotations
@@ -191,22 +194,22 @@ class _Survey:
 
     def _read_copied(self, splits: Sequence[ReadPlan], work: ShardWork) -> None:
         """Read images that are not generated, as shards without pixels; those that an earlier run read are there."""
-        parts: list[Path] = []
+        records: list[Path] = []
         tasks: list[ShardTask] = []
         for split in splits:
             name = hashlib.sha256(f"{split.digest}\n{self.build.request.decode}".encode()).hexdigest()[:16]
             plan_file = self.folder / f"{name}.arrow"
             split.unpack()
             for shard in range(split.shards):
-                parts.append(self.folder / f"{name}-{shard:05d}.parquet")
-                if not parts[-1].exists():
-                    tasks.append(work.task(split, shard, plan=plan_file, data=None, part=parts[-1]))
+                records.append(self.folder / f"{name}-{shard:05d}.parquet")
+                if not records[-1].exists():
+                    tasks.append(work.task(split, shard, plan=plan_file, data=None, record=records[-1]))
             if any(task.plan == plan_file for task in tasks):
                 write_arrow(plan_file, split.table)
         with self.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks)) as advance:
             self.executor.run(tasks, advance)
-        for part in parts:
-            rows = read_parquet(part)
+        for record in records:
+            rows = read_parquet(record)
             self._add_digests(rows)
             if PIXEL_DIGEST in rows.column_names:
                 self.pixel_digests |= zip(rows["id"].to_pylist(), rows[PIXEL_DIGEST].to_pylist(), strict=True)

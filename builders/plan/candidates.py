@@ -25,7 +25,7 @@ _RANKED_TOGETHER = 1 << 20
 """Rows that are ranked at a time (ours): 24 MB of numbers."""
 
 _READ_TOGETHER = 1 << 16
-"""Ids that are copied and hashed at a time (ours): the system clears a larger piece of memory each time that one is
+"""Ids that are copied and hashed at a time (ours): the system clears a larger block of memory each time that one is
 taken, and a million digests as Python objects would take more memory than the whole plan."""
 
 
@@ -44,7 +44,7 @@ class IndexArrays:
         # NumPy sorts 16-bit integers with a radix sort, ten times faster, and hardly any source has more classes.
         narrow = np.uint16 if len(self.class_ids) <= 1 << 16 else np.int32
         self.class_codes: npt.NDArray[np.integer] = column.indices.to_numpy().astype(narrow)
-        self.partitions = [piece.partition for piece in index.pieces]
+        self.partitions = [partition.name for partition in index.partitions]
         self.names = index.source.classes()
 
     def rows(self, class_ids: Sequence[str], partitions: Sequence[str]) -> Rows:
@@ -55,7 +55,7 @@ class IndexArrays:
 
     def inside(self, rows: Rows, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return for each row whether it is in one of the partitions, as a mask."""
-        return np.isin(self.partitions, list(partitions))[self.index.piece_of(rows)]
+        return np.isin(self.partitions, list(partitions))[self.index.partition_of(rows)]
 
     def ids(self, rows: Rows) -> pa.Array:
         """Return the source ids of some rows."""
@@ -201,8 +201,8 @@ def original_ids(index: SourceIndex, partitions: Sequence[str]) -> pa.Array:
 
 def companion_rows(index: SourceIndex, partition: str, source_ids: pa.ChunkedArray) -> Rows:
     """Return the rows of a partition's images made from the given originals, in the originals' order."""
-    number = [piece.partition for piece in index.pieces].index(partition)
-    positions = pc.index_in(source_ids, value_set=index.pieces[number].table[ORIGINAL_ID].combine_chunks())
+    number = [own.name for own in index.partitions].index(partition)
+    positions = pc.index_in(source_ids, value_set=index.partitions[number].table[ORIGINAL_ID].combine_chunks())
     if positions.null_count:
         missing = source_ids.filter(pc.is_null(positions))
         raise BuildError(
@@ -221,7 +221,7 @@ def missing_originals(quota: Originals, derived: SourceIndex, source: SourceInde
         return ""
     return (
         f"{source.source.title} lacks {len(missing):,} of the {len(originals):,} images from which "
-        f"{quota.of.title} has images in {', '.join(quota.partitions)}, such as {missing[0]}"
+        f"{quota.source.title} has images in {', '.join(quota.partitions)}, such as {missing[0]}"
     )
 
 

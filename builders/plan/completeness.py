@@ -34,16 +34,18 @@ def count_shortfalls(index: SourceIndex, partitions: Collection[str], class_ids:
         full stop. Empty if all counts are right.
     """
     sentences = []
-    for piece in index.pieces:
-        if piece.partition in partitions:
-            expected = index.source.expected()[piece.partition]
+    for partition in index.partitions:
+        if partition.name in partitions:
+            expected = index.source.expected()[partition.name]
             # The owner's list in this copy counts, unless it is itself incomplete.
-            listed = piece.listed if piece.listed and sum(piece.listed.values()) == expected.total else None
+            listed = (
+                partition.listed if partition.listed and sum(partition.listed.values()) == expected.total else None
+            )
             exact = expected.per_class or listed
-            wrong = _wrong_class(index, piece, expected, class_ids, exact)
-            wrong = wrong or ("" if exact else _wrong_total(index, piece, expected, class_ids))
+            wrong = _wrong_class(index, partition, expected, class_ids, exact)
+            wrong = wrong or ("" if exact else _wrong_total(index, partition, expected, class_ids))
             if wrong:
-                sentences.append(f"{index.source.title}, {piece.partition} ({piece.layout}): {wrong}")
+                sentences.append(f"{index.source.title}, {partition.name} ({partition.layout}): {wrong}")
     return sentences
 
 
@@ -53,7 +55,7 @@ def missing_listed(
     """Compare a published list with the images that a source has; images that no list has may be missing."""
     other_classes = index.source.classes().keys() - set(class_ids)
     listed = pa.array(
-        [image for image, of in lists.load_list(quota.of).items() if of not in other_classes], pa.string()
+        [image for image, own in lists.load_list(quota.list_name).items() if own not in other_classes], pa.string()
     )
     ids = index.take(["source_id"], index.rows_of(list(partitions)))["source_id"]
     names = names_of(ids) if quota.by_name else ids
@@ -69,13 +71,13 @@ def missing_listed(
 
 def _wrong_class(
     index: SourceIndex,
-    piece: PartitionIndex,
+    partition: PartitionIndex,
     expected: Expected,
     class_ids: Collection[str],
     exact: Mapping[str, int] | None,
 ) -> str:
     """Describe the class with the most missing images, or the first with too many; empty if all sizes are right."""
-    counts, sizes = piece.images_by_class, dict[str, tuple[int, int]]()
+    counts, sizes = partition.images_by_class, dict[str, tuple[int, int]]()
     if exact is not None:
         sizes = {class_id: (exact[class_id], exact[class_id]) for class_id in class_ids}
     elif expected.class_sizes is not None:
@@ -87,20 +89,22 @@ def _wrong_class(
     least, most = sizes[worst]
     number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     others = f" and {len(wrong) - 1:,} more classes differ" if len(wrong) > 1 else ""
-    total = ", although the total is right" if piece.table.num_rows == expected.total else ""
+    total = ", although the total is right" if partition.table.num_rows == expected.total else ""
     return (
         f"expected {number} images of {worst} ({index.source.classes()[worst]}), found {counts.get(worst, 0):,}"
-        f"{others}{total}{_absent(piece, worst)}"
+        f"{others}{total}{_absent(partition, worst)}"
     )
 
 
-def _wrong_total(index: SourceIndex, piece: PartitionIndex, expected: Expected, class_ids: Collection[str]) -> str:
+def _wrong_total(index: SourceIndex, partition: PartitionIndex, expected: Expected, class_ids: Collection[str]) -> str:
     """Compare totals where no counts by class are known; return an empty text if they fit."""
-    classes, counts = index.source.classes(), piece.images_by_class
+    classes, counts = index.source.classes(), partition.images_by_class
     least, most = expected.class_sizes or (0, 0)
     if expected.class_sizes is None or all(least <= counts.get(class_id, 0) <= most for class_id in classes):
-        rows = piece.table.num_rows
-        return "" if rows == expected.total else f"expected {expected.total:,} images, found {rows:,}{_absent(piece)}"
+        rows = partition.table.num_rows
+        return (
+            "" if rows == expected.total else f"expected {expected.total:,} images, found {rows:,}{_absent(partition)}"
+        )
     # Other classes were left out, wholly or in part. In a complete copy their total lies between these bounds.
     other_classes = len(classes) - len(class_ids)
     lowest, highest = expected.total - other_classes * most, expected.total - other_classes * least
@@ -110,15 +114,15 @@ def _wrong_total(index: SourceIndex, piece: PartitionIndex, expected: Expected, 
     return f"expected {lowest:,} to {highest:,} images in the {count} classes that are needed, found {images:,}"
 
 
-def _absent(piece: PartitionIndex, class_id: str = "") -> str:
-    """Explain a missing image: the first image of the owner's list that the copy lacks, and the piece's hint.
+def _absent(partition: PartitionIndex, class_id: str = "") -> str:
+    """Explain a missing image: the first image of the owner's list that the copy lacks, and the partition's hint.
 
     If ids begin with their class, the image is of the given class.
     """
-    of_class = piece.missing.filter(pc.match_substring(piece.missing, f"{class_id}/"))
-    first = next(iter(of_class if len(of_class) else piece.missing), None)
+    of_class = partition.missing.filter(pc.match_substring(partition.missing, f"{class_id}/"))
+    first = next(iter(of_class if len(of_class) else partition.missing), None)
     first_missing = f"; the first that its list names and the copy lacks is {first}" if first is not None else ""
-    return first_missing + (f"; {piece.hint}" if piece.hint else "")
+    return first_missing + (f"; {partition.hint}" if partition.hint else "")
 
 
 def agreement(draws: Draws, plan: PlannedSplit, index: SourceIndex) -> str:

@@ -183,7 +183,7 @@ class _Planner:
             rows = view.named(rows, adopted.source_ids)
         else:
             if originals is not None:
-                rows = view.named(rows, original_ids(self.views[originals.of.key].index, originals.partitions))
+                rows = view.named(rows, original_ids(self.views[originals.source.key].index, originals.partitions))
             for first in self.benchmark.drawn_before(key):
                 rows = _without(rows, self.select(first).drawn)
             rows = ranks.take(split.quota, rows, split.partitions)
@@ -301,24 +301,24 @@ class _Selection:
     def one_by_one(self, rows: Rows, rule: str, evidence: Mapping[str, str]) -> list[Exclusion]:
         """List images that a rule leaves out individually; `evidence` is by row id."""
         ids = self.view.ids(rows)
-        numbers = zip(self.view.index.piece_of(rows).tolist(), self.view.class_codes[rows].tolist(), strict=True)
+        numbers = zip(self.view.index.partition_of(rows).tolist(), self.view.class_codes[rows].tolist(), strict=True)
         named = zip(ids.to_pylist(), row_ids(self.split, ids).to_pylist(), strict=True)
         exclusions = [
-            self._exclusion(piece, code, image, 1, rule, evidence[row_id])
-            for (piece, code), (image, row_id) in zip(numbers, named, strict=True)
+            self._exclusion(number, code, image, 1, rule, evidence[row_id])
+            for (number, code), (image, row_id) in zip(numbers, named, strict=True)
         ]
         return sorted(exclusions, key=lambda e: e.image)
 
-    def _exclusion(self, piece: int, code: int, image: str, images: int, rule: str, evidence: str) -> Exclusion:
+    def _exclusion(self, number: int, code: int, image: str, images: int, rule: str, evidence: str) -> Exclusion:
         view, class_id = self.view, str(self.view.class_ids[code])
-        place = (self.key, view.index.source.key, view.partitions[piece], class_id, view.names[class_id])
+        place = (self.key, view.index.source.key, view.partitions[number], class_id, view.names[class_id])
         return Exclusion(*place, image, images, rule, evidence)
 
     def strays(self) -> Iterator[Exclusion]:
         """List stray files as exclusions of 0 images, because they are no images of the source."""
-        for piece in self.view.index.pieces:
-            for stray in piece.strays if piece.partition in self.split.partitions else ():
-                place = (self.key, self.view.index.source.key, piece.partition, "", "")
+        for partition in self.view.index.partitions:
+            for stray in partition.strays if partition.name in self.split.partitions else ():
+                place = (self.key, self.view.index.source.key, partition.name, "", "")
                 yield Exclusion(*place, stray.path, 0, "stray", stray.reason)
 
     def reasons(self, before: Sequence[str]) -> dict[str, Reason]:
@@ -345,9 +345,9 @@ class _Selection:
             for decided in decisions.load_decisions(table):
                 outside[decided.class_id] = (decided.rule, f"{decided.decision}: {decided.evidence}")
                 if draw is not None and decided.decision == classes.decision:
-                    of = f"{draw.count} drawn classes" + (" of its group" if draw.of_each_group else "")
-                    undrawn = ("class-not-drawn", f"keyed rank beyond the {of}")
-                    outside[decided.class_id] = ("class-drawn", f"among the {of}") if draw.rest else undrawn
+                    drawn = f"{draw.count} drawn classes" + (" of its group" if draw.of_each_group else "")
+                    undrawn = ("class-not-drawn", f"keyed rank beyond the {drawn}")
+                    outside[decided.class_id] = ("class-drawn", f"among the {drawn}") if draw.rest else undrawn
         return outside | dict.fromkeys(self.class_ids, beyond)
 
 
@@ -357,7 +357,7 @@ def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
         return dict(zip(adopted.class_ids, adopted.oodness, strict=True))
     if split.oodness is None:
         raise ValueError(f"the config has the column oodness, but its split {split.name} declares none")
-    return split.oodness.of()
+    return split.oodness.by_class()
 
 
 def _overlaps(config: Config, split: Split, labels: Sequence[str]) -> Mapping[str, tuple[str, str]]:
@@ -384,7 +384,7 @@ def _is_named(split: Split) -> bool:
 def remarks_on_classes(config: Config, split: Split) -> tuple[str, ...] | None:
     """Return sentences on classes that WordNet and names cannot compare; None if a table of overlaps is used instead.
 
-    Of a known split, these are its classes that are not in WordNet, or several times.
+    For a known split, the sentences are on its classes that WordNet lacks or has several senses of.
     """
     if config.overlaps != overlaps.BY_NAME or not isinstance(config.labels, ClassesOf):
         return None

@@ -111,11 +111,6 @@ def check_pixels(data: bytes | bytearray | memoryview) -> tuple[bytes | None, st
     return mended, pixel_sha256(image)
 
 
-def is_deep(image: Image.Image) -> bool:
-    """Whether an image has values of more than 8 bits, which `convert("RGB")` turns nearly all to white."""
-    return image.mode.startswith(_DEEP_MODES)
-
-
 def refuse_undecodable(image: Image.Image) -> None:
     """Refuse an opened image that must not be decoded.
 
@@ -130,8 +125,12 @@ def refuse_undecodable(image: Image.Image) -> None:
 
 
 def refuse_deep(image: Image.Image) -> None:
-    """Raise `UnreadableImageError` for a decoded image with values of more than 8 bits."""
-    if is_deep(image):
+    """Refuse a decoded image with values of more than 8 bits, which `convert("RGB")` turns nearly all to white.
+
+    Raises:
+        UnreadableImageError: it has such values.
+    """
+    if image.mode.startswith(_DEEP_MODES):
         raise UnreadableImageError(f"it has values of more than 8 bits, mode {image.mode}; save it with 8 bits")
 
 

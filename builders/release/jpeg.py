@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from builders.release.jpeg_frame import HUFFMAN_TABLES, START_OF_SCAN, Frame
+from builders.release.jpeg_frame import AC, HUFFMAN_TABLES, START_OF_SCAN, Frame
 
 _START = b"\xff\xd8"
 _END = b"\xff\xd9"
@@ -25,7 +25,6 @@ _BETWEEN_SCANS = frozenset({HUFFMAN_TABLES, START_OF_SCAN, 0xDB, 0xDD, 0xFE, *ra
 _PASSED_OVER = frozenset({0xFE, *range(0xE0, 0xF0)})
 _PLAIN = {0xE0: (b"JFIF\0", 14), 0xE2: (b"ICC_PROFILE\0", 14), 0xEE: (b"Adobe", 12), 0xFE: (b"", 0)}
 
-_AC = 0x10
 _END_OF_BLOCK = 0x00
 
 _ZEROS = 256
@@ -121,7 +120,7 @@ def has_hole(data: bytes | memoryview, header: JpegHeader) -> bool:
     for start, stop in header.huffman:
         first_symbols |= _first_symbols(bytes(data[start:stop]))
     # The low half of a component's second byte is the number of its AC table.
-    tables = [_AC | selectors & 0x0F for selectors in bytes(data[slice(*header.components)])[1::2]]
+    tables = [AC | selectors & 0x0F for selectors in bytes(data[slice(*header.components)])[1::2]]
     if not any(first_symbols.get(table, _END_OF_BLOCK) != _END_OF_BLOCK for table in tables):
         return False
     scan = scan[: scan.rfind(_END) if _END in scan else None].rstrip(b"\0")

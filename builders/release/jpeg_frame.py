@@ -37,7 +37,9 @@ _TABLES = frozenset(range(4))
 """Numbers of tables of a kind."""
 
 _COEFFICIENTS = 64
-_AC = 0x10
+AC = 0x10
+"""What is added to the number of a Huffman table of AC coefficients (T.81, B.2.4.2)."""
+
 _LARGEST_DC = 15
 """The longest difference of DC coefficients, in bits, that libjpeg takes."""
 
@@ -116,7 +118,7 @@ class Frame:
         blocks, numbers = zip(*(self.components[component] for component in chosen), strict=True)
         if (len(chosen) > 1 and sum(blocks) > _MOST_BLOCKS) or not self.quantization.issuperset(numbers):
             return False
-        dc, ac = {table >> 4 for table in tables}, {_AC | table & 15 for table in tables}
+        dc, ac = {table >> 4 for table in tables}, {AC | table & 15 for table in tables}
         if self.marker != _PROGRESSIVE:
             self.is_complete = len(chosen) == len(self.components)
             return self.huffman >= dc | ac
@@ -152,9 +154,9 @@ def _huffman_tables(content: bytes) -> set[int]:
     while position + 17 <= size:
         number, counts = content[position], content[position + 1 : position + 17]
         start, position = position + 17, position + 17 + sum(counts)
-        if number & ~_AC not in _TABLES or position - start > 256 or sum(map(mul, counts, _SHARES)) >= 1 << 16:
+        if number & ~AC not in _TABLES or position - start > 256 or sum(map(mul, counts, _SHARES)) >= 1 << 16:
             return set()
-        if number < _AC and max(content[start:position], default=0) > _LARGEST_DC:
+        if number < AC and max(content[start:position], default=0) > _LARGEST_DC:
             return set()
         numbers.add(number)
     return numbers if position == size else set()

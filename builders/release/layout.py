@@ -28,7 +28,7 @@ FOLDERS = ("data", "index", "sealed", "excluded", "audit", "duplicates", "sample
 STATE = ".state"
 """Folder of what a later run needs to go on; never published."""
 
-PARTS = ".state/parts"
+RECORDS = ".state/parts"
 """Folder of the records of finished shards."""
 
 MANIFEST = "manifest.json"
@@ -76,9 +76,9 @@ class Layout:
             yield
             remove_temporary(self.root, (*FOLDERS, STATE))  # Ray workers that outlive a killed driver leave some
 
-    def shard(self, folder: str, key: str, number: int, of: int) -> Path:
-        """Return the path of a shard (`data`), of its sealed residuals (`sealed`), or of its record (`PARTS`)."""
-        return self.inside(shard_path(folder, key, number, of))
+    def shard(self, folder: str, key: str, number: int, shards: int) -> Path:
+        """Return the path of a shard (`data`), of its sealed residuals (`sealed`), or of its record (`RECORDS`)."""
+        return self.inside(shard_path(folder, key, number, shards))
 
     def index(self, key: str) -> Path:
         """Return the path of the index of a split (`config/split`): its rows without images."""
@@ -122,6 +122,6 @@ def shows_images(path: str) -> bool:
     return _PICTURES_OF_IMAGES.fullmatch(path) is not None
 
 
-def shard_path(folder: str, key: str, number: int, of: int) -> str:
+def shard_path(folder: str, key: str, number: int, shards: int) -> str:
     """Return the path of a shard relative to the release folder, named as is customary on the Hub."""
-    return f"{folder}/{key}-{number:05d}-of-{of:05d}.parquet"
+    return f"{folder}/{key}-{number:05d}-of-{shards:05d}.parquet"

@@ -10,6 +10,7 @@ import os
 import re
 from pathlib import Path
 
+from builders.errors import BuildError
 from builders.storage.paths import system_path
 
 _EXPANDED = {
@@ -24,6 +25,12 @@ _PROTOCOLS = re.compile("(data|file|local):")
 """How a relative path must not begin: fsspec takes it for an address."""
 
 
+def refuse_misread(root: Path, flag: str) -> None:
+    """Refuse a folder for a release that `load_dataset` would not read; `flag` is what gave it."""
+    if reason := misread(root):
+        raise BuildError(f"load_dataset does not read a release at {root}: {reason}. Give another {flag}.")
+
+
 def misread(root: Path) -> str:
     """Return why `load_dataset` does not read this folder when given its path; empty if it does.
 
@@ -31,12 +38,14 @@ def misread(root: Path) -> str:
     """
     if system_path(root) is None:
         return ""
-    whole, given = root.resolve().as_posix(), root.as_posix()
-    if not _is_text(whole):
+    resolved, given = root.resolve().as_posix(), root.as_posix()
+    try:
+        resolved.encode()
+    except UnicodeEncodeError:
         return "its path is not UTF-8 text"
     for pattern, meaning in _EXPANDED.items():
-        if match := pattern.search(whole):
-            return f"it takes {match[0]} in {whole} {meaning}"
+        if match := pattern.search(resolved):
+            return f"it takes {match[0]} in {resolved} {meaning}"
     if given.startswith("~"):
         return f"it takes {root.parts[0]} for a home folder"
     if match := _PROTOCOLS.match(given):
@@ -46,14 +55,6 @@ def misread(root: Path) -> str:
     if _is_format(given):
         return f"it takes {given} for the name of a format"
     return ""
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_format(name: str) -> bool:

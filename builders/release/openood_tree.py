@@ -63,7 +63,12 @@ _ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 }
 
 OPENED: tuple[str, ...] = tuple(
-    sorted([*LISTS.values(), *(f"benchmark_imglist/{of}/{name}.txt" for of in _ELSEWHERE for name in _ELSEWHERE[of])])
+    sorted(
+        [
+            *LISTS.values(),
+            *(f"benchmark_imglist/{folder}/{name}.txt" for folder, names in _ELSEWHERE.items() for name in names),
+        ]
+    )
 )
 """The lists that OpenOOD opens, all those of a benchmark at once; some are of no split here (`DATA_INFO`)."""
 

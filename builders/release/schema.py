@@ -87,7 +87,7 @@ MADE: Mapping[str, ColumnType] = {"content_sha256": "string", "unreadable": "str
 """The digest of an image that was generated, and the reason where it could not be; both empty for other images."""
 
 PIXEL_DIGEST = "pixel_sha256"
-"""Column of part files, which stay in the folder's state: `builders.release.images.pixel_sha256` of decoded images."""
+"""Column of the records of shards (`builders.pipeline.shards`): `pixel_sha256` of `builders.release.images`."""
 
 INPUT_DIGEST = "input_sha256"
 """Column of the records of generated images (`builders.generate.task`): the digest of what each was made of."""

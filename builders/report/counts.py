@@ -51,11 +51,11 @@ def stacked(parts: Sequence[tuple[str, str, int]]) -> Markup:
     return _bar(", ".join(f"{name} {number:,}" for _, name, number in parts), rectangles)
 
 
-def filled(number: int, of: int) -> Markup:
-    """Draw a bar that is filled to `number / of`, at most fully."""
-    share = min(number / of, 1.0) if of else 0.0
+def filled(number: int, total: int) -> Markup:
+    """Draw a bar that is filled to `number / total`, at most fully."""
+    share = min(number / total, 1.0) if total else 0.0
     return _bar(
-        f"{number:,} of {of:,}",
+        f"{number:,} of {total:,}",
         Markup('<rect class="rest" width="{}" height="{}"/><rect class="done" width="{:.2f}" height="{}"/>').format(
             _WIDTH, _HEIGHT, _WIDTH * share, _HEIGHT
         ),

@@ -63,7 +63,7 @@ PARTITION_SCHEMA = pa.schema(
         ("size", pa.int64()),
     ]
 )
-"""Columns of one piece: `file` is relative to the source's root, with forward slashes; `size` is -1 where unknown.
+"""Columns of one partition: `file` is relative to the source's root, with forward slashes; `size` is -1 where unknown.
 
 A source's own columns (`Source.columns`) stand behind them.
 """
@@ -71,7 +71,7 @@ A source's own columns (`Source.columns`) stand behind them.
 
 @dataclass(frozen=True)
 class Expected:
-    """Image counts of the owner's complete partition: in total and, where known, by class.
+    """The image counts of a complete partition by its owner: in total and, where known, by class.
 
     `class_sizes` are the sizes of the smallest and the largest class, if the owner states only these.
     """
@@ -82,18 +82,18 @@ class Expected:
 
     @classmethod
     def each(cls, classes: Iterable[str], images: int) -> Expected:
-        """Return the counts of a partition with equally many images of each class."""
+        """Return the counts of a partition with equally many images in each class."""
         return cls.of(dict.fromkeys(classes, images))
 
     @classmethod
     def of(cls, per_class: Mapping[str, int]) -> Expected:
-        """Return the counts of a partition by class."""
+        """Return the counts of a partition, given by class."""
         return cls(sum(per_class.values()), per_class)
 
 
 @dataclass(frozen=True)
 class Stray:
-    """A file or folder among the images that is not an image of the source; `reason` says why."""
+    """A file or folder among the images that is no image of the source; `reason` says why."""
 
     path: str
     reason: str
@@ -109,7 +109,7 @@ class PartitionIndex:
     partitions of a copy.
     """
 
-    partition: str
+    name: str
     layout: str
     how: Container
     table: pa.Table = field(repr=False)
@@ -122,22 +122,22 @@ class PartitionIndex:
 
     @functools.cached_property
     def images_by_class(self) -> Mapping[str, int]:
-        """The number of images by class id, for the classes that have any."""
+        """The number of images of each class that has any, by class id."""
         counts = pc.value_counts(self.table["class_id"])
         names = counts.field("values").cast(pa.string()).to_pylist()
         return dict(zip(names, counts.field("counts").to_pylist(), strict=True))
 
     def stacked(self) -> pa.Table:
-        """Return the table with the constant columns `partition`, `how` and `form` appended."""
+        """Return the table with `partition`, `how` and `form` as columns of one value each."""
         zeros = pa.repeat(pa.scalar(0, pa.int16()), self.table.num_rows)
         table = self.table
-        for name in ("partition", "how", "form"):
-            table = table.append_column(name, pa.DictionaryArray.from_arrays(zeros, [getattr(self, name)]))
+        for name, value in (("partition", self.name), ("how", self.how), ("form", self.form)):
+            table = table.append_column(name, pa.DictionaryArray.from_arrays(zeros, [value]))
         return table
 
 
 class OtherDataError(BuildError):
-    """A folder has the shape of a layout, but other data than this source's partition.
+    """A folder looks like a layout of a source's partition, but holds other data.
 
     The search continues, and raises this only if it finds nothing else.
     """
@@ -153,14 +153,14 @@ class Home:
     partition: str
 
     def other_data(self, problem: str) -> OtherDataError:
-        """Return the error for data that are not the source's; `problem` says why, as a clause without its end."""
+        """Return the error for data of another source; `problem` says what shows it, as a clause without full stop."""
         title = self.source.title
         return OtherDataError(f"{title}: {problem}. Give a copy of {title} with --{self.source.key}.")
 
 
 @dataclass(frozen=True)
 class CopyLayout:
-    """An accepted layout: its description for messages, and the function that reads it, None where it is not.
+    """A layout in which copies are accepted: a description for messages, and a function that reads it if it is there.
 
     The partition's name replaces `{partition}` in the description. `partitions` are those that may be laid out so;
     without any, all may.
@@ -173,7 +173,7 @@ class CopyLayout:
 
 @dataclass(frozen=True)
 class Source:
-    """An upstream dataset: its facts, its licence, and how a copy of it is read.
+    """An upstream dataset: its facts, its licence, and how copies of it are read.
 
     `key` names it in plans, flags (`--<key> DIR`) and declarations. `obtain` says how to get a copy; it is None for a
     source that this project makes itself, which has no folder and no flag.
@@ -184,8 +184,8 @@ class Source:
     `arrays` marks a source whose images are pixel arrays upstream: rows hold them as PNG and are identified by their
     pixels, so that every layout gives equal rows. `shared_sides` are the shorter sides that all images of an owner's
     edition may share, where they have many sizes otherwise; None where no copy shows by its images' sizes that it was
-    resized. `columns` are what the source says of each image beside its class; the pieces' tables have them, and so
-    has every row of a release that comes from the source. `contents` is a digest of all images of a person's own
+    resized. `columns` are what the source says of each image beside its class: its partitions' tables and every row of
+    a release that comes from it have them. `contents` is a digest of all images of a person's own
     folder, which no published size or digest says anything of: shards that were made of others are written anew.
     """
 
@@ -205,12 +205,12 @@ class Source:
 
     @property
     def on_disk(self) -> bool:
-        """Whether a person has a copy of it in a folder."""
+        """Whether people have copies of the source in folders."""
         return self.obtain is not None
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """One line for each accepted layout, for the message that the source is missing."""
+        """The accepted layouts, one line each, for the message that the source is missing."""
         return tuple(
             f"{partition}: {layout.description.format(partition=partition)}"
             for partition in self.expected()
@@ -224,56 +224,56 @@ class Source:
 
 @dataclass(frozen=True)
 class SourceIndex:
-    """The index of a copy of a source in `root`: its partitions, with row numbers that continue from one to the next.
+    """The index of a copy of a source in `root`: its partitions, whose rows are numbered consecutively.
 
-    Columns of rows are those of the pieces' tables, and `partition`, `how` and `form`.
+    Columns of rows are those of the partitions' tables, and `partition`, `how` and `form`.
     """
 
     source: Source
     root: Path
-    pieces: tuple[PartitionIndex, ...]
+    partitions: tuple[PartitionIndex, ...]
 
     @functools.cached_property
     def table(self) -> pa.Table:
         """The rows of all partitions."""
-        return pa.concat_tables([piece.stacked() for piece in self.pieces]).unify_dictionaries()
+        return pa.concat_tables([partition.stacked() for partition in self.partitions]).unify_dictionaries()
 
     @functools.cached_property
     def starts(self) -> Int64:
-        """The number of the first row of each partition, then the total; shape (partitions + 1,)."""
-        return np.cumsum([0, *(piece.table.num_rows for piece in self.pieces)])
+        """The number of each partition's first row, then the total; shape (partitions + 1,)."""
+        return np.cumsum([0, *(partition.table.num_rows for partition in self.partitions)])
 
     @property
     def num_rows(self) -> int:
         """The number of images."""
         return int(self.starts[-1])
 
-    def piece_of(self, rows: Rows) -> Int64:
-        """Return for each row number the position of its partition in `pieces`."""
+    def partition_of(self, rows: Rows) -> Int64:
+        """Return the position in `partitions` of each row's partition."""
         return np.searchsorted(self.starts, rows, side="right") - 1
 
     def take(self, names: Sequence[str], rows: Rows) -> pa.Table:
-        """Return columns of the given rows, in their order."""
+        """Return some columns of the given rows, in the order of the rows."""
         return take_rows(self.table.select(list(names)), rows)
 
     @property
     def layouts(self) -> dict[str, str]:
-        """The layout that was recognised, by partition."""
-        return {piece.partition: piece.layout for piece in self.pieces}
+        """The layout that was recognised for each partition."""
+        return {partition.name: partition.layout for partition in self.partitions}
 
     def rows_of(self, partitions: Sequence[str]) -> Rows:
         """Return the ascending row numbers of the images in some partitions."""
-        selected = [piece.partition in partitions for piece in self.pieces]
+        selected = [partition.name in partitions for partition in self.partitions]
         return np.flatnonzero(np.repeat(selected, np.diff(self.starts))).astype(np.int32)
 
     def find(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """Return the row number of each id, null where no image has it."""
+        """Return the row number of each id; null for an id that no image has."""
         rows = pc.index_in(ids, value_set=self.table["source_id"].combine_chunks())
         return (rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows).cast(pa.int64())
 
 
 def take_rows(table: pa.Table, rows: Rows) -> pa.Table:
-    """Return rows of a table, in the given order.
+    """Return the given rows of a table, in the given order.
 
     Arrow's `take` joins all chunks of a column of text before it takes any of them; its `filter` copies what is kept.
     """
@@ -292,7 +292,7 @@ def partition_table(
     sizes: pa.Array | None = None,
     own: Mapping[str, pa.Array] | None = None,
 ) -> pa.Table:
-    """Assemble a piece's table from its columns; without offsets and sizes every row is a whole file.
+    """Assemble the table of a partition from columns; without offsets and sizes each row is an entire file.
 
     `own` has the source's own columns by name.
     """

@@ -1,4 +1,4 @@
-"""Lists images that are broken in their owners' archives, of which no better copy exists."""
+"""Lists the images that are broken in their owners' archives and have no better copy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULE = "broken-in-source"
 
 @functools.cache
 def broken() -> Mapping[str, str]:
-    """Return the evidence for each broken image, by the id that its row would have."""
+    """Return the evidence that an image is broken, by the id that its row would have."""
     return {f"{image.source}/{image.source_id}": image.provenance for image in tables.broken_images()}
 
 

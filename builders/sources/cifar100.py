@@ -156,7 +156,7 @@ def _other(place: Path, problem: str) -> BuildError:
 
 
 def unpack_pickle(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
-    """Yield the pixels of some rows of a pickle, which may be inside an archive; see `builders.sources.unpack`."""
+    """Yield the pixels of some rows of a pickle, which an archive may contain; see `builders.sources.unpack`."""
     _, pixels, _ = _batch(path)
     yield from interleaved(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows, path)
 

@@ -61,7 +61,7 @@ _NAME_FORM = "<12 digits>.jpg"
 
 @functools.cache
 def shared() -> Mapping[int, tuple[str, str]]:
-    """Return name and wnid of the categories that ImageNet shares, by their numbers, ascending."""
+    """Return name and wnid of each category that ImageNet shares, by the category's number, ascending."""
     wnids = {
         item.class_id: item.matched for item in decisions.load_decisions("cocomagenet") if item.decision == "shared"
     }
@@ -70,7 +70,7 @@ def shared() -> Mapping[int, tuple[str, str]]:
 
 @functools.cache
 def classes() -> Mapping[str, str]:
-    """Return the shared categories in COCO's order, and two classes for images without exactly one of them."""
+    """Return the shared categories in COCO's order, and two classes for images with none or several of them."""
     single = {name: name for name, _ in shared().values()}
     return single | {SEVERAL: "several classes of ImageNet", OTHER: "other objects"}
 
@@ -134,12 +134,12 @@ def _columns(instances: Instances, present: npt.NDArray[np.bool_]) -> dict[str, 
 
 
 def image_name(number: int) -> str:
-    """Return the file name of an image by its number."""
+    """Return the file name of the image with this number."""
     return f"{number:012d}.jpg"
 
 
 def source_id(number: int) -> str:
-    """Return the stable id of an image by its number."""
+    """Return the stable id of the image with this number."""
     return f"{_FOLDER}/{image_name(number)}"
 
 

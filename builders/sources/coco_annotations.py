@@ -1,4 +1,4 @@
-"""Reads COCO's instance annotations, and counts how much of each image categories cover.
+"""Reads COCO's instance annotations, and counts how many pixels of each image a category covers.
 
 `instances_train2017.json` has 118,287 images and 860,001 objects in 448 MB. It is decoded into typed structs in
 seconds. Masks make up nine tenths of it and stay as they are in the file until they are asked for (`msgspec.Raw`), so
@@ -50,7 +50,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 class CocoImage(msgspec.Struct, gc=False, frozen=True):
-    """An image as the file describes it."""
+    """An image as the annotations describe it."""
 
     id: Id
     file_name: str
@@ -99,7 +99,7 @@ _MASK = msgspec.json.Decoder(list[list[float]] | _Runs)
 
 @dataclass(frozen=True)
 class Instances:
-    """The file's content: images by ascending id, annotations in the file's order.
+    """The contents of a file of annotations: images by ascending id, annotations in the file's order.
 
     `positions` has each object's position in `images`, `categories` its category's number; both of shape (n,).
     """
@@ -112,14 +112,14 @@ class Instances:
     licences: Mapping[int, str]
 
     def present(self) -> npt.NDArray[np.bool_]:
-        """Return whether each image has objects of each category, by its number; shape (images, 91)."""
+        """Return whether each image has objects of each category; shape (images, 91), columns by category number."""
         present = np.zeros((len(self.images), _NUMBERS), bool)
         present[self.positions, self.categories] = True
         return present
 
 
 def wrong(path: Path, problem: str) -> BuildError:
-    """Return the error for a file of annotations that cannot be used; `problem` follows its path."""
+    """Return the error for an unusable file of annotations; `problem` continues the sentence after its path."""
     return BuildError(
         f"{TITLE}: {path} {problem}. Unpack annotations_trainval2017.zip again, and give the folder that holds "
         f"annotations/{FILE} with --coco2017."
@@ -162,7 +162,7 @@ def read_instances(path: Path) -> Instances:
 
 
 def category_areas(instances: Instances, categories: Sequence[int]) -> Int64:
-    """Count the pixels that the union of a category's masks covers, for some categories in every image.
+    """Count the pixels covered by the union of each category's masks, for some categories in every image.
 
     The counts have the shape (images, categories), in the orders of `instances.images` and `categories`.
 

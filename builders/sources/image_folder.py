@@ -1,4 +1,4 @@
-"""Declares a user's own folder of images as a source: class folders, in partitions or not, or images without classes.
+"""Declares a user's own folder of images as a source, with class folders or without, in partitions or not.
 
 Unlike the sources in the registry it has no owner whose counts are known: what the folder holds is what is expected.
 
@@ -30,7 +30,7 @@ from builders.storage.files import read_regular
 from builders.storage.folders import cached_listings, files_below, links_of
 from taxonomy import tables
 from unknown_detection.names import differ_in_encoding, folded, told_apart
-from unknown_detection.words import first_few, more, printable
+from unknown_detection.words import first_few, is_printable, more
 
 ALL = "images"
 """The partition of a folder that is not divided."""
@@ -80,7 +80,7 @@ _LICENCE = Licence(
 
 @dataclass(frozen=True)
 class FolderImages:
-    """The images of a folder by partition: each file's path below it, with forward slashes, and its class.
+    """The images of a folder by partition: each image's path below the folder, with forward slashes, and its class.
 
     `strays` are files that are not images, by partition. `flat` are the partitions without class folders, whose images
     have no class of their own. `contents` is a digest of all images' bytes, once they have been read.
@@ -98,18 +98,18 @@ class FolderImages:
         return tuple(sorted({class_id for files in self.files.values() for _, class_id in files}))
 
     def sizes(self, partition: str) -> Mapping[str, int]:
-        """Return the number of images of each class in a partition; 0 for a class that only other partitions have."""
+        """Return the number of images of each class in a partition, 0 for classes of other partitions."""
         counted = Counter(class_id for _, class_id in self.files[partition])
         return {class_id: counted[class_id] for class_id in self.classes}
 
 
 def find_images(root: Path, flat: str = "") -> FolderImages:
-    """List the images of a folder; no file is opened.
+    """List the images of a folder without opening a file.
 
-    Folders with the names of `PARTITIONS`, and no others beside them, are partitions; others beside one that has
-    folders of its own are refused. Any other folder is that of a class, and what is in it at any depth belongs to it.
-    Images that lie in no class folder are of the class `flat`; if that is empty, there has to be one. Links are not
-    followed.
+    Folders with names of `PARTITIONS` are partitions if no other folders lie beside them. Other folders beside a
+    partition that has folders of its own are refused. Any other folder is a class folder, and everything below it
+    belongs to the class. Images in no class folder are of the class `flat`; if `flat` is empty, they are refused.
+    Links are not followed.
 
     Raises:
         BuildError: it cannot be listed, has no image, has a class folder without one, images beside class folders,
@@ -145,10 +145,10 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
 def read_images(
     folders: Sequence[FolderImages], *, decode: bool, progress: Callable[[int], object], allow_partial: bool = False
 ) -> list[FolderImages]:
-    """Read all images once, and return the folders with the digest of what they hold.
+    """Read all images once; returns the folders with a digest of their contents.
 
-    Those that are not whole are refused, all in one message, unless `allow_partial`. Every image is decoded if
-    `decode`, otherwise those that `builders.release.images.check_image` does. `progress` is called for every image.
+    Damaged images are refused, all in one message, unless `allow_partial`. With `decode` every image is decoded,
+    otherwise those that `builders.release.images.check_image` decodes. `progress` is called for every image.
 
     Raises:
         BuildError: there are images that are not whole.
@@ -184,7 +184,7 @@ def read_images(
 
 
 def image_folder(key: str, title: str, images: FolderImages) -> Source:
-    """Declare the images of a folder as a source; its title is no path, since releases quote it."""
+    """Declare the images of a folder as a source; its title is not its path, because releases quote the title."""
     imagenet_names = {row.wnid: row.name for row in tables.imagenet1k()}
     names = {class_id: imagenet_names.get(class_id, class_id) for class_id in images.classes}
     expected = {partition: Expected.of(images.sizes(partition)) for partition in images.files}
@@ -301,7 +301,7 @@ def _folders(folder: Path) -> list[str]:
     for name in names:
         if (folder / name).is_symlink():
             raise BuildError(f"{folder / name} is a link to a folder, and links are not followed. Give its target.")
-        if printable(name) != name:
+        if not is_printable(name):
             raise BuildError(
                 f"The folder {escape_name(str(folder / name))} has a name that does not print. Rename it."
             )
@@ -310,7 +310,7 @@ def _folders(folder: Path) -> list[str]:
 
 def _reason(path: str) -> str:
     """Return why a file is not an image, judged by its path; empty if it is one."""
-    if printable(path) != path:
+    if not is_printable(path):
         return "a name that does not print"
     if any(map(is_hidden, path.split("/"))):
         return HIDDEN

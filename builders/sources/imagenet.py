@@ -85,7 +85,7 @@ def classes() -> Mapping[str, str]:
 
 @functools.cache
 def class_indices() -> Mapping[str, int]:
-    """Return the index of every class by its wnid, as models number their outputs."""
+    """Return the index of every class by wnid, in the order of models' outputs."""
     return {row.wnid: row.index for row in tables.imagenet1k()}
 
 
@@ -108,8 +108,8 @@ def _places(home: Home) -> Iterator[Path]:
 
 
 def _class_folders(home: Home) -> PartitionIndex | None:
-    pieces = (_images(home.partition).below(home, place) for place in _places(home))
-    return next((piece for piece in pieces if piece is not None), None)
+    in_places = (_images(home.partition).below(home, place) for place in _places(home))
+    return next(filter(None, in_places), None)
 
 
 def _flat(home: Home) -> PartitionIndex | None:
@@ -128,8 +128,8 @@ def _val_tar(home: Home) -> PartitionIndex | None:
 def _without_folders(tree: Tree, layout: str) -> PartitionIndex:
     """Index images that are in no class folders."""
     tree, truth = _with_classes(tree)
-    piece = _images(tree.home.partition, bare=True).indexed(tree)
-    return dataclasses.replace(piece, layout=f"{layout} with {truth}")
+    found = _images(tree.home.partition, bare=True).indexed(tree)
+    return dataclasses.replace(found, layout=f"{layout} with {truth}")
 
 
 def _train_tar(home: Home) -> PartitionIndex | None:
@@ -163,9 +163,9 @@ def _class_tars(home: Home, place: Path, layout: str, inner: Iterable[tuple[str,
     tree = _images("train").in_tars(home, place, of_classes())
     if not tree.rows.num_rows and not tree.others:
         raise BuildError(f"{_TITLE}: {place} has no tar of a class. Give an ILSVRC2012 copy with --{_KEY}.")
-    piece = _images("train").indexed(tree)
+    found = _images("train").indexed(tree)
     strays = (Stray(tree.prefix + escape_name(name), "not a tar of one class") for name in others)
-    return dataclasses.replace(piece, layout=layout, strays=(*piece.strays, *strays))
+    return dataclasses.replace(found, layout=layout, strays=(*found.strays, *strays))
 
 
 def _parquet(home: Home) -> PartitionIndex | None:
@@ -182,13 +182,13 @@ def _parquet(home: Home) -> PartitionIndex | None:
         tree, _ = _with_classes(tree)
         known = pc.is_in(tree.column("class_id"), value_set=pa.array(list(classes())))
         names.refuse_row(tree, pc.invert(known), "names none of the 1,000 classes")
-        piece = names.indexed(tree)
-        codes = pc.cast(piece.table["class_id"].combine_chunks().indices, pa.int64())
+        found = names.indexed(tree)
+        codes = pc.cast(found.table["class_id"].combine_chunks().indices, pa.int64())
         wrong = pc.fill_null(pc.not_equal(codes, tree.column("label")), True)
         names.refuse_row(tree, wrong, "has a label that is not the position of its class in the sorted wnids")
         renamed = ", which hold validation images" if of_train else ""
         layout = f"Parquet files {parquet_files.pattern(files, home.root)}{renamed}"
-        return dataclasses.replace(piece, layout=layout)
+        return dataclasses.replace(found, layout=layout)
     return None
 
 
@@ -230,7 +230,7 @@ def _with_classes(tree: Tree) -> tuple[Tree, str]:
 
 
 def ground_truth(home: Path) -> tuple[Mapping[int, str], Path, str] | None:
-    """Look for the classes of the validation images in a folder and the three above it; None if there are none.
+    """Find the classes of the validation images in a folder or the three above it; None if they have no list.
 
     Returns the wnids by the images' numbers, the file that they were read from, and its kind in words.
     """

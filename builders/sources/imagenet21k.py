@@ -1,4 +1,4 @@
-"""ImageNet-21k: the images that published lists name, and no others.
+"""ImageNet-21k, reduced to the images that published lists name.
 
 The lists are SSB-hard as OpenOOD has it (980 classes with 50 images each) and ImageNet-OOD (637 classes); a partition
 is a list. Two editions are in circulation. SSB-hard's 1,000 classes are of fall 2011; winter 2021, which alone the
@@ -44,7 +44,7 @@ def _counts(partition: str) -> Counter[str]:
 
 @functools.cache
 def classes() -> Mapping[str, str]:
-    """Return the names of the classes that the lists have, by wnid, sorted."""
+    """Return the names of the classes in the lists, by wnid, sorted."""
     wordnet = nouns.load_wordnet()
     wnids = sorted({wnid for name in lists.OF_IMAGENET21K for wnid in _counts(name)})
     return {wnid: ", ".join(wordnet.lemmas(wordnet.row(wnid))) for wnid in wnids}
@@ -52,7 +52,7 @@ def classes() -> Mapping[str, str]:
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
-    """Return the sizes of the lists."""
+    """Return the numbers of images in the lists."""
     return {name: Expected.of({wnid: _counts(name)[wnid] for wnid in classes()}) for name in lists.OF_IMAGENET21K}
 
 
@@ -62,8 +62,8 @@ class _ImageNet21kNames(ImageNames):
     def indexed(self, tree: Tree) -> PartitionIndex:
         partition = tree.home.partition
         ids = pc.binary_join_element_wise(tree.column("class_id"), tree.column("image"), "/")
-        piece = self.index_listed(tree, ids, lists.load_list(partition))
-        return dataclasses.replace(piece, hint=_lacks(partition, piece.missing))
+        found = self.index_listed(tree, ids, lists.load_list(partition))
+        return dataclasses.replace(found, hint=_lacks(partition, found.missing))
 
 
 _IMAGES = _ImageNet21kNames(

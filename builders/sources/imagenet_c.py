@@ -64,7 +64,7 @@ def _needed() -> Mapping[str, set[str]]:
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition, OpenOOD's list (benchmark_imglist/imagenet/test_imagenet_c.txt)."""
+    """Return the size of the only partition, by OpenOOD's list (benchmark_imglist/imagenet/test_imagenet_c.txt)."""
     counts = Counter(_listed().values())
     return {"openood": Expected.of({wnid: counts[wnid] for wnid in classes()})}
 

@@ -70,7 +70,7 @@ def _synsets() -> Mapping[str, tuple[str, ...]]:
 
 @functools.cache
 def classes() -> Mapping[str, str]:
-    """Return the names of the classes that an image may have: ImageNet's, outside of the 1,000.
+    """Return the names of the classes that images can have: ImageNet's classes outside the 1,000.
 
     A class's id is its wnid; the lemmas are the id where several synsets have them, such as `tooth`.
     """
@@ -132,10 +132,10 @@ def _folders(home: Home) -> PartitionIndex | None:
     for place in (home.folder / _ARCHIVE, home.folder):
         children = child_names(place) if place.is_dir() else []
         folders = [name for name in children if tables.is_wnid(name) and (place / name).is_dir()]
-        piece = _IMAGES.indexed(_IMAGES.in_folders(home, place, folders)) if folders else None
-        if piece is not None and piece.table.num_rows:
+        found = _IMAGES.indexed(_IMAGES.in_folders(home, place, folders)) if folders else None
+        if found is not None and found.table.num_rows:
             other_strays = strays_between(home.root, place, folders, f"named {_NAME_FORM}")
-            return dataclasses.replace(piece, strays=(*piece.strays, *other_strays))
+            return dataclasses.replace(found, strays=(*found.strays, *other_strays))
     return None
 
 

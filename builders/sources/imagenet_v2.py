@@ -53,19 +53,19 @@ def _checked(layout: CopyLayout) -> CopyLayout:
     """Refuse the owners' two other sets, which have as many images under other names."""
 
     def find(home: Home) -> PartitionIndex | None:
-        piece = layout.find(home)
-        ids = sorted(piece.table["source_id"].to_pylist()) if piece else []
+        found = layout.find(home)
+        ids = sorted(found.table["source_id"].to_pylist()) if found else []
         if (
-            piece
+            found
             and len(ids) == 10 * len(classes())
             and hashlib.sha256("\n".join(ids).encode()).hexdigest() != _DIGEST
         ):
             raise OtherDataError(
-                f"{_TITLE}: the {len(ids):,} images in {home.root} ({piece.layout}) are not those of the "
+                f"{_TITLE}: the {len(ids):,} images in {home.root} ({found.layout}) are not those of the "
                 "matched-frequency set as OpenOOD lists them; the owners' sets threshold0.7 and top-images look "
                 f"alike. Give a copy of {_PUBLISHED.name} with --{_KEY}."
             )
-        return piece
+        return found
 
     return dataclasses.replace(layout, find=find)
 

@@ -48,9 +48,9 @@ class _LsunNames(ImageNames):
     """The keys of images as file names."""
 
     def indexed(self, tree: Tree) -> PartitionIndex:
-        piece = self.index(tree, _CLASS, pc.binary_join_element_wise("test/", tree.column("key"), ".webp", ""))
+        found = self.index(tree, _CLASS, pc.binary_join_element_wise("test/", tree.column("key"), ".webp", ""))
         saved = sorted({*tree.column("ending").unique().to_pylist()} - {"webp"})
-        return dataclasses.replace(piece, layout=f"{piece.layout}, some as {' and '.join(saved)}") if saved else piece
+        return dataclasses.replace(found, layout=f"{found.layout}, some as {' and '.join(saved)}") if saved else found
 
 
 _IMAGES = _LsunNames(_FILE, "<key>.webp in the folder of the key's first digits")

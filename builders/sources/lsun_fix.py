@@ -64,13 +64,13 @@ class _LsunFixNames(ImageNames):
             raise _other(home, "holds ImageNet-FIX by its name; the files of both sets have the same names")
         numbers = pc.cast(tree.column("number"), pa.int64())
         scenes = pa.array(SCENES).take(pc.divide(numbers, _OF_A_SCENE))
-        piece = self.index(tree, scenes, tree.column("id"))
+        found = self.index(tree, scenes, tree.column("id"))
         # A few images are looked at here, and each that the build takes.
-        for width, height in sampled_sizes(home.root, piece):
+        for width, height in sampled_sizes(home.root, found):
             if (width, height) != (_SIDE, _SIDE):
                 sizes = f"{width:,} x {height:,} pixels, and those of {_TITLE} have {_SIDE} x {_SIDE}"
                 raise _other(home, f"has images of {sizes}")
-        return piece
+        return found
 
 
 _IMAGES = _LsunFixNames(rf"(?P<id>{_START}(?P<number>0|[1-9][0-9]{{0,3}})\{_END})", _NAME_FORM)

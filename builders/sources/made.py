@@ -1,4 +1,4 @@
-"""Sources of images that this project makes: lists of ids and classes, without files.
+"""Sources whose images this project makes: lists of ids and classes, without files.
 
 `builders.generate.exact.noise` and `builders.generate.synthetic` make the images. Those of the two generative models
 are two sources, because their licences differ.
@@ -33,7 +33,7 @@ def _made(
 ) -> Source:
     """Declare a source whose ids have a class (`wnid`) and a number in it, in a form such as `{wnid}/{number:02d}`."""
 
-    def piece(home: Home) -> PartitionIndex:
+    def index(home: Home) -> PartitionIndex:
         """Return the index; nothing is read from disk."""
         ids = pa.array([id_form.format(wnid=name, number=n) for name in classes() for n in range(per_class)])
         codes = np.repeat(np.arange(len(classes()), dtype=np.int32), per_class)
@@ -50,7 +50,7 @@ def _made(
         obtain=None,
         classes=classes,
         expected=lambda: {PARTITION: Expected.each(classes(), per_class)},
-        accepted=(CopyLayout("nothing is needed", piece),),
+        accepted=(CopyLayout("nothing is needed", index),),
     )
 
 

@@ -1,4 +1,4 @@
-"""NINCO: 5,879 images of 64 classes that ImageNet-1k does not have, each looked at for objects that it has.
+"""NINCO: 5,879 images of 64 classes that ImageNet-1k lacks; people checked each image for ImageNet's objects.
 
 In the owners' archive two of the class folders, and their files, have spaces in their names; OpenOOD's copy has
 underscores there. An image's id is its path with underscores.
@@ -37,7 +37,7 @@ def classes() -> Mapping[str, str]:
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition, as the owners' list of files has it (data/NINCO_OOD_classes.csv)."""
+    """Return the counts of the only partition, from the owners' list of files (data/NINCO_OOD_classes.csv)."""
     counts = {row["class"]: int(row["images"]) for row in tables.read_csv_rows("ninco.csv")}
     return {"images": Expected.of(counts)}
 

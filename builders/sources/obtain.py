@@ -34,12 +34,12 @@ class OwnerFile:
 
     @property
     def max_size(self) -> int:
-        """The most bytes that it may have: for a rounded size twice that (ours); 0 if not known."""
+        """The most bytes that the file may have: twice a rounded size (ours); 0 if the size is unknown."""
         return self.exact_size or 2 * self.size
 
     @property
     def has_digest(self) -> bool:
-        """Whether a digest is published, so that a copy can be told from another file."""
+        """Whether a digest is published by which a copy can be told from another file."""
         return bool(self.sha256 or self.md5)
 
 
@@ -78,7 +78,7 @@ class Obtain:
         return cls(page, f"download {names}; {'they' if files[1:] else 'it'} can stay packed", files, mirror)
 
     def mirror_flag(self, key: str) -> str:
-        """Return the flag that names a source's mirror, and what the Hub asks for first; empty if none suffices."""
+        """Return the flag that takes a source's mirror, and what the Hub requires first; empty if none suffices."""
         if self.mirror is None or not self.mirror.at:
             return ""
         gate = ", once your account has accepted its terms" if self.mirror.gated else ""

@@ -76,10 +76,10 @@ class _OpenImageNames(ImageNames):
         listed = _list_of(partition, tree.place if tree.place.is_dir() else tree.place.parent)
         if listed is not None:
             path, names = listed
-            piece = self.index_listed(tree, ids, dict.fromkeys(names, _CLASS), overlap_columns)
-            layout = f"{layout}, {piece.table.num_rows:,} of {len(ids):,} by {path.name}"
+            found = self.index_listed(tree, ids, dict.fromkeys(names, _CLASS), overlap_columns)
+            layout = f"{layout}, {found.table.num_rows:,} of {len(ids):,} by {path.name}"
         elif _digest(ids.to_pylist()) == _DIGESTS[partition]:
-            piece = self.index(tree, _CLASS, ids, overlap_columns(_KEY, ids))
+            found = self.index(tree, _CLASS, ids, overlap_columns(_KEY, ids))
         else:
             raise OtherDataError(
                 f"{_TITLE}: which of the {len(ids):,} images in {root} ({layout}) are its {partition} images is not "
@@ -87,11 +87,11 @@ class _OpenImageNames(ImageNames):
                 "benchmark_imglist/imagenet in its benchmark_imglist.zip."
             )
         # Copies have 512 or 1,024 pixels, the originals more.
-        longest = [max(size) for size in sampled_sizes(root, piece)]
+        longest = [max(size) for size in sampled_sizes(root, found)]
         sides = (
             f"longest side up to {max(longest):,} pixels in {len(longest)} examined" if longest else "sizes unknown"
         )
-        return dataclasses.replace(piece, layout=f"{layout}; {sides}")
+        return dataclasses.replace(found, layout=f"{layout}; {sides}")
 
 
 _IMAGES = _OpenImageNames(

@@ -1,4 +1,4 @@
-"""Opens a copy of a source: its partitions, wherever they lie in the folder, as one index.
+"""Opens a copy of a source: finds its partitions in a folder, and joins them to one index.
 
 Tested by `tests/builders/sources/test_errors.py` and `tests/builders/sources/test_repeated.py`.
 """
@@ -29,23 +29,23 @@ _BLOCK = 1 << 16
 
 
 def scan(source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-    """Return one piece for each requested partition of a source; others are not looked for.
+    """Find and index the requested partitions of a source; does not look for others.
 
     Raises:
         BuildError: one is missing, or they are of different editions.
     """
-    pieces = [find_partition(source, root, partition) for partition in partitions]
-    if len({piece.edition for piece in pieces}) > 1:
-        layouts = " and ".join(f"{piece.partition} as {piece.layout}" for piece in pieces)
+    found = [find_partition(source, root, name) for name in partitions]
+    if len({partition.edition for partition in found}) > 1:
+        layouts = " and ".join(f"{partition.name} as {partition.layout}" for partition in found)
         raise BuildError(
             f"{source.title}: {root} has its partitions in different editions: {layouts}. Add the missing "
             "part of one of the two editions."
         )
-    return pieces
+    return found
 
 
 def open_source(source: Source, root: Path, partitions: Sequence[str]) -> SourceIndex:
-    """Index the given partitions of a source (keys of `source.expected()`) in the folder that the user gave.
+    """Index the given partitions (keys of `source.expected()`) of a source in the folder that the user gave.
 
     Raises:
         BuildError: `root` is not a folder, holds no known layout of a partition, or has an image twice.
@@ -53,13 +53,13 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     with cached_listings(root):
         if source.on_disk and not root.is_dir():
             raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
-        pieces, in_memory = [], 0
-        for piece in scan(source, root, partitions):
-            table = spilled([piece.table.unify_dictionaries()], max(_IN_MEMORY - in_memory, LARGE))
-            pieces.append(dataclasses.replace(piece, table=table))
+        found, in_memory = [], 0
+        for partition in scan(source, root, partitions):
+            table = spilled([partition.table.unify_dictionaries()], max(_IN_MEMORY - in_memory, LARGE))
+            found.append(dataclasses.replace(partition, table=table))
             in_memory += table.nbytes
-        index = SourceIndex(source, root, tuple(pieces))
-    source_id = repeated_text([piece.table["source_id"] for piece in index.pieces])
+        index = SourceIndex(source, root, tuple(found))
+    source_id = repeated_text([partition.table["source_id"] for partition in index.partitions])
     if source_id is not None:
         duplicates = index.table.filter(pc.equal(index.table["source_id"], source_id))
         places = " and ".join(duplicates["file"][:2].to_pylist())
@@ -68,7 +68,7 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
 
 
 def repeated_text(columns: Sequence[pa.ChunkedArray]) -> str | None:
-    """Return the least text that occurs twice in some columns together, None if none does.
+    """Return the least text that occurs twice in some columns taken together; None if none does.
 
     Columns whose texts ascend from chunk to chunk have none twice, which is so for most sources. Others are compared
     by 64-bit hashes, 8 bytes a row, where Arrow's distinct count would take 500.

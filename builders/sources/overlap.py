@@ -1,4 +1,4 @@
-"""Makes two columns: on which out-of-distribution images people saw an object of an ImageNet-1k class.
+"""Two columns on out-of-distribution images in which people looked for objects of ImageNet-1k's classes.
 
 They do not say of which class, so that this is a column beside `id_overlap`, which names one.
 
@@ -34,7 +34,7 @@ COLUMNS = (OBJECT_SEEN, EXAMINED)
 
 
 def overlap_columns(key: str, ids: pa.Array) -> Mapping[str, pa.Array]:
-    """Return the two columns for images of a source, given its key and their ids."""
+    """Return the two columns for images of a source, given the source's key and the images' ids."""
     examined = {image.source_id: image.decision for image in tables.examined_images() if image.source == key}
     with_object = [name for name, decision in examined.items() if decision == "i"]
     return {

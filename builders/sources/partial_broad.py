@@ -42,7 +42,7 @@ _HASH = r"^(?:[0-9a-f]{64}|none)$"
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
-    """Return the sizes of the partitions; the synthetic ones have 25 images a class (section 2.4 of the paper)."""
+    """Return the counts of the partitions; the synthetic ones have 25 images a class (section 2.4 of the paper)."""
     return {**dict.fromkeys(ADVERSARIAL, Expected(5_000)), **dict.fromkeys(SYNTHETIC, Expected.each(classes(), 25))}
 
 

@@ -90,7 +90,7 @@ def _expected() -> Mapping[str, Expected]:
 
 
 def category_of(folder: str) -> str | None:
-    """Return the category of a folder's name, with or without the letter; None if it is not a category."""
+    """Return the category of a folder's name, with or without the letter; None for any other name."""
     return _spelled()(folder)
 
 
@@ -151,19 +151,19 @@ def _scanned(home: Home, place: Path, folders: Sequence[str], form: str, edition
     Where the partition's list is there, images that it lacks are left out: Places365-Challenge has the same folders
     with four times the images.
     """
-    piece = _IMAGES[home.partition].of_folders(home, place, folders)
-    piece = dataclasses.replace(piece, layout=f"{form}, {relative(place, home.root)}", edition=edition)
+    found = _IMAGES[home.partition].of_folders(home, place, folders)
+    found = dataclasses.replace(found, layout=f"{form}, {relative(place, home.root)}", edition=edition)
     listing = _find_list(home)
     if listing is None:
-        return piece
+        return found
     listed, labels = _listed(listing, home.partition)
-    ids = piece.table["source_id"].combine_chunks()
+    ids = found.table["source_id"].combine_chunks()
     is_listed = pc.is_in(ids, listed)
-    unlisted = piece.table.filter(pc.invert(is_listed))["file"].to_pylist()
+    unlisted = found.table.filter(pc.invert(is_listed))["file"].to_pylist()
     return dataclasses.replace(
-        piece,
-        table=piece.table.filter(is_listed) if unlisted else piece.table,
-        strays=(*(Stray(name, f"not in {listing.name}") for name in unlisted), *piece.strays),
+        found,
+        table=found.table.filter(is_listed) if unlisted else found.table,
+        strays=(*(Stray(name, f"not in {listing.name}") for name in unlisted), *found.strays),
         missing=listed.filter(pc.invert(pc.is_in(listed, ids))),
         listed=dict(zip(classes(), np.bincount(labels, minlength=len(classes())).tolist(), strict=True)),
     )
@@ -218,13 +218,13 @@ def _mirror(home: Home) -> PartitionIndex | None:
     if tree is None:
         return None
     is_val = pc.not_equal(tree.column("val"), "")
-    piece = _IMAGES[home.partition].indexed(tree.keep(is_val if home.partition == "val" else pc.invert(is_val)))
-    if not piece.table.num_rows:
+    found = _IMAGES[home.partition].indexed(tree.keep(is_val if home.partition == "val" else pc.invert(is_val)))
+    if not found.table.num_rows:
         raise OtherDataError(
             f"{_TITLE}: the {tree.description} of {home.root} hold no images of the partition {home.partition}. Give "
             f"a mirror that has them with --{_KEY}."
         )
-    return piece
+    return found
 
 
 def _names(shard: Shard) -> pa.Array:

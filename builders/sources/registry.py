@@ -1,4 +1,4 @@
-"""The registry of upstream datasets, which are declared one a module.
+"""The registry of upstream datasets, each of which one module declares.
 
 Tested by `tests/builders/sources/test_titles.py`.
 """
@@ -14,7 +14,7 @@ SOURCES: dict[str, Source] = {key: source_of(key) for key in TITLES}
 
 
 def declared_source(key: str) -> Source | None:
-    """Return the source of a key in a manifest, also one that this project makes; None if it is declared nowhere.
+    """Return the source of a key in a manifest, even one that this project makes; None if nothing declares it.
 
     By its licence it is decided who may see images, and not by the manifest's, which anybody can edit.
     """

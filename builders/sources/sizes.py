@@ -1,4 +1,4 @@
-"""Sizes of a source's images: in bytes, looked up or estimated, and in pixels, by which resized copies are known.
+"""Sizes of a source's images: bytes, looked up or estimated, and pixels, which give away resized copies.
 
 Tested by `tests/builders/adopt/test_copies.py` and `tests/builders/sources/test_sizes.py`.
 """
@@ -51,7 +51,7 @@ Size = tuple[int, int]
 
 
 def estimated_bytes(index: SourceIndex, rows: Rows) -> int:
-    """Estimate the total size of some images from a sample: within a few per cent, and fast for a million images."""
+    """Estimate the total bytes of some images from a sample: within a few per cent, and fast for a million images."""
     if len(rows) == 0:
         return 0
     sample = rows[:: -(-len(rows) // _SAMPLE)]
@@ -65,7 +65,7 @@ def estimated_bytes(index: SourceIndex, rows: Rows) -> int:
 
 
 def image_sizes(index: SourceIndex, rows: Rows) -> tuple[Int64, Callable[[int], bytes]]:
-    """Return the sizes of some images in bytes, and a function that reads the i-th; none may have to be unpacked."""
+    """Return the bytes of some images, and a function that reads the i-th; images in containers are not allowed."""
     locations = index.take(["file", "offset", "size"], rows)
     files = locations["file"].combine_chunks()
     offsets = locations["offset"].to_numpy()
@@ -94,7 +94,7 @@ def _average_image(path: Path) -> float:
 def look_up_sizes(
     index: SourceIndex, files: pa.Array, positions: Int64, sizes: Int64, advance: Callable[[int], None]
 ) -> None:
-    """Look up the sizes of the files at some positions, and write them to the same positions of `sizes`.
+    """Look up the sizes of the files at some positions, and write them to the same positions in `sizes`.
 
     Files are paths below the source's root. `advance` is told how many were looked up since it was last called.
 
@@ -125,7 +125,7 @@ def _file_sizes(index: SourceIndex, files: Sequence[str]) -> Iterator[int]:
 
 
 def refuse_resized(index: SourceIndex) -> None:
-    """Refuse a copy whose images are not those of the full edition, judged by width and height.
+    """Refuse a copy whose images, by their width and height, were resized from the full edition's.
 
     Raises:
         BuildError: all examined images of a partition share a size or a shorter side that the full edition's images
@@ -134,13 +134,13 @@ def refuse_resized(index: SourceIndex) -> None:
     source = index.source
     if source.shared_sides is None:
         return
-    for piece in index.pieces:
+    for partition in index.partitions:
         with collect_remarks():  # a build tells of those on the images that it takes
-            sizes = list(sampled_sizes(index.root, piece))
+            sizes = list(sampled_sizes(index.root, partition))
         problem = _size_problem(source.shared_sides, sizes)
         if problem:
             raise BuildError(
-                f"{source.title}, {piece.partition}: {problem}. {index.root} looks like a resized copy, not like the "
+                f"{source.title}, {partition.name}: {problem}. {index.root} looks like a resized copy, not like the "
                 f"full edition ({source.edition}). Give the original images with --{source.key}."
             )
 
@@ -160,11 +160,11 @@ def _size_problem(shared_sides: Sequence[int], sizes: Sequence[Size]) -> str:
     return ""
 
 
-def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
-    """Yield width and height of some images, the same ones of equal copies; unreadable headers are skipped."""
-    if piece.form != "encoded":
+def sampled_sizes(root: Path, partition: PartitionIndex) -> Iterator[Size]:
+    """Yield the width and height of some images, the same ones in equal copies; skips unreadable headers."""
+    if partition.form != "encoded":
         return
-    for head in _heads(root, piece):
+    for head in _heads(root, partition):
         try:
             with Image.open(io.BytesIO(head)) as image:
                 yield image.size
@@ -172,9 +172,9 @@ def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
             continue  # the build reports it if it takes this image
 
 
-def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
-    table = piece.table
-    if piece.how in IN_PLACE:
+def _heads(root: Path, partition: PartitionIndex) -> Iterator[bytes]:
+    table = partition.table
+    if partition.how in IN_PLACE:
         rows = take_rows(table.select(["file", "offset", "size"]), _spread(table.num_rows, _EXAMINED)).to_pylist()
         places = [(row["file"], row["offset"], _HEAD if row["size"] < 0 else min(_HEAD, row["size"])) for row in rows]
         yield from read_starts(root, places)
@@ -183,7 +183,7 @@ def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
     for number in _spread(len(files), _CONTAINERS):
         offsets = table.filter(pc.equal(table["file"], files[number]))["offset"].to_numpy()
         first = np.sort(offsets)[: _EXAMINED // min(_CONTAINERS, len(files))]
-        for batch in UNPACKERS[piece.how](root / files[number].as_py(), first):
+        for batch in UNPACKERS[partition.how](root / files[number].as_py(), first):
             yield from (bytes(memoryview(image)[:_HEAD]) for image in batch)
 
 

@@ -50,7 +50,7 @@ def classes() -> Mapping[str, str]:
 
 
 def category_of(name: str) -> str | None:
-    """Return the category of a mirror's spelling, with or without the letter; None if it is not a category."""
+    """Return the category in a mirror's spelling, with or without the letter; None for any other text."""
     return _spelled()(name)
 
 
@@ -78,14 +78,14 @@ def _tree(home: Home, place: Path) -> PartitionIndex | None:
 
 def _split_folders(home: Home) -> PartitionIndex | None:
     """Index a mirror that divides the images, with category folders side by side or nested as in the archive."""
-    pieces = [piece for split in _SPLITS if (piece := _split_folder(home, split)) is not None]
-    if not pieces:
+    found = [partition for split in _SPLITS if (partition := _split_folder(home, split)) is not None]
+    if not found:
         return None
     return dataclasses.replace(
-        pieces[0],
-        layout=" and ".join(piece.layout for piece in pieces),
-        table=pa.concat_tables(piece.table for piece in pieces),
-        strays=tuple(stray for piece in pieces for stray in piece.strays),
+        found[0],
+        layout=" and ".join(partition.layout for partition in found),
+        table=pa.concat_tables(partition.table for partition in found),
+        strays=tuple(stray for partition in found for stray in partition.strays),
     )
 
 
@@ -93,9 +93,9 @@ def _split_folder(home: Home, split: str) -> PartitionIndex | None:
     for place in (home.folder / split, home.folder / split / split):
         children = child_names(place) if place.is_dir() else []
         folders = [name for name in children if category_of(name) and (place / name).is_dir()]
-        piece = _indexed(home, place, folders) if folders else _tree(home, place)
-        if piece is not None:
-            return piece
+        partition = _indexed(home, place, folders) if folders else _tree(home, place)
+        if partition is not None:
+            return partition
     return None
 
 
@@ -103,12 +103,12 @@ def _indexed(home: Home, place: Path, folders: Sequence[str]) -> PartitionIndex 
     """Index category folders, None if there are none; refuse a copy of another edition or without images of SUN397."""
     if not folders:
         return None
-    piece = _IMAGES.of_folders(home, place, folders, "category folders")
-    others = [stray.path for stray in piece.strays if stray.reason == f"not {_IMAGES.child}"]
+    partition = _IMAGES.of_folders(home, place, folders, "category folders")
+    others = [stray.path for stray in partition.strays if stray.reason == f"not {_IMAGES.child}"]
     _refuse_other_edition([path for path in others if _holds_images(home.root / path)], place)
-    if not piece.table.num_rows:
+    if not partition.table.num_rows:
         raise home.other_data(f"the category folders in {place} hold no images named {_NAME_FORM}")
-    return piece
+    return partition
 
 
 def _holds_images(folder: Path) -> bool:

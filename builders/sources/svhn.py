@@ -171,7 +171,7 @@ SVHN = Source(
     ),
     classes=classes,
     # The `extra` images are not indexed.
-    expected=lambda: {name: Expected.of(dict(zip(_CLASSES, of, strict=True))) for name, of in _COUNTS.items()},
+    expected=lambda: {name: Expected.of(dict(zip(_CLASSES, counts, strict=True))) for name, counts in _COUNTS.items()},
     accepted=(
         CopyLayout("{partition}_32x32.mat", _mat),
         CopyLayout(

@@ -1,4 +1,4 @@
-"""Keys and titles of the sources that users have copies of. A source's module is imported on first use.
+"""Keys and titles of the sources that users have copies of; a source's module is imported on first use.
 
 Tested by `tests/builders/sources/test_titles.py`.
 """
@@ -40,6 +40,6 @@ TITLES: Mapping[str, str] = {
 
 
 def source_of(key: str) -> Source:
-    """Return the source with a key of `TITLES`, which its module declares as the same name in capitals."""
+    """Return the source with a key of `TITLES`; its module declares it under the key in capitals."""
     source: Source = getattr(importlib.import_module(f"builders.sources.{key}"), key.upper())
     return source

@@ -1,1 +1,1 @@
-"""Reads byte ranges of files, writes files atomically, and deciphers what a file is the key of."""
+"""Reads and writes files, on this machine or in a store; also deciphers the cipher whose key is a file."""

@@ -24,7 +24,7 @@ _ADDRESS = "://"
 
 
 class Reader:
-    """Reads byte ranges of files, wherever each lies; raises `BuildError` for one that is missing or too short.
+    """Reads byte ranges of files on any storage; a file that is missing or too short is a `BuildError`.
 
     The last file of this machine stays open, as an archive holds thousands of images in a row.
     """
@@ -43,7 +43,7 @@ class Reader:
                 opened.close()
 
     def expect(self, reads: Iterable[tuple[str, int, int]]) -> None:
-        """Announce all reads in their order, as path, offset and size: what is in a store is fetched ahead."""
+        """Announce all coming reads in order, as path, offset and size, so that a store's bytes are fetched ahead."""
         if remote := [read for read in reads if _ADDRESS in read[0]]:
             self._ranges().expect(remote)
 
@@ -54,7 +54,7 @@ class Reader:
         return bytes(data)
 
     def read_into(self, target: memoryview, path: str, offset: int) -> None:
-        """Fill a buffer from a file, from an offset on."""
+        """Fill a buffer with a file's bytes from an offset on."""
         try:
             count = self.read_some(target, path, offset)
         except OSError as error:
@@ -69,7 +69,7 @@ class Reader:
             )
 
     def read_some(self, target: memoryview, path: str, offset: int) -> int:
-        """Fill a buffer as far as the file goes, and return the number of bytes; raises `OSError` for no file."""
+        """Fill a buffer as far as the file reaches; returns the bytes read, raises `OSError` if there is no file."""
         if _ADDRESS in path:
             return self._ranges().read_into(target, path, offset)
         if self._file is None or path != self._path:
@@ -88,7 +88,7 @@ class Reader:
 
 
 def read_starts(root: Path, places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
-    """Yield byte ranges, given as relative path, offset and size; fewer bytes where a file ends before."""
+    """Yield byte ranges, given as relative path, offset and size; a range is shorter where its file ends."""
     with Reader() as reader:
         reads = [(str(root / file), offset, size) for file, offset, size in places]
         reader.expect(reads)

@@ -26,7 +26,7 @@ def file_hash(original: bytes) -> str:
 
 
 def deciphered(samples: Samples, original: bytes) -> Samples:
-    """Decipher the samples of an image, of any shape and taken in C order; the cipher is its own inverse."""
+    """Decipher or encipher an image's samples, of any shape, in C order; the cipher is its own inverse."""
     stream = np.frombuffer(key_stream(original, samples.size), np.uint8)
     return samples ^ stream.reshape(samples.shape)
 

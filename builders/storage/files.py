@@ -29,7 +29,7 @@ TEMPORARY = ".tmp"
 
 
 def atomic_path(path: Path, *, durable: bool = True) -> AbstractContextManager[Path]:
-    """Yield a temporary path on this machine; its file becomes `path` if the block succeeds, and else is removed.
+    """Yield a temporary path on this machine; its file becomes `path` if the block succeeds, else it is removed.
 
     The temporary path is beside `path`, or for a file in a store in the folder for temporary files. If it is not
     `durable`, the caller flushes the file and its folder. A file in a store is durable in any case.
@@ -41,7 +41,7 @@ def atomic_path(path: Path, *, durable: bool = True) -> AbstractContextManager[P
 
 
 def replace_unless_changed(path: Path, data: bytes, is_read: Callable[[bytes | None], bool]) -> None:
-    """Write a file that several runs change, atomically.
+    """Write atomically a file that several runs may change.
 
     A lock keeps other runs out of a folder of this machine. A store has none: there the file is written only if it is
     what `is_read` says was read (its bytes, None for no file), and else raises `ChangedMeanwhileError`.
@@ -73,24 +73,24 @@ _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
-    """Open a regular file, or a link to one, to read it without a buffer; anything else there is a `BuildError`."""
+    """Open a regular file, or a link to one, for unbuffered reading; anything else is a `BuildError`."""
     if isinstance(path, ObjectPath):
         return path.open_regular()
     return io.FileIO(os.fspath(path), opener=_opener)
 
 
 def open_buffered(path: str | os.PathLike[str]) -> io.BufferedReader:
-    """Open a regular file as `open_regular` does, with a buffer."""
+    """Open a regular file as `open_regular` does, but buffered."""
     return io.BufferedReader(open_regular(path))
 
 
 def open_whole(path: Path) -> io.FileIO | io.BytesIO:
-    """Open a regular file that is read in no order; one in a store is first read into memory."""
+    """Open a regular file for reading in any order; a file in a store is read into memory first."""
     return io.BytesIO(read_regular(path)) if isinstance(path, ObjectPath) else open_regular(path)
 
 
 def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """Read a regular file as `open_regular` opens it; raises `OSError` if it is larger than `most`."""
+    """Read a regular file, opened by `open_regular`; raises `OSError` if it is larger than `most`."""
     with open_buffered(path) as file:
         data = file.read(-1 if most is None else most + 1)
     if most is not None and len(data) > most:
@@ -99,13 +99,13 @@ def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes
 
 
 def copy_here(path: Path, target: Path) -> None:
-    """Copy a file, from this machine or a store, to one of this machine; raises as `open_regular`."""
+    """Copy a file, from this machine or a store, to this machine; raises as `open_regular`."""
     with open_regular(path) as source, target.open("wb") as sink:
         shutil.copyfileobj(source, sink, 1 << 20)
 
 
 def byte_count(file: IO[bytes] | io.RawIOBase) -> int:
-    """Return the number of bytes of an open file, which is at its start afterwards."""
+    """Return the number of bytes of an open file, and set it to its start."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     return size
@@ -118,13 +118,13 @@ def free_bytes(folder: Path) -> int:
 
 
 def require_space(folder: Path, needed: int, doing: str, advice: str) -> None:
-    """Raise `BuildError` if the disk of a folder has less than the needed bytes left; `doing` says what needs them."""
+    """Raise `BuildError` if the disk of a folder has too few bytes left; `doing` says what needs them."""
     if needed > (free := free_bytes(folder)):
         raise BuildError(f"{doing} {needed:,} bytes, and the disk of {folder} has {free:,} left. {advice}")
 
 
 def require_room(out: Path, sizes: Sequence[int]) -> None:
-    """Raise `BuildError` if there is no room for files of some sizes; those for a store are first written here."""
+    """Raise `BuildError` if there is no space for files of these sizes; a store's files are first written here."""
     if isinstance(out, ObjectPath):
         folder, needed = Path(tempfile.gettempdir()), max(sizes, default=0)
         advice = (
@@ -138,14 +138,14 @@ def require_room(out: Path, sizes: Sequence[int]) -> None:
 
 
 def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:
-    """Raise `BuildError` if a mode of `os.stat` is not that of a regular file."""
+    """Raise `BuildError` unless a mode, as `os.stat` gives it, is a regular file's."""
     if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
         raise BuildError(f"{one_line(path)} is {kind}, not a regular file. Remove it, or put the file in its place.")
 
 
 def require_regular(path: Path) -> None:
-    """Raise `BuildError` if a path is not a regular file, before a library opens it by itself."""
+    """Raise `BuildError` if a path that a library is about to open is not a regular file."""
     try:
         mode = path.stat().st_mode
     except OSError as error:

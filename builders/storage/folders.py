@@ -1,4 +1,4 @@
-"""Lists folders and looks at their files, on this machine or in a store.
+"""Lists folders and looks up their files, on this machine or in a store.
 
 A function raises `OSError` where a folder or file is not there or cannot be used, and `BuildError` where there is no
 regular file, or where a store refuses or fails.
@@ -18,30 +18,30 @@ from builders.storage.object_path import ObjectPath
 
 
 def takes_requests(folder: Path) -> bool:
-    """Whether each look into a folder is a request to a store, which nobody should wait for unasked."""
+    """Whether each look into a folder is a request to a store, which makes a user wait."""
     return isinstance(folder, ObjectPath)
 
 
 def cached_listings(root: Path) -> AbstractContextManager[object]:
-    """Cache a store's listings of a source's folder while the block runs."""
+    """Cache the listings of a source's folder in a store inside the block."""
     return root.cached_listings() if isinstance(root, ObjectPath) else nullcontext()
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the sorted names in a folder; the order of a listing depends on the file system."""
+    """Return the names in a folder, sorted since the order of a listing depends on the file system."""
     if isinstance(folder, ObjectPath):
         return folder.names()
     return sorted(os.listdir(folder))  # noqa: PTH208  a third of the time of iterdir, over 1.3 million names
 
 
 def names_in_each(folders: Sequence[Path]) -> Iterator[list[str]]:
-    """Yield the names in each folder; in a store several are listed at the same time."""
+    """Yield the names in each folder; folders of a store are listed several at a time."""
     first = folders[0] if folders else None
     return first.names_in_each(folders) if isinstance(first, ObjectPath) else map(names_in, folders)
 
 
 def folders_in(folder: Path) -> list[str]:
-    """Return the sorted names of the folders in a folder, and of links to folders."""
+    """Return the sorted names of the folders, and of links to folders, in a folder."""
     if isinstance(folder, ObjectPath):
         return [name for name in folder.names() if (folder / name).is_dir()]
     with os.scandir(folder) as entries:
@@ -54,12 +54,12 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def is_readable(folder: Path) -> bool:
-    """Whether this user may list a folder and enter it; of a store this is only known on the first request."""
+    """Whether this user may list and enter a folder; true for a store, where only a request can tell."""
     return isinstance(folder, ObjectPath) or os.access(folder, os.R_OK | os.X_OK)
 
 
 def files_below(folder: Path) -> Iterator[str]:
-    """Yield the relative paths of all files and links below a folder, with forward slashes; none is followed."""
+    """Yield the relative paths of all files and links below a folder, with forward slashes; follows no link."""
     if isinstance(folder, ObjectPath):
         yield from folder.files_below()
         return
@@ -72,7 +72,7 @@ def files_below(folder: Path) -> Iterator[str]:
 
 
 def entries_below(root: Path, excluded: Collection[str]) -> Iterator[Path]:
-    """Yield all but folders below a folder, sorted, links included, without the excluded names at its top."""
+    """Yield all files and links below a folder, sorted, except the excluded names at its top."""
     if isinstance(root, ObjectPath):
         yield from root.entries(excluded)
         return
@@ -83,7 +83,7 @@ def entries_below(root: Path, excluded: Collection[str]) -> Iterator[Path]:
 
 
 def sizes_of(root: Path, files: Sequence[str]) -> Iterator[int]:
-    """Yield the sizes in bytes of regular files, given by their paths relative to a folder."""
+    """Yield the bytes of regular files, given by their paths relative to a folder."""
     if isinstance(root, ObjectPath):
         yield from root.sizes(files)
         return
@@ -95,7 +95,7 @@ def sizes_of(root: Path, files: Sequence[str]) -> Iterator[int]:
 
 
 def links_of(root: Path, files: Sequence[str]) -> list[str]:
-    """Those of some files that are symbolic links, sorted, given by their paths relative to a folder."""
+    """Return the files that are symbolic links, sorted; all are given by their paths relative to a folder."""
     if isinstance(root, ObjectPath):
         return []  # a store has none
     start = f"{root}{os.sep}"
@@ -103,7 +103,7 @@ def links_of(root: Path, files: Sequence[str]) -> list[str]:
 
 
 def remove_temporary(root: Path, folders: Sequence[str]) -> None:
-    """Remove what killed runs left half-written in a folder and below some folders in it."""
+    """Remove what killed runs left half-written in a folder and in some folders below it."""
     if isinstance(root, ObjectPath):
         return  # what is half-written lies in a temporary folder here
     leftovers = [*root.glob(f".*{TEMPORARY}")]
@@ -114,7 +114,7 @@ def remove_temporary(root: Path, folders: Sequence[str]) -> None:
 
 
 def remove_staged(folder: Path, suffixes: Iterable[str], own: Iterable[Path]) -> None:
-    """Remove all files in a folder with some suffixes; in a store, where other runs may use them, `own` alone."""
+    """Remove all files with some suffixes from a folder; in a store, which other runs share, only those of `own`."""
     if isinstance(folder, ObjectPath):
         for path in own:
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Lock files on this machine's disks, which the operating system drops with their process, also on SIGKILL.
+"""Lock files on this machine's disks; the operating system releases them when their process ends, even by SIGKILL.
 
 They are `flock`s of the package `filelock`. Network disks may lack these. Where the system has no such call for a disk
 (ENOSYS, as of Lustre that is mounted without `flock`), filelock writes the owner's machine and process into the file
@@ -34,7 +34,7 @@ _ELSEWHERE = "choose a folder on a disk of this machine, or have that one mounte
 
 @contextlib.contextmanager
 def file_lock(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file while the block runs; raises `BuildError` with the message `busy` if another process holds it.
+    """Hold a lock file inside the block; raises `BuildError` with the message `busy` if another process holds it.
 
     Its folder is made. Else it raises as `acquire` does. A store has no locks: there, a file that several runs change
     is only replaced if nobody has changed it since it was read (`builders.storage.files.replace_unless_changed`).
@@ -75,7 +75,7 @@ def acquire(path: Path, advice: str) -> FileLock | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds a lock file, which is only read; never so in a store.
+    """Whether a process holds a lock file, asked without writing; always False in a store.
 
     A shared lock is granted exactly if nobody holds that one, and given back at once. Where there is no `flock`
     (Windows), the answer is always False.

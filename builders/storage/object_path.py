@@ -1,4 +1,4 @@
-"""What a path in object storage does by itself.
+"""The methods that a path in object storage has itself.
 
 Where a path is parsed it is chosen once (`builders.storage.paths.as_path`): text becomes a `pathlib.Path` of this
 machine, an address an `ObjectPath`. Functions of this folder work on files of this machine, and leave an `ObjectPath`

@@ -62,7 +62,7 @@ def _requested(path: Any, part: str, options: dict[str, Any]) -> pq.ParquetFile:
 
 
 def checked(opened: pq.ParquetFile) -> pq.ParquetFile:
-    """Return an open file whose columns can be requested by name and whose rows are counted right.
+    """Return an open Parquet file after checking that its column names are distinct and its row count is right.
 
     Two columns of one name are refused, since pyarrow raises a `KeyError` where one of them is requested. So is a
     footer whose number of rows is not the sum of its row groups: rows are read by row group, and pyarrow compares
@@ -80,7 +80,7 @@ def checked(opened: pq.ParquetFile) -> pq.ParquetFile:
 
 
 def open_streamed(path: Path) -> pq.ParquetFile:
-    """Open a Parquet file whose columns are read through a small buffer, in memory independent of row groups."""
+    """Open a Parquet file so that columns pass through a small buffer, with memory independent of row groups."""
     return open_parquet(path, buffer_size=1024 * 1024, pre_buffer=False)
 
 
@@ -122,7 +122,7 @@ def write_arrow(path: Path, table: pa.Table) -> None:
 
 @contextlib.contextmanager
 def arrow_rows(path: Path, start: int, stop: int) -> Iterator[pa.Table]:
-    """Yield rows of a table that `write_arrow` wrote; the file must stay until the block ends."""
+    """Yield some rows of a table that `write_arrow` wrote; the file must exist until the block ends."""
     with path.open_ranges() if isinstance(path, ObjectPath) else pa.memory_map(str(path)) as opened:
         reader = pa.ipc.open_file(opened)
         # All batches are of equal size, so a row's is known without reading others.
@@ -141,7 +141,7 @@ def read_array(path: Path) -> npt.NDArray[Any]:
 def row_batches(
     parquet: pq.ParquetFile, size: int, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an open file, or of some of its row groups, at most `size` at a time.
+    """Yield the rows of an open file, or of some of its row groups, in batches of at most `size`.
 
     Fewer rows than the file claims are an error: `iter_batches` of pyarrow 26 just ends where the pages of a column,
     or its own count, have fewer values than there are rows.
@@ -160,7 +160,7 @@ def _require_all(missing: int) -> None:
 
 
 def row_group(parquet: pq.ParquetFile, group: int) -> pq.RowGroupMetaData:
-    """Return the metadata of a row group whose columns can be asked for, and have as many values as it has rows.
+    """Return the metadata of a row group after checking that each column can be read and has a value for each row.
 
     `RowGroupMetaData.column` of pyarrow 26 ends the process with SIGABRT where a column's metadata contradict the
     schema. Reading a row runs into the same contradiction, and raises `OSError` or `pa.ArrowException`. Other readers
@@ -184,7 +184,7 @@ BLOCK = 1 << 18
 
 
 def spilled(blocks: Iterable[pa.Table], large: int = LARGE) -> pa.Table:
-    """Concatenate tables; large ones are mapped from a temporary file that has no name.
+    """Concatenate tables; a large result is mapped from a temporary file without a name.
 
     Pages of the file take memory only while they are read, and the system drops them when it needs the space. There is
     at least one table; all have one schema, and equal dictionaries. `large` are the bytes from which on they are

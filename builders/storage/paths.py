@@ -1,4 +1,4 @@
-"""Paths as a person gives them, of this machine or in a store.
+"""Parses paths that a person gives: of this machine, or of a store.
 
 A local path is a `pathlib.Path`, an address such as s3://BUCKET/PREFIX an `ObjectPath`; nothing here imports fsspec
 before the first address is given.
@@ -17,6 +17,7 @@ import click
 
 from builders.errors import BuildError, one_line
 from builders.storage.object_path import ObjectPath
+from unknown_detection.words import is_printable
 
 INSTALL = "pip install 'unknown-detection[objects]' (in a checkout: pip install -e '.[objects]')"
 """How to get the packages that addresses take."""
@@ -31,7 +32,7 @@ _REFUSED_PROTOCOLS = {
 
 
 def as_path(text: str | Path) -> Path:
-    """Return the path that a text names, on this machine or in a store; an unusable address is a `BuildError`."""
+    """Return the path that a text names, on this machine or in a store; `BuildError` for an unusable address."""
     match = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         return Path(text) if isinstance(text, str) else text
@@ -64,7 +65,7 @@ def _check_address(protocol: str, location: str) -> None:
         )
     names = location.rstrip("/").split("/")
     parts = names[1:] if names[0] == "" else names  # of local:///FOLDER
-    if not location.isprintable() or "::" in location or "#" in location or {"", ".", ".."} & set(parts or [""]):
+    if not is_printable(location) or "::" in location or "#" in location or {"", ".", ".."} & set(parts or [""]):
         raise BuildError(
             f"An address of {protocol}:// has a part that is empty, . or .., a #, a :: or a character that does not "
             "print, and is no plain address. Give one as s3://BUCKET/PREFIX."
@@ -72,7 +73,7 @@ def _check_address(protocol: str, location: str) -> None:
 
 
 class PathType(click.ParamType[Any]):
-    """A flag's value that is a path."""
+    """The type of a flag whose value is a path."""
 
     name = "path"
 
@@ -80,7 +81,7 @@ class PathType(click.ParamType[Any]):
         self.remote = remote
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path; raises `BuildError` for an address that cannot be used, or where none may be given."""
+        """Return the path; `BuildError` for an unusable address, or for any address where none is allowed."""
         if not isinstance(value, str):
             return value
         if not self.remote and _ADDRESS.fullmatch(value):
@@ -97,7 +98,7 @@ LOCAL = PathType(remote=False)
 
 
 def inside(root: Path, path: str | Path) -> Path:
-    """Return `root / path`; raises `BuildError` if it leads out of `root` with symbolic links resolved.
+    """Return `root / path`; `BuildError` if symbolic links lead it out of `root`.
 
     The names in `path` may come from a file that somebody else wrote. A file that is itself a symbolic link may stay:
     `builders.storage.files.atomic_path` replaces the link and not the file that it names.
@@ -115,11 +116,11 @@ def inside(root: Path, path: str | Path) -> Path:
 
 
 def system_path(path: Path) -> str | None:
-    """Return the text by which other programs open a path; None for one in a store, which they do not."""
+    """Return a path as text for other programs; None for a path in a store, which they cannot open."""
     return None if isinstance(path, ObjectPath) else os.fspath(path)
 
 
 def require_access(path: Path, *, writing: bool = False) -> None:
-    """Raise `BuildError` if a store's bucket cannot be read, or with `writing` cannot be written."""
+    """Raise `BuildError` if a store's bucket cannot be read, or with `writing` not be written."""
     if isinstance(path, ObjectPath):
         path.require_access(writing=writing)

@@ -1,4 +1,4 @@
-"""Temporary folders that a later run removes if their own process was killed."""
+"""Makes temporary folders, which a later run removes if a process that made one was killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOCK = ".lock"
 
 @contextlib.contextmanager
 def scratch_folder(purpose: str) -> Iterator[Path]:
-    """Yield a new temporary folder, which is deleted when the block ends; raises `BuildError` if none can be made.
+    """Yield a new temporary folder that is deleted when the block ends; `BuildError` if none can be made.
 
     A killed process leaves its folder behind, with what it had downloaded. The process holds a lock in the folder, and
     the operating system releases it even after SIGKILL, so the next run can tell such a folder from one in use.
@@ -41,7 +41,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 
 
 def remove_stale_folders(purpose: str) -> None:
-    """Remove the folders that killed processes of this user have left of a purpose."""
+    """Remove temporary folders of this purpose that this user's killed processes left."""
     for root in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}{purpose}-*")):
         # Without a lock file it is not ours, or was made a moment ago and is about to be locked.
         lock_file = root / _LOCK

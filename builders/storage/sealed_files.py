@@ -1,4 +1,4 @@
-"""Files of sealed residuals: one beside each shard whose images are sealed, with the residuals of its rows in order.
+"""Reads and writes files of sealed residuals: one for each shard of sealed images, in the order of its rows.
 
 `builders.generate.sealed` describes the format of a residual, and seals and opens it. This module knows what can be
 read without an original: a file's columns, and the header of each residual.
@@ -41,7 +41,7 @@ _FETCH = "Fetch the release again."
 
 
 class SealedHeader(NamedTuple):
-    """The header of a sealed residual: the image's size, the ciphertext's bytes, the key check and the digest."""
+    """The header of a sealed residual: the image's size, the ciphertext's bytes, the key check, and the digest."""
 
     height: int
     width: int
@@ -55,7 +55,7 @@ class SealedHeader(NamedTuple):
 
 
 def read_sealed_header(sealed: bytes, name: str) -> SealedHeader:
-    """Read the header of a sealed residual; raises `BuildError` if it is none, of another version, or not whole."""
+    """Read the header of a sealed residual; `BuildError` if it is none, of another version, or incomplete."""
     name = one_line(name)
     if len(sealed) < HEADER_BYTES or sealed[:4] != _MAGIC:
         raise BuildError(f"The residual of {name} is not sealed as these tools seal. {_FETCH}")
@@ -75,7 +75,7 @@ def read_sealed_header(sealed: bytes, name: str) -> SealedHeader:
 
 
 class SealedWriter:
-    """Writes a file of sealed residuals, in the order in which they are added; a context manager."""
+    """Writes a file of sealed residuals one after the other; a context manager."""
 
     def __init__(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
         self._schema = SCHEMA.with_metadata(dict(metadata or {}))
@@ -102,7 +102,7 @@ class SealedWriter:
         self._writer.close()
 
     def add(self, row_id: str, sealed: bytes) -> None:
-        """Add the next residual."""
+        """Write the next residual."""
         self._rows.append((row_id, sealed))
         self._pending += len(sealed)
         if self._pending >= _GROUP_BYTES:
@@ -122,7 +122,7 @@ def read_residuals(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def published_residuals(paths: Sequence[Path], ids: pa.ChunkedArray, side: int) -> Iterator[list[bytes]]:
-    """Read the published sealed residuals of a split, some rows at a time; raises `BuildError` for any others."""
+    """Read a split's published sealed residuals, some rows at a time; `BuildError` if they are not its own."""
     first = 0
     for path in paths:
         require_regular(path)
@@ -151,7 +151,7 @@ def _checked(batch: pa.RecordBatch, ids: pa.ChunkedArray, side: int, path: Path)
 
 
 def check_size(header: SealedHeader, name: str, side: int) -> None:
-    """Raise `BuildError` if a residual is not of a square image of a given size."""
+    """Raise `BuildError` unless a residual is of a square image of this size."""
     if (header.height, header.width) != (side, side):
         raise BuildError(
             f"The residual of {one_line(name)} is of {header.width:,} x {header.height:,} pixels, and its split has "

@@ -1,4 +1,4 @@
-"""Reads texts and CSV files that somebody else wrote: UTF-8, with or without a byte order mark, any line ends."""
+"""Reads untrusted texts and CSV files in UTF-8, with or without a byte order mark and with any line ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def read_text_lines(path: Path, advice: str) -> list[str]:
-    """Read the lines of a text, without their ends; what is no text is a `BuildError` that ends with `advice`."""
+    """Read the lines of a text, without their ends; if it is no text, a `BuildError` ends with `advice`."""
     require_regular(path)
     with open_buffered(path) as opened:
         data = opened.read(_LARGEST + 1)
@@ -42,7 +42,7 @@ def read_text_lines(path: Path, advice: str) -> list[str]:
 
 
 def read_csv(path: Path, columns: Sequence[str], advice: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the line number and the cells of each row of a CSV, by column; a cell that is missing is empty.
+    """Yield each row of a CSV as line number and cells by column; a missing cell is an empty text.
 
     Raises `BuildError` as `read_text_lines`, and for what is no CSV, lacks a column, or has a cell with a line break.
     """

@@ -1,4 +1,4 @@
-"""Figure 3 of BROAD: correlations of detectors' scores on in-distribution rows, by which it chose parts of ensembles.
+"""Figure 3 of BROAD: correlations of detectors' scores on in-distribution rows, from which its ensembles follow.
 
     python examples/papers/broad_correlations.py scores.parquet build/unknown-detection build/correlations.png
 
@@ -17,7 +17,7 @@ import unknown_detection as ud
 
 
 def correlations(scores: pd.DataFrame, release: str | Path, split: str) -> pd.DataFrame:
-    """Return Pearson's correlations of scores, detectors x detectors, on the known rows of `config/split`."""
+    """Return Pearson's correlations of scores on the known rows of `config/split`, detectors x detectors."""
     config, _, name = split.partition("/")
     index = ud.load(release).index([config])
     known = index["id"][index["known"] & (index["split"] == name)]

@@ -37,7 +37,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def forward_passes(features: Any, tested: tuple[str, str], fit: tuple[str, str], images: int = 64) -> pd.Series:
-    """Return forward passes by detector, on the first images of a split; detectors of several models are left out.
+    """Return how many forward passes each detector takes on a split's first images, except those of several models.
 
     `features` is what `ud.extract` returned in this process, of both splits, which are (config, split).
     """

@@ -35,7 +35,7 @@ ACCEPTED, MIN_WEIGHT, DRAWN = 0.95, 10, 40
 
 
 def transitions(scores: pd.DataFrame, release: str | Path, config: str) -> pd.DataFrame:
-    """Return a line for each scored test image: `true`, `predicted` (as DATASET:CLASS), their names, score, `known`.
+    """Return a line for each scored test image: its true and predicted class (DATASET:CLASS), their names, its score.
 
     Labels are classes of one dataset: the one whose rows have most of them. Another may share some class ids, as
     SUN397 shares 294 with Places365.
@@ -60,7 +60,7 @@ def transitions(scores: pd.DataFrame, release: str | Path, config: str) -> pd.Da
 
 
 def prune(images: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the images that the paper's steps leave, and a table of what each step leaves."""
+    """Return the images that remain after the paper's steps, and a table of what each step leaves."""
     known = images.loc[images["known"], "score"].sort_values()
     threshold = known.iloc[math.ceil(round(ACCEPTED * len(known), 9)) - 1] if len(known) else -math.inf
     datasets = [images[side].str.partition(":")[0] for side in ("true", "predicted")]
@@ -82,14 +82,14 @@ def prune(images: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def edges(images: pd.DataFrame) -> pd.DataFrame:
-    """Return a line for each edge, the heaviest first, ties by name: both ends, `weight` and `mean_score`."""
+    """Return a line for each edge, heaviest first, ties by name: both ends, `weight` and `mean_score`."""
     ends = ["true", "predicted", "true_name", "predicted_name"]
     table = images.groupby(ends)["score"].agg(weight="size", mean_score="mean").reset_index()
     return table.sort_values(["weight", "true", "predicted"], ascending=[False, True, True], ignore_index=True)
 
 
 def draw(table: pd.DataFrame, title: str) -> Figure:
-    """Plot the heaviest edges, true classes on the left and predicted ones on the right.
+    """Plot the heaviest edges, with true classes on the left and predicted ones on the right.
 
     The order of both columns is that of the Fiedler vector, which puts classes that are taken for each other side by
     side.

@@ -21,7 +21,7 @@ BINS = 15
 
 
 def bins(scores: pd.DataFrame, release: str | Path, config: str) -> pd.DataFrame:
-    """Return rows, mean confidence and accuracy of each bin with rows, of the known rows of a config's `test`."""
+    """Return rows, mean confidence and accuracy of each non-empty bin, of the known rows of a config's `test`."""
     index = ud.load(release).index([config])
     frame = ud.protocols.join(index, scores[(scores["detector"] == "msp") & scores["id"].isin(index["id"])])["msp"]
     known = ud.protocols.known_rows(frame)

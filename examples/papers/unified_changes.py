@@ -1,4 +1,4 @@
-"""Figure 5 of the unified benchmark: each detector's change of a figure against MSP, run by run.
+"""Figure 5 of the unified benchmark: by how much each detector changes a figure against MSP, run by run.
 
     python examples/papers/unified_changes.py build/report build/changes.png --metric aurc
 
@@ -18,7 +18,7 @@ LOWER_IS_BETTER = ("aurc", "eaurc", "ece", "fpr", "detection_error", "interpolat
 
 
 def changes(figures: pd.DataFrame, metric: str, unknown: str = "") -> pd.DataFrame:
-    """Return mean and deviation over runs of each detector's change, the best first.
+    """Return the mean and deviation over runs of each detector's change, the best first.
 
     A run without the baseline combines several models, as an ensemble; it is compared with their mean.
     """

@@ -22,7 +22,7 @@ import unknown_detection as ud
 
 
 def output(number: int) -> Callable[[ud.Features], Any]:
-    """Return the detector whose score is the softmax output of a class."""
+    """Return a detector whose score is the softmax output of one class."""
 
     def probability(features: ud.Features) -> Any:
         return softmax(features.logits.astype(np.float64), axis=1)[:, number]
@@ -32,7 +32,7 @@ def output(number: int) -> Callable[[ud.Features], Any]:
 
 
 def mean_softmax(features: Any, release: str | Path, split: str) -> pd.DataFrame:
-    """Return mean softmax outputs, classes of the images x known classes; rows sum to 1.
+    """Return mean softmax outputs, classes of the images x known classes; each row sums to 1.
 
     `features` is what `ud.extract` returned, or its folder; `split` is `config/split`.
     """
@@ -67,7 +67,7 @@ def draw(means: pd.DataFrame, title: str) -> Figure:
 @click.argument("split", metavar="CONFIG/SPLIT")
 @click.argument("out", type=click.Path(path_type=Path))
 def main(features: Path, release: str, split: str, out: Path) -> None:
-    """Map the mean softmax outputs of the images of each class of a split."""
+    """Draw the mean softmax outputs of the images of each class of a split."""
     means = mean_softmax(features, release, split)
     out.mkdir(parents=True, exist_ok=True)
     means.to_csv(out / "softmax.csv")

@@ -18,7 +18,7 @@ from builders.hub.client import hub_settings
 from builders.hub.repository import RemoteFile, Repository
 from builders.hub.retry import Log
 from builders.release.layout import MANIFEST
-from builders.release.loading import misread
+from builders.release.loading import refuse_misread
 from builders.storage.files import require_space
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks import manifest as check_manifest
@@ -51,8 +51,8 @@ def downloaded(name: str, revision: str, keep: Path | None, splits: Sequence[str
     """
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise BuildError(f"The folder {keep} is not empty. Give a new or empty one with --keep.")
-    if keep is not None and (reason := misread(keep)):
-        raise BuildError(f"load_dataset does not read a release at {keep}: {reason}. Give another --keep.")
+    if keep is not None:
+        refuse_misread(keep, "--keep")
     with contextlib.ExitStack() as stack:
         stack.enter_context(hub_settings())
         into = keep or stack.enter_context(scratch_folder("verify"))

@@ -79,8 +79,8 @@ downloading the folder.
 def overall_files(manifest: Manifest, chosen_format: str, splits: Mapping[str, ExportedSplit]) -> dict[str, str]:
     """Return the texts of the files that depend on which splits an export has, by path, the README last.
 
-    For `openood-tree` these are an empty list for each that OpenOOD opens and no split fills, and a note in each of
-    its folders of images, which it would download if it found nothing there.
+    An export as `openood-tree` gets two kinds of files beside the README. Every list that OpenOOD opens and no split
+    fills is there, empty. Every folder of images has a note, because OpenOOD downloads the images of an empty folder.
     """
     files = {}
     if chosen_format == "openood-tree":

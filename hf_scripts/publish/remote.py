@@ -45,8 +45,8 @@ _ADVICE = "Publish some of its configs in another repository, with --splits and 
 def exposed_images(repository: Repository, info: Info | None, revisions: Mapping[str, str]) -> dict[str, str]:
     """Describe each revision that serves images although licences forbid it; `revisions` has their commits.
 
-    Versions that are published already are looked at, too: a repository may have been made public, or a licence may
-    have changed, since they were. Those that this version reads no release from are skipped.
+    Published versions are checked, too, because the repository may have been made public since, or a licence may have
+    changed. Revisions without a release that this version can read are skipped.
     """
     if info is None or info.access == "private":
         return {}  # no licence forbids it
@@ -102,13 +102,13 @@ def check_moved_tags(repository: Repository, tags: Mapping[str, str], *, allowed
 
 def check_card_size(text: str, repository: str) -> None:
     """Check that the card of a repository is small enough for the Hub."""
-    for size, of, most in (
+    for size, where, most in (
         (front_matter_bytes(text), " of front matter", MOST_FRONT_MATTER),
         (len(text.encode()), "", MOST_CARD),
     ):
         if size > most:
             raise BuildError(
-                f"The card of {repository} would have {size:,} bytes{of}, more than our limit of {most:,} (the Hub "
+                f"The card of {repository} would have {size:,} bytes{where}, more than our limit of {most:,} (the Hub "
                 f"refuses large cards). {_ADVICE}"
             )
 

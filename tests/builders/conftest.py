@@ -24,11 +24,13 @@ def complete(benchmark, roots):
         if not source.on_disk:
             return source
         index = open_source(source, roots[source.key], tuple(source.expected()))
-        counts = {piece.partition: Expected(piece.table.num_rows, by_class(piece)) for piece in index.pieces}
+        counts = {
+            partition.name: Expected(partition.table.num_rows, by_class(partition)) for partition in index.partitions
+        }
         return dataclasses.replace(source, expected=lambda: counts)
 
-    def by_class(piece):
-        counted = piece.table["class_id"].value_counts()
+    def by_class(partition):
+        counted = partition.table["class_id"].value_counts()
         return dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
 
     sources = {source.key: shrunk(source) for source in benchmark.sources()}

@@ -7,7 +7,7 @@ from builders.sources.base import PartitionIndex, SourceIndex, partition_table
 
 
 def made_up(partition, names, codes, ids, own=(), **fields):
-    """The piece of a copy without files, from the ids of its images, their classes by number, and own columns."""
+    """The partition of a copy without files, from the ids of its images, their classes by number, and own columns."""
     column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
     ids = pa.array(ids, pa.string())
     absent = {column.name: pa.repeat(pa.scalar(column.absent, column.arrow), len(ids)) for column in own}
@@ -18,11 +18,11 @@ def named_index(source, images):
     """The index of a copy with the given images: the class of each by its id, for each partition."""
     names = list(source.classes())
     numbers = {name: number for number, name in enumerate(names)}
-    pieces = (
+    partitions = (
         made_up(partition, names, [numbers[class_id] for class_id in of.values()], list(of), source.columns)
         for partition, of in images.items()
     )
-    return SourceIndex(source, None, tuple(pieces))
+    return SourceIndex(source, None, tuple(partitions))
 
 
 def whole_indexes(benchmark):
@@ -44,9 +44,9 @@ def whole_index(source, partitions):
 
 def counted_index(source, partitions, **fields):
     """The index of a copy that has so many images of each class of each partition."""
-    pieces = []
+    indexes = []
     for partition, counts in partitions.items():
         codes = np.repeat(np.arange(len(counts)), list(counts.values()))
         ids = [f"{partition}/{number:07d}" for number in range(len(codes))]
-        pieces.append(made_up(partition, list(counts), codes, ids, **fields))
-    return SourceIndex(source, None, tuple(pieces))
+        indexes.append(made_up(partition, list(counts), codes, ids, **fields))
+    return SourceIndex(source, None, tuple(indexes))

@@ -237,8 +237,8 @@ def test_whether_the_sets_share_their_originals_is_counted(demo, tmp_path):
     )
     imagenet = open_source(SOURCES["imagenet"], demo["imagenet"], ("val",))
     assert missing_originals(PGD_VIT, index, imagenet) == ""
-    (piece,) = imagenet.pieces
-    few = piece.table.filter(pc.not_equal(piece.table["source_id"], "val/ILSVRC2012_val_00000003.JPEG"))
-    short = dataclasses.replace(imagenet, pieces=(dataclasses.replace(piece, table=few),))
+    (partition,) = imagenet.partitions
+    few = partition.table.filter(pc.not_equal(partition.table["source_id"], "val/ILSVRC2012_val_00000003.JPEG"))
+    short = dataclasses.replace(imagenet, partitions=(dataclasses.replace(partition, table=few),))
     missing = missing_originals(PGD_VIT, index, short)
     assert "lacks 1 of the 10 images" in missing and missing.endswith("such as val/ILSVRC2012_val_00000003.JPEG")

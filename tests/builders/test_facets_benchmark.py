@@ -419,11 +419,11 @@ def test_an_image_may_have_another_role_in_another_config_and_not_in_its_own(rel
 def test_sizes_of_parts_do_not_depend_on_the_order_of_an_index(indexes):
     keys = ("facets-baseline/validation.svhn_test", "facets-baseline/test.svhn_test")
     index = indexes["svhn_full"]
-    tables = [piece.table for piece in index.pieces]
+    tables = [partition.table for partition in index.partitions]
     orders = [pa.array(range(table.num_rows - 1, -1, -1)) for table in tables]
-    pieces = zip(index.pieces, tables, orders, strict=True)
-    turned = [dataclasses.replace(piece, table=table.take(order)) for piece, table, order in pieces]
-    turned = dataclasses.replace(index, pieces=tuple(reversed(turned)))
+    partitions = zip(index.partitions, tables, orders, strict=True)
+    turned = [dataclasses.replace(partition, table=table.take(order)) for partition, table, order in partitions]
+    turned = dataclasses.replace(index, partitions=tuple(reversed(turned)))
     planner = functools.partial(plan, Draws(BENCHMARK, 0), splits=keys)
     for split, turned_split in zip(planner({"svhn_full": index}), planner({"svhn_full": turned}), strict=True):
         assert split.table.equals(turned_split.table)

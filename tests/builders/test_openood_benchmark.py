@@ -1,6 +1,7 @@
 """The benchmarks of OpenOOD, MOS and ImageNet-OOD: every row against the published lists, and a build of the demo."""
 
 import dataclasses
+import json
 from collections import Counter
 
 import pyarrow as pa
@@ -232,10 +233,10 @@ def test_a_listed_name_that_a_source_has_twice_is_reported():
     names = sorted(lists.load_list("mos_sun"))
     index = _sun(names)
     other = tables.sun397()[1].category
-    piece = index.pieces[0]
-    extra = named_index(index.source, {"images": {f"{other[1:]}/{names[0]}": other}}).pieces[0]
-    table = pa.concat_tables([piece.table, extra.table]).unify_dictionaries()
-    index = dataclasses.replace(index, pieces=(dataclasses.replace(piece, table=table),))
+    partition = index.partitions[0]
+    extra = named_index(index.source, {"images": {f"{other[1:]}/{names[0]}": other}}).partitions[0]
+    table = pa.concat_tables([partition.table, extra.table]).unify_dictionaries()
+    index = dataclasses.replace(index, partitions=(dataclasses.replace(partition, table=table),))
     quota = Listed(10_000, "mos_sun", by_name=True)
     assert missing_listed(quota, index, ("images",), list(index.source.classes())) == [
         "SUN397, images: has 10,001 images with the 10,000 listed names"
@@ -319,12 +320,13 @@ def test_training_images_are_an_index_alone_until_images_are_asked_for(demo, tmp
     assert read_manifest(from_index).by_key()[train].data == with_images[train].data
 
 
-def test_a_demo_leaves_out_a_split_of_whose_list_it_has_no_image(demo, tmp_path, capsys):
+def test_a_demo_has_images_of_every_list(demo, tmp_path, capsys):
+    """Of SUN397 those of its own demo that MOS published, with their categories."""
     sources = [f"--{source.key}={demo[source.key]}" for source in BENCHMARK.sources()]
-    assert main([*sources, "--dry-run", "--out", str(tmp_path), "--quiet"]) == 0
-    printed = capsys.readouterr()
-    assert "mos/sun: left out, since the demo has none of the listed images" in printed.err
-    assert "mos/places" in printed.out and "mos/sun" not in printed.out
+    assert main([*sources, "--dry-run", "--out", str(tmp_path), "--quiet", "--json"]) == 0
+    rows = {entry["split"]: entry["rows"] for entry in json.loads(capsys.readouterr().out)["splits"]}
+    assert rows.keys() == set(BENCHMARK.usual()) and min(rows.values()) > 0
+    assert rows["mos/sun"] == len(range(5, 397, 10)) == 40
 
 
 def test_a_split_that_lacks_listed_images_is_refused_by_name(tmp_path, capsys):

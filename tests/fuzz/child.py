@@ -26,6 +26,7 @@ from typing import Any, TextIO
 from builders.errors import BuildError
 from tests.fuzz.mutations import damaged
 from tests.fuzz.target import Target
+from unknown_detection.words import is_printable
 
 MEMORY = 1 << 30
 SECONDS = 2.0
@@ -111,7 +112,7 @@ def _call(target: Target, folder: Path, seconds: float) -> tuple[str, str]:
     except BuildError as error:
         if _lacked_memory(error):
             return "memory", f"a MemoryError became a sentence: {error}"
-        sound = str(error).isprintable() and str(error).endswith(".") and str(error).strip()
+        sound = is_printable(str(error)) and str(error).endswith(".") and str(error).strip()
         return "refused" if sound else "message", str(error)
     except MemoryError:
         return "memory", _traceback()

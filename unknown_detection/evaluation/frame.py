@@ -93,7 +93,7 @@ def against(known: pd.DataFrame, *unknown: pd.DataFrame) -> Ranking:
 def rankings(known: pd.DataFrame, *unknown: pd.DataFrame, takes: Collection[Takes]) -> dict[Takes, Ranking]:
     """Rank known rows against unknown ones, in one sort for all kinds of rankings that metrics take.
 
-    For those of `errors`, every unknown row is one; these and `open_set` are there with predictions only.
+    In the ranking by `errors` every unknown row counts as an error. This ranking and `open_set` need predictions.
     """
     if "wrong" not in known or {*takes} <= {"unknown"}:
         return {"unknown": against(known, *unknown)}
@@ -114,8 +114,9 @@ def by_errors(rows: pd.DataFrame) -> Ranking:
 def left_out(frame: pd.DataFrame, kind: str) -> npt.NDArray[np.bool_] | None:
     """Find the rows that figures of this kind leave out, shape (n,); None if the release does not mark any.
 
-    With a duplicate go the rows that share its source image, such as its shifted or clean versions: an evaluation of a
-    shift needs both. The same image in another config (the same id) is decided by that config's own pairs.
+    If a row is a duplicate, the rows made from the same source image are left out, too, such as its shifted or clean
+    versions: an evaluation of a shift needs both. For the same image in another config (the same id), that config's
+    own pairs decide.
     """
     if kind == WITHOUT_OVERLAP:
         # Configs that do not state overlaps have missing values; without any others, nothing is known.

@@ -173,7 +173,7 @@ def with_weights(location: str, device: str) -> Generator:
     latents = _read_json(folder / "unet/config.json").get("sample_size")
     channels = _read_json(folder / "vae/config.json").get("block_out_channels")
     if not isinstance(latents, int) or not isinstance(channels, list) or not 0 < latents <= 256 or len(channels) > 6:
-        raise BuildError(f"{folder / 'unet/config.json'} is not of Stable Diffusion 2: its sample_size. {ADVICE}")
+        raise BuildError(f"{folder / 'unet/config.json'} has a sample_size unlike Stable Diffusion 2's. {ADVICE}")
     side = latents * 2 ** (len(channels) - 1)
     declared = replace(STABLE_DIFFUSION, size=(side, side), parameters={**STABLE_DIFFUSION.parameters, "side": side})
     files = {f"stable-diffusion-2/{name}": folder / name for name in sorted(present)}

@@ -1,1 +1,1 @@
-"""Parsers of container formats, which believe nothing that a file says of itself."""
+"""Parsers of container formats, which trust nothing that a file says of itself."""

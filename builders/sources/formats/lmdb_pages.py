@@ -1,4 +1,4 @@
-"""Lists the entries of an LMDB database with byte offsets, so that values are read in place.
+"""Lists the entries of an LMDB database with byte offsets, so that values can be read in place.
 
 The `lmdb` library trusts the file that it maps into memory: a damaged page number, or a file that shrinks meanwhile,
 kills the process. Here every page is read as bytes and checked. The format is that of LMDB 0.9 as 64-bit little-endian
@@ -75,7 +75,7 @@ def list_entries(file: FileIO | BytesIO) -> list[LmdbEntry]:
     try:
         entries = [] if tree.root == _NO_ROOT else list(_walk(file, tree, tree.root, 1, set()))
     except struct.error as error:
-        raise LmdbError("a page has an entry outside of it") from error
+        raise LmdbError("an entry of a page lies outside the page") from error
     if len(entries) != tree.entries:
         raise LmdbError(f"it has {len(entries):,} entries where it says {tree.entries:,}")
     if any(first.key >= second.key for first, second in itertools.pairwise(entries)):
@@ -105,7 +105,7 @@ def _read_tree(file: FileIO | BytesIO) -> _Tree:
     assert latest_tree is not None
     flags, tree = latest_tree
     if flags:
-        raise LmdbError("its keys are no plain texts with one value each")
+        raise LmdbError("it has other keys than plain texts with one value each")
     if tree.depth > _DEEPEST:
         raise LmdbError(f"its tree has {tree.depth:,} levels")
     return tree
@@ -131,7 +131,7 @@ def _walk(file: FileIO | BytesIO, tree: _Tree, number: int, level: int, used: se
             continue
         size = low | high << 16
         if offset < upper or flags & ~_BIG or data + (8 if flags & _BIG else size) > tree.page_size:
-            raise LmdbError(f"page {number:,} has values that reach beyond it or are no plain ones")
+            raise LmdbError(f"page {number:,} has values that reach beyond it, or that are not plain ones")
         start = place + data
         if flags & _BIG:
             start = _own_pages(file, tree, struct.unpack_from("<Q", page, data)[0], size)

@@ -35,7 +35,7 @@ _CHUNK = 1 << 16  # compressed bytes that are read at a time (ours)
 
 
 class MatError(ValueError):
-    """A damaged file; the message has no full stop."""
+    """A damaged MATLAB file; the message has no full stop."""
 
 
 class Hdf5Error(MatError):
@@ -43,7 +43,7 @@ class Hdf5Error(MatError):
 
 
 class Variable(NamedTuple):
-    """A variable's name, kind as MATLAB names it, and dimensions."""
+    """A variable of a file: its name, its kind as MATLAB names it, and its dimensions."""
 
     name: str
     kind: str
@@ -60,7 +60,7 @@ def list_variables(file: IO[bytes]) -> list[Variable]:
 
 
 def read_variable(file: IO[bytes], name: str) -> npt.NDArray[Any] | None:
-    """Read the first variable of a name, None if there is none or it is no array of real numbers.
+    """Read the first variable of a name; None if there is none, or if it is no array of real numbers.
 
     Contents of the variables before it are skipped.
 
@@ -150,7 +150,7 @@ class _Matrix:
         self.variable = Variable(str(name, "latin-1"), named, shape)
 
     def numbers(self) -> npt.NDArray[Any] | None:
-        """Read the contents; None if they are no real numbers."""
+        """Read the numbers of a matrix; None if they are not real numbers."""
         if self.kind not in _CLASSES or self.complex:
             return None
         stored, data = self._element()

@@ -16,6 +16,8 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
+from builders.errors import one_line
+
 BLOCK = 512
 _ZEROS = bytes(BLOCK)
 
@@ -36,7 +38,6 @@ _PADDING = 1 << 20
 """Zeros that may follow the end. GNU tar fills up to 10 KB unless told otherwise."""
 
 _RECORD = re.compile(rb"([1-9][0-9]{0,6}) ([^=\n]+)=")
-_SHOWN = 80  # characters of a name in a message (ours)
 
 
 Archive = IO[bytes] | gzip.GzipFile
@@ -47,7 +48,7 @@ class TarError(ValueError):
 
 
 class File(NamedTuple):
-    """A regular file in a tar: its path as spelled there, and the offset and number of its bytes."""
+    """A regular file in a tar: its path as the tar spells it, and where its bytes begin and how many they are."""
 
     name: str
     start: int
@@ -55,7 +56,7 @@ class File(NamedTuple):
 
 
 def files(archive: Archive, start: int, end: int) -> Iterator[File]:
-    """Yield the regular files of a tar between two places of an archive, before whose end all must lie.
+    """Yield the regular files of a tar that lies between two positions of an archive.
 
     The archive is read forward only, so that it may be compressed.
 
@@ -76,13 +77,13 @@ def files(archive: Archive, start: int, end: int) -> Iterator[File]:
             name = long_name or _name(header)
             size = size if long_size is None else long_size
             if data + size > end:
-                claim = f"{ascii_name(name)} at byte {data:,} has {size:,} bytes"
+                claim = f"{one_line(name)} at byte {data:,} has {size:,} bytes"
                 raise TarError(f"is cut short: {claim}, more than are left")
             if not name.endswith("/"):  # how archives of the first format mark a folder
                 yield File(name, data, size)
         elif kind in _ODD:
             name = long_name or _name(header)
-            raise TarError(f"has {ascii_name(name)} at byte {position:,}, which is {_ODD[kind]} and not a whole file")
+            raise TarError(f"has {one_line(name)} at byte {position:,}, which is {_ODD[kind]} and not a whole file")
         elif kind == _FOLDER:
             size = 0
         elif kind in _PAX or kind in (_GNU_NAME, _GNU_LINK, _PAX_GLOBAL):
@@ -92,11 +93,6 @@ def files(archive: Archive, start: int, end: int) -> Iterator[File]:
             continue
         position = data + -(-size // BLOCK) * BLOCK
         long_name, long_size = "", None
-
-
-def ascii_name(name: str) -> str:
-    """Return a name in an archive as printable text of bounded length."""
-    return ascii(name)[1:-1][:_SHOWN]
 
 
 def _read(archive: Archive, position: int, size: int, end: int) -> bytes:
@@ -129,7 +125,7 @@ def _number(field: bytes, position: int) -> int:
         if digits.isdigit() and b"8" not in digits and b"9" not in digits:
             return int(digits, 8)
     raise TarError(
-        f"has no header at byte {position:,}: a number there is {ascii_name(field.decode('latin-1').rstrip(chr(0)))}"
+        f"has no header at byte {position:,}: a number there is {one_line(field.decode('latin-1').rstrip(chr(0)))}"
     )
 
 
@@ -161,7 +157,7 @@ def _extension(kind: bytes, payload: bytes, position: int) -> tuple[str, int | N
         return "", None
     size = fields.get(b"size")
     if size is not None and not (size.isdigit() and len(size) < 20):
-        raise TarError(f"has a size of {ascii_name(size.decode('latin-1'))} at byte {position:,}")
+        raise TarError(f"has a size of {one_line(size.decode('latin-1'))} at byte {position:,}")
     return os.fsdecode(fields.get(b"path", b"")), None if size is None else int(size)
 
 

@@ -1,4 +1,4 @@
-"""Indexes and reads sources whose images are 32 x 32 arrays upstream, identified by their position in the array.
+"""Indexes and reads sources of 32 x 32 arrays, whose images are identified by their position in an array.
 
 Tested by `tests/builders/sources/test_cifar100.py`.
 """
@@ -25,7 +25,7 @@ _BATCH = 1024
 
 
 def position_table(home: Home, codes: Int64, file: Path, *, first: int = 0, size: int = RGB32_BYTES) -> pa.Table:
-    """Index the images of one container in its order, with ids such as `test/00042`.
+    """Index the images of one container in their order, with ids such as `test/00042`.
 
     `codes` are positions among the source's classes, `first` is the number of the partition's images in the containers
     before this one, and `size` the bytes of each image once unpacked, -1 where unknown.
@@ -42,7 +42,7 @@ def position_table(home: Home, codes: Int64, file: Path, *, first: int = 0, size
 
 
 def mirrored(home: Home, read_codes: Callable[[Path], Int64]) -> PartitionIndex | None:
-    """Index a Hub mirror, whose Parquet files hold the images as PNG in the order of the owner's array.
+    """Index a Hub mirror whose Parquet files have the images as PNG, in the order of the owner's array.
 
     `read_codes` reads and checks the labels of one file. Returns None if there is no file.
     """
@@ -59,7 +59,7 @@ def mirrored(home: Home, read_codes: Callable[[Path], Int64]) -> PartitionIndex 
 
 
 def interleaved(images: npt.NDArray[np.uint8], rows: Int64, path: Path) -> Iterator[list[npt.NDArray[np.uint8]]]:
-    """Yield the pixels of some images, given by ascending row numbers, each as 32 rows of 32 times red, green, blue.
+    """Yield the pixels of some images in batches, each image as 32 rows of 32 times red, green, blue.
 
     `images` is n x 32 x 32 x 3, in any memory order, and `path` the file that they come from.
     """

@@ -1,4 +1,4 @@
-"""Lists folders without opening or examining single files, and makes columns of names.
+"""Lists folders without looking at individual files, and makes columns of names.
 
 A complete ImageNet has 1.3 million files. Names go to Arrow one class at a time, so that Python never holds them all.
 
@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.storage.folders import names_in, names_in_each
 from unknown_detection.names import folded
+from unknown_detection.words import printable
 
 
 def child_names(folder: Path) -> list[str]:
-    """Return the sorted names in a folder; the order of a listing depends on the file system.
+    """Return the names in a folder, sorted since the order of a listing depends on the file system.
 
     Raises:
         BuildError: it cannot be listed, for instance because it is a file.
@@ -33,13 +34,13 @@ def child_names(folder: Path) -> list[str]:
 
 
 def children_of_each(folders: Sequence[Path], root: Path) -> Iterator[list[str]]:
-    """Yield the sorted names in each of some folders below the root, as `child_names`."""
+    """Yield the sorted names in each of several folders, as `child_names`; all are below the root."""
     with _listing(root):
         yield from names_in_each(folders)
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a name is of what desktops hide: a leading dot, or the folder that macOS adds to an archive."""
+    """Whether desktops hide a name: it begins with a dot, or is the folder that macOS adds to archives."""
     return name.startswith(".") or name == "__MACOSX"
 
 
@@ -55,7 +56,7 @@ def _listing(folder: object) -> Iterator[None]:
 
 
 def with_folders_above(folder: Path) -> list[Path]:
-    """Return a folder and the three above it, in which an owner's list may lie.
+    """Return a folder and the three above it, where an owner's list may lie.
 
     Kaggle's list of ImageNet lies three above the images' `ILSVRC/Data/CLS-LOC`, and OpenOOD's lists as far above its
     `images_largescale/openimage_o/images`.
@@ -65,7 +66,7 @@ def with_folders_above(folder: Path) -> list[Path]:
 
 
 def text_array(texts: Sequence[str], prefix: str = "") -> pa.Array:
-    """Return file names as an Arrow array, each behind a prefix; bytes that are not UTF-8 are replaced."""
+    """Return file names, each after a prefix, as an Arrow array; bytes that are not UTF-8 are replaced."""
     joined = prefix + f"\0{prefix}".join(texts)
     if not joined.isascii():
         texts = [_utf8(text) for text in texts]
@@ -80,13 +81,12 @@ def _utf8(name: str) -> str:
 
 
 def escape_name(name: str) -> str:
-    """Return a file name, whatever bytes it has, as printable text with escapes."""
-    text = _utf8(name)
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    """Return a file name of any bytes as printable text with escapes."""
+    return printable(_utf8(name))
 
 
 def relative(path: Path, root: Path) -> str:
-    """Return a path below the root with forward slashes; `.` for the root itself."""
+    """Return a path relative to the root with forward slashes; `.` for the root itself."""
     text, above = str(path), str(root).rstrip(os.sep) + os.sep
     if text.startswith(above):  # a tenth of the time of pathlib, for each of some thousand folders
         return text.removeprefix(above).replace(os.sep, "/")
@@ -94,7 +94,7 @@ def relative(path: Path, root: Path) -> str:
 
 
 def by_spelling(classes: Mapping[str, str]) -> Callable[[str], str | None]:
-    """Return the function that gives the class of a text, its id or its name with any separators; None for others.
+    """Return a function that finds a class by its id or name, however it separates words; None for other texts.
 
     Mirrors write "/b/balcony/exterior" as "b_balcony_exterior", "Balcony exterior" and the like, in any encoding.
     """
@@ -107,5 +107,5 @@ def by_spelling(classes: Mapping[str, str]) -> Callable[[str], str | None]:
 
 
 def class_column(class_ids: Sequence[str], codes: np.ndarray) -> pa.DictionaryArray:
-    """Return the `class_id` column for positions in a list of class ids."""
+    """Return the column `class_id`, given each row's position in a list of class ids."""
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(class_ids, pa.string()))

@@ -1,4 +1,4 @@
-"""Finds the partitions of a source in the user's folder or below it, by trying its layouts in order.
+"""Finds the partitions of a source in the user's folder or below it, trying the source's layouts in order.
 
 Archives and mirrors add levels of folders, so a dataset is looked for in the folders below the user's, too.
 """
@@ -26,7 +26,7 @@ FOLDERS = 1000
 
 
 def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex:
-    """Find a partition in the user's folder and, if it is not there, in the folders below.
+    """Find a partition in the user's folder or, if it is not there, in a folder below.
 
     Within a folder the first layout that fits is used.
 
@@ -39,15 +39,15 @@ def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex
     def read(folder: Path) -> PartitionIndex | None:
         for layout in layouts:
             try:
-                if (piece := layout.find(Home(source, root, folder, partition))) is not None:
-                    return piece
+                if (found := layout.find(Home(source, root, folder, partition))) is not None:
+                    return found
             except OtherDataError as error:
                 errors.append(error)
         return None
 
     matches, skipped = search_below(root, read)
     if len(matches) > 1:
-        places = " and ".join(f"{relative(folder, root)} ({piece.layout})" for folder, piece in matches[:2])
+        places = " and ".join(f"{relative(folder, root)} ({found.layout})" for folder, found in matches[:2])
         raise BuildError(
             f"{source.title}: the partition {partition} is in more than one place of {root}: {places}. "
             f"Give one of them with --{source.key}."
@@ -69,7 +69,7 @@ def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex
 def search_below(
     root: Path, read: Callable[[Path], PartitionIndex | None]
 ) -> tuple[list[tuple[Path, PartitionIndex]], list[str]]:
-    """Call `read` on a folder and the folders below it, level by level and by name.
+    """Call `read` on a folder and on the folders below it, level by level and sorted by name.
 
     Folders below one in which something was found belong to it and are not searched. Hidden folders are never
     searched, and links out of `root` are not followed. Returns the folders in which something was read, with that,

@@ -1,4 +1,4 @@
-"""Reads names and labels from a Hub mirror's Parquet files without reading the images, within bounds.
+"""Reads names and labels from a Hub mirror's Parquet files without their images, within bounds of memory.
 
 Faithful variants are read: text and bytes in any of Arrow's types for them, labels of any integer type.
 
@@ -59,7 +59,7 @@ _NAME = r"^(?:(?:.*/)?(?P<folder>[^/]+)/)?(?P<file>(?P<start>[^/]+)_[^/_]+)$"
 
 @dataclass(frozen=True)
 class Shard:
-    """One Parquet file: each row's file name and label number, and the label names if the schema has them.
+    """The names and labels of one Parquet file: each row's file name and label number, and the label names if given.
 
     `names` is all null if names were not requested, `labels` if the file has none and none are required. `advice` is
     the next step for a mirror that cannot be used, as a sentence without its full stop.
@@ -88,13 +88,13 @@ class Shard:
             raise OtherDataError(f"{self.title}: {text} (row {row} of {self.path}). {self.advice}.")
 
     def refuse_labels(self, count: int, problem: str = "") -> None:
-        """Refuse labels that are missing or not from 0 to `count` - 1."""
+        """Refuse labels that are missing, or not between 0 and `count` - 1."""
         inside = pc.and_(pc.greater_equal(self.labels, 0), pc.less(self.labels, count))
         problem = problem or f"the label {{label}} is not from 0 to {count - 1}"
         self.refuse(pc.fill_null(pc.invert(inside), True), problem)
 
     def refuse_other_labels(self, names: Sequence[str]) -> None:
-        """Refuse labels outside a source's own numbering, and a schema that numbers its names differently."""
+        """Refuse labels outside the source's numbering, and label names in another order than the source's."""
         if self.label_names is not None and self.label_names != tuple(names):
             pairs = enumerate(itertools.zip_longest(self.label_names, names))
             number, wrong_name = next((number, theirs) for number, (theirs, own) in pairs if theirs != own)
@@ -105,7 +105,7 @@ class Shard:
         self.refuse_labels(len(names))
 
     def in_label_folders(self, key: str, folder_of: Callable[[str], str | None]) -> pa.Array:
-        """Return the file names, each in the folder of its label's name.
+        """Return the file names, each below the folder that its label's name stands for.
 
         Label numbers alone say nothing: mirrors of one dataset number its classes differently. `folder_of` returns
         the folder of a label's name, None if it is of no class of the source with this key.
@@ -126,7 +126,7 @@ class Shard:
         return pc.binary_join_element_wise(pa.array(folders).take(self.labels), self.file_names, "/")
 
     def in_folders_of_starts(self, folders: Mapping[str, str]) -> pa.Array:
-        """Return the file names, with a folder before those that have none.
+        """Return the file names; one without a folder gets the folder that the start of the name stands for.
 
         `folders` are by what stands before the last underscore of a file name.
         """
@@ -224,7 +224,7 @@ def _images(path: Path, column: pa.StructArray, rows: npt.NDArray[np.int64]) -> 
 
 @contextlib.contextmanager
 def open_mirror(title: str, path: Path) -> Generator[pq.ParquetFile]:
-    """Open a Parquet file, and turn what pyarrow raises about it within the block into a `BuildError`.
+    """Open a Parquet file inside the block; what pyarrow raises about it becomes a `BuildError`.
 
     Page checksums are verified where the file has them; `datasets` writes none.
 

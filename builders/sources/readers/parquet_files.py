@@ -24,7 +24,7 @@ _DATA = "data"
 
 
 def split_files(home: Path, split: str) -> list[Path]:
-    """Return the sorted Parquet files of a split: in `data/`, in the folder itself, or where the Hub converts them."""
+    """Return a split's sorted Parquet files: in `data/`, in the folder itself, or where the Hub converts them."""
     folders = (_DATA, "", *(name.format(split) for name in _CONVERTED_FOLDERS))
     names = [
         f"{folder}/{path.name}" if folder else path.name
@@ -35,7 +35,7 @@ def split_files(home: Path, split: str) -> list[Path]:
 
 
 def split_names(names: Iterable[str], split: str) -> list[str]:
-    """Return the sorted Parquet files of a split, of those that a folder holds (paths with forward slashes)."""
+    """Return those of a folder's files (paths with forward slashes) that are a split's Parquet files, sorted."""
     by_folder: dict[str, list[str]] = {}
     for name in names:
         folder, _, file = name.rpartition("/")
@@ -49,13 +49,13 @@ def split_names(names: Iterable[str], split: str) -> list[str]:
 
 
 def pattern(files: Sequence[Path], root: Path) -> str:
-    """Return the path pattern of a split's files, with `*` for the part that differs."""
+    """Return the path pattern of a split's files; `*` stands for the part in which they differ."""
     stem, separator, _ = files[0].name.partition("-")
     return f"{relative(files[0].parent, root)}/{stem + separator if separator else ''}*.parquet"
 
 
 def refuse_gaps(title: str, paths: Sequence[Path]) -> None:
-    """Refuse an incomplete set of sorted files, where a row is identified by its position in the whole set.
+    """Refuse an incomplete set of sorted files, since a row's position in the complete set is its id.
 
     Raises:
         BuildError: the names are not `...-00000-of-<count>.parquet` up to the count, nor numbers from 0000 on.

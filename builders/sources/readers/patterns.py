@@ -1,4 +1,4 @@
-"""Finds a source's images among the files of a copy by a pattern over their names, and indexes them.
+"""Finds the images of a source among a copy's files by a pattern over names, and indexes them.
 
 Tested by `tests/builders/sources/readers/test_patterns.py` and `tests/builders/sources/test_layouts.py`.
 """
@@ -35,7 +35,7 @@ def _stored_names(shard: Shard) -> pa.Array:
 
 @dataclass(frozen=True)
 class ImageNames(abc.ABC):
-    """How the images of a source are called, and how its copies are read by that.
+    """How the images of a source are named, by which its copies are recognised and indexed.
 
     `pattern` is one of `trees.match_names`. `name_form` describes such names for messages, and `advice` is the next
     step for a mirror with other names. `beside` are the ends of paths of the owner's other files, which are no strays.
@@ -48,10 +48,10 @@ class ImageNames(abc.ABC):
 
     @abc.abstractmethod
     def indexed(self, tree: Tree) -> PartitionIndex:
-        """Index the images of a tree by their names, each kind of names in its way."""
+        """Index the images of a tree by their names; each subclass knows one kind of names."""
 
     def layout(self, description: str, find: Callable[[Home], Tree | None]) -> CopyLayout:
-        """Declare a layout whose images are in the tree that `find` gives, if there is one and it has any."""
+        """Declare a layout whose images are in the tree that `find` returns, which may be None or empty."""
 
         def read(home: Home) -> PartitionIndex | None:
             tree = find(home)
@@ -60,13 +60,13 @@ class ImageNames(abc.ABC):
         return CopyLayout(description, read)
 
     def anywhere(self, folder: str, beside: str = "") -> CopyLayout:
-        """Declare images in a folder of this path, of its last name or any; `beside` says what else is there."""
+        """Declare a layout of images in a folder of this path, of its last name, or of any name."""
         places = (folder, folder.rpartition("/")[2], "")
         description = f"{folder}/{self.name_form}, or these files in any folder{beside}"
         return self.layout(description, lambda home: self.in_places(home, *places))
 
     def archive(self, name: str, inside: str = "", beside: str = "") -> CopyLayout:
-        """Declare the tar or tar.gz of this name, and the other of the two; `inside` is as `top` of `in_archive`."""
+        """Declare an archive of this name, tar or tar.gz, and its other form; `inside` is `in_archive`'s `top`."""
         stem, _, compressed = name.partition(".tar")
         other_form = f" (or {stem}.tar, read in place)" if compressed else f", read in place (or {stem}.tar.gz)"
         return self.layout(f"the archive {name}{other_form}{beside}", lambda home: self.in_archive(home, stem, inside))
@@ -78,17 +78,17 @@ class ImageNames(abc.ABC):
         names: Callable[[Shard], pa.Array] = _stored_names,
         **columns: Any,
     ) -> CopyLayout:
-        """Declare a mirror's Parquet files; arguments as for `in_parquet`."""
+        """Declare the Parquet files of a mirror as a layout; arguments as for `in_parquet`."""
         return self.layout(description, lambda home: self.in_parquet(home, splits, names, **columns))
 
     def in_folders(
         self, home: Home, place: Path, folders: Sequence[str] = ("",), description: str = "image files"
     ) -> Tree:
-        """Match the files of some folders below a place; see `trees.in_folders`."""
+        """Match the names of files in some folders below a place; see `trees.in_folders`."""
         return trees.in_folders(home, place, folders, description).match(self.pattern)
 
     def in_places(self, home: Home, *places: str) -> Tree | None:
-        """Match the files of the first of some places that has images; returns None if none has.
+        """Match the names of files in the first of several places that has images; None if no place has.
 
         Places are paths below the home, an empty one the home itself.
         """
@@ -97,11 +97,11 @@ class ImageNames(abc.ABC):
         return next((tree for tree in matches if tree.rows.num_rows), None)
 
     def in_tars(self, home: Home, place: Path, parts: Tars) -> Tree:
-        """Match the files of tars; see `trees.in_tars`."""
+        """Match the names of files in tars; see `trees.in_tars`."""
         return trees.in_tars(home, place, parts).match(self.pattern)
 
     def in_archive(self, home: Home, stem: str, top: str = "") -> Tree | None:
-        """Match the files of `<stem>.tar` or `<stem>.tar.gz`; returns None if there is neither."""
+        """Match the names of files in `<stem>.tar` or `<stem>.tar.gz`; None if neither exists."""
         archive = trees.in_archive(home, stem, top)
         tree = archive and archive.match(self.pattern)
         if tree is not None and not tree.rows.num_rows:
@@ -115,7 +115,7 @@ class ImageNames(abc.ABC):
     def in_parquet(
         self, home: Home, splits: Sequence[str], names: Callable[[Shard], pa.Array] = _stored_names, **columns: Any
     ) -> Tree | None:
-        """Match the rows of a mirror's splits, whose names begin its files' names; returns None if there are no files.
+        """Match the file names in the rows of a mirror's splits; None if the mirror has no files of them.
 
         `names` gives the names of a file's rows, and `columns` are the fields of `parquet.read_shard`.
         """
@@ -129,7 +129,7 @@ class ImageNames(abc.ABC):
         return tree
 
     def refuse_row(self, tree: Tree, wrong: pa.Array, problem: str) -> None:
-        """Refuse a mirror with rows that are marked wrong; the message names the first."""
+        """Refuse a mirror if any row is marked wrong; the message names the first such row."""
         for row in tree.rows.filter(wrong).slice(0, 1).to_pylist():
             raise OtherDataError(
                 f"{tree.home.source.title}: the file name {one_line(row['name'])} {problem} (row {row['offset']} of "
@@ -144,7 +144,7 @@ class ImageNames(abc.ABC):
         own: Mapping[str, pa.Array] | None = None,
         **fields: Any,
     ) -> PartitionIndex:
-        """Index images by their classes (as text where all have one), ids and the source's own columns.
+        """Index images, given their classes (one text if all have the same), ids and the source's own columns.
 
         The files that were left out are strays. `fields` are further ones of the `PartitionIndex`.
         """
@@ -161,7 +161,7 @@ class ImageNames(abc.ABC):
         return PartitionIndex(tree.home.partition, tree.description, tree.how, table, strays, **fields)
 
     def strays(self, found: Iterable[Stray]) -> tuple[Stray, ...]:
-        """Return those of some strays that are no files of the owner."""
+        """Return the strays that are not other files of the owner."""
         return tuple(stray for stray in found if not stray.path.endswith(self.beside))
 
     def index_listed(
@@ -172,7 +172,7 @@ class ImageNames(abc.ABC):
         own: Callable[[str, pa.Array], Mapping[str, pa.Array]] = lambda *_: {},
         unlisted: str | None = None,
     ) -> PartitionIndex:
-        """Index the images that a list names by id with the class.
+        """Index the images that a list names, with the class that it gives each id.
 
         Images that the list lacks are strays for the reason `unlisted`, or nothing without one. `own` gives the
         source's own columns for its key and ids.
@@ -193,13 +193,13 @@ class ImageNames(abc.ABC):
         return self.index(tree, class_ids, ids, own(home.source.key, ids), missing=missing)
 
     def reason(self, tree: Tree, name: str) -> str:
-        """Say why an entry of a tree, given by its path there, is not one of the images."""
+        """Say why an entry of a tree, given by its path in the tree, is not an image of the source."""
         return "a folder" if tree.is_folder(name) else f"not named {self.name_form}"
 
 
 @dataclass(frozen=True)
 class ClassFolders(ImageNames):
-    """The names of images that lie in class folders: on disk, in an archive, or as a mirror's file names have them.
+    """The names of images in class folders, which lie on disk, in an archive, or in a mirror's file names.
 
     The pattern has the groups `class_id`, which is the folder, and `image`, with which an image's id ends.
     `file_form` is the form of the names in a class's folder, in which the class's id replaces `{}`; without it, the
@@ -217,7 +217,7 @@ class ClassFolders(ImageNames):
     def layouts(
         self, archive: OwnerFile, inside: str, alone: str = "the class folders themselves"
     ) -> tuple[CopyLayout, ...]:
-        """Declare the layouts of an owner's tar or tar.gz: unpacked, its class folders alone, and packed.
+        """Declare three layouts of an owner's archive: unpacked, its class folders alone, and packed.
 
         `inside` is the path in it of the folder that holds the class folders, and `alone` a description of the class
         folders alone.
@@ -230,7 +230,7 @@ class ClassFolders(ImageNames):
         )
 
     def below(self, home: Home, place: Path) -> PartitionIndex | None:
-        """Index class folders side by side in a folder."""
+        """Index the class folders that lie directly in a folder; None if it has none."""
         folders = [child for child in child_names(place) if self.known(home, child)] if place.is_dir() else []
         return self.of_folders(home, place, folders) if folders else None
 
@@ -238,17 +238,17 @@ class ClassFolders(ImageNames):
         self, home: Home, place: Path, folders: Sequence[str], description: str = "class folders"
     ) -> PartitionIndex:
         """Index class folders, given by their paths below a place."""
-        pieces = [
+        chunks = [
             self.indexed(self.in_folders(home, place, folders[start : start + _FOLDERS], description))
             for start in range(0, len(folders), _FOLDERS)
         ]
-        inside = [stray for piece in pieces for stray in piece.strays]
+        inside = [stray for chunk in chunks for stray in chunk.strays]
         between = self.strays(strays_between(home.root, place, folders, self.child))
-        table = pa.concat_tables([piece.table for piece in pieces])
-        return dataclasses.replace(pieces[0], table=table, strays=(*inside, *between))
+        table = pa.concat_tables([chunk.table for chunk in chunks])
+        return dataclasses.replace(chunks[0], table=table, strays=(*inside, *between))
 
     def indexed(self, tree: Tree) -> PartitionIndex:
-        """Index images by the class of their folder.
+        """Index images by the class of the folder that they are in.
 
         Raises:
             OtherDataError: a class folder has files and no image.
@@ -264,13 +264,13 @@ class ClassFolders(ImageNames):
         return self.index(tree, class_ids, ids)
 
     def known(self, home: Home, folder: str) -> str | None:
-        """Return the class of a folder, None if it is of no class."""
+        """Return the class that a folder stands for; None if it stands for none."""
         if self.class_of is not None:
             return self.class_of(folder)
         return folder if folder in home.source.classes() else None
 
     def reason(self, tree: Tree, name: str) -> str:
-        """Say why an entry of a tree is not one of the images, in the words of its class."""
+        """Say why an entry of a tree is not an image of the source, with the form that names of its class have."""
         class_id = self.known(tree.home, name.rpartition("/")[0])
         reason = super().reason(tree, name)
         if class_id is None or reason == "a folder":
@@ -295,7 +295,7 @@ class ClassFolders(ImageNames):
 
 
 def strays_between(root: Path, folder: Path, paths: Sequence[str], description: str) -> list[Stray]:
-    """Return the strays beside nested paths below a folder, on every level; they are not `description`s."""
+    """Return what lies beside some nested paths below a folder, on every level, as strays: no `description`s."""
     children: dict[str, set[str]] = {}
     for path in paths:
         parts = path.split("/")

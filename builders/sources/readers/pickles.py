@@ -1,4 +1,4 @@
-"""Reads pickles of plain values and numpy arrays without running any code that a pickle names.
+"""Reads pickles of plain values and NumPy arrays without running any code that they name.
 
 A pickle is a program: loading it calls the functions that it names. Here the standard library only lists its
 instructions; those that make plain values are followed, the calls that make numpy arrays are recorded, bytes that
@@ -16,7 +16,7 @@ from typing import IO, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from builders.errors import BuildError
+from builders.errors import BuildError, first_line, one_line
 
 # The names that Python 2's numpy (1.x) wrote; those of arrays in protocol 5; and numpy 2's names for both.
 _ARRAY_NAMES = (
@@ -65,7 +65,7 @@ _VALUES = frozenset(
 
 
 class Inert:
-    """A placeholder for a name or call in a pickle; nothing runs.
+    """A placeholder for something that a pickle names or calls, which never runs.
 
     `name` is the name, `args` are the arguments of the call (None if it was only named), and `state` is the state
     that the pickle sets on the result. `offset` is where the bytes that end the state stand in the file, None if they
@@ -100,8 +100,7 @@ def load_pickle(title: str, file: IO[bytes], place: object) -> dict[str, object]
         value = _follow(_Bounded(file), refuse)
     except _UNSOUND as error:
         raise BuildError(
-            f"{title}: {place} cannot be read as a pickle "
-            f"({_printable(str(error)) if str(error) else type(error).__name__}). Download the archive again."
+            f"{title}: {place} cannot be read as a pickle ({first_line(error)}). Download the archive again."
         ) from error
     if not isinstance(value, dict):
         raise refuse("something other than a dictionary with names as keys")
@@ -182,7 +181,7 @@ def _follow(file: _Bounded, refuse: Callable[[str], BuildError]) -> object:
             case "GLOBAL" | "INST" | "STACK_GLOBAL":
                 named = " ".join(taken(-2)) if name == "STACK_GLOBAL" else argument
                 if named not in (*_ARRAY_NAMES, _ENCODE) or name == "INST":
-                    raise refuse(f"a call for {_printable(named.replace(' ', '.', 1))}")
+                    raise refuse(f"a call for {one_line(named.replace(' ', '.', 1), _SHOWN)}")
                 stack.append(Inert(named.partition(" ")[2]))
             case "REDUCE":
                 call, args = taken(-2)
@@ -218,14 +217,14 @@ def short_repr(value: object) -> str:
         case bytes():
             return repr(value[:_SHOWN])[:_SHOWN]
         case str():
-            return _printable(value[:_SHOWN])
+            return one_line(value, _SHOWN)
         case tuple() if len(value) < _SHOWN and all(type(item) is int for item in value):
             return str(value)[:_SHOWN]
     return f"a value of type {type(value).__name__}"
 
 
 def byte_matrix(value: object) -> npt.NDArray[np.uint8]:
-    """Return the two-dimensional array of bytes that a loaded value describes, as a view of the loaded bytes.
+    """Return the two-dimensional array of bytes that a loaded value describes, without copying the bytes.
 
     Raises:
         ValueError: the value describes something else; the message names it in a few words.
@@ -252,8 +251,3 @@ def byte_matrix(value: object) -> npt.NDArray[np.uint8]:
         case (int() as rows, int() as columns) if rows >= 0 and columns >= 0 and rows * columns == len(content):
             return np.frombuffer(content, np.uint8).reshape(rows, columns)
     raise ValueError(f"an array of shape {short_repr(shape)} in {len(content):,} bytes")
-
-
-def _printable(text: str) -> str:
-    """Return text from a file as one printable line of bounded length."""
-    return ascii(text)[1:-1][:_SHOWN]

@@ -1,4 +1,4 @@
-"""Lists the files of tars: with byte offsets, to be read in place, or by number in a compressed tar.
+"""Lists the files of tars: with byte offsets to read them in place, or by number in a compressed tar.
 
 A compressed tar must be read from its start, once to list its files and once to unpack some.
 """
@@ -17,10 +17,10 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.sources.base import LARGEST_IMAGE
 from builders.sources.formats import tar_headers
-from builders.sources.formats.tar_headers import File, TarError, ascii_name
+from builders.sources.formats.tar_headers import File, TarError
 from builders.storage.files import byte_count, open_buffered, open_regular
 
 # A compressed archive of images is about as large as they are. One that unpacks to far more was made to fill memory or
@@ -31,13 +31,13 @@ _ALWAYS = 1 << 28
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a file is an uncompressed tar, by the mark in its first header, whatever its name ends in."""
+    """Whether a file is an uncompressed tar, judged by the mark in its first header and not by its name."""
     with _whole_archive(path), open_buffered(path) as file:
         return file.read(tar_headers.BLOCK)[257:262] == b"ustar"
 
 
 def members(path: Path, keep: Callable[[str], bool] = lambda name: True) -> list[File]:
-    """List the regular files of an uncompressed tar, of a tar of a million files those whose name is to be kept.
+    """List the regular files of an uncompressed tar; with `keep`, only those whose names it accepts.
 
     Raises:
         BuildError: the file is not an uncompressed tar, is damaged or cut short, or has a link, a device, a member in
@@ -48,7 +48,7 @@ def members(path: Path, keep: Callable[[str], bool] = lambda name: True) -> list
 
 
 def nested_members(path: Path, names: Collection[str] | None = None) -> Iterator[tuple[str, list[File]]]:
-    """List a tar of tars: yields each inner tar's name and its files, with offsets in the outer tar.
+    """Yield each inner tar of a tar of tars by name, with its files, whose offsets are in the outer tar.
 
     A file whose name does not end in `.tar` comes without files. With `names` only inner tars of these names come, and
     no other is looked into.
@@ -65,7 +65,7 @@ def nested_members(path: Path, names: Collection[str] | None = None) -> Iterator
 
 
 def compressed_members(path: Path) -> list[File]:
-    """List the regular files of a tar.gz in the archive's order; `start` is each file's number among them.
+    """List the regular files of a tar.gz in the archive's order, numbered from 0 by `start`.
 
     Raises:
         BuildError: the file is not a tar.gz, is truncated, or its checksum is wrong.
@@ -94,7 +94,7 @@ def unpack_targz(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes
 
 
 def read_files(path: Path, names: Collection[PurePosixPath]) -> dict[PurePosixPath, bytes]:
-    """Read some regular files of a tar.gz by name, in one pass that ends with the last; what it lacks is left out."""
+    """Read some regular files of a tar.gz by name, in one pass up to the last; files that it lacks are left out."""
     contents: dict[PurePosixPath, bytes] = {}
     for archive, file in _unpacked(path):
         name = PurePosixPath(file.name)
@@ -118,7 +118,7 @@ def _content(archive: tar_headers.Archive, file: File, path: Path) -> bytes:
         archive.seek(_no_larger(file, LARGEST_IMAGE).start)
         content = archive.read(file.size)
         if len(content) != file.size:
-            raise EOFError(f"{ascii_name(file.name)} is cut short")
+            raise EOFError(f"{one_line(file.name)} is cut short")
         return content
 
 
@@ -153,7 +153,7 @@ def _list(
     try:
         return [_no_larger(entry, largest) for entry in tar_headers.files(file, start, end) if keep(entry.name)]
     except TarError as error:
-        place = f"{ascii_name(inside)} in {path}" if inside else f"{path}"
+        place = f"{one_line(inside)} in {path}" if inside else f"{path}"
         raise BuildError(
             f"{place} is not a whole, uncompressed tar: it {error}. Download the archive again."
         ) from error
@@ -161,5 +161,5 @@ def _list(
 
 def _no_larger(file: File, largest: int) -> File:
     if file.size > largest:
-        raise TarError(f"has {ascii_name(file.name)} of {file.size:,} bytes, more than any image of a source")
+        raise TarError(f"has {one_line(file.name)} of {file.size:,} bytes, more than any image of a source")
     return file

@@ -1,4 +1,4 @@
-"""Lists the files of folders, an archive or a mirror's Parquet files as Arrow columns, and matches their names.
+"""Lists the files of folders, archives or a mirror's Parquet files as Arrow columns, and matches their names.
 
 No image is opened; a complete ImageNet has 1.3 million.
 
@@ -31,7 +31,7 @@ Tars = Iterable[tuple[str, Path, Sequence[File]]]
 
 @dataclass(frozen=True)
 class Tree:
-    """The files of a folder, an archive or a mirror, found at `home` in a folder or archive (`place`).
+    """The files of a folder, an archive or a mirror at `home`; `place` is the folder or archive itself.
 
     `description` says in words what holds them, such as `archive food-101.tar.gz`, and `how` is their container.
 
@@ -53,15 +53,15 @@ class Tree:
     others: Sequence[tuple[str, str]] = field(default=(), repr=False)
 
     def column(self, name: str) -> pa.Array:
-        """Return a column of the rows, for instance a group of the pattern."""
+        """Return a column of the rows, for instance one that a group of the pattern gave."""
         return self.rows[name].combine_chunks()
 
     def path_of(self, name: str) -> str:
-        """Return the path of an entry for messages."""
+        """Return the path by which messages name an entry."""
         return f"{self.home.root}/{self.prefix}{name}"
 
     def is_folder(self, name: str) -> bool:
-        """Whether an entry is a folder; this asks the file system, so it is for the few that match no pattern."""
+        """Whether an entry is a folder; it asks the file system, so call it only for the few that match no pattern."""
         return self.how == "file" and (self.place / name).is_dir()
 
     def match(self, pattern: str) -> Tree:
@@ -71,14 +71,14 @@ class Tree:
         return matched.with_columns(**groups)
 
     def with_columns(self, **columns: pa.Array) -> Tree:
-        """Return the files with other columns, or with other values in those that they have."""
+        """Return the files with additional or replaced columns."""
         rows = self.rows.drop_columns([name for name in columns if name in self.rows.column_names])
         for name, values in columns.items():
             rows = rows.append_column(name, values)
         return dataclasses.replace(self, rows=rows)
 
     def keep(self, mask: pa.Array, reason: str | None = None) -> Tree:
-        """Return the files of a mask. With a reason the others are strays for it, else they are dropped."""
+        """Return the files that a mask keeps; the others become strays if a reason is given, else they are dropped."""
         others = self.others
         if reason is not None:
             left_out = self.rows["name"].filter(pc.invert(mask)).to_pylist()
@@ -86,12 +86,12 @@ class Tree:
         return dataclasses.replace(self, rows=self.rows.filter(mask), others=others)
 
     def strays(self, reason: Callable[[str], str]) -> tuple[Stray, ...]:
-        """Return the files that were left out, sorted; `reason` says why of those that do not match the pattern."""
+        """Return the files left out, sorted; `reason` explains those that do not match the pattern."""
         return tuple(Stray(self.prefix + escape_name(name), why or reason(name)) for name, why in sorted(self.others))
 
 
 def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Array, Mapping[str, pa.Array]]:
-    """Return whether each name matches a pattern, and the pattern's groups of those that do.
+    """Match names against a pattern; returns which match, and the pattern's groups of those.
 
     The pattern is a regular expression (RE2) of the whole name behind `start`. RE2 has no references back: a group
     called `x_again` (or `x_again2`) has the text of the group `x` wherever both have any, and stands in for it
@@ -110,22 +110,22 @@ def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Arra
 
 
 def in_folders(home: Home, place: Path, folders: Sequence[str] = ("",), description: str = "image files") -> Tree:
-    """List folders below an existing place, given by their paths; an empty one is the place itself."""
+    """List folders below an existing place, given by their paths; an empty path is the place itself."""
     listed = children_of_each([place / folder if folder else place for folder in folders], home.root)
     inside = (f"{folder}/" if folder else "" for folder in folders)
     return _of_files(home, place, zip(inside, listed, strict=True), description)
 
 
 def in_depth(home: Home, place: Path) -> Tree:
-    """List the files below an existing place, in folders of any depth; no link is followed."""
+    """List the files below an existing place at any depth, without following links."""
     return _of_files(home, place, [("", sorted(files_below(place)))], "image files")
 
 
 def _of_files(home: Home, place: Path, paths: Iterable[tuple[str, Sequence[str]]], description: str) -> Tree:
-    """Return the tree of files on disk, given by their paths below a place, in pieces that begin alike."""
+    """Return the tree of files on disk, given by their paths below a place, in groups that begin alike."""
     where = relative(place, home.root)
     prefix = "" if where == "." else f"{where}/"
-    names = [text_array(rest, prefix + start) for start, rest in paths]
+    names = [text_array(endings, prefix + start) for start, endings in paths]
     all_names = pa.concat_arrays([pa.array([], pa.string()), *names])
     return Tree(home, place, f"{description} in {where}", prefix, "file", _rows(all_names, all_names), prefix)
 
@@ -146,7 +146,7 @@ def in_archive(home: Home, stem: str, top: str = "") -> Tree | None:
 
 
 def in_tars(home: Home, place: Path, parts: Tars, top: str = "", how: Container = "span") -> Tree:
-    """List the files of tars in a folder or an archive, limited to a folder inside with a slash at its end.
+    """List the files of tars in a folder or an archive; a folder's path, ending with a slash, limits the listing.
 
     Any file with named ranges of bytes may stand for a tar. Where a tar has a folder of its own in the tree, folders
     inside it are dropped.
@@ -170,7 +170,7 @@ def in_tars(home: Home, place: Path, parts: Tars, top: str = "", how: Container 
 
 
 def in_parquet(home: Home, files: Iterable[tuple[Path, pa.Array, pa.Array]]) -> Tree | None:
-    """List the rows of a mirror's sorted files, given each file's names and labels; None if there are no files.
+    """List the rows of a mirror's sorted files, given each file's names and labels; None without files.
 
     The rows have a column `label`, too.
     """

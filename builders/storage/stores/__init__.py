@@ -1,1 +1,1 @@
-"""Object storage (s3://, gs:// and other filesystems of fsspec): paths, ranges, conditional writes, errors."""
+"""Object storage (s3://, gs:// and other filesystems of fsspec): paths, byte ranges, conditional writes, errors."""

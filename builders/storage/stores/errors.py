@@ -1,4 +1,4 @@
-"""Turns the exceptions of stores' clients into messages for users."""
+"""Turns exceptions of the clients of stores into messages for users."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _CHANGED = {"PreconditionFailed", "ConditionalRequestConflict", "412"}
 
 
 class ChangedMeanwhileError(BuildError):
-    """A file that another process changed since it was read."""
+    """Another process changed a file after it was read."""
 
     def __init__(self, address: object) -> None:
         super().__init__(
@@ -61,7 +61,7 @@ class ChangedMeanwhileError(BuildError):
 
 @contextlib.contextmanager
 def store_errors(doing: str, address: object) -> Iterator[None]:
-    """Turn what a store's client raises into a `BuildError`, but for a file that its bucket does not have."""
+    """Turn exceptions of a store's client into `BuildError`, except for a file that does not exist."""
     try:
         yield
     except client_errors() as error:
@@ -72,12 +72,12 @@ def store_errors(doing: str, address: object) -> Iterator[None]:
 
 
 def os_error(number: int, address: object) -> OSError:
-    """Return the error that a file system has for a path, of the subclass of its number."""
+    """Return the error that a file system would raise for a path, of the subclass for this error number."""
     return OSError(number, os.strerror(number), str(address))
 
 
 def client_errors() -> tuple[type[BaseException], ...]:
-    """Return the exceptions of the clients that were imported, and those of the operating system."""
+    """Return the exception types of all imported clients, and those of the operating system."""
     errors: list[type[BaseException]] = [OSError]
     for module, names in _CLIENTS.items():
         if module in sys.modules:
@@ -88,7 +88,7 @@ def client_errors() -> tuple[type[BaseException], ...]:
 
 
 def is_change(error: BaseException) -> bool:
-    """Whether a store refused a conditional write because the file was changed, made or removed meanwhile."""
+    """Whether a store refused a conditional write because the file was changed, made or removed since it was read."""
     return code_of(error) in _CHANGED or isinstance(error, FileExistsError | FileNotFoundError)
 
 
@@ -116,7 +116,7 @@ def _reason(error: BaseException) -> str:
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code in a store's answer, such as NoSuchBucket or 403; empty if there was none."""
+    """Return the code in a store's answer, such as NoSuchBucket or 403; empty if there is none."""
     for cause in _chain(error):
         answer: Any = getattr(cause, "response", None)
         if isinstance(answer, dict):

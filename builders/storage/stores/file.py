@@ -1,4 +1,4 @@
-"""Reads files in a store by ranges, and the further ahead the more of a file is used.
+"""Reads files in a store by ranges; the more of a file is used, the further ahead it is read.
 
 A tar's headers lie between its images: after each, a reader skips as many bytes as the image has. A request takes as
 long as reading two megabytes, so what is skipped is read, too, and one request serves dozens of headers. fsspec's own
@@ -20,7 +20,7 @@ from builders.storage.stores.errors import store_errors
 
 
 class RangedFile(io.RawIOBase):
-    """A file of fsspec whose errors are sentences."""
+    """A file of fsspec that raises errors with messages for users."""
 
     def __init__(self, opened: Any, address: str) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ TOGETHER = 8
 
 
 class GrowingReadAhead(BaseCache):  # type: ignore[misc]  # fsspec has no types
-    """The bytes around the last read, for `fsspec.open(cache_type="growing")`.
+    """A cache of the bytes around the last read, for `fsspec.open(cache_type="growing")`.
 
     `fetcher` reads the bytes from one place up to another, called by `concurrency` threads: 1 where a filesystem
     answers one request at a time.

@@ -1,4 +1,4 @@
-"""Lists folders of a store, and caches the listings while a source is indexed.
+"""Lists the folders of a store, and caches listings while a source is indexed.
 
 Readers ask of hundreds of names whether they are folders. In a store each such question is one or two requests, so
 they are answered from the cached listing of the folder above, a thousand names a request. The cache has names and
@@ -41,7 +41,7 @@ Listing = dict[str, int]
 
 
 def list_folder(folder: Any) -> Listing:
-    """List a folder, a `StorePath`; raises `FileNotFoundError` or `NotADirectoryError` where there is none.
+    """List a folder, given as `StorePath`; `FileNotFoundError` or `NotADirectoryError` if there is none.
 
     The order in which a store gives names does not matter. A name that is both a file's and a folder's stands for the
     folder. The empty object that consoles put in place of a folder is none of its files.
@@ -62,12 +62,12 @@ def list_folder(folder: Any) -> Listing:
 
 
 def entry_size(entry: Mapping[str, Any]) -> int:
-    """Return the size in what fsspec says of a file or folder."""
+    """Return the size of a file by fsspec's description, or `FOLDER`."""
     return FOLDER if entry["type"] == "directory" else int(entry["size"] or 0)
 
 
 def list_ahead(folders: Iterable[Any], read: Callable[[Any], Listing] = list_folder) -> Iterator[Listing]:
-    """Yield the listings of folders of one store, in order; several are requested at a time."""
+    """Yield the listings of a store's folders in order, requesting several at a time."""
     remaining = iter(folders)
     while batch := list(itertools.islice(remaining, _LISTED_AHEAD)):
         with _threads(batch[0]) as threads:
@@ -87,7 +87,7 @@ def _threads(path: Any) -> ThreadPoolExecutor:
 
 
 def sizes_of(root: Any, files: Sequence[str]) -> list[int | None]:
-    """Return the sizes of files below a `StorePath`: `FOLDER` for a folder, None where nothing is there."""
+    """Return the sizes of files below a `StorePath`: `FOLDER` for a folder, None if nothing is there."""
     numbers_of: dict[str, list[int]] = {}
     for number, file in enumerate(files):
         numbers_of.setdefault(file.rpartition("/")[0], []).append(number)
@@ -105,14 +105,14 @@ def sizes_of(root: Any, files: Sequence[str]) -> list[int | None]:
 
 
 class ListingCache:
-    """The listings of a folder of a store, given by its address, and of folders below it."""
+    """A cache of the listings of a store's folder, given by address, and of the folders below it."""
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
         self.listing = functools.lru_cache(_MOST_FOLDERS)(self._listing)
 
     def size(self, path: Any) -> int | None:
-        """Return the size of a file, `FOLDER` for a folder; None if nothing is there or it is outside."""
+        """Return the size of a file, or `FOLDER`; None if nothing is there, or it is not below the folder."""
         address = str(path).rstrip("/")
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if address == self.root:
@@ -135,7 +135,7 @@ CACHE: ContextVar[ListingCache | None] = ContextVar("listings", default=None)
 
 @contextlib.contextmanager
 def cached_listings(root: str) -> Iterator[ListingCache]:
-    """Cache listings below a folder, given by its address, while the block runs; nested blocks share a cache."""
+    """Cache listings below a folder, given by address, inside the block; nested blocks share one cache."""
     outer = CACHE.get()
     if outer is not None and outer.root == root.rstrip("/"):
         yield outer

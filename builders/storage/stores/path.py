@@ -1,4 +1,4 @@
-"""Paths in a store, with the methods of `pathlib.Path` that these tools use.
+"""A path in a store, with the methods of `pathlib.Path` that these tools use.
 
 Tested by `tests/builders/storage/stores/test_path.py` and `test_errors.py`.
 """
@@ -36,6 +36,7 @@ from builders.storage.stores.errors import (
     store_errors,
 )
 from builders.storage.stores.file import GrowingReadAhead, RangedFile
+from unknown_detection.words import is_printable
 
 ATTEMPTS = 5
 """How often botocore sends a request that a store answers with 500 or 503 or cuts: about 8 seconds of waiting between
@@ -67,7 +68,7 @@ UPLOADED_TOGETHER = 4
 
 
 def options(protocol: str, attempts: int | None = None) -> dict[str, Any]:
-    """Return keyword arguments of a protocol's filesystem; its client takes credentials from the environment."""
+    """Return the keyword arguments of a protocol's filesystem; credentials come from the environment."""
     keywords: dict[str, Any] = {"use_listings_cache": False}  # other processes write to the same folder
     if protocol in ("s3", "s3a"):
         keywords["max_concurrency"] = UPLOADED_TOGETHER
@@ -90,7 +91,7 @@ its file, a wrapper that names no filesystem to wrap; and `data:` where a path i
 
 
 def store_path(address: str) -> StorePath:
-    """Return the path of an address, which `as_path` has checked; `ImportError` says that a package is missing."""
+    """Return the path of an address that `as_path` has checked; `ImportError` if a package is missing."""
     protocol = address.partition("://")[0]
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs tracebacks of what it then raises
     warnings.filterwarnings("ignore", "UPath .* filesystem not explicitly implemented")
@@ -108,7 +109,7 @@ def store_path(address: str) -> StorePath:
 
 
 def filesystem_of(address: str) -> Any:
-    """Return the filesystem of fsspec in which an address lies, which may be that of a file of any name."""
+    """Return the fsspec filesystem of an address, whatever characters the file's name has."""
     protocol, _, location = address.partition("://")
     return store_path(f"{protocol}://{location.partition('/')[0]}").fs
 
@@ -234,7 +235,7 @@ class StorePath(ObjectPath, ProxyUPath):  # type: ignore[misc]  # has no types w
     def inside(self, path: str | Path) -> StorePath:
         # A store has no links, and takes any name for a name.
         text = str(path)
-        if not text.isprintable() or any(name in ("", ".", "..") for name in text.split("/")):
+        if not is_printable(text) or any(name in ("", ".", "..") for name in text.split("/")):
             raise BuildError(
                 f"{one_line(text)} does not lie inside {self}. Remove it, and run the same command again."
             )

@@ -1,4 +1,4 @@
-"""Fetches images from a store before they are asked for, many at the same time.
+"""Fetches images from a store before they are asked for, many at a time.
 
 A request takes 30 ms wherever the store is, and an image is read in one. A worker knows the images of its shard in
 their order, so while it works on some, the next are on their way. Ranges that lie close together in one archive are
@@ -34,7 +34,7 @@ _BLOCKS = 2 * BATCH_BYTES
 
 
 class Read(NamedTuple):
-    """Some bytes of a file in a store, which is named by its address."""
+    """A request for some bytes of a file in a store; `path` is its address."""
 
     path: str
     offset: int
@@ -55,7 +55,7 @@ class _Block(NamedTuple):
 
 
 class RemoteRanges:
-    """Reads byte ranges of files in stores; announced ones are fetched ahead, others when they are requested."""
+    """Reads byte ranges of files in stores; announced ranges are fetched ahead, others when they are read."""
 
     def __init__(self) -> None:
         self._batches: Iterator[list[Read]] = iter(())
@@ -65,14 +65,14 @@ class RemoteRanges:
         self._thread = ThreadPoolExecutor(1)
 
     def expect(self, reads: Iterable[tuple[str, int, int]]) -> None:
-        """Announce all reads in their order, and begin to fetch; earlier announcements are dropped."""
+        """Announce all coming reads in order and begin to fetch them; drops what was announced before."""
         announced = [Read(*read) for read in reads if read[2]]
         self._left, self._contents = set(announced), {}
         self._batches = _grouped(announced, BATCH_BYTES)
         self._begin()
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        """Read some bytes of a file; fewer where it ends before."""
+        """Read some bytes of a file; fewer if the file ends before."""
         read = Read(path, offset, size)
         if not size:
             return b""
@@ -83,13 +83,13 @@ class RemoteRanges:
         return self._contents[read] if read in self._contents else _fetch([read])[read]
 
     def read_into(self, target: memoryview, path: str, offset: int) -> int:
-        """Fill a buffer from a file, and return the number of bytes; fewer where the file ends before."""
+        """Fill a buffer from a file; returns the number of bytes, fewer if the file ends before."""
         data = self.read(path, offset, len(target))
         target[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
-        """Free what was fetched, without waiting for requests in flight."""
+        """Free what was fetched without waiting for requests that are in flight."""
         self._contents, self._batches = {}, iter(())
         self._thread.shutdown(wait=False, cancel_futures=True)
 

@@ -60,7 +60,7 @@ def planned(tmp_path, **changes):
         "size": 0,
         "roots": {},
         "data": tmp_path / "out" / "data.parquet",
-        "part": tmp_path / "out" / "part.parquet",
+        "record": tmp_path / "out" / "record.parquet",
         "schema": arrow_schema(["c"]),
         "decode": False,
         "drop_unreadable": False,
@@ -82,7 +82,7 @@ def test_bytes_pass_through_and_digests_are_theirs(tmp_path):
     assert record.rows == 5
     assert record.sha256 == hashlib.sha256(shard.data.read_bytes()).hexdigest()
     assert record.bytes == shard.data.stat().st_size
-    assert read_record(shard.part) == record
+    assert read_record(shard.record) == record
 
 
 def test_row_groups_are_bounded_by_real_bytes(tmp_path):
@@ -135,10 +135,10 @@ def test_index_only_writes_the_rows_and_no_pixels(tmp_path):
     files = {"a.jpg": jpeg(1)}
     shard = task(tmp_path, files, data=None)
     record = shard.run(silent).record
-    part = pq.read_table(shard.part)
-    assert part["content_sha256"].to_pylist() == [hashlib.sha256(files["a.jpg"]).hexdigest()]
+    rows = pq.read_table(shard.record)
+    assert rows["content_sha256"].to_pylist() == [hashlib.sha256(files["a.jpg"]).hexdigest()]
     assert (record.bytes, record.sha256) == (0, "")
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["part.parquet"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["record.parquet"]
 
 
 def test_progress_adds_up(tmp_path):

@@ -142,7 +142,7 @@ def test_it_is_another_version_and_the_card_says_so(planted, plain, varied):
 def test_built_in_parts_it_is_the_same_and_reads_no_image_twice(planted, varied, tmp_path, monkeypatch):
     reads = []
     run = ShardTask.run
-    monkeypatch.setattr(ShardTask, "run", lambda task, progress: reads.append(task.part) or run(task, progress))
+    monkeypatch.setattr(ShardTask, "run", lambda task, progress: reads.append(task.record) or run(task, progress))
     choices = {"limit_per_class": 1, "withdraw": "duplicates"}
     build_demo(planted[0], tmp_path, splits=(NEAR,), **choices)
     surveyed = [part for part in reads if part.parent.name == "survey"]

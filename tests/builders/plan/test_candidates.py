@@ -22,11 +22,11 @@ def digest(name):
 
 def view_of(sizes):
     """A source with so many images in each partition, of the classes a and b in turn."""
-    pieces = (
+    partitions = (
         made_up(f"p{place}", ["a", "b"], np.arange(size) % 2, [f"{place}/{i}" for i in range(size)])
         for place, size in enumerate(sizes)
     )
-    return IndexArrays(SourceIndex(SOURCE, None, tuple(pieces)))
+    return IndexArrays(SourceIndex(SOURCE, None, tuple(partitions)))
 
 
 @given(st.lists(st.text(max_size=5), unique=True, max_size=40))

@@ -140,9 +140,9 @@ def test_places365_counts_the_owners_list(tmp_path):
     files["places365_train_standard.txt"] = (
         "/a/airfield/00000001.jpg 0\n/a/airfield/00000002.jpg 0\n/z/zen_garden/00000001.jpg 364\n"
     )
-    (piece,) = open_source(SOURCES["places365"], tree(tmp_path, files), ("train",)).pieces
-    assert {name: count for name, count in piece.listed.items() if count} == {"/a/airfield": 2, "/z/zen_garden": 1}
-    assert len(piece.listed) == 365
+    (partition,) = open_source(SOURCES["places365"], tree(tmp_path, files), ("train",)).partitions
+    assert {name: count for name, count in partition.listed.items() if count} == {"/a/airfield": 2, "/z/zen_garden": 1}
+    assert len(partition.listed) == 365
 
 
 def test_a_source_without_any_counts_by_class_goes_by_its_total():
@@ -168,7 +168,7 @@ def test_empty_folders_and_strays_of_the_genuine_caltech_archive_change_no_count
     (tmp_path / "256_ObjectCategories/056.dog/greg/vision309").mkdir(parents=True)
     index = open_source(SOURCES["caltech256"], tmp_path, ("images",))
     assert count_shortfalls(index, ("images",), sorted(counts)) == []
-    assert {stray.path.rpartition("/")[2]: stray.reason for stray in index.pieces[0].strays} == {
+    assert {stray.path.rpartition("/")[2]: stray.reason for stray in index.partitions[0].strays} == {
         "greg": "a folder",
         "RENAME2": "not named 198_<4 digits>.jpg",
     }

@@ -107,12 +107,12 @@ def test_rows_have_their_sources_columns_and_other_rows_the_value_for_none(index
 
 
 def shuffled(index):
-    pieces = []
-    for piece in index.pieces:
-        order = list(range(piece.table.num_rows))
+    partitions = []
+    for partition in index.partitions:
+        order = list(range(partition.table.num_rows))
         random.Random(1).shuffle(order)
-        pieces.append(dataclasses.replace(piece, table=piece.table.take(pa.array(order))))
-    return dataclasses.replace(index, pieces=tuple(reversed(pieces)))
+        partitions.append(dataclasses.replace(partition, table=partition.table.take(pa.array(order))))
+    return dataclasses.replace(index, partitions=tuple(reversed(partitions)))
 
 
 def test_every_unknown_class_of_every_config_was_looked_at():

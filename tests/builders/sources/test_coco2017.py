@@ -110,9 +110,9 @@ def test_images_that_only_one_side_has_are_told(tmp_path, categories):
     root = write_copy(tmp_path, IMAGES, categories)
     (root / "train2017" / "000000000003.jpg").unlink()
     tree(root, {"train2017/000000000099.jpg": b"", "train2017/3.jpg": b""})
-    (piece,) = opened("coco2017", root).pieces
-    assert piece.missing.to_pylist() == ["train2017/000000000003.jpg"]  # 6 has no annotation and is not asked for
-    assert piece.strays == (
+    (partition,) = opened("coco2017", root).partitions
+    assert partition.missing.to_pylist() == ["train2017/000000000003.jpg"]  # 6 has no annotation and is not asked for
+    assert partition.strays == (
         Stray("train2017/000000000099.jpg", "its number is not in instances_train2017.json"),
         Stray("train2017/3.jpg", "not named <12 digits>.jpg"),
     )
@@ -123,7 +123,7 @@ def test_a_mirror_without_unannotated_images_has_the_same_values_and_lacks_nothi
     folder, mirror = (opened("coco2017", root) for root in (demo["coco2017"], laid_out("coco2017", coco2017_parquet)))
     tables = (index.table.select(columns).sort_by("source_id") for index in (folder, mirror))
     assert next(tables).equals(next(tables))
-    assert not any(len(index.pieces[0].missing) for index in (folder, mirror))
+    assert not any(len(index.partitions[0].missing) for index in (folder, mirror))
 
 
 def damaged(root, demo, change):

@@ -189,9 +189,9 @@ def test_files_of_other_names_and_classes_are_strays(tmp_path, source):
     reasons = {name: reason for reason, names in names_by_reason.items() for name in names}
     names = (image, *BESIDE.get(key, ()), *reasons)
     tree(tmp_path, {f"{name}art_0.jpg" if name.endswith("/") else name: "" for name in names})
-    (piece,) = open_source(SOURCES[key], tmp_path, (partition,)).pieces
-    assert piece.table["file"].to_pylist() == [image]
-    assert set(piece.strays) == {Stray(name.rstrip("/"), reason) for name, reason in reasons.items()}
+    (partition,) = open_source(SOURCES[key], tmp_path, (partition,)).partitions
+    assert partition.table["file"].to_pylist() == [image]
+    assert set(partition.strays) == {Stray(name.rstrip("/"), reason) for name, reason in reasons.items()}
 
 
 @pytest.mark.parametrize(
@@ -218,9 +218,9 @@ def test_files_of_other_names_and_classes_are_strays(tmp_path, source):
 )
 def test_what_an_archive_holds_beside_images(tmp_path, key, archive, image, others, strays):
     write_tar(tmp_path / archive, dict.fromkeys((image, *others), b""))
-    (piece,) = open_source(SOURCES[key], tmp_path, ("images",)).pieces
-    assert piece.table["source_id"].to_pylist() == ["/".join(image.split("/")[-2:])]
-    assert piece.strays == strays
+    (partition,) = open_source(SOURCES[key], tmp_path, ("images",)).partitions
+    assert partition.table["source_id"].to_pylist() == ["/".join(image.split("/")[-2:])]
+    assert partition.strays == strays
 
 
 def test_no_folder(tmp_path):
@@ -274,9 +274,9 @@ def test_places365_keeps_the_standard_images_of_a_challenge_copy(tmp_path):
     listing = {"places365_train_standard.txt": "/a/airfield/00000001.jpg 0\n/z/zen_garden/00000001.jpg 364\n"}
     index = open_source(SOURCES["places365"], tree(tmp_path, files | listing), ("train",))
     assert index.table["source_id"].to_pylist() == ["train/a/airfield/00000001.jpg"]
-    assert index.pieces[0].missing.to_pylist() == ["train/z/zen_garden/00000001.jpg"]
+    assert index.partitions[0].missing.to_pylist() == ["train/z/zen_garden/00000001.jpg"]
     reason = "not in places365_train_standard.txt"
-    assert index.pieces[0].strays == (Stray("data_256/a/airfield/00000002.jpg", reason),)
+    assert index.partitions[0].strays == (Stray("data_256/a/airfield/00000002.jpg", reason),)
 
 
 def test_a_place_has_several_spellings_and_shares_none():
@@ -305,8 +305,8 @@ def test_strays_of_the_demo_are_named_with_their_reason(demo):
     }
     strays = {}
     for key in {path.partition("/")[0] for path in expected}:
-        for piece in open_source(SOURCES[key], demo[key], tuple(SOURCES[key].expected())).pieces:
-            strays |= {f"{key}/{stray.path}": stray.reason for stray in piece.strays}
+        for partition in open_source(SOURCES[key], demo[key], tuple(SOURCES[key].expected())).partitions:
+            strays |= {f"{key}/{stray.path}": stray.reason for stray in partition.strays}
     assert strays == expected
 
 
@@ -314,14 +314,14 @@ def test_strays_between_class_folders_and_names_that_are_no_text(tmp_path):
     tree(tmp_path, {f"train/{TENCH}/{TENCH}_1.JPEG": "", "train/.DS_Store": "", "train/n01/x": ""})
     (tmp_path / "train" / TENCH / "caf\udce9.JPEG").touch()
     index = open_source(SOURCES["imagenet"], tmp_path, ("train",))
-    assert [stray.path for stray in index.pieces[0].strays] == [
+    assert [stray.path for stray in index.partitions[0].strays] == [
         f"train/{TENCH}/caf\ufffd.JPEG",
         "train/.DS_Store",
         "train/n01",
     ]
     tree(tmp_path, {"data_256/a/airfield/00000001.jpg": "", "data_256/a/b/c": "", "data_256/readme": ""})
     index = open_source(SOURCES["places365"], tmp_path, ("train",))
-    assert [stray.path for stray in index.pieces[0].strays] == ["data_256/readme", "data_256/a/b"]
+    assert [stray.path for stray in index.partitions[0].strays] == ["data_256/readme", "data_256/a/b"]
 
 
 def test_train_archive_without_class_tars(tmp_path):

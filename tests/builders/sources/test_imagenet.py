@@ -104,7 +104,7 @@ def test_strays_beside_the_archives_of_classes(tmp_path):
     tree(tmp_path / "copy", {"train/notes.txt": ""})
     index = open_source(SOURCES["imagenet"], tmp_path / "copy", ("train",))
     assert index.layouts == {"train": "class archives in train"}
-    assert [(stray.path, stray.reason) for piece in index.pieces for stray in piece.strays] == [
+    assert [(stray.path, stray.reason) for partition in index.partitions for stray in partition.strays] == [
         ("train/notes.txt", "not a tar of one class")
     ]
 

@@ -22,22 +22,22 @@ def test_partitions_are_the_published_lists(tmp_path):
         write_tar(tmp_path / f"{wnid}.tar", {name[10:]: b"" for name in names})
     (tmp_path / "n00000001.tar").touch()
     index = opened("imagenet21k", tmp_path)
-    assert {piece.partition: set(piece.table["source_id"].to_pylist()) for piece in index.pieces} == lists
+    assert {partition.name: set(partition.table["source_id"].to_pylist()) for partition in index.partitions} == lists
     # SSB-hard: 980 classes with 50 images each (OpenOOD v1.5, table 1, says 49,000); ImageNet-OOD: 637 classes.
-    assert [(piece.table.num_rows, len(piece.images_by_class)) for piece in index.pieces] == [
+    assert [(partition.table.num_rows, len(partition.images_by_class)) for partition in index.partitions] == [
         (49_000, 980),
         (31_802, 637),
     ]
     assert count_shortfalls(index, tuple(lists), list(SOURCES["imagenet21k"].classes())) == []
-    assert not any(piece.strays for piece in index.pieces)
+    assert not any(partition.strays for partition in index.partitions)
 
 
 def test_what_an_edition_lacks_is_counted_and_named(tmp_path):
     tree(tmp_path, {SSB: ""})
     index = open_source(SOURCES["imagenet21k"], tmp_path, ("ssb_hard",))
-    (piece,) = index.pieces
-    assert len(piece.missing) == 48_999
-    assert SSB not in piece.missing.to_pylist()
+    (partition,) = index.partitions
+    assert len(partition.missing) == 48_999
+    assert SSB not in partition.missing.to_pylist()
     (sentence,) = count_shortfalls(index, ("ssb_hard",), ["n00474568"])  # the second class of the list
     assert "expected 50 images of n00474568" in sentence
     assert "found 0; the first that its list names and the copy lacks is n00474568/n00474568_1016.JPEG" in sentence

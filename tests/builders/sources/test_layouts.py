@@ -83,7 +83,7 @@ def test_official_layout_has_every_class_and_image_of_the_demo(index_of, key):
     assert {name: index.table.schema.field(name).type for name in own} == own
     # Some lists are in the package, and not as short as the demo.
     if key not in ("imagenet21k", "imagenet_c", "inaturalist", "mos_sun"):
-        assert not any(len(piece.missing) for piece in index.pieces)
+        assert not any(len(partition.missing) for partition in index.partitions)
 
 
 @pytest.mark.parametrize("key", ["dtd", "sun397", "svhn_full"])
@@ -185,10 +185,10 @@ def test_a_copy_of_the_images_of_openoods_list_has_its_labels(key, tmp_path):
     )
     ((partition, size),) = SOURCES[key].expected().items()
     assert index.num_rows == size.total == images
-    assert index.pieces[0].images_by_class == {name: count for name, count in size.per_class.items() if count}
-    assert len(index.pieces[0].images_by_class) == classes
+    assert index.partitions[0].images_by_class == {name: count for name, count in size.per_class.items() if count}
+    assert len(index.partitions[0].images_by_class) == classes
     assert count_shortfalls(index, (partition,), list(SOURCES[key].classes())) == []
-    assert not index.pieces[0].strays and not len(index.pieces[0].missing)
+    assert not index.partitions[0].strays and not len(index.partitions[0].missing)
 
 
 def test_one_folder_of_openood_is_the_copy_of_several_sources(demo, tmp_path):
@@ -245,7 +245,7 @@ def test_order_of_directory_listings_does_not_matter(demo, index_of, monkeypatch
     monkeypatch.setattr(os, "listdir", shuffled)
     index = opened(key, demo[key])
     assert index.table.equals(expected.table)
-    assert index.pieces == expected.pieces
+    assert index.partitions == expected.partitions
 
 
 @pytest.mark.parametrize("key", SOURCES)

@@ -52,10 +52,10 @@ def test_a_copy_that_is_not_whole_is_said_to_be_short(tmp_path):
 
 def test_other_names_are_strays(tmp_path):
     files = folder(5) | {f"LSUN_fix/{name}": "" for name in ("correct_resize_07.png", "correct_resize_10000.png", "x")}
-    (piece,) = opened("lsun_fix", tree(tmp_path, files)).pieces
+    (partition,) = opened("lsun_fix", tree(tmp_path, files)).partitions
     reason = "not named correct_resize_<0 to 9999>.png"
-    assert piece.table["source_id"].to_pylist() == ["correct_resize_5.png"]
-    assert piece.strays == tuple(
+    assert partition.table["source_id"].to_pylist() == ["correct_resize_5.png"]
+    assert partition.strays == tuple(
         Stray(f"LSUN_fix/{name}", reason) for name in ("correct_resize_07.png", "correct_resize_10000.png", "x")
     )
 

@@ -33,7 +33,7 @@ def places(tmp_path_factory):
 
 
 def test_all_of_places_has_the_ids_of_places365_and_the_published_counts_by_category(places):
-    train, val = open_source(SOURCES["places365"], places, ("train", "val")).pieces
+    train, val = open_source(SOURCES["places365"], places, ("train", "val")).partitions
     ids = [*train.table["source_id"].to_pylist(), *val.table["source_id"].to_pylist()]
     assert sorted(ids) == PLACES
     published = {row["class"]: len(row["images"].split()) for row in tables.read_csv_rows("listed_mos_places.csv")}
@@ -70,9 +70,9 @@ def test_mos_places_of_the_archive_has_the_rows_that_it_has_of_places365(openood
 def test_names_of_no_category_are_strays_of_mos_places(tmp_path):
     names = ("b_badlands_00001234.jpg", "b_badland_00001234.jpg", "b_badlands_1234.jpg", "._b_badlands_00001234.jpg")
     tree(tmp_path, {f"Places/images/{name}": "" for name in names})
-    (piece,) = open_source(SOURCES["places365"], tmp_path, ("train",)).pieces
-    assert piece.table["source_id"].to_pylist() == ["train/b/badlands/00001234.jpg"]
-    assert {stray.path for stray in piece.strays} == {f"Places/images/{name}" for name in names[1:]}
+    (partition,) = open_source(SOURCES["places365"], tmp_path, ("train",)).partitions
+    assert partition.table["source_id"].to_pylist() == ["train/b/badlands/00001234.jpg"]
+    assert {stray.path for stray in partition.strays} == {f"Places/images/{name}" for name in names[1:]}
     assert "the partition val (36,500 images) is not in" in refusal("places365", tmp_path, "val")
 
 
@@ -80,10 +80,10 @@ def test_all_of_sun_has_the_published_names_and_no_others(tmp_path, capsys):
     listed = sorted(lists.load_list("mos_sun"))
     other = f"sun_{'z' * 16}.jpg"
     write_tar(tmp_path / "SUN.tar", {f"SUN/images/{name}": b"" for name in (*listed, other)})
-    (piece,) = opened("mos_sun", tmp_path).pieces
-    assert sorted(piece.table["source_id"].to_pylist()) == listed
-    assert piece.images_by_class == {"unlabelled": 10_000} == SOURCES["mos_sun"].expected()["images"].per_class
-    assert piece.strays == (Stray(f"SUN.tar:SUN/images/{other}", "not one of the 10,000 images of the subset"),)
+    (partition,) = opened("mos_sun", tmp_path).partitions
+    assert sorted(partition.table["source_id"].to_pylist()) == listed
+    assert partition.images_by_class == {"unlabelled": 10_000} == SOURCES["mos_sun"].expected()["images"].per_class
+    assert partition.strays == (Stray(f"SUN.tar:SUN/images/{other}", "not one of the 10,000 images of the subset"),)
     assert main([f"--published-sun={tmp_path}", "--splits=mos/sun", "--dry-run", "--quiet", "--out=out"]) == 0
     assert "10,000" in capsys.readouterr().out
 

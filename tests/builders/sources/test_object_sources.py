@@ -60,7 +60,7 @@ def test_a_source_in_a_store_is_that_of_the_local_copy(key, convert, demo, laid_
     source, partitions = SOURCES[key], tuple(SOURCES[key].expected())
     expected, index = (open_source(source, place, partitions) for place in (local, as_path(root)))
     assert index.table.equals(expected.table)
-    assert index.pieces == expected.pieces
+    assert index.partitions == expected.partitions
     rows = np.arange(0, index.table.num_rows, max(1, index.table.num_rows // _READ))
     assert images(index, rows) == images(expected, rows)
 
@@ -94,7 +94,7 @@ def test_a_plan_of_class_folders_asks_for_no_image(demo, store, proxy):
     assert listed["ListObjectsV2"] < 110  # 101 class folders
     assert not [request.path for request in proxy.requests if request.path.endswith(".jpg")]
     proxy.requests.clear()
-    assert len(list(sampled_sizes(root, index.pieces[0]))) == 64
+    assert len(list(sampled_sizes(root, index.partitions[0]))) == 64
     assert proxy.kinds() == {"GetObject": 64}
     proxy.requests.clear()
     rows = np.arange(index.table.num_rows)

@@ -26,10 +26,10 @@ def listed(partition):
 def test_partitions_are_openoods_lists(demo):
     index = opened("openimage_o", demo["openimage_o"])
     lists = demo["openimage_o"] / OPENOOD_LISTS
-    for piece in index.pieces:
-        lines = (lists / f"{piece.partition}_openimage_o.txt").read_text(encoding="utf-8").split("\n")
+    for partition in index.partitions:
+        lines = (lists / f"{partition.name}_openimage_o.txt").read_text(encoding="utf-8").split("\n")
         names = {line.split()[0].rpartition("/")[2] for line in lines if line}
-        assert set(piece.table["source_id"].to_pylist()) == names
+        assert set(partition.table["source_id"].to_pylist()) == names
     overlapping = index.table.filter(index.table["known_object_seen"])["source_id"].to_pylist()
     examined = {image.source_id for image in tables.examined_images() if image.decision == "i"}
     assert set(overlapping) == set(index.table["source_id"].to_pylist()) & examined
@@ -39,10 +39,10 @@ def test_partitions_are_openoods_lists(demo):
 def test_missing_images_of_the_list_and_others_beside_them(tmp_path):
     files = {f"images/{name}": IMAGE for name in (A, C)}
     tree(tmp_path, files | {"test_openimage_o.txt": f"openimage_o/images/{A} -1\nopenimage_o/images/{B} -1\n"})
-    (piece,) = open_source(SOURCES["openimage_o"], tmp_path, ("test",)).pieces
-    assert piece.table["source_id"].to_pylist() == [A]
-    assert piece.missing.to_pylist() == [B]
-    assert piece.layout.startswith("image files in images, 1 of 2 by test_openimage_o.txt")
+    (partition,) = open_source(SOURCES["openimage_o"], tmp_path, ("test",)).partitions
+    assert partition.table["source_id"].to_pylist() == [A]
+    assert partition.missing.to_pylist() == [B]
+    assert partition.layout.startswith("image files in images, 1 of 2 by test_openimage_o.txt")
 
 
 @published
@@ -66,7 +66,10 @@ def test_all_images_are_divided_by_the_lists_and_openoods_own_names_are_checked(
     for partition in ("test", "val"):
         (tmp_path / f"{partition}_openimage_o.txt").write_text("\n".join(listed(partition)))
     index = opened("openimage_o", tmp_path)
-    assert {piece.partition: piece.table.num_rows for piece in index.pieces} == {"test": 15_869, "val": 1_763}
+    assert {partition.name: partition.table.num_rows for partition in index.partitions} == {
+        "test": 15_869,
+        "val": 1_763,
+    }
     assert index.table.num_rows == 17_632
     # A list of the right length with one other name is not OpenOOD's.
     (tmp_path / "val_openimage_o.txt").write_text("\n".join([*listed("val")[1:], listed("test")[0]]))

@@ -46,19 +46,20 @@ def test_a_range_around_two_others_is_compared_with_both():
 
 @given(st.lists(st.lists(st.integers(0, 99), max_size=9), min_size=1, max_size=3), st.data())
 def test_rows_of_an_index_count_through_its_partitions(numbers, data):
-    pieces = []
+    partitions = []
     for place, some in enumerate(numbers):
         ids = pa.array([f"{place}/{n}/{i}" for i, n in enumerate(some)], pa.string())
         column = pa.DictionaryArray.from_arrays(pa.array([n % 3 for n in some], pa.int32()), pa.array(["a", "b", "c"]))
         piece_table = partition_table(column, ids, ids, pa.array(some, pa.int64()), pa.array(some, pa.int64()))
-        pieces.append(PartitionIndex(f"p{place}", "made up", ("file", "span", "mat")[place], piece_table))
-    index = SourceIndex(None, None, tuple(pieces))
+        partitions.append(PartitionIndex(f"p{place}", "made up", ("file", "span", "mat")[place], piece_table))
+    index = SourceIndex(None, None, tuple(partitions))
     table = index.table
     assert index.num_rows == table.num_rows == sum(map(len, numbers))
     rows = np.array(data.draw(st.lists(st.integers(0, index.num_rows - 1), max_size=9)) if index.num_rows else [], int)
     names = ["how", "source_id", "partition", "class_id", "size"]
     assert index.take(names, rows).to_pylist() == table.select(names).take(pa.array(rows, pa.int64())).to_pylist()
-    assert [f"p{piece}" for piece in index.piece_of(rows)] == index.take(["partition"], rows)["partition"].to_pylist()
+    names = index.take(["partition"], rows)["partition"].to_pylist()
+    assert [f"p{number}" for number in index.partition_of(rows)] == names
     ids = table["source_id"].take(pa.array(rows, pa.int64()))
     assert index.find(pa.concat_arrays([*ids.chunks, pa.array(["none"])])).to_pylist() == [*rows.tolist(), None]
     inside = [row for row in range(index.num_rows) if table["partition"][row].as_py() == "p0"]

@@ -58,19 +58,19 @@ def test_a_mirror_of_a_part_is_short(demo, tmp_path):
 
 def test_two_spellings_of_a_category_side_by_side(tmp_path):
     tree(tmp_path, {f"train/a_abbey/{ABBEY}": "", f"train/abbey/{BALCONY}": "", "train/bar": "a file"})
-    (piece,) = opened("sun397", tmp_path).pieces
-    assert piece.table["file"].to_pylist() == [f"train/a_abbey/{ABBEY}", f"train/abbey/{BALCONY}"]
-    assert piece.strays == (Stray("train/bar", "not a category folder"),)
+    (partition,) = opened("sun397", tmp_path).partitions
+    assert partition.table["file"].to_pylist() == [f"train/a_abbey/{ABBEY}", f"train/abbey/{BALCONY}"]
+    assert partition.strays == (Stray("train/bar", "not a category folder"),)
 
 
 def test_strays_in_an_archive_are_named(demo, tmp_path):
-    (piece,) = opened("sun397", sun397_archive(demo["sun397"], tmp_path)).pieces
-    assert sorted(stray.path for stray in piece.strays) == [
+    (partition,) = opened("sun397", sun397_archive(demo["sun397"], tmp_path)).partitions
+    assert sorted(stray.path for stray in partition.strays) == [
         "SUN397.tar.gz:SUN397/a/abbey/._sun_aqswjsnjlrfzzhiz.jpg",
         "SUN397.tar.gz:SUN397/b/balcony/exterior/balcón 陽台.jpg",
         "SUN397.tar.gz:SUN397/w/wine_cellar/Thumbs.db",
     ]
-    reasons = {stray.reason for stray in piece.strays}
+    reasons = {stray.reason for stray in partition.strays}
     assert reasons == {"not named sun_<letters>.jpg", "not named SUN397/a/abbey/sun_<letters>.jpg"}
 
 
@@ -83,7 +83,9 @@ def test_an_archive_may_be_packed_from_elsewhere(tmp_path, ending, start):
     assert index.table["source_id"].to_pylist() == IDS
     assert index.table["class_id"].to_pylist() == ["/a/abbey", "/b/balcony/exterior"]
     assert list(contents(index).values()) == [b"1", b"2"]
-    assert index.pieces[0].strays == (Stray(f"SUN397.{ending}:readme", "not named SUN397/a/abbey/sun_<letters>.jpg"),)
+    assert index.partitions[0].strays == (
+        Stray(f"SUN397.{ending}:readme", "not named SUN397/a/abbey/sun_<letters>.jpg"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_an_archive_with_more_in_it(tmp_path, ending):
     write_tar(tmp_path / f"test.{ending}", files)
     index = open_source(SOURCES["svhn_full"], tmp_path, ("test",))
     assert contents(index) == {("test", "number", "test/2.png"): b"2", ("test", "number", "test/1.png"): b"1"}
-    assert [stray.path for stray in index.pieces[0].strays] == [
+    assert [stray.path for stray in index.partitions[0].strays] == [
         f"test.{ending}:1.png",
         f"test.{ending}:test/notes.txt",
     ]

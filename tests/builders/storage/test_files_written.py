@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from builders.errors import BuildError
-from builders.release.layout import CARD, PARTS, Layout
+from builders.release.layout import CARD, RECORDS, Layout
 from builders.storage.files import atomic_path, write_text
 from builders.storage.paths import inside
 
@@ -55,7 +55,7 @@ def test_a_layout_gives_only_paths_inside_its_folder(tmp_path):
         lambda: layout.index(f"{up}/test"),
         lambda: layout.index(f"bench/{up}"),
         lambda: layout.excluded(up),
-        lambda: layout.shard(PARTS, f"{up}/test", 0, 1),
+        lambda: layout.shard(RECORDS, f"{up}/test", 0, 1),
         lambda: layout.plan(f"bench/{up}"),
         lambda: layout.pixels(up),
     ):

@@ -20,6 +20,7 @@ from builders.sources.unpack import UNPACKERS
 from taxonomy import tables
 from tests.fuzz.bombs import zlib_bomb
 from tests.fuzz.target import Target
+from unknown_detection.words import is_printable
 
 _PIXELS = np.random.default_rng(0).integers(0, 256, (3, 3072), dtype=np.uint8)
 
@@ -45,7 +46,7 @@ def load(folder: Path) -> object:
     try:
         pickles.byte_matrix(value.get("data"))
     except ValueError as error:
-        assert str(error).isprintable()
+        assert is_printable(str(error))
     return value
 
 

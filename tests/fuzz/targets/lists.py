@@ -25,7 +25,7 @@ def beside(key: str):
 
     def read(folder: Path) -> object:
         index = open_source(SOURCES[key], folder, tuple(SOURCES[key].expected())[-1:])
-        return index.table.to_pylist(), [piece.missing.to_pylist() for piece in index.pieces]
+        return index.table.to_pylist(), [partition.missing.to_pylist() for partition in index.partitions]
 
     return read
 

@@ -1,8 +1,8 @@
 """Finds the greatest inner products of rows with a bank of vectors in float32, with bounds on their errors.
 
-A product in float32 is off by at most `TopProducts.error`, so of each row's products only those near the k-th greatest
-leave open which is the k-th. A caller computes these few again, and gets what a search in float64 gives, in half the
-time on a CPU, and on any device of torch.
+A product in float32 is off by at most `TopProducts.error`. So which of a row's products is the k-th greatest is open
+only among the few near it. A caller computes these few again in float64, and gets what a search in float64 gives, in
+half the time on a CPU, and on any device of torch.
 
 Tested by `tests/evaluation/detectors/test_neighbors.py`.
 """
@@ -91,7 +91,7 @@ class Bank:
 
     A row of zeros has the length 1.
 
-    Each is multiplied by a weight for products with it.
+    A product with a vector is multiplied by the vector's weight.
     """
 
     rows: Floats
@@ -127,8 +127,9 @@ def make_bank(rows: Floats, weights: Doubles | float = 1.0) -> Bank:
 class TopProducts:
     """The greatest products of m rows with a bank, descending, and the rows of the bank they are with, both (m, K).
 
-    Every vector is among them whose product may be one of the k greatest that were asked for; `error` is the greatest
-    of a product, and where a row has fewer than K such vectors, the last products are minus infinity or too small.
+    They include every vector whose product may be one of the k greatest that were asked for, since a product in
+    float32 is off by at most `error`. Where a row has fewer than K such vectors, the last products are minus infinity,
+    or too small to be among the k greatest.
     """
 
     products: npt.NDArray[np.float32]
@@ -138,7 +139,7 @@ class TopProducts:
     def around(self, count: int) -> tuple[Integers, Integers]:
         """Return the first and the end of the places where the `count`-th greatest product may lie, shape (m,) each.
 
-        These are the first, before which are only vectors with greater products, and the place after the last.
+        Before the first place are only vectors with greater products; the end is the place after the last.
         """
         middle = self.products[:, count - 1, None]
         first = (self.products > middle + 2 * self.error).sum(axis=1)

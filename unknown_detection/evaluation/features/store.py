@@ -195,8 +195,8 @@ class FeatureStore:
     def require(self, identity: Identity) -> None:
         """Check that the stored features are of this release and model; `EvaluationError` otherwise.
 
-        Also that images were brought to the model's input in the same way: another manifest of the same rows may say
-        something else of them.
+        Images must also have been brought to the model's input in the same way, since another manifest of the same
+        rows may name another preparation.
         """
         stored = self.identity
         self.require_release(identity.release_digest)

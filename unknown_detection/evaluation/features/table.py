@@ -45,8 +45,8 @@ class _Rows(NamedTuple):
 class RowTable:
     """Columns of values by row id, stored in the files of a folder.
 
-    The environment is what results depend on besides the model and the image, as JSON. Splits are `config/split`.
-    Files that are `of` another model or release are refused.
+    A split is named by `config/split`. Each file records its environment as JSON: what results depend on besides the
+    model and the image. `of` names the model and the release; files of another model or release are refused.
     """
 
     def __init__(self, folder: Path, of: str = "") -> None:
@@ -64,9 +64,9 @@ class RowTable:
     ) -> list[Numbers]:
         """Return which rows of a split must still be computed, cut into parts of at most `size` rows.
 
-        Nothing is left if all rows are there, in whatever environment. Otherwise those of other environments do not
-        count, so that all rows of a split are computed in one; what was computed for it in others is deleted, or
-        refused if this process is not `alone`.
+        Nothing is left if the table has all rows, from whatever environments. Otherwise all rows of a split are
+        computed in one environment, and rows from others do not count: their files are deleted, or refused if this
+        process is not `alone`.
         """
         if self.has(key, ids).all():
             return []
@@ -76,7 +76,7 @@ class RowTable:
                     others = differences(part.environment, environment)
                     raise EvaluationError(
                         f"Rows of {key} in {self.folder} were computed with {others}. Let all processes that fill a "
-                        "folder compute in one way."
+                        "folder use the same device, batch size, threads and version of torch."
                     )
                 part.path.unlink()
         missing = np.flatnonzero(~self.has(key, ids, environment))
