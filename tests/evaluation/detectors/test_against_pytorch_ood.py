@@ -8,7 +8,7 @@ from scipy.special import softmax
 from scipy.stats import weibull_min
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features, toy_head
-from unknown_detection.evaluation.detectors import DETECTORS
+from unknown_detection.evaluation.detectors import DETECTORS, table
 
 torch = pytest.importorskip("torch", reason="pytorch-ood compares; it needs torch")
 theirs = pytest.importorskip("pytorch_ood.detector", reason="pytorch-ood compares")
@@ -199,3 +199,10 @@ def test_openmax_of_rows_among_which_all_classes_are_predicted(weight):
     with np.errstate(over="ignore"):  # where the probability is 1
         unknown = detector.predict_logits(tensor(TESTED.logits)).numpy()
     np.testing.assert_allclose(own.score(TESTED), np.log(unknown / (1 - unknown)), rtol=1e-6, atol=1e-8)
+
+
+def test_the_table_says_what_is_compared_here():
+    here = {name for name, *_ in CASES} | {"entropy", "gen", "mahalanobis", "rmds", "mahalanobis_all", "openmax"}
+    elsewhere = {"odin", "mc_dropout", "rankfeat", "vra"}  # test_images.py, recent/test_vra.py
+    lines = table().to_dict("records")
+    assert {line["name"] for line in lines if "pytorch-ood" in line["compared with"]} == here | elsewhere

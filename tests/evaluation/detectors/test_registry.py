@@ -256,11 +256,16 @@ def test_a_detector_that_is_not_fitted_says_so(name):
 def test_the_table_has_a_line_for_each_detector():
     lines = {line["name"]: line for line in table().to_dict("records")}
     assert list(lines) == list(DETECTORS)
-    knn = {"class": "KNN", "title": "KNN", "paper": "Sun et al. 2022, section 3", "needs": "one pass"}
+    knn = {"class": "KNN", "title": "KNN", "paper": "Sun et al. 2022, section 3", "year": "2022"}
+    knn |= {"needs": "features, train", "cost": "search", "compared with": "pytorch-ood 0.4"}
     assert lines["knn"] == {"name": "knn", **knn, "fitted on": "train", "searched": "k"}
-    assert lines["vim"]["needs"] == "one pass, the last layer"
-    assert lines["odin"]["needs"] == "a second pass over the images"
+    assert lines["vim"]["needs"] == "features, logits, head, train"
+    assert (lines["odin"]["needs"], lines["odin"]["cost"]) == ("images", "gradients")
+    assert lines["mahalanobis_all"]["needs"] == "features of blocks, train"
+    assert (lines["deep_ensemble"]["needs"], lines["deep_ensemble"]["cost"]) == ("several models", "values")
     assert lines["ens_f"]["needs"] == (
-        "one pass, sklearn; the scores of msp, max_logit, mahalanobis_all, mahalanobis, energy"
+        "scores of msp max_logit mahalanobis_all mahalanobis energy, validation, sklearn"
     )
+    assert lines["mahalanobis_first"]["compared with"] == "a formula of the tests"
+    assert all(re.fullmatch(r"20\d\d", line["year"]) for line in lines.values())
     assert all(hasattr(detectors, line["class"]) for line in lines.values())

@@ -15,6 +15,7 @@ Tested by `tests/evaluation/detectors/test_registry.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from unknown_detection.evaluation.detectors import (
     penultimate,
     shaping,
 )
-from unknown_detection.evaluation.detectors.base import Detector, RowDetector
+from unknown_detection.evaluation.detectors.base import FEATURES, LOGITS, Detector, RowDetector
 from unknown_detection.evaluation.detectors.images import (
     ODIN,
     CADet,
@@ -119,11 +120,34 @@ DETECTORS: Mapping[str, Detector] = {
 }
 """A detector of each kind by its name, with its defaults, in the order of the families' modules and within them."""
 
-_READS = {"features": "one pass", "members": "several models", "images": "a second pass over the images"}
+_BESIDES = {"members": "several models", "images": "images"}
+_OF_LAYERS = {
+    FEATURES: "features",
+    LOGITS: "logits",
+    "first block": "features of blocks",
+    "blocks": "features of blocks",
+}
+
+
+def _needs(one: Detector) -> list[str]:
+    """List what a detector needs: logits, features, the head, rows to fit on, images, models, scores, a library."""
+    layers = getattr(one, "inputs", ()) or (getattr(one, "layer", "blocks"),)
+    read = [_BESIDES[one.reads]] if one.reads in _BESIDES else [_OF_LAYERS[layer] for layer in layers]
+    scores = [f"scores of {' '.join(one.base_methods)}"] if one.base_methods else []
+    rows = [] if one.fits_on == "none" else [one.fits_on]
+    return [*(scores or read), *(["head"] if one.reads_head else []), *rows, *one.requires]
+
+
+def _cost(one: Detector) -> str:
+    if one.cost:
+        return one.cost
+    if one.reads == "images":
+        return "pass"
+    return "values" if getattr(one, "inputs", None) == (LOGITS,) or one.base_methods else "products"
 
 
 def table() -> pd.DataFrame:
-    """Describe every detector: its name, class, title, paper, what it needs and what it is fitted on, in words."""
+    """Describe every detector in words: its names and paper, what it needs and costs, what it is compared with."""
     import pandas as pd
 
     return pd.DataFrame(
@@ -133,10 +157,12 @@ def table() -> pd.DataFrame:
                 "class": type(one).__name__,
                 "title": one.title,
                 "paper": one.source,
-                "needs": ", ".join([_READS[one.reads], *(["the last layer"] if one.reads_head else []), *one.requires])
-                + (f"; the scores of {', '.join(one.base_methods)}" if one.base_methods else ""),
+                "year": min(re.findall(r"\b(?:19|20)\d\d\b", one.source), default=""),
+                "needs": ", ".join(_needs(one)),
                 "fitted on": "" if one.fits_on == "none" else one.fits_on,
+                "cost": _cost(one),
                 "searched": ", ".join(one.search),
+                "compared with": vars(type(one)).get("compared") or "a formula of the tests",
             }
             for one in DETECTORS.values()
         ]

@@ -43,9 +43,9 @@ Reads = Literal["features", "members", "images"]
 """What a detector scores, see `Detector.reads`."""
 
 
-Cost = Literal["values", "products", "search", "pass", "gradients"]
+Cost = Literal["", "values", "products", "search", "pass", "gradients"]
 """What takes most of a row's time: a few operations on each value; products with matrices; a comparison with all
-fitted rows; more passes of the model over the image; gradients too."""
+fitted rows; more passes of the model over the image; gradients too. Empty for what follows from what it reads."""
 
 
 class Range(str):
@@ -106,7 +106,7 @@ class Detector(abc.ABC):
             and for scoring.
         requires: optional modules that fitting imports, checked before any detector is fitted.
         cost: what the time to score a row is spent on, see `Cost`; for the table of detectors.
-        compared: what tests compare its scores with, besides formulas; for the table of detectors.
+        compared: whose code tests compare its scores with, besides the formula; for the table, and not inherited.
         digest: SHA-256 of the file that defines it, for a detector of the user's own; else empty.
         remark: what is special of the rows that it was fitted on, in words.
     """
@@ -123,7 +123,7 @@ class Detector(abc.ABC):
     image_pass: ClassVar[Any] = None
     base_methods: ClassVar[tuple[str, ...]] = ()
     requires: ClassVar[tuple[str, ...]] = ()
-    cost: ClassVar[Cost] = "products"
+    cost: ClassVar[Cost] = ""
     compared: ClassVar[str] = ""
     digest: str = ""
     remark: str = ""

@@ -45,6 +45,7 @@ class OODL(RowDetector):
     """
 
     name, title, source = "oodl", "OODL", "Abdelzad et al. 2019, section 3"
+    cost = "search"
     fits_on = "train"
     inputs = ()
     search: ClassVar = {"depth": (0.0, 0.25, 0.5, 0.75, 1.0), "nu": (0.001, 0.01, 0.1)}

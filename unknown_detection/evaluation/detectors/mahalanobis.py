@@ -200,6 +200,7 @@ class Mahalanobis(_Distances):
 
     name, title = "mahalanobis", "MDS"
     source = "Lee et al. 2018, equation 2; Guille-Escuret et al. 2023, section 3"
+    compared = "pytorch-ood 0.4"
 
 
 class MahalanobisFirst(_Distances):
@@ -217,6 +218,7 @@ class MahalanobisAll(_Distances):
     """
 
     name, title, source = "mahalanobis_all", "MDS (all)", f"{Mahalanobis.source} (mean of blocks)"
+    compared = "pytorch-ood 0.4"
     layer = "blocks"
 
 
@@ -238,6 +240,7 @@ class RMDS(Mahalanobis):
     """
 
     name, title, source = "rmds", "RMDS", "Ren et al. 2021, section 3"
+    compared = "pytorch-ood 0.4"
 
     def _learn(self, features: Features, head: Head | None) -> None:
         super()._learn(features, head)

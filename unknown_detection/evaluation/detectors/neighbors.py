@@ -53,6 +53,7 @@ def unit(values: Doubles) -> Doubles:
 class _Nearest(Together):
     """A detector that searches the `k` nearest fitted rows; several search once, for the greatest k."""
 
+    cost = "search"
     fits_on = "train"
     inputs: ClassVar[tuple[str, ...]] = (FEATURES,)
     at_once = _AT_ONCE
@@ -88,6 +89,7 @@ class KNN(_Nearest):
     """
 
     name, title, source = "knn", "KNN", "Sun et al. 2022, section 3"
+    compared = "pytorch-ood 0.4"
     search: ClassVar = {"k": (50, 1, 5, 10, 20, 100, 200, 500, 1000)}
 
     k: int = 50
@@ -122,6 +124,7 @@ class NNGuide(_Nearest):
     """
 
     name, title, source = "nnguide", "NNGuide", "Park et al. 2023, section 3"
+    compared = "pytorch-ood 0.4"
     inputs = (FEATURES, LOGITS)
     search: ClassVar = {"k": (10, 1, 50, 100)}  # 100 is OpenOOD's
 
@@ -167,6 +170,7 @@ class Relation(Together):
     """
 
     name, title, source = "relation", "Relation", "Kim et al. 2023, section 3"
+    cost = "search"
     fits_on = "train"
     inputs = (FEATURES, LOGITS)
     at_once = _AT_ONCE

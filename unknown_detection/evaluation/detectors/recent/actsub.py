@@ -53,7 +53,7 @@ class ActSub(Together):
     """
 
     name, title, source = "actsub", "ActSub", "Zöngür et al. 2025, equation 10"
-    compared = "the authors' code; an independent formula"
+    compared = "the authors' code (5b058e7)"
     cost = "search"
     fits_on = "train"
     reads_head = True

@@ -36,7 +36,8 @@ class CARef(RowDetector):
     """
 
     name, title, source = "caref", "CARef", "Ling et al. 2025, section 3"
-    compared = "the authors' code; an independent formula"
+    cost = "values"
+    compared = "the authors' code (121f74b)"
     fits_on = "train"
     inputs = (FEATURES, LOGITS)
 
@@ -63,6 +64,7 @@ class CADRef(CARef):
     """
 
     name, title = "cadref", "CADRef"
+    compared = CARef.compared
     reads_head = True
 
     def _learn(self, features: Features, head: Any) -> None:

@@ -37,7 +37,7 @@ class CoP(RowDetector):
     """
 
     name, title, source = "cop", "CoP", "Fang et al. 2024, section 3"
-    compared = "the authors' code; scikit-learn's PCA"
+    compared = "the authors' code (56d348e); scikit-learn"
     fits_on = "train"
     inputs = (FEATURES,)
     search: ClassVar = {"explained": (0.99, 0.5, 0.7, 0.85, 0.9, 0.95)}
@@ -82,6 +82,7 @@ class CoRP(CoP):
     """
 
     name, title, source = "corp", "CoRP", "Fang et al. 2024, section 4"
+    compared = CoP.compared
     search: ClassVar = {"explained": (0.5, 0.7, 0.8), "gamma": (3.0, 1.0, 2.0)}
     ranges: ClassVar = {"explained": _SHARE, "gamma": POSITIVE, "frequencies": at_least(2)}
 

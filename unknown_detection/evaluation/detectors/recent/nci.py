@@ -35,6 +35,7 @@ class NCI(RowDetector):
     """
 
     name, title, source = "nci", "NCI", "Liu and Qin 2025, section 4"
+    cost = "values"
     compared = "pytorch-ood 0.4"
     fits_on = "train"
     reads_head = True

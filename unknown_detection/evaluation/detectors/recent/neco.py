@@ -37,7 +37,7 @@ class NECO(RowDetector):
     """
 
     name, title, source = "neco", "NECO", "Ben Ammar et al. 2024, equation 6"
-    compared = "scikit-learn's PCA; Müller and Hein's code"
+    compared = "Müller and Hein's code (53de550); scikit-learn"
     fits_on = "train"
     inputs = (FEATURES, LOGITS)
     search: ClassVar = {"explained": (0.9, 0.5, 0.8, 0.95, 0.99), "times_logit": (1, 0)}

@@ -23,7 +23,7 @@ class RAS(ShapedEnergy):
     """
 
     name, title, source = "ras", "RAS", "Guglielmo and Masana 2026"
-    compared = "the authors' code; an independent formula"
+    compared = "the authors' code (313d8e0)"
     fits_on = "train"
 
     def _learn(self, features: Features, head: Head) -> None:

@@ -30,7 +30,7 @@ class VRA(ShapedEnergy):
     """
 
     name, title, source = "vra", "VRA", "Xu et al. 2023"
-    compared = "pytorch-ood 0.4 without its lower threshold; an independent formula"
+    compared = "the authors' code (4dad931); pytorch-ood 0.4"
     fits_on = "train"
     search: ClassVar = {"lower": (0.6, 0.0, 0.5), "upper": (0.9, 0.85, 0.95)}
     ranges: ClassVar = {"lower": _SHARE, "upper": _SHARE}

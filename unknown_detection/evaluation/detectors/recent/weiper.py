@@ -58,7 +58,7 @@ class WeiPer(RowDetector):
     """
 
     name, title, source = "weiper", "WeiPer+KLD", "Granz et al. 2024, section 3"
-    compared = "the authors' code; an independent formula"
+    compared = "the authors' code (1c27a4f)"
     fits_on = "train"
     reads_head = True
     inputs = (FEATURES,)
