@@ -67,6 +67,7 @@ from unknown_detection.evaluation.detectors.openmax import OpenMax
 from unknown_detection.evaluation.detectors.penultimate import FDBD, SHE, GradNorm, Residual, ViM
 from unknown_detection.evaluation.detectors.recent import (
     actsub,
+    adascale,
     cadref,
     gmm,
     kernel_pca,
@@ -78,6 +79,7 @@ from unknown_detection.evaluation.detectors.recent import (
     weiper,
 )
 from unknown_detection.evaluation.detectors.recent.actsub import ActSub
+from unknown_detection.evaluation.detectors.recent.adascale import AdaSCALEA, AdaSCALEL
 from unknown_detection.evaluation.detectors.recent.cadref import CADRef, CARef
 from unknown_detection.evaluation.detectors.recent.gmm import GMM
 from unknown_detection.evaluation.detectors.recent.kernel_pca import CoP, CoRP
@@ -94,12 +96,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "GMM", "KNN", "MSP", "NCI", "NECO", "ODIN", "OODL",
-    "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "CADRef", "CADet", "CARef", "CoP", "CoRP",
-    "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV", "Entropy", "GradNorm", "ImageDetector",
-    "ImagePass", "KLMatching", "LogitNorm", "MCDropout", "MCDropoutMI", "Mahalanobis", "MahalanobisAll",
-    "MahalanobisFirst", "MahalanobisLogits", "MahalanobisPP", "MahalanobisRadial", "Margin", "MaxLogit",
-    "MutualInformation", "NNGuide", "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation", "Residual",
-    "RowDetector", "Temperature", "ViM", "WeiPer", "table",
+    "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "AdaSCALEA", "AdaSCALEL", "CADRef", "CADet", "CARef",
+    "CoP", "CoRP", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV", "Entropy", "GradNorm",
+    "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout", "MCDropoutMI", "Mahalanobis",
+    "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits", "MahalanobisPP", "MahalanobisRadial", "Margin",
+    "MaxLogit", "MutualInformation", "NNGuide", "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation",
+    "Residual", "RowDetector", "Temperature", "ViM", "WeiPer", "table",
 ]  # fmt: skip
 
 
@@ -108,7 +110,7 @@ def __dir__() -> list[str]:
     return [*__all__]
 
 
-_RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras)
+_RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras, adascale)
 
 _FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *_RECENT, learned)
 
