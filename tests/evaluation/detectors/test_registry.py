@@ -57,7 +57,8 @@ def test_scores_are_one_finite_double_a_row(scored):
     assert scores.shape == (len(TESTED),)
     assert scores.dtype == np.float64
     assert np.isfinite(scores).all()
-    assert len(np.unique(scores)) > len(scores) / 2
+    # NAC-UE's are means over twelve neurons of counts of rows.
+    assert len(np.unique(scores)) > len(scores) / (5 if detector.name == "nac_ue" else 2)
 
 
 @pytest.mark.parametrize("batch", [1, 7])

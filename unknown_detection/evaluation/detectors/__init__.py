@@ -72,6 +72,7 @@ from unknown_detection.evaluation.detectors.recent import (
     gmm,
     kernel_pca,
     mahalanobis_pp,
+    nac,
     nci,
     neco,
     ras,
@@ -84,6 +85,7 @@ from unknown_detection.evaluation.detectors.recent.cadref import CADRef, CARef
 from unknown_detection.evaluation.detectors.recent.gmm import GMM
 from unknown_detection.evaluation.detectors.recent.kernel_pca import CoP, CoRP
 from unknown_detection.evaluation.detectors.recent.mahalanobis_pp import RMDSPP, MahalanobisPP, MahalanobisRadial
+from unknown_detection.evaluation.detectors.recent.nac import NACUE
 from unknown_detection.evaluation.detectors.recent.nci import NCI
 from unknown_detection.evaluation.detectors.recent.neco import NECO
 from unknown_detection.evaluation.detectors.recent.ras import RAS
@@ -95,10 +97,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "GMM", "KNN", "MSP", "NCI", "NECO", "ODIN", "OODL",
-    "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "AdaSCALEA", "AdaSCALEL", "CADRef", "CADet", "CARef",
-    "CoP", "CoRP", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV", "Entropy", "GradNorm",
-    "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout", "MCDropoutMI", "Mahalanobis",
+    "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "GMM", "KNN", "MSP", "NACUE", "NCI", "NECO", "ODIN",
+    "OODL", "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "AdaSCALEA", "AdaSCALEL", "CADRef", "CADet",
+    "CARef", "CoP", "CoRP", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV", "Entropy",
+    "GradNorm", "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout", "MCDropoutMI", "Mahalanobis",
     "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits", "MahalanobisPP", "MahalanobisRadial", "Margin",
     "MaxLogit", "MutualInformation", "NNGuide", "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation",
     "Residual", "RowDetector", "Temperature", "ViM", "WeiPer", "table",
@@ -110,7 +112,7 @@ def __dir__() -> list[str]:
     return [*__all__]
 
 
-_RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras, adascale)
+_RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras, nac, adascale)
 
 _FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *_RECENT, learned)
 
