@@ -70,6 +70,7 @@ from unknown_detection.evaluation.detectors.recent import (
     adascale,
     cadref,
     gmm,
+    gram,
     kernel_pca,
     mahalanobis_pp,
     nac,
@@ -83,6 +84,7 @@ from unknown_detection.evaluation.detectors.recent.actsub import ActSub
 from unknown_detection.evaluation.detectors.recent.adascale import AdaSCALEA, AdaSCALEL
 from unknown_detection.evaluation.detectors.recent.cadref import CADRef, CARef
 from unknown_detection.evaluation.detectors.recent.gmm import GMM
+from unknown_detection.evaluation.detectors.recent.gram import Gram
 from unknown_detection.evaluation.detectors.recent.kernel_pca import CoP, CoRP
 from unknown_detection.evaluation.detectors.recent.mahalanobis_pp import RMDSPP, MahalanobisPP, MahalanobisRadial
 from unknown_detection.evaluation.detectors.recent.nac import NACUE
@@ -100,9 +102,9 @@ __all__ = [
     "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "GMM", "KNN", "MSP", "NACUE", "NCI", "NECO", "ODIN",
     "OODL", "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "AdaSCALEA", "AdaSCALEL", "CADRef", "CADet",
     "CARef", "CoP", "CoRP", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV", "Entropy",
-    "GradNorm", "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout", "MCDropoutMI", "Mahalanobis",
-    "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits", "MahalanobisPP", "MahalanobisRadial", "Margin",
-    "MaxLogit", "MutualInformation", "NNGuide", "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation",
+    "GradNorm", "Gram", "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout", "MCDropoutMI",
+    "Mahalanobis", "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits", "MahalanobisPP", "MahalanobisRadial",
+    "Margin", "MaxLogit", "MutualInformation", "NNGuide", "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation",
     "Residual", "RowDetector", "Temperature", "ViM", "WeiPer", "table",
 ]  # fmt: skip
 
@@ -112,7 +114,7 @@ def __dir__() -> list[str]:
     return [*__all__]
 
 
-_RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras, nac, adascale)
+_RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras, nac, adascale, gram)
 
 _FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *_RECENT, learned)
 
