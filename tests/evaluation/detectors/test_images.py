@@ -24,6 +24,8 @@ from unknown_detection.evaluation.detectors.images import (  # noqa: E402
     run_without_rank_one,
     without_rank_one,
 )
+from unknown_detection.evaluation.detectors.recent.adascale import run_on_trivial_pixels  # noqa: E402
+from unknown_detection.evaluation.detectors.recent.gram import run_for_gram  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.models.dropout import dropout_drawn  # noqa: E402
 from unknown_detection.evaluation.models.features import Features  # noqa: E402
@@ -336,6 +338,8 @@ PASSES = {
     "perturbed": (run_perturbed, {"temperature": 10.0, "epsilon": 0.0014}),
     "dropout": (run_with_dropout, {"samples": 3}),
     "crops": (run_on_crops, {"views": 3}),
+    "trivial_pixels": (run_on_trivial_pixels, {"pixels": 0.05}),
+    "gram": (run_for_gram, {}),
 }
 
 
