@@ -15,7 +15,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 HEAD = toy_head()
 ON_FEATURES = sorted(name for name, method in DETECTORS.items() if method.reads != "images")
 FITTED_ON_ROWS = sorted(name for name in ON_FEATURES if DETECTORS[name].fits_on != "none")
-NEEDS_SCIKIT_LEARN = {"oodl", "ens_v", "ens_r", "ens_f"}
+NEEDS_SCIKIT_LEARN = {"combood", "oodl", "ens_v", "ens_r", "ens_f"}
 
 
 def with_parts(fitted, features):
@@ -107,6 +107,7 @@ TOGETHER = {
     "nnguide": [{"k": count} for count in (10, 1, 120)],
     "relation": [{"power": 2.0}, {"power": 1.0}, {"power": 1.0, "cutoff": 0.0}, {"power": 8.0}],
     "actsub": [{"pruned": 0.5}, {"pruned": 0.5, "weight": 1.0}, {"pruned": 0.9, "weight": 0.5}],
+    "combood": [{"k": count} for count in (7, 120, 20)],
     "gen": [{"gamma": 0.1}, {"gamma": 0.1, "largest": 2}, {"gamma": 2.0, "largest": 3}, {"gamma": 0.5, "largest": 1}],
 }
 

@@ -69,6 +69,7 @@ from unknown_detection.evaluation.detectors.recent import (
     actsub,
     adascale,
     cadref,
+    combood,
     gmm,
     gram,
     kernel_pca,
@@ -83,6 +84,7 @@ from unknown_detection.evaluation.detectors.recent import (
 from unknown_detection.evaluation.detectors.recent.actsub import ActSub
 from unknown_detection.evaluation.detectors.recent.adascale import AdaSCALEA, AdaSCALEL
 from unknown_detection.evaluation.detectors.recent.cadref import CADRef, CARef
+from unknown_detection.evaluation.detectors.recent.combood import CombOOD
 from unknown_detection.evaluation.detectors.recent.gmm import GMM
 from unknown_detection.evaluation.detectors.recent.gram import Gram
 from unknown_detection.evaluation.detectors.recent.kernel_pca import CoP, CoRP
@@ -101,11 +103,11 @@ if TYPE_CHECKING:
 __all__ = [
     "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "GMM", "KNN", "MSP", "NACUE", "NCI", "NECO", "ODIN",
     "OODL", "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "AdaSCALEA", "AdaSCALEL", "CADRef", "CADet",
-    "CARef", "CoP", "CoRP", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV", "Entropy",
-    "GradNorm", "Gram", "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout", "MCDropoutMI",
-    "Mahalanobis", "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits", "MahalanobisPP", "MahalanobisRadial",
-    "Margin", "MaxLogit", "MutualInformation", "NNGuide", "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation",
-    "Residual", "RowDetector", "Temperature", "ViM", "WeiPer", "table",
+    "CARef", "CoP", "CoRP", "CombOOD", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV",
+    "Entropy", "GradNorm", "Gram", "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout",
+    "MCDropoutMI", "Mahalanobis", "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits", "MahalanobisPP",
+    "MahalanobisRadial", "Margin", "MaxLogit", "MutualInformation", "NNGuide", "ODINMaxLogit", "OpenMax", "RankFeat",
+    "ReAct", "Relation", "Residual", "RowDetector", "Temperature", "ViM", "WeiPer", "table",
 ]  # fmt: skip
 
 
@@ -114,7 +116,7 @@ def __dir__() -> list[str]:
     return [*__all__]
 
 
-_RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras, nac, adascale, gram)
+_RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras, combood, nac, adascale, gram)
 
 _FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *_RECENT, learned)
 
