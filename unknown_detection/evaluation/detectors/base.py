@@ -439,9 +439,11 @@ def draw_rows(ids: npt.NDArray[np.str_], count: int, seed: int) -> Integers:
     return by_id[np.sort(np.random.default_rng(seed).choice(len(by_id), count, replace=False))]
 
 
-def mean_features(features: Features) -> Doubles:
-    """Return the mean of the penultimate features over all rows, shape (D,)."""
-    return np.sum([z.sum(axis=0) for _, z in pieces(features.penultimate)], axis=0) / len(features)
+def mean_features(features: Features, at_once: int | None = None) -> Doubles:
+    """Return the mean of the penultimate features over all rows, shape (D,); `at_once` as in `chunks`."""
+    z = features.penultimate
+    sums = [z[rows].astype(np.float64, copy=False).sum(axis=0) for rows in chunks(len(z), z.shape[1], at_once)]
+    return np.sum(sums, axis=0) / len(features)
 
 
 def class_means(

@@ -84,7 +84,7 @@ class ActSub(Together):
         self.decisive, self.rest = directions[:, :count], directions[:, count:]
         places = draw_rows(features.ids, int(self.rows), self.seed)
         fitted = np.empty((len(places), self.rest.shape[1]), np.float32)
-        for rows in chunks(*features.penultimate.shape):
+        for rows in chunks(len(places), self.rest.shape[0]):
             fitted[rows] = features.penultimate[places[rows]] @ self.rest
         self.bank = make_bank(fitted)
 
