@@ -431,19 +431,9 @@ def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Intege
     return counted, f"with all rows of class {first_few(short)}, too few of which are classified right"
 
 
-def draw_rows(ids: npt.NDArray[np.str_], count: int, seed: int) -> Integers:
-    """Draw the places of at most `count` rows by their ids, whatever the order of rows; sorted by id."""
-    by_id = np.argsort(ids, kind="stable")
-    if len(by_id) <= count:
-        return by_id
-    return by_id[np.sort(np.random.default_rng(seed).choice(len(by_id), count, replace=False))]
-
-
-def mean_features(features: Features, at_once: int | None = None) -> Doubles:
-    """Return the mean of the penultimate features over all rows, shape (D,); `at_once` as in `chunks`."""
-    z = features.penultimate
-    sums = [z[rows].astype(np.float64, copy=False).sum(axis=0) for rows in chunks(len(z), z.shape[1], at_once)]
-    return np.sum(sums, axis=0) / len(features)
+def mean_features(features: Features) -> Doubles:
+    """Return the mean of the penultimate features over all rows, shape (D,)."""
+    return np.sum([z.sum(axis=0) for _, z in pieces(features.penultimate)], axis=0) / len(features)
 
 
 def class_means(
@@ -463,3 +453,11 @@ def class_sums(
         places = (labels[rows][counted], counted)
         sums += sparse.csr_array((np.ones(len(counted)), places), (classes, len(chunk))) @ of(chunk)
     return sums
+
+
+def draw_rows(ids: npt.NDArray[np.str_], count: int, seed: int) -> Integers:
+    """Draw the places of at most `count` rows by their ids, whatever the order of rows; sorted by id."""
+    by_id = np.argsort(ids, kind="stable")
+    if len(by_id) <= count:
+        return by_id
+    return by_id[np.sort(np.random.default_rng(seed).choice(len(by_id), count, replace=False))]

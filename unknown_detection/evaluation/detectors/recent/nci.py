@@ -48,7 +48,7 @@ class NCI(RowDetector):
 
     def _learn(self, features: Features, head: Head) -> None:
         self.weight, _ = layer(head)
-        self.mean = mean_features(features, self.at_once)
+        self.mean = mean_features(features)
 
     def _rows(self, z: Doubles, logits: Doubles) -> Scores:
         centred = z - self.mean
