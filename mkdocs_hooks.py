@@ -22,9 +22,9 @@ _RANKED = {
 
 def detectors() -> list[dict[str, str]]:
     """Every detector, in the order of the registry."""
-    names = {"name": "`--detectors`", "class": "class", "title": "in tables", "paper": "paper", "needs": "needs"}
-    names |= {"fitted on": "fitted on", "searched": "searched"}
-    rows = [{names[key]: value for key, value in row.items()} for row in table().to_dict("records")]
+    names = {"name": "`--detectors`", "class": "class", "title": "in tables", "paper": "paper", "year": "year"}
+    names |= {name: name for name in ("needs", "cost", "searched", "compared with")}
+    rows = [{names[key]: row[key] for key in names} for row in table().to_dict("records")]
     return [row | {"`--detectors`": f"`{row['`--detectors`']}`", "class": f"`{row['class']}`"} for row in rows]
 
 

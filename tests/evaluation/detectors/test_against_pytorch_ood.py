@@ -8,7 +8,7 @@ from scipy.special import softmax
 from scipy.stats import weibull_min
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features, toy_head
-from unknown_detection.evaluation.detectors import DETECTORS
+from unknown_detection.evaluation.detectors import DETECTORS, table
 
 torch = pytest.importorskip("torch", reason="pytorch-ood compares; it needs torch")
 theirs = pytest.importorskip("pytorch_ood.detector", reason="pytorch-ood compares")
@@ -96,6 +96,11 @@ CASES = [
     ("she", {}, lambda: on_features(theirs.SHE(None, linear())), 1e-13),
     ("fdbd", {}, lambda: on_features(theirs.fDBD(None, linear())), 1e-12),
     ("gradnorm", {}, by_gradients, 1e-12),
+    ("gmm", {}, lambda: on_features(theirs.GMM(None)), 1e-9),
+    ("gmm", {"regularization": 0.1}, lambda: on_features(theirs.GMM(None, reg=0.1)), 1e-9),
+]
+CASES += [
+    ("nci", {"alpha": a}, lambda a=a: on_features(theirs.NCI(None, linear(), alpha=a)), 1e-12) for a in (0.0, 0.01)
 ]
 CASES += [
     ("react", {"quantile": q}, lambda q=q: on_feature_maps(theirs.ReAct(None, on_maps(linear()), percentile=q)), 1e-12)
@@ -194,3 +199,10 @@ def test_openmax_of_rows_among_which_all_classes_are_predicted(weight):
     with np.errstate(over="ignore"):  # where the probability is 1
         unknown = detector.predict_logits(tensor(TESTED.logits)).numpy()
     np.testing.assert_allclose(own.score(TESTED), np.log(unknown / (1 - unknown)), rtol=1e-6, atol=1e-8)
+
+
+def test_the_table_says_what_is_compared_here():
+    here = {name for name, *_ in CASES} | {"entropy", "gen", "mahalanobis", "rmds", "mahalanobis_all", "openmax"}
+    elsewhere = {"odin", "mc_dropout", "rankfeat", "vra", "gram"}  # test_images.py, recent/
+    lines = table().to_dict("records")
+    assert {line["name"] for line in lines if "pytorch-ood" in line["compared with"]} == here | elsewhere

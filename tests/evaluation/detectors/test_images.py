@@ -25,6 +25,8 @@ from unknown_detection.evaluation.detectors.images import (  # noqa: E402
     run_without_rank_one,
     without_rank_one,
 )
+from unknown_detection.evaluation.detectors.recent.adascale import run_on_trivial_pixels  # noqa: E402
+from unknown_detection.evaluation.detectors.recent.gram import run_for_gram  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.models.dropout import dropout_drawn  # noqa: E402
 from unknown_detection.evaluation.models.features import Features  # noqa: E402
@@ -327,6 +329,8 @@ PASSES = {
     "perturbed": (run_perturbed, {"temperature": 10.0, "epsilon": 0.0014}),
     "dropout": (run_with_dropout, {"samples": 3}),
     "crops": (run_on_crops, {"views": 3}),
+    "trivial_pixels": (run_on_trivial_pixels, {"pixels": 0.05}),
+    "gram": (run_for_gram, {}),
 }
 
 
@@ -370,7 +374,8 @@ def test_seeds_of_rows_are_pinned():
 
 def test_what_the_table_says_holds():
     readers = [method for method in DETECTORS.values() if method.reads == "images"]
-    assert len(readers) == 6
+    assert len(readers) == 9
+    fitted = {method.name for method in readers if method.fits_on != "none"}
+    assert fitted == {"adascale_a", "adascale_l", "gram"}
     for method in readers:
-        assert method.fits_on == "none"
-        assert set(method.image_pass.depends_on) == set(method.parameters())
+        assert set(method.image_pass.depends_on) == set(method.parameters()) - {"upper"}  # which AdaSCALE searches

@@ -484,7 +484,7 @@ def test_all_that_is_possible_without_images_or_members(score, tmp_path):
     ("flags", "sentence"),
     [
         (("--detectors", "mps"), "'mps' is not a detector; the closest names are msp"),
-        (("--detectors", "mahalonobis"), "the closest names are mahalanobis, mahalanobis_all"),
+        (("--detectors", "mahalonobis"), "the closest names are mahalanobis, mahalanobis_pp"),
         (("--splits", "toi"), "the closest names are toy"),
         (("--fit-splits", "toy-trian"), "to fit on; the closest names are toy-train, toy"),
         (("--release", "nowhere"), "There is no folder nowhere, and a repository on the Hub is named ORG/NAME"),

@@ -103,6 +103,18 @@ def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
     assert not np.allclose(other, scores["mc_dropout"])
 
 
+def test_detectors_that_are_fitted_look_at_the_images_they_are_fitted_on(base, score):
+    """The one split of the training config is divided into a half to fit on and one to tune on."""
+    names = "adascale_a,adascale_l,gram"
+    flags = ("--no-search", "--splits", CONFIG, "--fit-splits", f"{CONFIG}-train")
+    code, _, err, scores = score(*flags, detectors=names)
+    assert (code, err) == (0, "")
+    assert sorted(scores) == names.split(",")
+    assert all(np.isfinite(values).all() and len(np.unique(values)) > 1 for values in scores.values())
+    looks = {path.name for path in (base / "features" / "passes").iterdir()}
+    assert looks >= {"gram", "trivial_pixels-pixels=0.05"}
+
+
 OWN = """
 from unknown_detection.evaluation.detectors import ImageDetector, ImagePass
 
@@ -307,4 +319,4 @@ def test_dropout_where_there_is_none(base, score, tmp_path):
     assert code == 0
     assert "; mc_dropout (small_models.py:cnn has no dropout layers" in out
     assert "has no features of train, validation or held_out, on which" in out
-    assert set(IMAGES) - set(scores) == {"mc_dropout", "mc_dropout_mi"}
+    assert set(IMAGES) - set(scores) == {"mc_dropout", "mc_dropout_mi", "adascale_a", "adascale_l", "gram"}

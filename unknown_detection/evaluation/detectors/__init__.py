@@ -15,6 +15,7 @@ Tested by `tests/evaluation/detectors/test_registry.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from unknown_detection.evaluation.detectors import (
     penultimate,
     shaping,
 )
-from unknown_detection.evaluation.detectors.base import Detector, RowDetector
+from unknown_detection.evaluation.detectors.base import FEATURES, LOGITS, Detector, RowDetector
 from unknown_detection.evaluation.detectors.images import (
     ODIN,
     CADet,
@@ -64,18 +65,49 @@ from unknown_detection.evaluation.detectors.mahalanobis import (
 from unknown_detection.evaluation.detectors.neighbors import KNN, NNGuide, Relation
 from unknown_detection.evaluation.detectors.openmax import OpenMax
 from unknown_detection.evaluation.detectors.penultimate import FDBD, SHE, GradNorm, Residual, ViM
+from unknown_detection.evaluation.detectors.recent import (
+    actsub,
+    adascale,
+    cadref,
+    combood,
+    gmm,
+    gram,
+    kernel_pca,
+    mahalanobis_pp,
+    nac,
+    nci,
+    neco,
+    ras,
+    vra,
+    weiper,
+)
+from unknown_detection.evaluation.detectors.recent.actsub import ActSub
+from unknown_detection.evaluation.detectors.recent.adascale import AdaSCALEA, AdaSCALEL
+from unknown_detection.evaluation.detectors.recent.cadref import CADRef, CARef
+from unknown_detection.evaluation.detectors.recent.combood import CombOOD
+from unknown_detection.evaluation.detectors.recent.gmm import GMM
+from unknown_detection.evaluation.detectors.recent.gram import Gram
+from unknown_detection.evaluation.detectors.recent.kernel_pca import CoP, CoRP
+from unknown_detection.evaluation.detectors.recent.mahalanobis_pp import RMDSPP, MahalanobisPP, MahalanobisRadial
+from unknown_detection.evaluation.detectors.recent.nac import NACUE
+from unknown_detection.evaluation.detectors.recent.nci import NCI
+from unknown_detection.evaluation.detectors.recent.neco import NECO
+from unknown_detection.evaluation.detectors.recent.ras import RAS
+from unknown_detection.evaluation.detectors.recent.vra import VRA
+from unknown_detection.evaluation.detectors.recent.weiper import WeiPer
 from unknown_detection.evaluation.detectors.shaping import ASH, ASHB, ASHP, DICE, SCALE, ReAct
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "KNN", "MSP", "ODIN", "OODL", "RMDS", "SCALE", "SHE",
-    "CADet", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV", "Entropy", "GradNorm",
-    "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout", "MCDropoutMI", "Mahalanobis",
-    "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits", "Margin", "MaxLogit", "MutualInformation", "NNGuide",
-    "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation", "Residual", "RowDetector", "Temperature", "ViM",
-    "table",
+    "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "GMM", "KNN", "MSP", "NACUE", "NCI", "NECO", "ODIN",
+    "OODL", "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "AdaSCALEA", "AdaSCALEL", "CADRef", "CADet",
+    "CARef", "CoP", "CoRP", "CombOOD", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV",
+    "Entropy", "GradNorm", "Gram", "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout",
+    "MCDropoutMI", "Mahalanobis", "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits", "MahalanobisPP",
+    "MahalanobisRadial", "Margin", "MaxLogit", "MutualInformation", "NNGuide", "ODINMaxLogit", "OpenMax", "RankFeat",
+    "ReAct", "Relation", "Residual", "RowDetector", "Temperature", "ViM", "WeiPer", "table",
 ]  # fmt: skip
 
 
@@ -84,7 +116,9 @@ def __dir__() -> list[str]:
     return [*__all__]
 
 
-_FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, learned)
+_RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras, combood, nac, adascale, gram)
+
+_FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *_RECENT, learned)
 
 DETECTORS: Mapping[str, Detector] = {
     kind.name: kind()
@@ -94,11 +128,34 @@ DETECTORS: Mapping[str, Detector] = {
 }
 """A detector of each kind by its name, with its defaults, in the order of the families' modules and within them."""
 
-_READS = {"features": "one pass", "members": "several models", "images": "a second pass over the images"}
+_BESIDES = {"members": "several models", "images": "images"}
+_OF_LAYERS = {
+    FEATURES: "features",
+    LOGITS: "logits",
+    "first block": "features of blocks",
+    "blocks": "features of blocks",
+}
+
+
+def _needs(one: Detector) -> list[str]:
+    """List what a detector needs: logits, features, the head, rows to fit on, images, models, scores, a library."""
+    layers = getattr(one, "inputs", ()) or (getattr(one, "layer", "blocks"),)
+    read = [_BESIDES[one.reads]] if one.reads in _BESIDES else [_OF_LAYERS[layer] for layer in layers]
+    scores = [f"scores of {' '.join(one.base_methods)}"] if one.base_methods else []
+    rows = [] if one.fits_on == "none" else [one.fits_on]
+    return [*(scores or read), *(["head"] if one.reads_head else []), *rows, *one.requires]
+
+
+def _cost(one: Detector) -> str:
+    if one.cost:
+        return one.cost
+    if one.reads == "images":
+        return "pass"
+    return "values" if getattr(one, "inputs", None) == (LOGITS,) or one.base_methods else "products"
 
 
 def table() -> pd.DataFrame:
-    """Describe every detector: its name, class, title, paper, what it needs and what it is fitted on, in words."""
+    """Describe every detector in words: its names and paper, what it needs and costs, what it is compared with."""
     import pandas as pd
 
     return pd.DataFrame(
@@ -108,10 +165,12 @@ def table() -> pd.DataFrame:
                 "class": type(one).__name__,
                 "title": one.title,
                 "paper": one.source,
-                "needs": ", ".join([_READS[one.reads], *(["the last layer"] if one.reads_head else []), *one.requires])
-                + (f"; the scores of {', '.join(one.base_methods)}" if one.base_methods else ""),
+                "year": min(re.findall(r"\b(?:19|20)\d\d\b", one.source), default=""),
+                "needs": ", ".join(_needs(one)),
                 "fitted on": "" if one.fits_on == "none" else one.fits_on,
+                "cost": _cost(one),
                 "searched": ", ".join(one.search),
+                "compared with": vars(type(one)).get("compared") or "a formula of the tests",
             }
             for one in DETECTORS.values()
         ]

@@ -46,6 +46,11 @@ Reads = Literal["features", "members", "images"]
 """What a detector scores, see `Detector.reads`."""
 
 
+Cost = Literal["", "values", "products", "search", "pass", "gradients"]
+"""What takes most of a row's time: a few operations on each value; products with matrices; a comparison with all
+fitted rows; more passes of the model over the image; gradients too. Empty for what follows from what it reads."""
+
+
 class Range(str):
     """The allowed values of a hyperparameter, in words such as `above 0`, and as a function, which `fit` calls."""
 
@@ -103,6 +108,8 @@ class Detector(abc.ABC):
         base_methods: names of the detectors whose scores it combines, read from `Features.scores` both for fitting
             and for scoring.
         requires: optional modules that fitting imports, checked before any detector is fitted.
+        cost: what the time to score a row is spent on, see `Cost`; for the table of detectors.
+        compared: whose code tests compare its scores with, besides the formula; for the table, and not inherited.
         digest: SHA-256 of the file that defines it, for a detector of the user's own; else empty.
         remark: what is special of the rows that it was fitted on, in words.
     """
@@ -119,6 +126,8 @@ class Detector(abc.ABC):
     image_pass: ClassVar[Any] = None
     base_methods: ClassVar[tuple[str, ...]] = ()
     requires: ClassVar[tuple[str, ...]] = ()
+    cost: ClassVar[Cost] = ""
+    compared: ClassVar[str] = ""
     digest: str = ""
     remark: str = ""
 
@@ -433,9 +442,11 @@ def mean_features(features: Features) -> Doubles:
     return features.penultimate.mean(axis=0, dtype=np.float64)
 
 
-def class_means(values: Floats, labels: Integers, classes: int) -> Doubles:
-    """Return the mean row of each class, shape (C, D); every class needs a row, and label -1 does not count."""
-    return class_sums(values, labels, classes) / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
+def class_means(
+    values: Floats, labels: Integers, classes: int, of: Callable[[Doubles], Doubles] = lambda chunk: chunk
+) -> Doubles:
+    """Return the mean of each class's rows after applying `of`, shape (C, D); of class -1 none, of others some."""
+    return class_sums(values, labels, classes, of) / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
 
 
 def class_sums(
@@ -448,3 +459,11 @@ def class_sums(
         places = (labels[rows][counted], counted)
         sums += sparse.csr_array((np.ones(len(counted)), places), (classes, len(chunk))) @ of(chunk)
     return sums
+
+
+def draw_rows(ids: npt.NDArray[np.str_], count: int, seed: int) -> Integers:
+    """Draw the places of at most `count` rows by their ids, whatever the order of rows; sorted by id."""
+    by_id = np.argsort(ids, kind="stable")
+    if len(by_id) <= count:
+        return by_id
+    return by_id[np.sort(np.random.default_rng(seed).choice(len(by_id), count, replace=False))]

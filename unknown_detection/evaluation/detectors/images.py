@@ -266,6 +266,8 @@ class ODIN(ImageDetector):
     """
 
     name, title, source = "odin", "ODIN", "Liang et al. 2018, section 3"
+    cost = "gradients"
+    compared = "pytorch-ood 0.4"
     image_pass = ImagePass(
         "perturbed",
         run_perturbed,
@@ -294,7 +296,7 @@ class ODINMaxLogit(ODIN):
     Source: FACETS (Realistic OOD Detection benchmark), table of detectors; Liang et al. 2018, section 3, for x'.
     """
 
-    name, title, source = "odin_max_logit", "ODIN (max logit)", "FACETS, table of detectors"
+    name, title, source = "odin_max_logit", "ODIN (max logit)", "FACETS 2023, table of detectors"
 
     def _rows(self, logits: Doubles) -> Scores:
         return -(logits / self.temperature).max(axis=1)
@@ -310,6 +312,7 @@ class MCDropout(ImageDetector):
     """
 
     name, title, source = "mc_dropout", "MC-Dropout", "Gal and Ghahramani 2016, section 4"
+    compared = "pytorch-ood 0.4"
     image_pass = ImagePass("dropout", run_with_dropout, ("samples",), predicts=True, check=require_dropout)
     ranges: ClassVar = {"samples": at_least(2)}
 
@@ -365,6 +368,7 @@ class RankFeat(ImageDetector):
     """
 
     name, title, source = "rankfeat", "RankFeat", "Song et al. 2022, section 3"
+    compared = "pytorch-ood 0.4"
     image_pass = ImagePass(
         "without_rank_one",
         run_without_rank_one,

@@ -16,6 +16,7 @@ from unknown_detection.evaluation.detectors.base import (
     RowDetector,
     Scores,
     at_least,
+    draw_rows,
     labels_if_correct,
     require_blocks,
     require_finite,
@@ -44,6 +45,7 @@ class OODL(RowDetector):
     """
 
     name, title, source = "oodl", "OODL", "Abdelzad et al. 2019, section 3"
+    cost = "search"
     fits_on = "train"
     inputs = ()
     search: ClassVar = {"depth": (0.0, 0.25, 0.5, 0.75, 1.0), "nu": (0.001, 0.01, 0.1)}
@@ -66,11 +68,7 @@ class OODL(RowDetector):
         self.block = round(self.depth * (len(features.blocks) - 1))
         ((name, values),) = self._inputs(features).items()
         require_finite(name, values, features.ids)
-        drawn = np.argsort(features.ids, kind="stable")
-        if len(drawn) > self.rows:
-            places = np.random.default_rng(self.seed).choice(len(drawn), int(self.rows), replace=False)
-            drawn = drawn[np.sort(places)]
-        fitted = values[drawn].astype(np.float64)
+        fitted = values[draw_rows(features.ids, int(self.rows), self.seed)].astype(np.float64)
         self.mean, deviation = fitted.mean(axis=0), fitted.std(axis=0)
         self.scale = np.where(deviation > 0, deviation, 1.0)
         standard = (fitted - self.mean) / self.scale

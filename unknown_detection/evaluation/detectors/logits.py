@@ -131,6 +131,7 @@ class MSP(RowDetector):
     """
 
     name, title, source = "msp", "MSP", "Hendrycks and Gimpel 2017, section 2"
+    compared = "pytorch-ood 0.4"
     _rows = staticmethod(msp)
 
 
@@ -145,6 +146,7 @@ class Temperature(RowDetector):
     """
 
     name, title, source = "temperature", "TempScale", "Guo et al. 2017, equation 9"
+    compared = "pytorch-ood 0.4"
     fits_on = "validation"
     ranges: ClassVar = {"temperature": POSITIVE}
 
@@ -166,6 +168,7 @@ class MaxLogit(RowDetector):
     """
 
     name, title, source = "max_logit", "MaxLogit", "Hendrycks et al. 2022; Vaze et al. 2022"
+    compared = "pytorch-ood 0.4"
 
     def _rows(self, logits: Doubles) -> Scores:
         return -logits[np.arange(len(logits)), logits.argmax(axis=1)]  # faster than `max`, as in `odds_to_greatest`
@@ -180,6 +183,7 @@ class Energy(RowDetector):
     """
 
     name, title, source = "energy", "EBO", "Liu et al. 2020, equation 4"
+    compared = "pytorch-ood 0.4"
     ranges: ClassVar = {"temperature": POSITIVE}
 
     temperature: float = 1.0
@@ -197,6 +201,7 @@ class Entropy(RowDetector):
     """
 
     name, title, source = "entropy", "Entropy", "Abdelzad et al. 2020, section 4.4"
+    compared = "pytorch-ood 0.4"
 
     def _rows(self, logits: Doubles) -> Scores:
         odds, total, greatest = odds_to_greatest(logits)
@@ -260,6 +265,7 @@ class GEN(Together):
     """
 
     name, title, source = "gen", "GEN", "Liu et al. 2023, section 3"
+    compared = "pytorch-ood 0.4"
     search: ClassVar = {"gamma": (0.1, 0.01, 0.5, 1.0, 2.0, 5.0, 10.0), "largest": (100, 10, 50, 200, 500, 1000)}
     ranges: ClassVar = {"gamma": POSITIVE, "largest": at_least(1)}
 
@@ -297,6 +303,7 @@ class KLMatching(RowDetector):
     """
 
     name, title, source = "kl_matching", "KL-Matching", "Hendrycks et al. 2022, KL matching"
+    compared = "pytorch-ood 0.4"
     fits_on = "validation"
 
     def _learn(self, features: Features, head: Head | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -66,8 +66,10 @@ def _whiten(values: Doubles, centre: Doubles, scale: Doubles, factor: Doubles) -
     return solve_triangular(factor, scaled.T, lower=True, overwrite_b=True, check_finite=False).T
 
 
-def fit_class_gaussians(name: str, values: Floats, labels: Integers, classes: int) -> ClassGaussians:
-    """Fit class means and the within-class covariance of values, described by `name`.
+def fit_class_gaussians(
+    name: str, values: Floats, labels: Integers, classes: int, of: Callable[[Doubles], Doubles] = lambda chunk: chunk
+) -> ClassGaussians:
+    """Fit class means and the within-class covariance of values, described by `name`, after applying `of` to rows.
 
     The covariance is S = 1/n sum (x - mean_y) (x - mean_y)^T. If it is singular up to rounding, as with fewer than D +
     C rows, a constant feature, or logits with a constant sum, it is shrunk to (1 - r) S + r tr(S)/D I with the r of
@@ -78,11 +80,11 @@ def fit_class_gaussians(name: str, values: Floats, labels: Integers, classes: in
     Journal of Multivariate Analysis 88, 2004, section 3.
     """
     count, width = values.shape
-    means = class_means(values, labels, classes)
+    means = class_means(values, labels, classes, of)
     covariance = np.zeros((width, width))
     fourth = 0.0
     for rows, chunk in pieces(values):
-        residuals = chunk - means[labels[rows]]
+        residuals = of(chunk) - means[labels[rows]]
         covariance += residuals.T @ residuals
         fourth += float((dots(residuals, residuals) ** 2).sum())
     covariance /= count
@@ -163,7 +165,7 @@ class _Distances(RowDetector):
         self.gaussians = []
         for name, values in self._layers(features):
             require_finite(name, values, features.ids)
-            self.gaussians.append(fit_class_gaussians(name, values, features.labels, classes))
+            self.gaussians.append(fit_class_gaussians(name, values, features.labels, classes, self._map))
 
     def score(self, features: Features) -> Scores:
         """See `Detector.score`."""
@@ -179,8 +181,12 @@ class _Distances(RowDetector):
             total += score_in_chunks(partial(self._distances, fitted), {name: values}, features.ids)
         return total / len(self.gaussians)
 
+    def _map(self, values: Doubles) -> Doubles:
+        """Map rows before anything is fitted to them, or measured; by default, leave them as they are."""
+        return values
+
     def _distances(self, fitted: ClassGaussians, values: Doubles) -> Scores:
-        return fitted.distances(values)
+        return fitted.distances(self._map(values))
 
 
 class Mahalanobis(_Distances):
@@ -194,6 +200,7 @@ class Mahalanobis(_Distances):
 
     name, title = "mahalanobis", "MDS"
     source = "Lee et al. 2018, equation 2; Guille-Escuret et al. 2023, section 3"
+    compared = "pytorch-ood 0.4"
 
 
 class MahalanobisFirst(_Distances):
@@ -211,6 +218,7 @@ class MahalanobisAll(_Distances):
     """
 
     name, title, source = "mahalanobis_all", "MDS (all)", f"{Mahalanobis.source} (mean of blocks)"
+    compared = "pytorch-ood 0.4"
     layer = "blocks"
 
 
@@ -232,10 +240,13 @@ class RMDS(Mahalanobis):
     """
 
     name, title, source = "rmds", "RMDS", "Ren et al. 2021, section 3"
+    compared = "pytorch-ood 0.4"
 
     def _learn(self, features: Features, head: Head | None) -> None:
         super()._learn(features, head)
-        self.background = fit_class_gaussians(FEATURES, features.penultimate, np.zeros_like(features.labels), 1)
+        one_class = np.zeros_like(features.labels)
+        self.background = fit_class_gaussians(FEATURES, features.penultimate, one_class, 1, self._map)
 
     def _distances(self, fitted: ClassGaussians, values: Doubles) -> Scores:
-        return fitted.distances(values) - self.background.distances(values)
+        mapped = self._map(values)
+        return fitted.distances(mapped) - self.background.distances(mapped)

@@ -53,6 +53,7 @@ def unit(values: Doubles) -> Doubles:
 class _Nearest(Together):
     """A detector that searches the `k` nearest fitted rows; several search once, for the greatest k."""
 
+    cost = "search"
     fits_on = "train"
     inputs: ClassVar[tuple[str, ...]] = (FEATURES,)
     at_once = _AT_ONCE
@@ -88,6 +89,7 @@ class KNN(_Nearest):
     """
 
     name, title, source = "knn", "KNN", "Sun et al. 2022, section 3"
+    compared = "pytorch-ood 0.4"
     search: ClassVar = {"k": (50, 1, 5, 10, 20, 100, 200, 500, 1000)}
 
     k: int = 50
@@ -122,24 +124,14 @@ class NNGuide(_Nearest):
     """
 
     name, title, source = "nnguide", "NNGuide", "Park et al. 2023, section 3"
+    compared = "pytorch-ood 0.4"
     inputs = (FEATURES, LOGITS)
     search: ClassVar = {"k": (10, 1, 50, 100)}  # 100 is OpenOOD's
 
     k: int = 10
 
     def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
-        """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
-        most = max(counts)
-        _, end = top.around(most)
-        row, place = np.nonzero(np.arange(end.max(initial=most)) < end[:, None])
-        candidates = top.index[row, place]
-        products = np.full((len(z), end.max(initial=most)), -np.inf)
-        for start in range(0, len(row), _PAIRS):
-            pairs = slice(start, start + _PAIRS)
-            products[row[pairs], place[pairs]] = dots(z[row[pairs]], self.bank.directions(candidates[pairs]))
-        products[row, place] *= self.bank.weights[candidates]
-        descending = -np.sort(-products, axis=1)
-        return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
+        return top_means(z, self.bank, counts, top)
 
     def _learn(self, features: Features, head: Head | None) -> None:
         super()._learn(features, head)
@@ -148,6 +140,21 @@ class NNGuide(_Nearest):
 
     def _rows_together(self, detectors: Sequence[_Nearest], *inputs: Doubles) -> Doubles:
         return energy(inputs[1])[:, None] * super()._rows_together(detectors, *inputs)
+
+
+def top_means(z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts) -> Doubles:
+    """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
+    most = max(counts)
+    _, end = top.around(most)
+    row, place = np.nonzero(np.arange(end.max(initial=most)) < end[:, None])
+    candidates = top.index[row, place]
+    products = np.full((len(z), end.max(initial=most)), -np.inf)
+    for start in range(0, len(row), _PAIRS):
+        pairs = slice(start, start + _PAIRS)
+        products[row[pairs], place[pairs]] = dots(z[row[pairs]], bank.directions(candidates[pairs]))
+    products[row, place] *= bank.weights[candidates]
+    descending = -np.sort(-products, axis=1)
+    return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
 
 
 @dataclass
@@ -163,6 +170,7 @@ class Relation(Together):
     """
 
     name, title, source = "relation", "Relation", "Kim et al. 2023, section 3"
+    cost = "search"
     fits_on = "train"
     inputs = (FEATURES, LOGITS)
     at_once = _AT_ONCE

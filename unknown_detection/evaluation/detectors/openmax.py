@@ -58,6 +58,7 @@ class OpenMax(RowDetector):
     """
 
     name, title, source = "openmax", "OpenMax", "Bendale and Boult 2016, algorithms 1 and 2"
+    compared = "pytorch-ood 0.4; libMR"
     fits_on = "train"
     at_once = 256  # each with `revised` copies of its logits
     search: ClassVar = {"revised": (10, 1, 5, 20, 30, 40), "tail": (20, 2, 5, 10, 30, 40)}

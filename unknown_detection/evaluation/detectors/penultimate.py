@@ -43,6 +43,8 @@ class SHE(RowDetector):
     """
 
     name, title, source = "she", "SHE", "Zhang et al. 2023, section 3"
+    cost = "values"
+    compared = "pytorch-ood 0.4"
     fits_on = "train"
     inputs = (FEATURES, LOGITS)
 
@@ -121,6 +123,7 @@ class ViM(_Subspace):
     """
 
     name, title, source = "vim", "ViM", "Wang et al. 2022, section 4"
+    compared = "pytorch-ood 0.4"
     inputs = (FEATURES, LOGITS)
 
     dimension: int | None = None
@@ -150,6 +153,8 @@ class GradNorm(RowDetector):
     """
 
     name, title, source = "gradnorm", "GradNorm", "Huang et al. 2021, section 3"
+    cost = "values"
+    compared = "pytorch-ood 0.4"
     reads_head = True
     inputs = (FEATURES, LOGITS)
 
@@ -170,6 +175,7 @@ class FDBD(RowDetector):
     """
 
     name, title, source = "fdbd", "fDBD", "Liu and Qin 2024, section 3"
+    compared = "pytorch-ood 0.4"
     fits_on = "train"
     reads_head = True
     inputs = (FEATURES,)

@@ -69,6 +69,7 @@ class ReAct(ShapedEnergy):
     """
 
     name, title, source = "react", "ReAct", "Sun et al. 2021, section 3"
+    compared = "pytorch-ood 0.4"
     fits_on = "train"
     search: ClassVar = {"quantile": (0.9, 0.85, 0.95, 0.99)}
     ranges: ClassVar = {"quantile": _SHARE}
@@ -92,6 +93,7 @@ class DICE(ShapedEnergy):
     """
 
     name, title, source = "dice", "DICE", "Sun and Li 2022, section 3"
+    compared = "pytorch-ood 0.4"
     fits_on = "train"
     search: ClassVar = {"sparsity": (0.9, 0.1, 0.3, 0.5, 0.7)}
     ranges: ClassVar = {"sparsity": _SHARE}
@@ -127,6 +129,7 @@ class ASH(Pruned):
     """ASH-S: energy of the logits of shaped features, E(W ash(z) + b); formula and source: `ash`."""
 
     name, title, source = "ash", "ASH", "Djurisic et al. 2023, algorithm 3 (ASH-S)"
+    compared = "pytorch-ood 0.4"
     search: ClassVar = {"pruned": (0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95)}
     variant: ClassVar[Variant] = "s"
 
@@ -140,6 +143,7 @@ class ASHB(ASH):
     """ASH-B, OpenOOD's variant; see `ash`."""
 
     name, title, source = "ash_b", "ASH-B", "Djurisic et al. 2023, algorithm 2"
+    compared = "pytorch-ood 0.4"
     variant = "b"
 
 
@@ -147,6 +151,7 @@ class ASHP(ASH):
     """ASH-P; see `ash`."""
 
     name, title, source = "ash_p", "ASH-P", "Djurisic et al. 2023, algorithm 1"
+    compared = "pytorch-ood 0.4"
     variant = "p"
 
 
@@ -155,6 +160,7 @@ class SCALE(Pruned):
     """SCALE: energy of the logits of scaled features, E(W scale(z) + b); formula and source: `scale`."""
 
     name, title, source = "scale", "SCALE", "Xu et al. 2024, section 3"
+    compared = "pytorch-ood 0.4"
     search: ClassVar = {"pruned": (0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95)}
 
     pruned: float = 0.85
