@@ -19,7 +19,7 @@ from builders.errors import BuildError, os_errors_as_build_errors
 from builders.hub.repository import Info, Repository, addition
 from builders.hub.retry import Log
 from builders.release.entries import EMPTY, Manifest
-from builders.release.layout import CARD, CROISSANT, MANIFEST
+from builders.release.layout import CARD, DESCRIPTIONS, MANIFEST
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.publish.licences import check_declared, check_demo, check_licences, with_declared_licences
@@ -201,7 +201,7 @@ class Publication:
         self.log(f"{self.version.tag}: {change}")
         tree = base.tree
         known = {file.path: file.sha256 for file in merged.manifest.files()}
-        paths = sorted({*known, CARD, CROISSANT, MANIFEST})
+        paths = sorted({*known, *DESCRIPTIONS.values(), MANIFEST})
         additions = []
         for path in paths:
             if (local := merged.local(path)) is not None and not local.is_file():
