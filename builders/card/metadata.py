@@ -31,7 +31,8 @@ Json = dict[str, Any]
 _TERMS = (
     "annotation arrayShape citeAs column containedIn equivalentProperty excludes extract field fileObject "
     "fileProperty fileSet format includes isArray isLiveDataset jsonPath key md5 parentField path readLines "
-    "recordSet references regex repeated replace samplingRate sdVersion separator source subField transform unArchive value"
+    "recordSet references regex repeated replace samplingRate sdVersion separator source subField transform "
+    "unArchive value"
 )
 
 # The context of the specification 1.1, appendix 1, with the terms of 1.0 that mlcroissant (1.1.1) still asks for.
