@@ -47,7 +47,6 @@ from hf_scripts.publish.versions import Changes, Version, check_version, compare
 from unknown_detection.terminal.progress import bar
 from unknown_detection.words import quantity
 
-
 _GRANTS = {
     "": "asks nobody to request access",
     "auto": "grants requests for access at once",
@@ -189,8 +188,8 @@ class Publication:
             )
         if self.gated and planned.gated != self.gated:
             raise BuildError(
-                f"{name} {_GRANTS[planned.gated]} on {self.repository.host}, and --gated {self.gated} does not change a repository that "
-                "has files. Change it in its settings there, or give another --repo."
+                f"{name} {_GRANTS[planned.gated]} on {self.repository.host}, and --gated {self.gated} does not change "
+                "a repository that has files. Change it in its settings there, or give another --repo."
             )
 
     def _check_published(self, info: Info | None, tags: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ import datasets
 import pytest
 import yaml
 from datasets.info import DatasetInfosDict
-from huggingface_hub import DatasetCard
+from huggingface_hub import DatasetCard, eval_result_entries_to_yaml, parse_eval_result_entries
 from PIL import Image
 
 from builders.card import card
@@ -130,6 +130,22 @@ def test_the_yaml_says_what_the_hub_reads(tmp_path):
         assert not any(key.startswith("extra_gated") for key in front)
 
 
+def test_the_hub_s_results_would_claim_what_is_not_so():
+    """Why a release has no eval.yaml: a result is one value of one config's split, and of no detector or metric.
+
+    By the client's own parser of `.eval_results` (huggingface_hub 2.4). AUROC takes two splits, and detectors differ.
+    """
+    task = {"id": "org/name", "task_id": "bench-near_ood"}
+    ours = [
+        {"dataset": task, "value": 0.8, "metric": "auroc", "detector": "msp"},
+        {"dataset": task, "value": 0.9, "metric": "auroc", "detector": "knn"},
+        {"dataset": task, "value": 0.9, "metric": "fpr_at_95", "detector": "knn"},
+    ]
+    read = parse_eval_result_entries(ours)
+    assert eval_result_entries_to_yaml(read) == [{"dataset": task, "value": entry["value"]} for entry in ours]
+    assert read[1] == read[2]
+
+
 def test_tables_have_every_split_and_what_each_rule_leaves_out(built):
     root, manifest = built
     _, text = card_of(root)
@@ -218,7 +234,9 @@ def test_what_the_card_says_to_paste_works_in_the_folder(imagenet_release, monke
     load, pytorch, duplicates = snippets(text)
     loaded = {}
     exec(load, loaded)
-    assert loaded["rows"].num_rows == 400
+    assert loaded["rows"].num_rows == loaded["labels"].num_rows == 400
+    assert loaded["labels"].column_names == ["label", "role", "id"]
+    assert loaded["labels"]["label"] == loaded["rows"]["label"]
     compared = {}
     exec(duplicates, compared)
     assert compared["rows"].num_rows == 399  # one test image is a near one's, as the table of the card says
