@@ -1,4 +1,4 @@
-"""The list of docs/publishing.md that a person with data and a token goes through, run on the demo from top to bottom."""
+"""The list of docs/publishing.md that a person with data and a token goes through, run on the demo."""
 
 import re
 import shlex
