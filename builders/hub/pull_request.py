@@ -15,7 +15,7 @@ from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, Discussion
 
-from builders.hub.repository import RemoteFile, Repository
+from builders.hub.repository import RemoteFile, Repository, addition
 
 PART = 100
 """Most files that one commit adds or deletes."""
@@ -38,10 +38,27 @@ class Change:
         """Whether it is too large for one commit."""
         return len(self.additions) + len(self.deletions) > PART
 
+    @property
+    def paths(self) -> set[str]:
+        """The files before, and those to add."""
+        return {*self.before, *(added.path_in_repo for added in self.additions)}
+
     def missing(self, tree: Mapping[str, RemoteFile]) -> tuple[list[CommitOperationAdd], list[str]]:
         """Return what a tree of files lacks of it: files to add, and paths to delete."""
-        additions = [added for added in self.additions if not _has(tree, added)]
+        # As new values: the client refuses one that was committed before, which somebody may have replaced since.
+        additions = [
+            addition(added.path_in_repo, Path(str(added.path_or_fileobj)), added.upload_info.sha256.hex())
+            for added in self.additions
+            if not _has(tree, added)
+        ]
         return additions, [path for path in self.deletions if path in tree]
+
+    def makes(self, tree: Mapping[str, RemoteFile]) -> bool:
+        """Whether a tree of files is what it makes of those before: all of it, and nothing else."""
+        changed = {added.path_in_repo for added in self.additions} | set(self.deletions)
+        stays = {path: file for path, file in self.before.items() if path not in changed}
+        others = {path: file for path, file in tree.items() if path not in changed}
+        return stays == others and not any(self.missing(tree))
 
 
 def merge_in_parts(repository: Repository, account: str, change: Change, sent: Callable[[int], object]) -> str | None:
@@ -52,8 +69,9 @@ def merge_in_parts(repository: Repository, account: str, change: Change, sent: C
     request = _opened(repository, account, change)
     branch = f"refs/pr/{request.num}"
     # Twice as many tries as parts: each makes one, unless somebody else commits to the branch.
-    for _ in range(2 * (len(change.additions) + len(change.deletions)) // PART + 2):
-        head, tree = _head(repository, branch), repository.tree(branch)
+    tries = 2 * -(-(len(change.additions) + len(change.deletions)) // PART)
+    for _ in range(tries + 1):
+        head, tree = repository.commit_at(branch), repository.tree(branch)
         additions, deletions = change.missing(tree)
         if not additions and not deletions:
             break
@@ -62,11 +80,11 @@ def merge_in_parts(repository: Repository, account: str, change: Change, sent: C
             sent(size)
         removed = deletions[: PART - len(part)]
         repository.commit(part, removed, title=f"{change.title}, a part", parent=head, branch=branch)
-    if _head(repository, "main") != change.parent or tree.keys() - _expected(change):
+    if repository.commit_at("main") != change.parent or not change.makes(tree):
         _close(repository, request.num)
         return None
     _merge(repository, request.num)
-    merged = _head(repository, "main")
+    merged = repository.commit_at("main")
     # The Hub merges whatever came between the look at main and the merge.
     return merged if repository.tree(merged) == tree else None
 
@@ -75,16 +93,6 @@ def _has(tree: Mapping[str, RemoteFile], added: CommitOperationAdd) -> bool:
     file = tree.get(added.path_in_repo)
     local = Path(str(added.path_or_fileobj))
     return file is not None and file.has_content_of(local, added.upload_info.sha256.hex())
-
-
-def _expected(change: Change) -> set[str]:
-    """Return the paths of all files after the change."""
-    added = {addition.path_in_repo for addition in change.additions}
-    return (change.before.keys() | added) - set(change.deletions)
-
-
-def _head(repository: Repository, branch: str) -> str:
-    return repository.commit_at(branch)
 
 
 def _opened(repository: Repository, account: str, change: Change) -> Discussion:
@@ -96,9 +104,9 @@ def _opened(repository: Repository, account: str, change: Change) -> Discussion:
             if request.title == change.title and request.status in ("draft", "open"):
                 branch = f"refs/pr/{request.num}"
                 begun = change.parent in (commit for commit, _ in repository.history(branch))
-                if begun and repository.tree(branch).keys() <= _expected(change) | set(change.deletions):
+                if begun and repository.tree(branch).keys() <= change.paths:
                     return request
-                _close(repository, request.num)  # main has moved, or the release is another
+                _close(repository, request.num)  # main has moved, or the release was built anew
         return repository.api.create_pull_request(
             repository.name, change.title, description=_DESCRIPTION, repo_type="dataset"
         )

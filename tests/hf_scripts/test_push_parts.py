@@ -113,6 +113,27 @@ def test_somebody_else_commits_meanwhile(push, hub, linked, step):
     assert all(count == 1 for count in hub.uploads().values())
 
 
+def test_somebody_else_commits_to_the_branch(push, hub, linked):
+    """Nothing of theirs is merged; a file of theirs in the place of one of the release is replaced."""
+    shard = f"data/bench/train-00000-of-{SHARDS:05}.parquet"
+    changes = {"notes.md": b"# Notes\n", shard: b"theirs"}
+    hub.race(lambda: hub.commit(REPO, changes, branch="refs/pr/1"), nth=2)
+    assert_sentence(push("large").error, "org/name", "v1.0.0 was not published")
+    assert (hub.tags(REPO), on_main(hub), hub.repos[REPO].pulls[0].status) == ({}, ["initial commit"], "closed")
+    hub.race(lambda: hub.commit(REPO, {shard: b"theirs"}, branch="refs/pr/2"), nth=2)
+    assert push("large").code == 0
+    assert on_main(hub) == ["Publish v1.0.0 (#2)", "initial commit"]
+
+
+def test_a_release_that_is_built_anew_after_a_kill(push, hub, linked, tmp_path):
+    hub.fail("merge_pull_request", status=403)
+    assert_sentence(push("large").error, "org/name", "403")
+    make_release(tmp_path / "anew", {"bench/train": range(SHARDS)}, shards=SHARDS // 2)
+    assert push("anew").code == 0
+    assert [pull.status for pull in hub.repos[REPO].pulls] == ["closed", "merged"]
+    assert len(hub.files(REPO)) == SHARDS // 2 + 7
+
+
 def test_a_pull_request_of_somebody_else_is_left_alone(push, hub, linked, api):
     hub.create(REPO)
     stranger = hub.add_user("stranger")
