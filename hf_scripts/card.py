@@ -1,4 +1,4 @@
-"""Render the dataset card of a release, or check that it is up to date: `python -m hf_scripts.card DIR`."""
+"""Render the files that a release's manifest determines, or check them: `python -m hf_scripts.card DIR`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from builders.card import card
 from builders.cli.console import exit_code
 from builders.errors import os_errors_as_build_errors
-from builders.release.layout import CARD, CROISSANT, Layout
+from builders.release.layout import CARD, CROISSANT, LICENCES, Layout
 from builders.release.manifest import read_manifest
 from builders.storage.files import read_regular
 from builders.storage.paths import PathType
@@ -22,9 +22,11 @@ from unknown_detection.help import helpful
 
 @helpful("python -m hf_scripts.card", examples=("python -m hf_scripts.card build/unknown-detection --check",))
 @click.argument("folder", metavar="DIR", type=PathType())
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if one of them is out of date.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if one is out of date.")
 def command(folder: Path, check: bool) -> int:
-    """Write README.md and croissant.json of the release in DIR from its manifest, and list both in the manifest.
+    """Write README.md, croissant.json and LICENSE.md of the release in DIR, and list them in its manifest.
+
+    All three follow from the manifest.
 
     A build does this by itself; use it for a release that an older version has built.
     """
@@ -34,7 +36,7 @@ def command(folder: Path, check: bool) -> int:
         texts = card.rendered(manifest)
         outdated = [line for path, text in texts.items() if (line := _outdated(layout.inside(path), text))]
         if not outdated:
-            click.echo(f"{layout.inside(CARD)} and {CROISSANT} are up to date")
+            click.echo(f"{layout.inside(CARD)}, {CROISSANT} and {LICENCES} are up to date")
             return 0
         if check:
             render = as_started("python -m hf_scripts.card")
@@ -42,7 +44,7 @@ def command(folder: Path, check: bool) -> int:
                 click.echo(f"{line}; render it with {render} {folder}")
             return 1
         card.write_card_and_manifest(layout, manifest, manifest)
-    click.echo(f"wrote {layout.inside(CARD)} and {CROISSANT}")
+    click.echo(f"wrote {layout.inside(CARD)}, {CROISSANT} and {LICENCES}")
     return 0
 
 

@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -14,7 +15,7 @@ from builders.cli.console import check_json, exit_code, json_option, print_docum
 from builders.cli.executor_flags import workers_option
 from builders.cli.split_choice import splits_option
 from builders.errors import BuildError
-from builders.hub.place import is_repository
+from builders.hub.place import Granted, is_repository
 from builders.release.manifest import read_manifest
 from builders.storage.paths import LOCAL
 from builders.storage.scratch import scratch_folder
@@ -29,7 +30,7 @@ from unknown_detection.terminal.progress import log, result
 @helpful(
     "python -m hf_scripts.push",
     sections={
-        ESSENTIALS: ("repo", "tag", "splits", "private", "dry_run"),
+        ESSENTIALS: ("repo", "tag", "splits", "private", "gated", "dry_run"),
         "What is allowed": ("index_only", "allow_demo", "allow_moved_tags", "max_files"),
         "How it runs": ("check", "workers", "as_json"),
     },
@@ -47,6 +48,12 @@ from unknown_detection.terminal.progress import log, result
     help="The version: changed rows are major, new splits minor, others patch.",
 )
 @click.option("--private", is_flag=True, help="Create the repository as private.")
+@click.option(
+    "--gated",
+    type=click.Choice(get_args(Granted)),
+    help="Have people ask for access to a new repository: granted at once (auto) or by you (manual). The card shows "
+    "the terms of sources that need it.",
+)
 @splits_option("Publish only these; others stay unchanged.")
 @click.option("--index-only", is_flag=True, help="Publish rows without images.")
 @click.option(
@@ -77,6 +84,7 @@ def command(
     repo: str,
     tag: str,
     private: bool,
+    gated: Granted | None,
     splits: Sequence[str],
     index_only: bool,
     allow_demo: bool,
@@ -120,6 +128,7 @@ def command(
             manifest=part,
             version=version,
             private=private,
+            gated=gated,
             allow_demo=allow_demo,
             allow_moved_tags=allow_moved_tags,
             max_files=max_files,

@@ -1,4 +1,4 @@
-"""The dataset card of a release: YAML for `load_dataset`, and the facts of the manifest for readers.
+"""The files of a release that its manifest determines: the dataset card, the Croissant metadata, the sources' terms.
 
 Tested by `tests/hf_scripts/test_card.py`.
 """
@@ -10,13 +10,12 @@ import re
 from typing import TYPE_CHECKING
 
 import msgspec
-from markupsafe import Markup
 
 from builders.card import facts, words
 from builders.card.metadata import croissant_text, front_matter_text
 from builders.release.duplicates import doubts
 from builders.release.entries import FileEntry, Manifest, without_outdated_audits
-from builders.release.layout import CARD, CROISSANT, INDEX_SUFFIX, Layout
+from builders.release.layout import CARD, CROISSANT, DESCRIPTIONS, INDEX_SUFFIX, LICENCES, Layout
 from builders.release.manifest import file_entry, valid_text, write_manifest
 from builders.release.schema import COMMON, SHIFT_ROLES
 from builders.storage.files import write_text
@@ -27,31 +26,31 @@ if TYPE_CHECKING:
 
 
 def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest | None = None) -> Manifest:
-    """Write a release's card and Croissant metadata, and then its manifest, which lists both like every other file.
+    """Write the files that a release's manifest determines, and then the manifest, which lists them like all others.
 
     Returns the manifest as written; `before` and errors are as of `write_manifest`.
     """
     manifest = without_outdated_audits(manifest)
-    # What would not be valid is refused before a file is replaced; the digests of these two are not known yet.
-    card, croissant = (FileEntry(name, 0, "0" * 64) for name in (CARD, CROISSANT))
-    valid_text(layout.root, msgspec.structs.replace(manifest, card=card, croissant=croissant))
+    # What would not be valid is refused before a file is replaced; the digests of these files are not known yet.
+    unknown = {field: FileEntry(path, 0, "0" * 64) for field, path in DESCRIPTIONS.items()}
+    valid_text(layout.root, msgspec.structs.replace(manifest, **unknown))
     for path, text in rendered(manifest).items():
         write_text(layout.inside(path), text)
-    card, croissant = (file_entry(layout, layout.inside(name)) for name in (CARD, CROISSANT))
-    manifest = msgspec.structs.replace(manifest, card=card, croissant=croissant)
+    entries = {field: file_entry(layout, layout.inside(path)) for field, path in DESCRIPTIONS.items()}
+    manifest = msgspec.structs.replace(manifest, **entries)
     write_manifest(layout.root, manifest, before)
     return manifest
 
 
 def rendered(manifest: Manifest) -> dict[str, str]:
     """Render the files that a manifest determines; returns their texts by path."""
-    return {CARD: card_text(manifest), CROISSANT: croissant_text(manifest)}
+    return {CARD: card_text(manifest), CROISSANT: croissant_text(manifest), LICENCES: licences_text(manifest)}
 
 
 def card_text(manifest: Manifest) -> str:
     """Render the card of a manifest."""
-    text: str = _template().render(
-        front_matter=Markup(front_matter_text(manifest)),
+    text = _rendered(
+        "dataset_card.md.j2",
         manifest=manifest,
         facts=facts,
         words=words,
@@ -60,6 +59,16 @@ def card_text(manifest: Manifest) -> str:
         column_meanings={name: column.meaning for name, column in COMMON.items()},
         shifts=SHIFT_ROLES,
     )
+    return front_matter_text(manifest) + text
+
+
+def licences_text(manifest: Manifest) -> str:
+    """Render the terms of a manifest's sources, each in its owner's words."""
+    return _rendered("licences.md.j2", manifest=manifest, facts=facts)
+
+
+def _rendered(template: str, **values: object) -> str:
+    text: str = _template(template).render(**values)
     # What a template leaves out leaves blank lines behind; those of examples stay.
     pieces = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
     return "".join(piece if piece.startswith("```") else re.sub(r"\n{3,}", "\n\n", piece) for piece in pieces)
@@ -86,12 +95,12 @@ def _release_values(manifest: Manifest) -> dict[str, object]:
 
 
 def _without_html(value: object) -> object:
-    """Escape HTML in a text of the manifest; the YAML is Markup, and stays."""
-    return value if isinstance(value, Markup) or not isinstance(value, str) else value.replace("<", "&lt;")
+    """Escape HTML in a text of the manifest."""
+    return value.replace("<", "&lt;") if isinstance(value, str) else value
 
 
 @functools.cache
-def _template() -> jinja2.Template:
+def _template(name: str) -> jinja2.Template:
     import jinja2
 
     environment = jinja2.Environment(
@@ -103,4 +112,4 @@ def _template() -> jinja2.Template:
         finalize=_without_html,
     )
     environment.filters["quantity"] = quantity
-    return environment.get_template("dataset_card.md.j2")
+    return environment.get_template(name)

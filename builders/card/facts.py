@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from builders.card.words import RULE_MEANINGS
 from builders.release.duplicates import unsearched
-from builders.release.entries import ConfigEntry, Manifest, SplitEntry
+from builders.release.entries import ConfigEntry, Manifest, SourceEntry, SplitEntry
 from builders.release.layout import INDEX_SUFFIX
 from builders.release.schema import ID_OVERLAP, ROLES, Column, Role
 from taxonomy import tables
@@ -147,6 +147,12 @@ def missing_images(manifest: Manifest) -> Sentences:
         for sentence in split.shortfalls:
             sentences[sentence].append(key)
     return sentences
+
+
+def terms_to_accept(manifest: Manifest) -> list[SourceEntry]:
+    """Return the sources of images in the release that may be had on request alone, sorted by key."""
+    keys = {key for split in manifest.by_key().values() if split.data for key in split.sources}
+    return [manifest.sources[key] for key in sorted(keys) if manifest.sources[key].licence.publish == "gated"]
 
 
 def rules(manifest: Manifest) -> list[tuple[str, str, int]]:

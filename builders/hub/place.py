@@ -9,11 +9,15 @@ import difflib
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from builders.errors import BuildError, one_line
 from builders.storage.paths import as_path, require_access
 
 PREFIX = "hf://"
+
+Granted = Literal["auto", "manual"]
+"""How requests for access to a gated repository are granted: at once, or by its owner."""
 
 # As huggingface_hub's HfFileSystem writes them. A revision with a slash is one of the Hub's own references.
 _PLACE = re.compile(

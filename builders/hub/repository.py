@@ -25,6 +25,7 @@ from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNot
 
 from builders.errors import BuildError
 from builders.hub.client import in_background
+from builders.hub.place import Granted
 from builders.hub.retry import ChecksumError, Log, with_retries
 from builders.release.digests import file_sha256
 from builders.storage.paths import inside
@@ -64,11 +65,14 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Info:
-    """The newest commit of a repository, and who may read the repository."""
+    """The newest commit of a repository, and who may read the repository.
+
+    `gated` says how requests for access are granted, empty where nobody has to ask.
+    """
 
     head: str
     private: bool
-    gated: bool
+    gated: str
 
     @property
     def access(self) -> Access:
@@ -113,7 +117,8 @@ class Repository:
                 "`hf auth login` or set HF_TOKEN."
             )
 
-    def _ask(self, doing: str, call: Callable[[], T], *, unreached: str = "") -> T:
+    def ask(self, doing: str, call: Callable[[], T], *, unreached: str = "") -> T:
+        """Make requests, and try again after errors that pass."""
         return with_retries(doing, call, self.log, unreached=unreached)
 
     def _ask_if_there(self, doing: str, call: Callable[[], T], *, unreached: str = "") -> T | None:
@@ -127,7 +132,7 @@ class Repository:
             except (RepositoryNotFoundError, RevisionNotFoundError):
                 return None
 
-        return self._ask(doing, ask, unreached=unreached)
+        return self.ask(doing, ask, unreached=unreached)
 
     # Account and repository
 
@@ -135,8 +140,8 @@ class Repository:
         """Whether the Hub's client finds a token."""
         return huggingface_hub.get_token() is not None
 
-    def check_account(self) -> None:
-        """Check that there is a valid token with write access, and that its user is a member of ORG.
+    def check_account(self) -> str:
+        """Check that there is a valid token with write access of a member of ORG; returns the account's name.
 
         The permissions of a fine-grained token are unknown until it is used.
         """
@@ -145,7 +150,7 @@ class Repository:
                 f"There is no token for {self.host}. Log in with `hf auth login`, or set HF_TOKEN to a token with "
                 "write access."
             )
-        me = self._ask("check the token", self.api.whoami)
+        me = self.ask("check the token", self.api.whoami)
         owner = self.name.split("/")[0]
         if me.get("auth", {}).get("accessToken", {}).get("role") == "read":
             raise BuildError(
@@ -158,18 +163,19 @@ class Repository:
                 f"The token is of {me['name']}, who cannot write to {owner} on {self.host}, only to "
                 f"{', '.join(accounts)}. Use a token of {owner} or of one of its members, or another --repo."
             )
+        return str(me["name"])
 
     def check_write(self) -> None:
         """Check that the token may write to this repository, which must exist."""
         check = functools.partial(self.api.auth_check, self.name, repo_type="dataset", write=True)
-        self._ask(f"check the write access to {self.name}", check)
+        self.ask(f"check the write access to {self.name}", check)
 
     def info(self, revision: str | None = None, *, unreached: str = "") -> Info | None:
         """Return the state of the repository at a revision; None if it does not exist or the token may not see it."""
 
         def ask() -> Info:
             info = self.api.dataset_info(self.name, revision=revision)
-            return Info(str(info.sha), bool(info.private), bool(info.gated))
+            return Info(str(info.sha), bool(info.private), str(info.gated or ""))
 
         return self._ask_if_there(f"read {self.name} on {self.host}", ask, unreached=unreached)
 
@@ -178,7 +184,12 @@ class Repository:
         # None lets the organisation's default decide, which may be private.
         visibility = private or None
         create = functools.partial(self.api.create_repo, self.name, repo_type="dataset", private=visibility)
-        self._ask(f"create {self.name}", functools.partial(create, exist_ok=True))
+        self.ask(f"create {self.name}", functools.partial(create, exist_ok=True))
+
+    def gate(self, granted: Granted) -> None:
+        """Let people read the repository only after they asked, which is granted at once (`auto`) or by its owner."""
+        set_gated = functools.partial(self.api.update_repo_settings, self.name, gated=granted, repo_type="dataset")
+        self.ask(f"have people ask for access to {self.name}", set_gated)
 
     # Reading
 
@@ -205,11 +216,11 @@ class Repository:
 
         return self._ask_if_there(f"list the tags of {self.name}", ask) or {}
 
-    def history(self) -> list[tuple[str, str]]:
-        """Return the commits of the branch main with their titles, newest first; empty if there is no repository."""
+    def history(self, branch: str = "main") -> list[tuple[str, str]]:
+        """Return the commits of a branch with their titles, newest first; empty if there is no repository."""
 
         def ask() -> list[tuple[str, str]]:
-            commits = self.api.list_repo_commits(self.name, repo_type="dataset")
+            commits = self.api.list_repo_commits(self.name, repo_type="dataset", revision=branch)
             return [(_text(commit.commit_id), _text(commit.title)) for commit in commits]
 
         return self._ask_if_there(f"list the commits of {self.name}", ask) or []
@@ -227,7 +238,7 @@ class Repository:
                 for file in files
             }
 
-        return self._ask(f"list the files of {self.name}", ask)
+        return self.ask(f"list the files of {self.name}", ask)
 
     def fetch(self, file: RemoteFile, commit: str, into: Path) -> Path:
         """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest."""
@@ -251,7 +262,7 @@ class Repository:
                 raise ChecksumError(f"the downloaded {file.path} has other bytes than the Hub lists")
             return local
 
-        return self._ask(f"download {file.path} of {self.name}", ask)
+        return self.ask(f"download {file.path} of {self.name}", ask)
 
     # Writing
 
@@ -272,13 +283,19 @@ class Repository:
                 gitignore_content="",
             )
             more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
-            self._ask(f"upload {batch[0].path_in_repo}{more}", functools.partial(in_background, send))
+            self.ask(f"upload {batch[0].path_in_repo}{more}", functools.partial(in_background, send))
             yield sum(addition.upload_info.size for addition in batch)
 
     def commit(
-        self, additions: Sequence[CommitOperationAdd], deletions: Sequence[str], *, title: str, parent: str
+        self,
+        additions: Sequence[CommitOperationAdd],
+        deletions: Sequence[str],
+        *,
+        title: str,
+        parent: str,
+        branch: str = "main",
     ) -> str | None:
-        """Commit to the branch main; returns the new commit, or None if `parent` is no longer the newest.
+        """Commit to a branch; returns the new commit, or None if `parent` is no longer the newest.
 
         If the answer to a commit was lost, the next attempt is also refused: the caller must check whether the newest
         commit is its own.
@@ -292,7 +309,12 @@ class Repository:
                 warnings.simplefilter("always", UserWarning)
                 try:
                     commit = self.api.create_commit(
-                        self.name, operations, commit_message=title, repo_type="dataset", parent_commit=parent
+                        self.name,
+                        operations,
+                        commit_message=title,
+                        repo_type="dataset",
+                        revision=branch,
+                        parent_commit=parent,
                     )
                 except HfHubHTTPError as error:
                     if error.response.status_code == HTTPStatus.PRECONDITION_FAILED:
@@ -302,7 +324,7 @@ class Repository:
                 self.log(f"note: {' '.join(str(warning.message).split())}")
             return str(commit.oid)
 
-        return self._ask(f"commit to {self.name}", ask)
+        return self.ask(f"commit to {self.name}", ask)
 
     def tag(self, tag: str, commit: str) -> str:
         """Tag a commit, unless the tag exists; returns the commit that the tag names."""
@@ -315,5 +337,5 @@ class Repository:
                 if error.response.status_code != HTTPStatus.CONFLICT:
                     raise
 
-        self._ask(f"set the tag {tag} of {self.name}", ask)
+        self.ask(f"set the tag {tag} of {self.name}", ask)
         return self.tags().get(tag, "")

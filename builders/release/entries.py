@@ -21,6 +21,7 @@ from msgspec.structs import asdict, replace
 from builders.release.layout import samples_path, shard_path
 from builders.release.schema import KNOWN_ROLE, Column, Role
 from builders.release.values import (
+    DATE,
     REPOSITORY,
     AuditKey,
     ConfigName,
@@ -316,10 +317,11 @@ class AuditEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """The contents of manifest.json: the benchmarks, configs, sources and files of a release.
 
-    Only a manifest that is not yet written lacks the `card` and the `croissant` metadata. The key of an audit is the
-    path of its files below audit/, without suffix. Publishing sets `version` (the tag without its v), `previous` (the
-    version before it, empty in the first), `changelog` (CHANGELOG.md and the tables in changes/) and the `repository`
-    (ORG/NAME) of which the card gives commands.
+    Only a manifest that is not yet written lacks the `card`, the `croissant` metadata and the `licences`. The key of
+    an audit is the path of its files below audit/, without suffix. Publishing sets `version` (the tag without its v),
+    `previous` (the version before it, empty in the first), the day when it was `published` (YYYY-MM-DD, UTC),
+    `changelog` (CHANGELOG.md and the tables in changes/) and the `repository` (ORG/NAME) of which the card gives
+    commands.
     """
 
     format: int
@@ -330,9 +332,11 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     audits: dict[AuditKey, AuditEntry] = {}
     card: FileEntry | None = None
     croissant: FileEntry | None = None
+    licences: FileEntry | None = None
     repository: Annotated[str, Meta(pattern=REPOSITORY, max_length=200)] | None = None
     version: Text | None = None
     previous: Text | None = None
+    published: Annotated[str, Meta(pattern=DATE)] | None = None
     changelog: tuple[FileEntry, ...] | None = None
 
     def splits(self) -> Iterator[tuple[str, ConfigEntry, SplitEntry]]:
@@ -368,13 +372,18 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
                 yield audit.chart, f"audit/{key}.png", f"the chart of the audit {key}"
 
     def files(self) -> tuple[FileEntry, ...]:
-        """Return every listed file except the card and the Croissant metadata, sorted by path."""
+        """Return every listed file except those that the manifest determines, sorted by path."""
         files = [*(file for file, _, _ in self.places()), *(self.changelog or ())]
         return tuple(sorted(files, key=lambda entry: (entry.path, entry.sha256)))
 
     def files_and_card(self) -> tuple[FileEntry, ...]:
-        """Return every listed file, the card and the Croissant metadata last."""
-        return (*self.files(), *(file for file in (self.croissant, self.card) if file is not None))
+        """Return every listed file, those that the manifest determines last."""
+        return (*self.files(), *self.descriptions().values())
+
+    def descriptions(self) -> dict[str, FileEntry]:
+        """Return the listed files that the manifest determines, by its fields (`layout.DESCRIPTIONS`)."""
+        fields = {"licences": self.licences, "croissant": self.croissant, "card": self.card}
+        return {name: file for name, file in fields.items() if file is not None}
 
 
 EMPTY = Manifest(format=FORMAT, benchmarks={}, configs={}, sources={})

@@ -42,6 +42,12 @@ CARD = "README.md"
 CROISSANT = "croissant.json"
 """The release as Croissant metadata (JSON-LD), which dataset search engines and loaders read."""
 
+LICENCES = "LICENSE.md"
+"""The terms of each source, to which the card's `license_link` leads; the Hub knows the file by this name."""
+
+DESCRIPTIONS = {"card": CARD, "croissant": CROISSANT, "licences": LICENCES}
+"""Paths of the files that a manifest determines, by its field that lists each."""
+
 # Added by publishing: the list of versions, and for each a table of the ids that it changes.
 CHANGELOG = "CHANGELOG.md"
 CHANGES = "changes"

@@ -24,7 +24,7 @@ from builders.release.layout import (
     CARD,
     CHANGELOG,
     CHANGES,
-    CROISSANT,
+    DESCRIPTIONS,
     INDEX_SUFFIX,
     MANIFEST,
     SEALED_SUFFIX,
@@ -47,6 +47,9 @@ MOST_BYTES = 64_000_000
 _MOST_REASON = 300
 _SHOWN = 40
 """Upper limit on the characters of an arbitrary value that a message repeats."""
+
+_DESCRIBED = {"card": "card", "croissant": "Croissant metadata", "licences": "file of licences"}
+"""Fields of `DESCRIPTIONS` in words."""
 
 _OWN_CONFIGS = {INDEX_SUFFIX: "an index", SEALED_SUFFIX: "sealed residuals", CONFIG: "the table of duplicates"}
 """Configs that the card has besides those of the manifest, by the suffix or the whole of their names."""
@@ -203,12 +206,13 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
             yield f"{what} is {file.path}, not {path}"
     if manifest.card is None:
         yield f"it lists no {CARD}"
-    elif manifest.card.path != CARD:
-        yield f"its card is {manifest.card.path}, not {CARD}"
-    if manifest.croissant is not None and manifest.croissant.path != CROISSANT:
-        yield f"its Croissant metadata is {manifest.croissant.path}, not {CROISSANT}"
+    for field, listed in manifest.descriptions().items():
+        if listed.path != DESCRIPTIONS[field]:
+            yield f"its {_DESCRIBED[field]} is {listed.path}, not {DESCRIPTIONS[field]}"
     if manifest.repository is not None and manifest.version is None:
         yield "it names a repository, but no version that was published there"
+    if manifest.published is not None and manifest.version is None:
+        yield "it names a day of publication, but no version that was published then"
     if (manifest.version is None) != (manifest.previous is None) or (manifest.version and not manifest.changelog):
         yield "it has some of version, previous and changelog, but not all"
     for file in manifest.changelog or ():

@@ -20,6 +20,7 @@ SPLIT_NAME = r"\A(?!all\Z)[a-z0-9]+(_[a-z0-9]+)*\Z"
 NAME = r"\A[a-z0-9]+([_-][a-z0-9]+)*\Z"
 AUDIT_KEY = r"\A[a-z0-9_-]+(/[a-z0-9_-]+)?\Z"
 REPOSITORY = r"\A[A-Za-z0-9._-]+/[A-Za-z0-9._-]+\Z"
+DATE = r"\A[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\Z"
 
 PATTERNS = {
     TEXT: "one line of printable text",
@@ -30,6 +31,7 @@ PATTERNS = {
     NAME: "a name (a-z, 0-9, hyphens or underscores between)",
     AUDIT_KEY: "the path of an audit below audit/",
     REPOSITORY: "the name of a repository, ORG/NAME",
+    DATE: "a day, YYYY-MM-DD",
 }
 """Descriptions of the patterns, for messages."""
 

@@ -92,8 +92,9 @@ def verify_folder(
         _check_counts(manifest, rows, problems)
         disjoint = check_excluded(root, manifest, problems)
         check_card(root, manifest, problems)
-        if manifest.croissant is not None:
-            problems.merge(check_file(root, manifest.croissant))
+        for field, described in manifest.descriptions().items():
+            if field != "card":
+                problems.merge(check_file(root, described))
         if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
             check_ids(root, manifest, disjoint, problems)
             notes = check_duplicates(root, manifest, _decoded(tasks, outcomes), problems, executor)

@@ -1,7 +1,8 @@
 """Publishes a release: uploads the contents, makes one commit with all changes, and sets the tag.
 
 Nothing is visible before the commit, so an interrupted run leaves no partial release, and the next one skips what is
-uploaded already. If somebody else committed in the meantime, the commit is refused.
+uploaded already. If somebody else committed in the meantime, the commit is refused. A change that is too large for one
+commit goes to the branch of a pull request, whose merge is the one commit.
 
 Tested by `tests/hf_scripts/test_push.py`.
 """
@@ -9,17 +10,19 @@ Tested by `tests/hf_scripts/test_push.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import CommitOperationAdd
 
 from builders.errors import BuildError, os_errors_as_build_errors
+from builders.hub.place import Granted
+from builders.hub.pull_request import PART, Change, merge_in_parts
 from builders.hub.repository import Info, Repository, addition
 from builders.hub.retry import Log
 from builders.release.entries import EMPTY, Manifest
-from builders.release.layout import CARD, CROISSANT, MANIFEST
+from builders.release.layout import CARD, DESCRIPTIONS, MANIFEST
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.publish.licences import check_declared, check_demo, check_licences, with_declared_licences
@@ -43,6 +46,13 @@ from hf_scripts.publish.snapshot import Snapshot, damaged_repository, snapshot
 from hf_scripts.publish.versions import Changes, Version, check_version, compare_manifests, latest
 from unknown_detection.terminal.progress import bar
 from unknown_detection.words import quantity
+
+_GRANTS = {
+    "": "asks nobody to request access",
+    "auto": "grants requests for access at once",
+    "manual": "has its owner grant requests for access",
+}
+"""What a repository does by its setting `gated`, in the words of a message."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,7 @@ class Publication:
     manifest: Manifest
     version: Version
     private: bool
+    gated: Granted | None
     allow_demo: bool
     allow_moved_tags: bool
     max_files: int
@@ -85,8 +96,9 @@ class Publication:
         `check_folder` verifies the release folder, and raises if it is damaged; it is called before any upload.
         """
         repository, tag = self.repository, self.version.tag
+        account = ""
         if repository.has_token() or not self.dry_run:
-            repository.check_account()
+            account = repository.check_account()
         else:
             self.log("there is no token, so only public information is read")
         # Listed before the newest commit is read, so that no tag names a newer one.
@@ -94,11 +106,14 @@ class Publication:
         info = repository.info()
         if info is not None and not self.dry_run:
             repository.check_write()
+        to_gate = self._is_to_gate(info)
         if info is None:
             kind = "private" if self.private else "public, unless its owner's default is private"
-            self.log(f"{repository.name} does not exist on {repository.host} yet; it will be {kind}")
+            asks = f", and ask for access ({self.gated})" if to_gate else ""
+            self.log(f"{repository.name} does not exist on {repository.host} yet; it will be {kind}{asks}")
         else:
-            self.log(f"{repository.name} is on {repository.host}, {info.access}")
+            asks = f"; as it is empty, it will ask for access ({self.gated})" if to_gate else ""
+            self.log(f"{repository.name} is on {repository.host}, {info.access}{asks}")
         check_moved_tags(repository, tags, allowed=self.allow_moved_tags, log=self.log)
         check_declared(self.folder, self.manifest)
         exposed = exposed_images(repository, info, tags)
@@ -113,7 +128,7 @@ class Publication:
                 return self._document(None, exists=True)
             plan = self._plan(info, tags)
         self._log_plan(plan)
-        self._check_access(info, plan.merged.manifest)
+        self._check_access(info, plan.merged.manifest, to_gate=to_gate)
         card = (plan.merged.root / CARD).read_text(encoding="utf-8")
         check_card_size(card, repository.name)
         if self.dry_run:
@@ -124,7 +139,7 @@ class Publication:
             check_folder()
             with os_errors_as_build_errors(writing):
                 check_together(plan.merged)
-            commit = self._commit(info, plan)
+            commit = self._commit(info, plan, account, to_gate=to_gate)
         else:
             commit = _existing(info).head
             self.log("the commit exists already")
@@ -153,15 +168,28 @@ class Publication:
             "unchanged_files": None if plan is None else plan.unchanged,
         }
 
-    def _check_access(self, info: Info | None, manifest: Manifest) -> None:
-        """Check that a release may be published in the repository as it is, or as it will be created."""
-        access, name = info.access if info else "private" if self.private else "public", self.repository.name
+    def _is_to_gate(self, info: Info | None) -> bool:
+        """Whether the repository is new, or was left empty by a killed run, and is to ask for access."""
+        if self.gated is None or (info is not None and info.gated):
+            return False
+        return info is None or not self.repository.tree(info.head)
+
+    def _check_access(self, info: Info | None, manifest: Manifest, *, to_gate: bool = False) -> None:
+        """Check that a release may be published in the repository as it is, or as it will be."""
+        before = Info("", self.private, "") if info is None else info
+        planned = replace(before, gated=self.gated or "") if to_gate else before
+        access, name = planned.access, self.repository.name
         check_demo(manifest, access, name, allowed=self.allow_demo)
         check_licences(manifest, access, name)
         if self.private and access != "private":
             raise BuildError(
                 f"{name} is {access} on {self.repository.host}, and --private does not change an existing "
                 "repository. Make it private in its settings there, or give another --repo."
+            )
+        if self.gated and planned.gated != self.gated:
+            raise BuildError(
+                f"{name} {_GRANTS[planned.gated]} on {self.repository.host}, and --gated {self.gated} does not change "
+                "a repository that has files. Change it in its settings there, or give another --repo."
             )
 
     def _check_published(self, info: Info | None, tags: Mapping[str, str]) -> None:
@@ -201,7 +229,7 @@ class Publication:
         self.log(f"{self.version.tag}: {change}")
         tree = base.tree
         known = {file.path: file.sha256 for file in merged.manifest.files()}
-        paths = sorted({*known, CARD, CROISSANT, MANIFEST})
+        paths = sorted({*known, *DESCRIPTIONS.values(), MANIFEST})
         additions = []
         for path in paths:
             if (local := merged.local(path)) is not None and not local.is_file():
@@ -234,11 +262,12 @@ class Publication:
 
     def _log_plan(self, plan: CommitPlan) -> None:
         files = len(plan.additions)
-        commits = 1 if files or plan.deletions else 0
+        changes = files + len(plan.deletions)
+        commits = quantity(-(-changes // PART), "commit")
+        way = f"a pull request of {commits} and one merge" if changes > PART else commits
         self.log(
-            f"to upload: {quantity(files, 'file')}, {quantity(plan.upload_bytes, 'byte')}, in "
-            f"{quantity(commits, 'commit')}; unchanged: {quantity(plan.unchanged, 'file')}; "
-            f"to delete: {len(plan.deletions):,}"
+            f"to upload: {quantity(files, 'file')}, {quantity(plan.upload_bytes, 'byte')}, in {way}; "
+            f"unchanged: {quantity(plan.unchanged, 'file')}; to delete: {len(plan.deletions):,}"
         )
         if files > self.max_files:
             raise BuildError(
@@ -246,20 +275,21 @@ class Publication:
                 f"with --splits, or allow them with --max-files {files}."
             )
 
-    def _commit(self, info: Info | None, plan: CommitPlan) -> str:
+    def _commit(self, info: Info | None, plan: CommitPlan, account: str, *, to_gate: bool) -> str:
         """Upload contents, and return the commit that has them."""
         repository = self.repository
-        if info is None:
-            repository.create(private=self.private)
-            info = _existing(repository.info())
-            # Somebody else may have created it in the meantime, with other settings.
-            self._check_access(info, plan.merged.manifest)
-            if repository.tree(info.head):
-                raise self._conflict()
+        if info is None or to_gate:
+            info = self._prepared(info, plan, to_gate=to_gate)
+        title, tree = publish_title(self.version.tag), plan.merged.base.tree
+        change = Change(title, info.head, tree, plan.additions, plan.deletions)
         with bar(plan.upload_bytes, "uploading", unit="B") as shown:
+            if change.in_parts:
+                commit = merge_in_parts(repository, account, change, shown.update)
+                if commit is None:
+                    raise self._conflict()
+                return commit
             for size in repository.upload(plan.additions):
                 shown.update(size)
-        title = publish_title(self.version.tag)
         commit = repository.commit(plan.additions, plan.deletions, title=title, parent=info.head)
         if commit is not None:
             return commit
@@ -271,9 +301,23 @@ class Publication:
             return newest
         raise self._conflict()
 
+    def _prepared(self, info: Info | None, plan: CommitPlan, *, to_gate: bool) -> Info:
+        """Create the repository, unless a killed run did, and have it ask for access before it has a file."""
+        repository = self.repository
+        if info is None:
+            repository.create(private=self.private)
+        if to_gate and self.gated is not None:
+            repository.gate(self.gated)
+        info = _existing(repository.info())
+        # Somebody else may have created it in the meantime, with other settings.
+        self._check_access(info, plan.merged.manifest)
+        if repository.tree(info.head):
+            raise self._conflict()
+        return info
+
     def _conflict(self) -> BuildError:
         return BuildError(
-            f"Somebody else committed to {self.repository.name} in the meantime, so nothing of this release was "
+            f"Somebody else committed to {self.repository.name} in the meantime, so {self.version.tag} was not "
             "published. Run the same command again: it merges with that commit and uploads no file twice."
         )
 

@@ -5,6 +5,7 @@ Tested by `tests/hf_scripts/test_push.py`.
 
 from __future__ import annotations
 
+import datetime
 import functools
 import hashlib
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from builders.card import card
 from builders.duplicates.table import complete, read_earlier, write_duplicates
 from builders.errors import BuildError
 from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest
-from builders.release.layout import CARD, CHANGELOG, CHANGES, CROISSANT, MANIFEST, Layout
+from builders.release.layout import CHANGELOG, CHANGES, DESCRIPTIONS, MANIFEST, Layout
 from builders.release.manifest import file_entry
 from builders.release.tables import read_excluded, write_excluded
 from builders.storage.files import write_text
@@ -160,14 +161,15 @@ def check_together(merged: MergedRelease) -> None:
 
 def changes_since(merged: MergedRelease, last: Snapshot) -> Changes:
     """Return the differences between a published version and the merged release, including the card."""
-    # A card may show its version and repository, which alone are no difference.
-    shown = replace(merged.manifest, version=last.manifest.version, repository=last.manifest.repository)
+    # These files may show version, repository and day, which alone are no difference.
+    before = last.manifest
+    shown = replace(merged.manifest, version=before.version, repository=before.repository, published=before.published)
     entries = {
         path: FileEntry(path, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
         for path, text in card.rendered(shown).items()
     }
-    described = replace(merged.manifest, card=entries[CARD], croissant=entries[CROISSANT])
-    return compare_manifests(last.manifest, described)
+    described = replace(merged.manifest, **{field: entries[path] for field, path in DESCRIPTIONS.items()})
+    return compare_manifests(before, described)
 
 
 def write_version(
@@ -204,12 +206,20 @@ def write_version(
         tables.append(merged.add(path))
     text = changelog.entry(version, last[0] if last else None, old, merged.manifest, changes, rows)
     write_text(layout.inside(CHANGELOG), changelog.with_entry(before, text))
-    published = replace(
+    manifest = replace(
         merged.manifest,
         version=str(version),
         previous=str(last[0]) if last else "",
         repository=repository,
+        published=published_on(merged.base.manifest, version),
         changelog=tuple(sorted([merged.add(layout.inside(CHANGELOG)), *tables], key=lambda entry: entry.path)),
     )
-    merged.manifest = card.write_card_and_manifest(layout, published)
-    merged.written += [CARD, CROISSANT, MANIFEST]
+    merged.manifest = card.write_card_and_manifest(layout, manifest)
+    merged.written += [*DESCRIPTIONS.values(), MANIFEST]
+
+
+def published_on(base: Manifest, version: Version) -> str:
+    """Return the day of a version: today in UTC, or that of its commit if a run ended between commit and tag."""
+    if base.version == str(version) and base.published is not None:
+        return base.published
+    return datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -5,6 +5,7 @@ Tested by `tests/hf_scripts/publish/test_access.py`, `test_tags.py`, `test_card_
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -82,7 +83,8 @@ def check_moved_tags(repository: Repository, tags: Mapping[str, str], *, allowed
     published: dict[str, list[str]] = {}
     versions = [tag for tag in sorted(tags) if parse_version(tag) is not None]
     for commit, title in repository.history() if versions else ():
-        published.setdefault(title, []).append(commit)
+        # The Hub adds its number to the title of a merged pull request.
+        published.setdefault(re.sub(r" \(#\d+\)$", "", title), []).append(commit)
     commits = {tag: known for tag in versions if (known := published.get(publish_title(tag)))}
     moved = [
         f"the tag {tag} of {repository.name} names commit {tags[tag][:12]}, but {tag} was published as commit "

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from builders.errors import BuildError
 from builders.release.duplicates import CONFIG
 from builders.release.entries import ConfigEntry, Manifest, SplitEntry, without_outdated_audits
-from builders.release.layout import CARD, CROISSANT
+from builders.release.layout import DESCRIPTIONS
 from unknown_detection.words import quantity
 
 _TAG = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
@@ -127,8 +127,8 @@ def compare_manifests(old: Manifest, new: Manifest) -> Changes:
     # Metadata: the paths of differing values, of the splits only in those with the same rows.
     patch = sorted(_differences(_described(old, unchanged), _described(new, unchanged), ""))
     if not patch:
-        rendered = ((CARD, old.card, new.card), (CROISSANT, old.croissant, new.croissant))
-        patch = [path for path, was, now in rendered if was and now and was.sha256 != now.sha256]
+        was, now = old.descriptions(), new.descriptions()
+        patch = [was[name].path for name in DESCRIPTIONS if name in was.keys() & now.keys() and was[name] != now[name]]
     splits = sorted((before.keys() | after.keys()) - unchanged)
     return Changes(tuple(sorted(major)), tuple(sorted(minor)), tuple(patch), tuple(splits))
 
@@ -150,8 +150,9 @@ def check_version(requested: Version, last: Version | None, changes: Changes) ->
 
 
 def unpublished(manifest: Manifest) -> Manifest:
-    """Return a manifest without the fields that publishing sets, and without the card, which is made from the rest."""
-    return replace(manifest, card=None, croissant=None, repository=None, version=None, previous=None, changelog=None)
+    """Return a manifest without the fields that publishing sets, and without the files that are made from the rest."""
+    fields = (*DESCRIPTIONS, "repository", "version", "previous", "published", "changelog")
+    return replace(manifest, **dict.fromkeys(fields))
 
 
 def without_unused(manifest: Manifest) -> Manifest:

@@ -9,6 +9,7 @@ import datasets
 import pytest
 import yaml
 from datasets.info import DatasetInfosDict
+from huggingface_hub import DatasetCard, eval_result_entries_to_yaml, parse_eval_result_entries
 from PIL import Image
 
 from builders.card import card
@@ -105,6 +106,46 @@ def test_all_benchmarks_in_one_release_have_little_front_matter():
     assert len(yaml.safe_dump(front, sort_keys=False, allow_unicode=True)) < 15_000 / 66 * splits
 
 
+def test_the_yaml_says_what_the_hub_reads(tmp_path):
+    """Words as of hub-docs (datasetcard.md, datasets-gated.md), creators and sizes those that `datasets` lists."""
+    root = make_release(tmp_path / "release", {"bench/test": range(3)}, publish="gated")
+    front, text = card_of(root)
+    data = DatasetCard.load(root / "README.md", repo_type="dataset").data
+    assert data.to_dict() == front
+    assert (data.license, front["license_link"], data.language) == ("other", "LICENSE.md", ["en"])
+    assert "## The Source" in (root / front["license_link"]).read_text(encoding="utf-8")
+    resources = Path(datasets.utils.__file__).parent / "resources"
+    creators = json.loads((resources / "creators.json").read_text(encoding="utf-8"))["annotations"]
+    assert set(data.annotations_creators) <= set(creators)
+    assert set(data.size_categories) <= set(json.loads((resources / "size_categories.json").read_text()))
+    assert data.source_datasets == ["extended|other-gated-source"]
+    assert all(key in text for key in ("Its Licence", "Do as you are told."))
+    # What somebody who asks for access reads and fills in; a field is a type, or a mapping that has one.
+    assert "Its Licence (https://example.org/terms). Do as you are told." in front["extra_gated_prompt"]
+    fields = front["extra_gated_fields"]
+    assert set(fields.values()) <= {"text", "checkbox", "date_picker", "country", "select"}
+    assert fields["I have read the terms of The Source and keep to them"] == "checkbox"
+    for publish in ("open", "ids-only"):  # which need no request, or which no request gives
+        front, _ = card_of(make_release(tmp_path / publish, {"bench/test": range(3)}, publish=publish))
+        assert not any(key.startswith("extra_gated") for key in front)
+
+
+def test_the_hub_s_results_would_claim_what_is_not_so():
+    """Why a release has no eval.yaml: a result is one value of one config's split, and of no detector or metric.
+
+    By the client's own parser of `.eval_results` (huggingface_hub 2.4). AUROC takes two splits, and detectors differ.
+    """
+    task = {"id": "org/name", "task_id": "bench-near_ood"}
+    ours = [
+        {"dataset": task, "value": 0.8, "metric": "auroc", "detector": "msp"},
+        {"dataset": task, "value": 0.9, "metric": "auroc", "detector": "knn"},
+        {"dataset": task, "value": 0.9, "metric": "fpr_at_95", "detector": "knn"},
+    ]
+    read = parse_eval_result_entries(ours)
+    assert eval_result_entries_to_yaml(read) == [{"dataset": task, "value": entry["value"]} for entry in ours]
+    assert read[1] == read[2]
+
+
 def test_tables_have_every_split_and_what_each_rule_leaves_out(built):
     root, manifest = built
     _, text = card_of(root)
@@ -193,7 +234,9 @@ def test_what_the_card_says_to_paste_works_in_the_folder(imagenet_release, monke
     load, pytorch, duplicates = snippets(text)
     loaded = {}
     exec(load, loaded)
-    assert loaded["rows"].num_rows == 400
+    assert loaded["rows"].num_rows == loaded["labels"].num_rows == 400
+    assert loaded["labels"].column_names == ["label", "role", "id"]
+    assert loaded["labels"]["label"] == loaded["rows"]["label"]
     compared = {}
     exec(duplicates, compared)
     assert compared["rows"].num_rows == 399  # one test image is a near one's, as the table of the card says
@@ -255,7 +298,7 @@ def test_neither_depends_on_the_order_in_the_manifest(broad_release):
     assert croissant_text(typed(turned)) == (broad_release / "croissant.json").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["README.md", "croissant.json"])
+@pytest.mark.parametrize("name", ["README.md", "croissant.json", "LICENSE.md"])
 def test_a_byte_of_no_text_is_an_edit_like_others(name, tmp_path, capsys):
     root = make_release(tmp_path / "release", {"bench/test": range(1)})
     good = (root / name).read_bytes()

@@ -84,7 +84,7 @@ def fewer(root):
 
 def some(root):
     """A fifth of these."""
-    return dict(list(fewer(root).items())[1::5])
+    return dict(list(fewer(root).items())[::5])
 
 
 MANY = pytest.mark.parametrize("chosen", [some, pytest.param(everything, marks=pytest.mark.slow)])

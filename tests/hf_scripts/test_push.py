@@ -26,6 +26,7 @@ from tests.sentences import assert_sentence
 FILES = {
     "README.md",
     "croissant.json",
+    "LICENSE.md",
     "manifest.json",
     "CHANGELOG.md",
     "excluded/bench.csv",
@@ -70,13 +71,13 @@ def test_a_first_version(push, is_whole, hub, release, tmp_path):
     assert set(hub.files(REPO)) == FILES
     assert [commit.title for commit in hub.commits(REPO)] == ["Publish v1.0.0", "initial commit"]
     assert hub.tags(REPO) == {"v1.0.0": hub.commits(REPO)[0].id}
-    unchanged = FILES - {"README.md", "croissant.json", "manifest.json", "CHANGELOG.md"}
+    unchanged = FILES - {"README.md", "croissant.json", "LICENSE.md", "manifest.json", "CHANGELOG.md"}
     assert all(hub.read(REPO, path) == (release / path).read_bytes() for path in unchanged)
     assert (manifest_at(hub)["version"], manifest_at(hub)["previous"]) == ("1.0.0", "")
     assert is_whole(tmp_path / "there", hub, "v1.0.0")
     size = sum(file.size for file in hub.files(REPO).values())
-    assert f"to upload: 12 files, {size:,} bytes, in 1 commit; unchanged: 0 files; to delete: 0" in ran.out
-    assert ran.out[-2].endswith("its 12 files, read back, match manifest.json")
+    assert f"to upload: 13 files, {size:,} bytes, in 1 commit; unchanged: 0 files; to delete: 0" in ran.out
+    assert ran.out[-2].endswith("its 13 files, read back, match manifest.json")
     assert ran.out[-1] == f'load_dataset("{REPO}", "bench", split="test", revision="v1.0.0")'
 
 
@@ -208,7 +209,7 @@ def test_a_dry_run_changes_nothing(push, hub, release):
     uploads = f"to upload: {len(FILES)} files, {document['upload_bytes']:,} bytes, in 1 commit; unchanged: 0 files; "
     assert uploads + "to delete: 0" in ran.out
     assert ran.code == 0
-    assert any(line.startswith("to upload: 12 files") for line in ran.out)
+    assert any(line.startswith("to upload: 13 files") for line in ran.out)
     assert (hub.repos, {request.route for request in hub.requests}) == ({}, {"whoami", "repo_info", "refs"})
 
 
@@ -219,16 +220,16 @@ def test_a_dry_run_needs_no_token(push, hub, release, monkeypatch):
     ran = push("release", "--dry-run", tag="v1.1.0")
     assert ran.code == 0
     assert "there is no token, so only public information is read" in ran.out
-    # Three shards, the card, the Croissant metadata, the manifest and the changelog; the indexes and the tables of
-    # exclusions are there.
-    assert any(re.match(r"to upload: 7 files, .*unchanged: 5 files; to delete: 0", line) for line in ran.out)
+    # Three shards, the card, the Croissant metadata, the manifest and the changelog; the indexes, the licences
+    # and the tables of exclusions are there.
+    assert any(re.match(r"to upload: 7 files, .*unchanged: 6 files; to delete: 0", line) for line in ran.out)
     assert not {request.route for request in hub.requests[before:]} & set(CHANGES)
 
 
 def test_too_many_files_are_refused(push, hub, release):
     error = push("release", "--max-files", "10").error
-    assert_sentence(error, "--max-files 12")
-    assert push("release", "--max-files", "12").code == 0
+    assert_sentence(error, "--max-files 13")
+    assert push("release", "--max-files", "13").code == 0
 
 
 # What is refused before anything is sent

@@ -1,8 +1,11 @@
 """Who may publish what, and where: tokens, namespaces, visibility, licences."""
 
+import datasets
 import pytest
+from datasets.exceptions import DatasetNotFoundError
 
 from tests.hf_scripts.samples import REPO, make_release
+from tests.hub.client import in_process
 from tests.sentences import assert_sentence
 
 
@@ -86,6 +89,48 @@ def test_a_repository_that_another_makes_public_meanwhile(push, hub, tmp_path):
     hub.faults.add("race", "create_repo", callback=lambda: hub.create(REPO))
     assert "org/name is public" in push("closed", "--private").error
     assert (hub.files(REPO), hub.uploads()) == ({}, {})
+
+
+# Gates
+
+
+@pytest.mark.parametrize("granted", ["auto", "manual"])
+def test_a_new_repository_asks_for_access(push, hub, api, tmp_path, granted):
+    """From before its first file on: somebody else can load it once the request is granted, and not before."""
+    make_release(tmp_path / "gated", {"bench/test": range(4)}, publish="gated")
+    when_filled = []
+    hub.race(lambda: when_filled.append(hub.repos[REPO].gated))
+    ran = push("gated", "--gated", granted)
+    assert (ran.code, when_filled, hub.repos[REPO].gated) == (0, [granted], granted)
+    assert f"it will be public, unless its owner's default is private, and ask for access ({granted})" in ran.out[0]
+    assert api.dataset_info(REPO).gated == granted
+    assert api.dataset_info(REPO).card_data["extra_gated_fields"]["Name"] == "text"
+    reader = hub.add_user("reader")
+    with in_process(hub, tmp_path / "before", token=reader), pytest.raises(DatasetNotFoundError):
+        datasets.load_dataset(REPO, "bench", split="test", revision="v1.0.0")
+    hub.repos[REPO].accepted.add("reader")
+    with in_process(hub, tmp_path / "after", token=reader):
+        assert datasets.load_dataset(REPO, "bench", split="test", revision="v1.0.0").num_rows == 4
+    assert push("gated", "--gated", granted).code == 0
+    other = {"auto": "manual", "manual": "auto"}[granted]
+    assert_sentence(push("gated", "--gated", other).error, "org/name", f"--gated {other}")
+    assert hub.repos[REPO].gated == granted
+
+
+def test_a_run_that_ends_before_the_gate_is_gone_on_with(push, hub, tmp_path):
+    make_release(tmp_path / "gated", {"bench/test": range(4)}, publish="gated")
+    hub.fail("settings", status=403)
+    assert_sentence(push("gated", "--gated", "manual").error, "org/name", "403")
+    assert (hub.files(REPO), hub.uploads(), hub.repos[REPO].gated) == ({}, {}, False)
+    assert push("gated", "--gated", "manual").code == 0
+    assert hub.repos[REPO].gated == "manual"
+
+
+def test_a_gate_does_not_change_a_repository_that_has_files(push, hub, release):
+    assert push("release").code == 0
+    before = len(hub.requests)
+    assert_sentence(push("release", "--gated", "auto").error, "org/name", "--gated auto")
+    assert not {request.route for request in hub.requests[before:]} & {"settings", "commit"}
 
 
 # Licences

@@ -201,6 +201,6 @@ def test_memory_does_not_follow_the_number_of_files(tmp_path, only_loopback):
             process = start(hub, folder, tmp_path / "home", "--check", "fast", repo=repo, module=("-c", MEASURED))
             code, out, err = ended(process)
             assert (code, err) == (0, "")
-            assert len(hub.files(repo)) == shards + 6
+            assert len(hub.files(repo)) == shards + 7
             peaks[shards] = int(out.splitlines()[-1])
     assert peaks[100] < 1.1 * peaks[10], peaks

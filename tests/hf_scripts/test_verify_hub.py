@@ -56,15 +56,15 @@ def test_a_whole_version(check, published, hub):
     assert ran.code == 0
     commit = hub.tags(REPO)["v1.0.0"][:12]
     sizes = {path: file.size for path, file in hub.files(REPO).items()}
-    # The manifest comes first and tells what else there is; the summary counts what it lists besides the card and
-    # the Croissant metadata.
+    # The manifest comes first and tells what else there is; the summary counts what it lists besides the files
+    # that it determines.
     size = sum(sizes.values()) - sizes["manifest.json"]
     assert ran.err == [
         "there is no folder org/name; looking for it on the Hub",
-        f"downloading org/name at v1.0.0 (commit {commit}) from {hub.endpoint.removeprefix('http://')}: 11 files, "
+        f"downloading org/name at v1.0.0 (commit {commit}) from {hub.endpoint.removeprefix('http://')}: 12 files, "
         f"{size:,} bytes into a temporary folder",
     ]
-    size -= sizes["README.md"] + sizes["croissant.json"]
+    size -= sum(sizes[name] for name in ("README.md", "croissant.json", "LICENSE.md"))
     assert ran.out[-1] == (
         f"org/name at v1.0.0 (commit {commit}) is whole: 3 splits, 14 rows, 9 files, {size:,} bytes, all "
         "as manifest.json lists"
@@ -79,7 +79,7 @@ def test_a_whole_version(check, published, hub):
 def test_images_of_other_splits_are_not_downloaded(check, published, tmp_path, hub):
     ran = check(REPO, "--revision", "v1.0.0", "--splits", "bench/test", "--keep", "kept")
     assert ran.code == 0
-    assert "9 files" in ran.err[1]  # without the shards of two splits
+    assert "10 files" in ran.err[1]  # without the shards of two splits
     assert [path.name for path in (tmp_path / "here/kept/data").rglob("*.parquet")] == [SHARD.rpartition("/")[2]]
     assert ran.out[-1].endswith("; images of 2 other splits were not read (--splits)")
     assert "has no config or split absent" in check(REPO, "--splits", "absent").error

@@ -19,7 +19,7 @@ Files = dict[str, File]
 def commit(hub, call: Call, repo: str, rev: str) -> Answer:
     repository, user = writable(hub, call, repo)
     if call.flag("create_pr"):
-        raise RefusedError(501, "the stand-in has no pull requests")
+        raise RefusedError(501, "the stand-in opens no pull requests by a commit")
     lines = [json.loads(line) for line in call.body.read().splitlines() if line.strip()]
     head = next(line["value"] for line in lines if line["key"] == "header")
     for line in lines:

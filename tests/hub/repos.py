@@ -62,8 +62,23 @@ def refs(hub, call: Call, repo: str) -> Answer:
             {"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": names[name]} for name in sorted(dict(names))
         ]
 
-    branches, tags = listed(repository.branches, "heads"), listed(repository.tags, "tags")
-    return json_answer({"branches": branches, "tags": tags, "converts": []})
+    branches = {name: head for name, head in repository.branches.items() if not name.startswith("refs/pr/")}
+    return json_answer(
+        {"branches": listed(branches, "heads"), "tags": listed(repository.tags, "tags"), "converts": []}
+    )
+
+
+@route("PUT /api/datasets/{repo}/settings")
+def settings(hub, call: Call, repo: str) -> Answer:
+    """Who may read it: the fields that `HfApi.update_repo_settings` sends."""
+    repository, _ = writable(hub, call, repo)
+    asked = call.body.json()
+    if asked.get("gated") not in (None, False, "auto", "manual"):
+        raise RefusedError(400, '"gated" must be one of [auto, manual, false]')
+    with hub.lock:
+        repository.gated = asked.get("gated", repository.gated)
+        repository.private = asked.get("visibility", "private" if repository.private else "public") == "private"
+    return json_answer({})
 
 
 @route("POST /api/datasets/{repo}/tag/{rev}")

@@ -7,7 +7,15 @@ from urllib.parse import unquote
 from tests.hub.answers import Answer
 
 # Matched before percent-decoding: the clients quote a revision or a listed folder into one segment.
-PLACES = {"repo": "[^/]+/[^/]+", "rev": "[^/]+", "tag": "[^/]+", "oid": "[0-9a-f]{64}", "part": "[0-9]+", "path": ".+"}
+PLACES = {
+    "repo": "[^/]+/[^/]+",
+    "rev": "[^/]+",
+    "tag": "[^/]+",
+    "oid": "[0-9a-f]{64}",
+    "part": "[0-9]+",
+    "number": "[0-9]+",
+    "path": ".+",
+}
 
 Handler = Callable[..., Answer]
 _routes: list[tuple[str, re.Pattern[str], Handler]] = []

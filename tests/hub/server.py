@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.hub import accounts, client, commits, downloads, listings, repos, routing, uploads  # noqa: F401
+from tests.hub import accounts, client, commits, discussions, downloads, listings, repos, routing, uploads  # noqa: F401
 from tests.hub.accounts import User
 from tests.hub.answers import Answer, HangUpError, RefusedError, json_answer
 from tests.hub.connection import Call, Listener, Request

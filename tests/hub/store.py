@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from tests.hub.answers import revision_not_found
 
@@ -86,7 +87,10 @@ class Repo:
         """Names of the accounts that have accepted the terms of a gated one."""
         self.commits: dict[str, Commit] = {}
         self.branches: dict[str, str] = {}
+        """The newest commit by name; the branch of a pull request is `refs/pr/N`."""
         self.tags: dict[str, str] = {}
+        self.pulls: list[Any] = []
+        """Pull requests, in the order of their numbers (`discussions.PullRequest`)."""
         self.objects: dict[str, int] = {}
         """Size of every object that LFS holds by SHA-256, committed or not."""
         folder.mkdir(parents=True)

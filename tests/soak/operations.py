@@ -121,7 +121,13 @@ SPLITS = {
 }
 """Small splits of each benchmark."""
 
-OF_THE_WHOLE = ("out/README.md", "out/manifest.json", "out/croissant.json", "out/duplicates/pairs.parquet")
+OF_THE_WHOLE = (
+    "out/README.md",
+    "out/manifest.json",
+    "out/croissant.json",
+    "out/LICENSE.md",
+    "out/duplicates/pairs.parquet",
+)
 """Files of a release that describe all of its configs."""
 
 DECIPHERED = ("broad-adversarial/pgd_resnet50", "broad-synthetic/biggan")

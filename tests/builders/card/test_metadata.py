@@ -2,17 +2,18 @@
 
 import itertools
 import json
+import logging
 import re
 
 import datasets
 import pytest
 
 from builders.card.facts import statements
-from builders.card.metadata import croissant_text
 from builders.release.manifest import read_manifest
 from builders.release.schema import ROLES
-from tests import manifests
-from tests.manifests import typed
+from builders.storage.files import write_text
+from tests.hf_scripts.samples import SPLITS, make_release
+from tests.manifests import entry_of, manifest_of, save_manifest
 
 # Terms of the RAI vocabulary 1.0, from the specification's table of properties.
 VOCABULARY = {
@@ -45,9 +46,10 @@ def dataset(cifar_release, mlcroissant):
     return mlcroissant.Dataset(cifar_release / "croissant.json")
 
 
-def test_it_is_valid_and_lacks_only_what_nobody_stated(dataset):
+def test_it_is_valid_and_lacks_only_what_publishing_adds(dataset):
     issues = dataset.metadata.ctx.issues
     assert not issues.errors
+    assert dataset.metadata.ctx.is_v1_1()
     assert {re.search(r"schema\.org/(\w+)", warning)[1] for warning in issues.warnings} == {"datePublished", "version"}
 
 
@@ -103,9 +105,48 @@ def test_statements_count_what_the_manifest_counts(cifar_release):
     assert "dataReleaseMaintenancePlan" not in texts  # unpublished
 
 
-def test_a_published_release_has_version_and_address():
-    config = manifests.config({"test": manifests.split(rows=3)})
-    manifest = manifests.manifest({"bench": config}) | {"version": "1.2.3", "repository": "org/name"}
-    metadata = json.loads(croissant_text(typed(manifest)))
-    assert (metadata["version"], metadata["url"]) == ("1.2.3", "https://huggingface.co/datasets/org/name")
-    assert "rai:dataReleaseMaintenancePlan" in metadata
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """The Croissant metadata of a published release of three splits."""
+    root = make_release(tmp_path_factory.mktemp("published") / "release", {**SPLITS, "bench/external": range(2)})
+    write_text(root / "CHANGELOG.md", "# Changelog\n")
+    version = {"version": "1.2.3", "previous": "", "repository": "org/name", "published": "2026-11-28"}
+    save_manifest(root, manifest_of(root) | version | {"changelog": [entry_of(root, "CHANGELOG.md")]})
+    return root / "croissant.json"
+
+
+def test_a_published_release_is_valid_without_warnings(published, mlcroissant, caplog):
+    """Neither mlcroissant's own issues nor what it logs of the context and while it reads records."""
+    with caplog.at_level(logging.WARNING):
+        read = mlcroissant.Dataset(published)
+        assert [record["bench/split"] for record in read.records("bench")] == [b"external"] * 2 + [b"near_ood"] * 4 + [
+            b"test"
+        ] * 4
+    assert (read.metadata.ctx.issues.errors, read.metadata.ctx.issues.warnings) == (set(), set())
+    assert [record.getMessage() for record in caplog.records] == []
+    assert [creator.name for creator in read.metadata.creators] == ["org"]
+    assert (read.metadata.version, str(read.metadata.date_published.date())) == ("1.2.3", "2026-11-28")
+    assert read.metadata.url == "https://huggingface.co/datasets/org/name"
+    assert "rai:dataReleaseMaintenancePlan" in json.loads(published.read_text(encoding="utf-8"))
+
+
+def test_splits_and_provenance_as_the_specification_has_them(published, mlcroissant):
+    """Croissant 1.1, sections "Splits" and "Provenance"; the terms are those that its examples use."""
+    read = mlcroissant.Dataset(published)
+    purposes = {row["splits/name"]: row["splits/url"] for row in read.records("splits")}
+    assert purposes == {
+        "external": "cr:ValidationSplit",
+        "near_ood": "cr:TestSplit",
+        "test": "cr:TestSplit",
+        "train": "cr:TrainingSplit",
+    }
+    described = json.loads(published.read_text(encoding="utf-8"))
+    sources = {source["@id"] for source in described["prov:wasDerivedFrom"]}
+    assert sources == {"urn:dataset:source"}
+    (activity,) = described["prov:wasGeneratedBy"]
+    assert activity == {"@type": "prov:Activity", "prov:label": "Selection of A benchmark 1.0.0, seed 0"}
+    sets = {entry["@id"]: entry for entry in described["recordSet"]}
+    assert sets["bench"]["prov:wasDerivedFrom"] == [{"@id": "urn:dataset:source"}]
+    assert sets["bench"]["field"][0]["references"] == {"field": {"@id": "splits/name"}}
+    # mlcroissant keeps what it does not know itself, and writes it again.
+    assert {entry["@id"] for entry in [read.metadata.to_json()["prov:wasDerivedFrom"]]} == sources

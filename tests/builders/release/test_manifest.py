@@ -62,7 +62,7 @@ def test_what_a_build_wrote_is_written_again_to_the_byte(built, tmp_path):
     assert dump(manifest).encode() == (built / "manifest.json").read_bytes()
     assert json.loads(dump(manifest)) == manifest_of(built)
     assert write_card_and_manifest(Layout(tmp_path), manifest) == manifest
-    for name in ("README.md", "croissant.json", "manifest.json"):
+    for name in ("README.md", "croissant.json", "LICENSE.md", "manifest.json"):
         assert (tmp_path / name).read_bytes() == (built / name).read_bytes()
 
 

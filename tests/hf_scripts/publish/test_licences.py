@@ -112,7 +112,7 @@ def test_every_source_in_the_way_is_named_with_its_licence():
 
 
 def test_what_the_hub_says():
-    assert Info("", private=True, gated=True).access == Info("", private=True, gated=False).access == "private"
+    assert Info("", private=True, gated="auto").access == Info("", private=True, gated="").access == "private"
     assert Info("", private=False, gated=True).access == "gated"
     assert Info("", private=False, gated=False).access == "public"
 
