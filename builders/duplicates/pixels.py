@@ -1,8 +1,8 @@
 """Files of images as they are compared, 32 x 32 and RGB, one after another without a header: 3,072 bytes a row.
 
 A build decodes an image once, where it has its bytes, and keeps these pixels beside the record of the shard. A file
-that later runs read ends with a *seal*, SHA-256 over the content digests of its rows and SHA-256 over the pixels. So an
-index tells whether a file is of a split's rows, whoever wrote it and when; a file with another seal, or with pixels
+that later runs read ends with a *seal*, SHA-256 over the content digests of its rows and SHA-256 over the pixels. So
+an index tells whether a file is of a split's rows, whoever wrote it and when; a file with another seal, or with pixels
 that changed on the disk, is as good as none.
 
 Tested by `tests/builders/duplicates/test_stored.py`.

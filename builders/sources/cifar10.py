@@ -158,7 +158,7 @@ def _class_folders(home: Home) -> PartitionIndex | None:
 
 
 def _shows_first(numbers: Mapping[str, Int64], places: Mapping[int, Sequence[int]]) -> bool:
-    """Whether numbers without any 0 count from 1: a tenth of a copy counted from 0 lacks every 0 in a third of cases."""
+    """Whether numbers without any 0 count from 1. A random tenth of a copy that counts from 0 often lacks all ten."""
     last = any(numbers[name].max() == len(places[label]) for label, name in enumerate(_CLASSES))
     return last or 2 * sum(1 in of for of in numbers.values()) > len(_CLASSES)
 

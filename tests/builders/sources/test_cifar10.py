@@ -86,7 +86,7 @@ def folders(**changes):
         (folders(cat=["cat_s_000081.png"]), "test/cat has no files that are numbered in the owner's order"),
         (folders(cat=["0001.png", "1.png"]), "test/cat has a number twice or above 1,000, counted from 1"),
         (folders(cat=["1001.png"]), "test/cat has a number twice or above 1,000, counted from 1"),
-        (folders(**dict.fromkeys(tables.cifar10()[:5], ["0007.png"])), "may count from 0 or from 1"),
+        (folders(**{name: ["0007.png"] for name in tables.cifar10()[:5]}), "may count from 0 or from 1"),
         (folders(cat=["0000.png", "1000.png"]), "test/cat has a number twice or above 999, counted from 0"),
     ],
 )
