@@ -1,10 +1,11 @@
 """Files of images as they are compared, 32 x 32 and RGB, one after another without a header: 3,072 bytes a row.
 
 A build decodes an image once, where it has its bytes, and keeps these pixels beside the record of the shard. A file
-that later runs read ends with a *seal*, SHA-256 over the content digests of its rows. So an index tells whether a file
-is of a split's rows, whoever wrote it and when; a file with another seal is as good as none.
+that later runs read ends with a *seal*, SHA-256 over the content digests of its rows and SHA-256 over the pixels. So
+an index tells whether a file is of a split's rows, whoever wrote it and when; a file with another seal, or with pixels
+that changed on the disk, is as good as none.
 
-Tested by `tests/builders/duplicates/test_pixels.py`.
+Tested by `tests/builders/duplicates/test_stored.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from builders.storage.files import atomic_path, require_space
 
 ROW_BYTES = 3 * SIDE**2
 
-_SEAL_BYTES = hashlib.sha256().digest_size
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+_BLOCK = 1 << 20
+"""Bytes of a file that are hashed at a time (ours)."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +67,15 @@ class PixelWriter:
 
     def __init__(self, opened: IO[bytes]) -> None:
         self._opened: IO[bytes] | None = opened
-        self._seal = _Seal()
+        self._rows, self._pixels = hashlib.sha256(), hashlib.sha256()
 
     def add(self, image: Images, digest: str) -> None:
         """Add an image (32, 32, 3), of a row with a content digest."""
         if self._opened is not None:
-            self._opened.write(np.ascontiguousarray(image).data)
-            self._seal.update([digest])
+            pixels = np.ascontiguousarray(image).data
+            self._opened.write(pixels)
+            self._pixels.update(pixels)
+            self._rows.update(_line(digest))
 
     def give_up(self) -> None:
         """Leave the file empty, which is one without a seal, whatever is added."""
@@ -81,7 +87,7 @@ class PixelWriter:
     def finish(self) -> None:
         """Write the seal."""
         if self._opened is not None:
-            self._opened.write(self._seal.digest())
+            self._opened.write(self._rows.digest() + self._pixels.digest())
 
 
 @contextlib.contextmanager
@@ -110,33 +116,28 @@ def gathered(path: Path, places: Sequence[tuple[Path, int]]) -> Pixels:
 
 def sealed_rows(path: Path) -> int | None:
     """Return how many rows a sealed file has by its size; None if there is no such file."""
-    size = path.stat().st_size - _SEAL_BYTES if path.is_file() else -1
+    size = path.stat().st_size - 2 * _DIGEST_BYTES if path.is_file() else -1
     return None if size < 0 or size % ROW_BYTES else size // ROW_BYTES
 
 
 def is_of(path: Path, digests: Iterable[str]) -> bool:
-    """Whether a sealed file has the pixels of rows with some content digests, in their order."""
+    """Whether a sealed file has the pixels of rows with some content digests, in their order, as they were written."""
     rows = sealed_rows(path)
     if rows is None:
         return False
-    seal = _Seal()
-    seal.update(digests)
+    of_rows, of_pixels = hashlib.sha256(b"".join(map(_line, digests))), hashlib.sha256()
+    end = rows * ROW_BYTES
     with Reader() as reader:
-        return reader.read(str(path), rows * ROW_BYTES, _SEAL_BYTES) == seal.digest()
+        seal = reader.read(str(path), end, 2 * _DIGEST_BYTES)
+        if seal[:_DIGEST_BYTES] != of_rows.digest():
+            return False
+        for start in range(0, end, _BLOCK):
+            of_pixels.update(reader.read(str(path), start, min(_BLOCK, end - start)))
+    return seal[_DIGEST_BYTES:] == of_pixels.digest()
 
 
-class _Seal:
-    """SHA-256 over content digests, each on a line."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-
-    def update(self, digests: Iterable[str]) -> None:
-        for digest in digests:
-            self._hash.update(f"{digest}\n".encode())
-
-    def digest(self) -> bytes:
-        return self._hash.digest()
+def _line(digest: str) -> bytes:
+    return f"{digest}\n".encode()
 
 
 def require_pixel_space(folder: Path, rows: int) -> None:

@@ -142,6 +142,11 @@ def _class_folders(home: Home) -> PartitionIndex | None:
         parts.append(np.array(places[label])[within])
         codes.append(np.full(len(within), label))
         paths += [f"{relative(folder, home.root)}/{name}/{escape_name(file)}" for file in files[name]]
+    if first and not _shows_first(numbers, places):
+        raise home.other_data(
+            f"{folder} has no image 0 and in most classes no image 1, so that its numbers may count from 0 or from 1, "
+            "and an id here is an image's place in the owner's order; put the other images beside these"
+        )
     joined = np.concatenate(parts)
     order = np.argsort(joined)
     table = partition_table(
@@ -150,6 +155,12 @@ def _class_folders(home: Home) -> PartitionIndex | None:
         pa.array(paths, pa.string()).take(pa.array(order)),
     )
     return PartitionIndex(home.partition, f"class folders in {relative(folder, home.root)}", "file", table)
+
+
+def _shows_first(numbers: Mapping[str, Int64], places: Mapping[int, Sequence[int]]) -> bool:
+    """Whether numbers without any 0 count from 1. A random tenth of a copy that counts from 0 often lacks all ten."""
+    last = any(numbers[name].max() == len(places[label]) for label, name in enumerate(_CLASSES))
+    return last or 2 * sum(1 in of for of in numbers.values()) > len(_CLASSES)
 
 
 def _parquet(home: Home) -> PartitionIndex | None:

@@ -161,7 +161,7 @@ def _validation_mirror(home: Home) -> Tree | None:
 
 def _refuse_altered(home: Home, place: Path, content: bytes) -> None:
     """Refuse a list of validation images that is not the owner's: public copies have 202 classes, for instance."""
-    for line in content.decode("utf-8", "replace").splitlines():
+    for line in filter(str.strip, content.decode("utf-8", "replace").splitlines()):
         name, _, rest = line.partition("\t")
         wnid = rest.partition("\t")[0]
         truth = validation_classes().get(f"val/{name}")

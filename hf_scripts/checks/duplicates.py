@@ -199,7 +199,8 @@ def _have_other_pixels(sides: _Sides) -> bool:
 
 
 def _is_among(listed: float, distances: Iterable[float]) -> bool:
-    return any(abs(value - listed) <= _ROUNDING for value in distances)
+    # The least distance of other pixels is no greater than what rounding makes, and 0 says that pixels are equal.
+    return any(bool(value) == bool(listed) and abs(value - listed) <= _ROUNDING for value in distances)
 
 
 def _measured(pairs: Mapping[int, _Sides]) -> Iterator[tuple[int, list[float]]]:

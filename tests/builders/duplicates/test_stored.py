@@ -78,7 +78,11 @@ def test_a_sealed_file_is_of_its_rows_alone(images, tmp_path):
     assert not is_of(path, digests[::-1])
     assert not is_of(path, digests[:1])
     assert np.array_equal(Pixels(((path, 1, 1),)).read(), images[1:2])
-    path.write_bytes(path.read_bytes()[:-1])
+    written = path.read_bytes()
+    for place in (0, 2 * 3072 - 1):
+        path.write_bytes(written[:place] + bytes([written[place] ^ 1]) + written[place + 1 :])
+        assert not is_of(path, digests)  # one bit changed on the disk
+    path.write_bytes(written[:-1])
     assert (sealed_rows(path), is_of(path, digests)) == (None, False)
     with pytest.raises(BuildError, match=r"a\.rgb"):
         Pixels(((path, 1, 2),)).read()

@@ -46,6 +46,11 @@ def test_an_altered_copy_is_refused_by_its_list_and_its_own_classes_are_strays(c
     assert (train.table.num_rows, val.table.num_rows) == (400, 400)
 
 
+def test_an_empty_line_of_the_list_is_no_image(copy):
+    replaced(copy / TINY / "val" / "val_annotations.txt", lambda text: b"\n" + text + b"\r\n\n")
+    assert opened("tiny_imagenet", copy).partitions[1].table.num_rows == 400
+
+
 def test_a_list_that_moves_an_image_is_refused_in_the_zip_too(copy, tmp_path):
     replaced(copy / TINY / "val" / "val_annotations.txt", lambda text: text.replace(b"n01443537", b"n12267677"))
     root = tiny_imagenet_archive(copy, tmp_path / "packed")

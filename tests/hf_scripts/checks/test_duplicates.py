@@ -227,6 +227,16 @@ def test_a_distance_that_the_images_do_not_have(demo, tmp_path, capsys):
     assert f"{pairs[near].distance:.6g}" in problem
 
 
+def test_a_near_pair_of_the_least_distance_is_not_equal(cifar_release, tmp_path, capsys):
+    """The least distance of other pixels, 1e-6, is what rounding may make; 0 says that the pixels are equal."""
+    root = linked_copy(cifar_release, tmp_path / "release")
+    pairs = read_pairs(Layout(root).duplicates)
+    number = next(number for number, pair in enumerate(pairs) if 0 < pair.distance <= 1e-6)
+    replace_pairs(root, [pair._replace(distance=0.0) if pair is pairs[number] else pair for pair in pairs])
+    assert verify([str(root), "--workers", "1", "--splits", "cifar/test,cifar-train/train"]) == 1
+    assert f"row {number}, {pairs[number].id} and {pairs[number].other_id}: the dist" in capsys.readouterr().out
+
+
 def test_images_are_decoded_once_and_listed_pairs_are_measured_with_all_others(cifar_release, tmp_path, monkeypatch):
     """The distance of details is counted: as often as the search has pairs, whether these are listed or not."""
     root = linked_copy(cifar_release, tmp_path / "release")
