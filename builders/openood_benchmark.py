@@ -1,14 +1,18 @@
-"""The benchmarks on ImageNet-1k that the field reports on: OpenOOD v1.5's, the four sets of MOS, and ImageNet-OOD.
+"""The benchmarks that the field reports on: OpenOOD v1.5's on CIFAR and ImageNet, MOS's four sets, ImageNet-OOD.
 
 Every split has exactly the images of the published lists (`taxonomy.lists`): Zhang et al., "OpenOOD v1.5" (2023);
 Huang and Li, "MOS" (2021); Yang, Zhang and Russakovsky, "ImageNet-OOD" (2024). Where a list has all images of a source
 or of some classes, the split takes these. Nothing is drawn, so the seed orders rows and chooses none.
 
+- openood-cifar10, openood-cifar100: CIFAR's test images in two parts, near and far unknowns, and unknowns for tuning.
+- openood-cifar10-train, openood-cifar100-train: their training images.
 - openood-imagenet1k: ImageNet-1k's validation images in two parts, near and far unknowns, and unknowns for tuning.
 - openood-imagenet1k-shifted: known classes in other pictures, which OpenOOD's full spectrum counts as known. Nobody's
   corruption is repeated: ImageNet-C's images are those of the published archives.
 - openood-imagenet200: the classes of ImageNet-R alone are known; the unknown images are the same.
 - mos: the unknown sets iNaturalist, SUN, Places and Textures.
+- imagenet-es: the test set of ImageNet-ES, known classes photographed from a screen, only built on request. OpenOOD's
+  full spectrum has a list of it since July 2024, which we have not found published but in its archive.
 - imagenet-ood: the images of ImageNet-21k that ImageNet-OOD's authors chose.
 - openood-imagenet1k-train, openood-imagenet200-train: the training images, only built if `--splits` names them, and
   without pixels but with `--with-images`.
@@ -25,18 +29,24 @@ from builders.declare import papers
 from builders.declare.benchmark import Benchmark, Variant
 from builders.declare.quotas import AllImages, Listed, Rest
 from builders.declare.splits import AllClasses, Classes, ClassesOf, Config, PaperCount, Split
+from builders.sources.cifar10 import CIFAR10
+from builders.sources.cifar100 import CIFAR100
 from builders.sources.dtd import DTD
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet21k import IMAGENET21K
 from builders.sources.imagenet_c import IMAGENET_C
+from builders.sources.imagenet_es import IMAGENET_ES
 from builders.sources.imagenet_r import IMAGENET_R
 from builders.sources.imagenet_v2 import IMAGENET_V2
 from builders.sources.inaturalist import INATURALIST
+from builders.sources.mnist import MNIST
 from builders.sources.mos_sun import MOS_SUN
 from builders.sources.ninco import NINCO
 from builders.sources.openimage_o import OPENIMAGE_O
 from builders.sources.places365 import PLACES365
 from builders.sources.sun397 import SUN397
+from builders.sources.svhn import SVHN
+from builders.sources.tiny_imagenet import TINY_IMAGENET
 from unknown_detection.commands import run_builder
 
 LABELS = ClassesOf(IMAGENET)
@@ -99,6 +109,18 @@ SHIFTED_1K = Config(
         _shifted("imagenet_r", source=IMAGENET_R, partitions=("images",), paper=PaperCount(30_000)),
         _shifted("imagenet_c", source=IMAGENET_C, partitions=("openood",), paper=PaperCount(10_000)),
     ),
+)
+SCREENS = Config(
+    name="imagenet-es",
+    labels=LABELS,
+    description="ImageNet-ES's test set: 1,000 of ImageNet's validation images, five each of 200 classes, "
+    "photographed from a screen with the light on and off (`light`), with 27 settings of the camera and five times "
+    "with automatic exposure (`camera_setting`). Which of them OpenOOD's full spectrum lists is not said here.",
+    splits=(
+        _shifted("param_control", source=IMAGENET_ES, partitions=("param_control",), paper=PaperCount(54_000)),
+        _shifted("auto_exposure", source=IMAGENET_ES, partitions=("auto_exposure",), paper=PaperCount(10_000)),
+    ),
+    optional=True,
 )
 OPENOOD_200 = Config(
     name="openood-imagenet200",
@@ -183,14 +205,126 @@ TRAIN_200 = Config(
     index_only=True,
 )
 
+_CIFAR = {"cifar10": CIFAR10, "cifar100": CIFAR100}
+
+
+def _of_cifar(name: str, near: Split, *, tin: int, tin_validation: int, places: int, overlaps: str) -> Config:
+    """Return OpenOOD's config of CIFAR-10 or CIFAR-100; the counts are those of its lists."""
+    source, key = _CIFAR[name], f"openood-{name}"
+    known = functools.partial(Split, role="in_distribution", source=source, partitions=("test",), classes=EVERY)
+    listed = functools.partial(Split, source=TINY_IMAGENET, partitions=("val",), classes=BY_LIST)
+    far = functools.partial(Split, role="far_ood", classes=EVERY, quota=AllImages())
+    return Config(
+        name=key,
+        labels=ClassesOf(source),
+        description=f"OpenOOD v1.5 on {source.title}: near unknowns ({near.source.title}, Tiny ImageNet), far ones "
+        "(MNIST, SVHN, Textures, Places365), and other images of Tiny ImageNet to tune on. Every image has its "
+        "source's own size and pixels; OpenOOD's files of MNIST, SVHN and Tiny ImageNet are JPEGs, those of MNIST and "
+        "SVHN made by its authors.",
+        overlaps=overlaps,
+        overlap_kinds=True,
+        duplicates_of=f"{key}-train/train",
+        splits=(
+            known("validation", quota=Listed(1_000, f"openood_{name}_validation"), paper=PaperCount(1_000)),
+            known("test", quota=Rest(f"{key}/validation"), paper=PaperCount(9_000)),
+            near,
+            listed("tin", role="near_ood", quota=Listed(tin, f"openood_{name}_tin"), paper=PaperCount(tin)),
+            far("mnist", source=MNIST, partitions=("train", "test"), paper=PaperCount(70_000)),
+            far("svhn", source=SVHN, partitions=("test",), paper=PaperCount(26_032)),
+            far("texture", source=DTD, partitions=("images",), paper=PaperCount(5_640)),
+            Split(
+                "places365",
+                "far_ood",
+                source=PLACES365,
+                partitions=("val",),
+                classes=BY_LIST,
+                quota=Listed(places, f"openood_{name}_places"),
+                paper=PaperCount(places),
+            ),
+            listed(
+                "tin_validation",
+                role="external",
+                quota=Listed(tin_validation, f"openood_{name}_tin_validation"),
+                paper=PaperCount(tin_validation),
+            ),
+        ),
+    )
+
+
+def _train_of_cifar(name: str) -> Config:
+    source = _CIFAR[name]
+    return Config(
+        name=f"openood-{name}-train",
+        labels=ClassesOf(source),
+        description=f"{source.title}'s training images, kept apart so that evaluating never downloads them.",
+        splits=(
+            Split(
+                "train",
+                "in_distribution",
+                source=source,
+                partitions=("train",),
+                classes=EVERY,
+                quota=AllImages(),
+                paper=PaperCount(50_000),
+            ),
+        ),
+    )
+
+
+OPENOOD_CIFAR10 = _of_cifar(
+    "cifar10",
+    Split(
+        "cifar100",
+        "near_ood",
+        source=CIFAR100,
+        partitions=("test",),
+        classes=BY_LIST,
+        quota=Listed(9_000, "openood_cifar10_cifar100"),
+        paper=PaperCount(9_000),
+    ),
+    tin=7_793,
+    tin_validation=1_000,
+    places=35_195,
+    overlaps="cifar10",
+)
+OPENOOD_CIFAR100 = _of_cifar(
+    "cifar100",
+    Split(
+        "cifar10",
+        "near_ood",
+        source=CIFAR10,
+        partitions=("test",),
+        classes=EVERY,
+        quota=AllImages(),
+        paper=PaperCount(10_000),
+    ),
+    tin=6_526,
+    tin_validation=972,
+    places=33_773,
+    overlaps="cifar",
+)
+
 BENCHMARK = Benchmark(
     name="openood",
-    title="OpenOOD v1.5's ImageNet benchmarks, the four sets of MOS, and ImageNet-OOD",
-    version="1.0.0",
+    title="OpenOOD v1.5's benchmarks on CIFAR and ImageNet, the four sets of MOS, and ImageNet-OOD",
+    version="1.1.0",
     seed=0,
     paper=papers.ZHANG_2023,
     citation=papers.OPENOOD_BIBTEX,
-    configs=(OPENOOD_1K, SHIFTED_1K, OPENOOD_200, MOS, IMAGENET_OOD, TRAIN_1K, TRAIN_200),
+    configs=(
+        OPENOOD_1K,
+        SHIFTED_1K,
+        OPENOOD_200,
+        MOS,
+        IMAGENET_OOD,
+        SCREENS,
+        OPENOOD_CIFAR10,
+        OPENOOD_CIFAR100,
+        _train_of_cifar("cifar10"),
+        _train_of_cifar("cifar100"),
+        TRAIN_1K,
+        TRAIN_200,
+    ),
     roles_by_config=True,
     variants=(PUBLISHED_SUN,),
 )

@@ -31,6 +31,9 @@ _COMPARED = (
 )
 """Benchmark and source by which the table of overlaps has the classes of a decision table; FACETS has its own."""
 
+_OF_OPENOOD = {"cifar100": ("cifar10",), "places365": ("cifar10", "cifar")}
+"""Tables whose classes OpenOOD's benchmarks on CIFAR compare with known ones, too, with the keys of these."""
+
 _LISTED_BY = {"sun397": "facets-t1-sun397", "coco2017": "cocomagenet"}
 """The table that has the classes of a source without a table of its own name."""
 
@@ -65,17 +68,23 @@ TAKEN_WHOLE = (
     "broad-corruptions",
     "broad-corruptions-more",
     "mos",
+    "imagenet-es",
+    "openood-cifar10",
+    "openood-cifar10-train",
+    "openood-cifar100",
+    "openood-cifar100-train",
     "openood-imagenet1k-shifted",
     "openood-imagenet1k-train",
 )
 """Configs whose splits take all classes of their sources."""
 
-_UNDECIDED = {
-    **dict.fromkeys(("dtd", "lsun", "lsun_fix", "noise", "svhn"), "cifar"),
-    **dict.fromkeys(("imagenet_o", "inaturalist", "mos_sun", "ninco", "openimage_o"), "broad"),
-    "svhn_full": "facets",
+_UNDECIDED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("lsun", "lsun_fix", "noise", "cifar10"), ("cifar",)),
+    **dict.fromkeys(("dtd", "svhn", "mnist", "tiny_imagenet"), ("cifar", "cifar10")),
+    **dict.fromkeys(("imagenet_o", "inaturalist", "mos_sun", "ninco", "openimage_o"), ("broad",)),
+    "svhn_full": ("facets",),
 }
-"""Sources about whose classes no rule decides, with the benchmark in which their overlaps are known."""
+"""Sources about whose classes no rule decides, with the benchmarks in which their overlaps are known."""
 
 SUBJECTS = tuple(dict.fromkeys((*TABLES, *_LISTED_BY, *CONFIGS, *_UNDECIDED)))
 """The sources, decision tables and configs that `explain` knows."""
@@ -183,20 +192,32 @@ def _strength(table: str, decision: Decision) -> dict[str, str]:
     return {"match": extent + more}
 
 
-def _explain_overlaps(benchmark: str, source: str, class_: str) -> str:
-    rows = overlaps.source_overlaps(benchmark, source)
-    ids = dict.fromkeys(row.class_id for row in rows)
+def _explain_overlaps(benchmarks: Sequence[str], source: str, class_: str) -> str:
+    rows = [row for benchmark in benchmarks for row in overlaps.source_overlaps(benchmark, source)]
+    ids = dict.fromkeys(row.class_id for row in overlaps.source_overlaps(benchmarks[0], source))
     named = {_key(name): row.class_id for row in rows for name in (row.class_name, row.class_id)}
     class_id = named.get(_key(class_), overlaps.EVERY)
-    if class_id not in ids:
+    if class_id == overlaps.EVERY and class_id not in ids:
         raise TaxonomyError(
             f"{source} has no class '{class_}'{suggestion(_key(class_), list(named))}. Give the source's own id or "
             "name of a class."
         )
     title = class_ if class_id == overlaps.EVERY else class_id
-    return "\n".join(
-        [f"{source} {title}", *(f"  overlap   {line}" for line in overlaps.describe(benchmark, source, class_id))]
-    )
+    lines = [f"  overlap   {line}" for line in _described(benchmarks[0], source, class_id)]
+    return "\n".join([f"{source} {title}", *lines, *_in_openood(benchmarks[1:], source, class_id)])
+
+
+def _described(benchmark: str, source: str, class_id: str) -> list[str]:
+    """Return a line for each overlap of a class in a benchmark, by the entry for all others if it has none."""
+    return overlaps.describe(benchmark, source, class_id) or overlaps.describe(benchmark, source, overlaps.EVERY)
+
+
+def _in_openood(benchmarks: Sequence[str], source: str, class_id: str) -> list[str]:
+    return [
+        f"  OpenOOD   {overlaps.LABEL_SPACES[benchmark].partition(',')[0]}: {line}"
+        for benchmark in benchmarks
+        for line in _described(benchmark, source, class_id)
+    ]
 
 
 def _explain_decision(table: str, decision: Decision) -> str:
@@ -214,6 +235,7 @@ def _explain_decision(table: str, decision: Decision) -> str:
     lines += [f"  {label:<9} {fact}" for label, fact in facts.items() if fact]
     if table in _COMPARED:
         lines += [f"  overlap   {overlap}" for overlap in overlaps.describe(*_COMPARED[table], decision.class_id)]
+    lines += _in_openood(_OF_OPENOOD.get(table, ()), table, decision.class_id)
     tree = _draw_tree(wordnet, _paths(wordnet, decision), _marks(wordnet, decision))
     return "\n".join([*lines, *([""] if tree else []), *(f"  {line}" for line in tree)])
 

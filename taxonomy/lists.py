@@ -59,6 +59,60 @@ def _places() -> Mapping[str, str]:
     return {row.category[1:].replace("/", "_"): row.category for row in tables.places365()}
 
 
+def _cifar_list(published: str, source: str, classes: Callable[[], tuple[str, ...]]) -> ImageList:
+    """Return a list of CIFAR's test images, numbered from 1 within their class in the order of the owner's file."""
+
+    def source_id(class_: str, image: str) -> str:
+        place = tables.cifar_places(source, "test")[classes().index(class_)][int(image) - 1]
+        return f"test/{place:05d}"
+
+    def read(match: re.Match[str]) -> tuple[str, str] | None:
+        return (match["class"], str(int(match["image"]))) if match["class"] in classes() else None
+
+    return ImageList(published, rf"{source}/test/(?P<class>\w+)/(?P<image>(?!0000)\d{{4}})\.png", read, source_id)
+
+
+@functools.cache
+def _cifar100_classes() -> tuple[str, ...]:
+    return tuple(row.fine for row in tables.cifar100())
+
+
+def _tin_list(published: str) -> ImageList:
+    """Return a list of Tiny ImageNet's validation images, whose classes its owner's list has."""
+
+    def read(match: re.Match[str]) -> tuple[str, str] | None:
+        wnid = _tiny_imagenet_validation().get(match["image"])
+        return (wnid, match["image"]) if wnid else None
+
+    return ImageList(published, r"val_(?P<image>\d+)\.JPEG", read, lambda _, image: f"val/val_{image}.JPEG")
+
+
+@functools.cache
+def _tiny_imagenet_validation() -> Mapping[str, str]:
+    rows = tables.read_csv_rows("tiny_imagenet_val.csv")
+    return {image: row["wnid"] for row in rows for image in row["images"].split()}
+
+
+def _place_of_folder(match: re.Match[str]) -> tuple[str, str] | None:
+    place = _places_by_folder().get(match["place"])
+    return (place, str(int(match["image"]))) if place else None
+
+
+@functools.cache
+def _places_by_folder() -> Mapping[str, str]:
+    """Return the categories by their folders in OpenOOD's tree, such as badlands or canal-urban."""
+    return {row.name.replace("/", "-"): row.category for row in tables.places365()}
+
+
+def _places_list(published: str) -> ImageList:
+    return ImageList(
+        published,
+        r"(?P<place>[a-z_-]+)/Places365_val_(?P<image>\d{8})\.jpg",
+        _place_of_folder,
+        lambda _, image: f"val/Places365_val_{image:0>8}.jpg",
+    )
+
+
 _WNID = r"(?P<wnid>n\d{8})/(?P=wnid)_(?P<image>\d+)\.JPEG"
 _VALIDATION = r"ILSVRC2012_val_(?P<image>\d{8})\.JPEG"
 
@@ -85,6 +139,24 @@ LISTS: Mapping[str, ImageList] = {
     "imagenet_ood": ImageList(
         "the list of ImageNet-OOD (Yang, Zhang and Russakovsky, 2024)", _WNID, _of_wnid, _wnid_id
     ),
+    "openood_cifar10_validation": _cifar_list(
+        "benchmark_imglist/cifar10/val_cifar10.txt of OpenOOD v1.5", "cifar10", tables.cifar10
+    ),
+    "openood_cifar100_validation": _cifar_list(
+        "benchmark_imglist/cifar100/val_cifar100.txt of OpenOOD v1.5", "cifar100", _cifar100_classes
+    ),
+    "openood_cifar10_cifar100": _cifar_list(
+        "benchmark_imglist/cifar10/test_cifar100.txt of OpenOOD v1.5", "cifar100", _cifar100_classes
+    ),
+    **{
+        f"openood_{of}_tin{suffix}": _tin_list(f"benchmark_imglist/{of}/{part}_tin.txt of OpenOOD v1.5")
+        for of in ("cifar10", "cifar100")
+        for suffix, part in (("", "test"), ("_validation", "val"))
+    },
+    **{
+        f"openood_{of}_places": _places_list(f"benchmark_imglist/{of}/test_places365.txt of OpenOOD v1.5")
+        for of in ("cifar10", "cifar100")
+    },
     "mos_sun": ImageList(
         "the names of the files in SUN.tar.gz of MOS (Huang and Li, 2021)",
         r"sun_(?P<image>[a-z]{16})\.jpg",

@@ -44,7 +44,8 @@ EVERY = "*"
 
 LABEL_SPACES: Mapping[str, str] = {
     "imagenet": "the 200 in-distribution classes of ImageNet",
-    "cifar": "CIFAR-100's 100 classes, of which a config knows those that are drawn",
+    "cifar": "CIFAR-100's 100 classes, of which a config knows those that are drawn, or all",
+    "cifar10": "CIFAR-10's 10 classes",
     "facets": "Places365's 365 classes",
     "broad": "ImageNet-1k's 1,000 classes",
 }

@@ -214,6 +214,36 @@ def cifar100() -> tuple[Cifar100Class, ...]:
 
 
 @functools.cache
+def cifar_order(source: str, partition: str) -> tuple[int, ...]:
+    """Return the label of each image of CIFAR-10 or CIFAR-100's test set, in the order of the owner's files.
+
+    CIFAR-10's test and CIFAR-100's labels are those of cleanlab/label-errors, CIFAR-10's training labels those of
+    UCSC-REAL/cifar-10-100n, which numbers images alike.
+    """
+    (row,) = (
+        row for row in read_csv_rows("cifar_order.csv") if (row["source"], row["partition"]) == (source, partition)
+    )
+    labels = row["labels"]
+    width = 1 if source == "cifar10" else 2
+    return tuple(int(labels[at : at + width]) for at in range(0, len(labels), width))
+
+
+@functools.cache
+def cifar_places(source: str, partition: str) -> Mapping[int, tuple[int, ...]]:
+    """Return the places of each label's images in the order of the owner's files."""
+    places: dict[int, list[int]] = {}
+    for place, label in enumerate(cifar_order(source, partition)):
+        places.setdefault(label, []).append(place)
+    return {label: tuple(of) for label, of in places.items()}
+
+
+@functools.cache
+def cifar10() -> tuple[str, ...]:
+    """Return CIFAR-10's ten classes by label, which is alphabetical."""
+    return _first_column("cifar10.csv")
+
+
+@functools.cache
 def cifar100_wnids() -> tuple[ClassSynset, ...]:
     """Return the synsets of the CIFAR-100 classes, 103 rows: table, plate and possum have two each."""
     return read_rows(ClassSynset, "cifar100_wnids.csv")

@@ -28,6 +28,26 @@ FILES = {
     "imagenet200_validation": "openood_v1_5/imagenet200_val.txt.gz",
     "imagenet200_test": "openood_v1_5/imagenet200_test.txt.gz",
     "imagenet_ood": "imagenet_ood.txt.gz",
+    **{
+        f"openood_{of}_{ours}": f"openood_v1_5/{of}_{theirs}.txt.gz"
+        for of, ours, theirs in (
+            ("cifar10", "validation", "val_cifar10"),
+            ("cifar10", "test", "test_cifar10"),
+            ("cifar10", "cifar100", "test_cifar100"),
+            ("cifar10", "tin", "test_tin"),
+            ("cifar10", "tin_validation", "val_tin"),
+            ("cifar10", "mnist", "test_mnist"),
+            ("cifar10", "svhn", "test_svhn"),
+            ("cifar10", "texture", "test_texture"),
+            ("cifar10", "places", "test_places365"),
+            ("cifar100", "validation", "val_cifar100"),
+            ("cifar100", "test", "test_cifar100"),
+            ("cifar100", "cifar10", "test_cifar10"),
+            ("cifar100", "tin", "test_tin"),
+            ("cifar100", "tin_validation", "val_tin"),
+            ("cifar100", "places", "test_places365"),
+        )
+    },
     "mos_sun": "mos/SUN.txt.gz",
     "mos_places": "mos/Places.txt.gz",
 }

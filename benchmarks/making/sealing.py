@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.generate.sealed import Original, open_row, seal
-from builders.release.images import rgb_sha256
+from builders.release.images import array_sha256
 from builders.storage.file_cipher import deciphered
 from builders.storage.sealed_files import SealedWriter, published_residuals
 
@@ -113,7 +113,7 @@ def main() -> int:
     print_sizes(pgd_residual(generator, SIDE))
     pairs = list(images(generator))
     sealed = [seal(pixels, original) for original, pixels in pairs]
-    digests = [(rgb_sha256(o.prepared[None])[0], rgb_sha256(pixels[None])[0]) for o, pixels in pairs]
+    digests = [(array_sha256(o.prepared[None])[0], array_sha256(pixels[None])[0]) for o, pixels in pairs]
     ciphers = [authors_cipher(pixels.tobytes(), original.data) for original, pixels in pairs[:4]]
 
     def sealing() -> None:
@@ -123,7 +123,7 @@ def main() -> int:
     def sealing_with_digests() -> None:
         for original, pixels in pairs:
             seal(pixels, original)
-            rgb_sha256(original.prepared[None])
+            array_sha256(original.prepared[None])
 
     folder = tempfile.TemporaryDirectory()
     written, rewritten = (Path(folder.name) / name for name in ("residuals.parquet", "again.parquet"))
@@ -136,7 +136,7 @@ def main() -> int:
         with SealedWriter(rewritten) as writer:
             for original, pixels in pairs:
                 writer.add(original.row_id, seal(pixels, original))
-                rgb_sha256(original.prepared[None])
+                array_sha256(original.prepared[None])
 
     def opening_from_a_file() -> None:
         residuals = [residual for batch in published_residuals([written], ids, SIDE) for residual in batch]

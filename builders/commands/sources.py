@@ -17,7 +17,7 @@ import click
 from builders.cli.console import aligned_lines, exit_code, print_document
 from builders.cli.source_flags import listed_sources, recognised_partitions, sources_option
 from builders.errors import BuildError, os_errors_as_build_errors
-from builders.fetch.get import cautions, get, needed_bytes, states, toml_line
+from builders.fetch.get import cautions, get, needed_bytes, only_for, states, toml_line
 from builders.hub.place import HubPlace
 from builders.registry import BENCHMARKS
 from builders.sources.base import Source
@@ -25,6 +25,7 @@ from builders.sources.registry import SOURCES
 from builders.storage.files import free_bytes
 from builders.storage.folders import cached_listings, takes_requests
 from unknown_detection.help import HelpGroup, no_sync_option
+from unknown_detection.terminal.progress import log
 from unknown_detection.words import byte_text
 
 MAY_PUBLISH: Mapping[str, str] = {"open": "images", "gated": "images, not publicly", "ids-only": "ids only"}
@@ -32,6 +33,29 @@ MAY_PUBLISH: Mapping[str, str] = {"open": "images", "gated": "images, not public
 
 _LICENCE = 32
 """Characters of a licence's name in the table; `show` and `--json` have all of it."""
+
+
+class SourceName(click.Choice[str]):
+    """A source's key, in which hyphens stand for underscores, too; where `parts`, also `<key>-<partition>`."""
+
+    def __init__(self, *, parts: bool = False) -> None:
+        super().__init__(list(SOURCES))
+        self.parts = parts
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the key, or the key, a hyphen and the partition."""
+        start, _, partition = value.rpartition("-")
+        key = start.replace("-", "_")
+        if self.parts and key in SOURCES and partition in SOURCES[key].expected():
+            return f"{key}-{partition}"
+        whole = value.replace("-", "_")
+        return super().convert(whole if whole in SOURCES else value, param, ctx)
+
+
+def _source_named(name: str) -> Source:
+    """Return the source of a `SourceName`, limited to a partition if that has one."""
+    key, _, partition = name.partition("-")
+    return only_for(SOURCES[key], partition) if partition else SOURCES[key]
 
 
 @dataclass(frozen=True)
@@ -102,6 +126,7 @@ class Overview:
                     "name": file.name,
                     "bytes": file.exact_size or None,
                     "url": file.url or None,
+                    "mirrors": list(file.mirrors),
                     "md5": file.md5 or None,
                     "sha256": file.sha256 or None,
                 }
@@ -139,7 +164,7 @@ def describe_source(source: Source, folder: Path | HubPlace | None = None, *, sc
     name="python -m builders.commands.sources",
     invoke_without_command=True,
     cls=HelpGroup,
-    examples=("python -m builders.commands.sources get cifar100 svhn dtd --into sources",),
+    examples=("python -m builders.commands.sources get cifar100 svhn dtd places365-val --into sources",),
 )
 @sources_option
 @click.option("--scan", is_flag=True, help="Look into each folder and say which partitions are recognised.")
@@ -161,7 +186,7 @@ def command(context: click.Context, sources: Path | None, scan: bool, as_json: b
 
 
 @command.command("show", examples=("python -m builders.commands.sources show imagenet",))
-@click.argument("name", type=click.Choice(list(SOURCES)), metavar="SOURCE")
+@click.argument("name", type=SourceName(), metavar="SOURCE")
 @click.pass_context
 def show(context: click.Context, name: str) -> None:
     """Show one source: its splits, licence, files with checksums, and the layouts that are recognised."""
@@ -181,13 +206,14 @@ def show(context: click.Context, name: str) -> None:
         for file in source.obtain.files:
             size = f"{file.size:,} bytes" if file.exact_size else "size not published"
             digest = f"SHA-256 {file.sha256}" if file.sha256 else f"MD5 {file.md5}" if file.md5 else "no checksum"
-            click.echo(f"file       {file.name} ({size}, {digest}){f' from {file.url}' if file.url else ''}")
+            addresses = " or ".join((file.url, *file.mirrors))
+            click.echo(f"file       {file.name} ({size}, {digest}){f' from {addresses}' if file.url else ''}")
     for layout in source.layouts:
         click.echo(f"layout     {layout}")
 
 
 @command.command("get", examples=("python -m builders.commands.sources get cifar100 --into sources",))
-@click.argument("names", type=click.Choice(list(SOURCES)), nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("names", type=SourceName(parts=True), nargs=-1, required=True, metavar="SOURCE...")
 @click.option(
     "--into",
     type=click.Path(path_type=Path, file_okay=False),
@@ -201,20 +227,21 @@ def show(context: click.Context, name: str) -> None:
 def get_command(names: tuple[str, ...], into: Path, dry_run: bool, quiet: bool) -> None:
     """Download and check the files of sources, and print their lines for sources.toml.
 
-    A cut download goes on where it was cut when the same command is run again. Of a source that asks for an account
-    the files and their checksums are printed; those that are there already are checked.
+    SOURCE-PARTITION gets what one partition needs, such as places365-val. A cut download goes on where it was cut when
+    the same command is run again, and a known mirror is asked where the owner's address gives nothing. Of a source
+    that asks for an account the files and their checksums are printed; those that are there already are checked.
     """
-    chosen = [SOURCES[name] for name in dict.fromkeys(names)]
+    chosen = [_source_named(name) for name in dict.fromkeys(names)]
     with os_errors_as_build_errors("get the sources"):
         for caution in cautions([state for source in chosen for state in states(source, into)]):
             click.echo(caution, err=True)
         if dry_run:
             _dry_run(chosen, into)
             return
-        remaining = get(chosen, into, lambda line: None if quiet else click.echo(line, err=True), quiet=quiet)
-    for source in chosen:
-        if source.obtain and source.obtain.files and all(state.done for state in states(source, into)):
-            click.echo(toml_line(source, into))
+        remaining = get(chosen, into, lambda line: None if quiet else log(line), quiet=quiet)
+    complete = [source for source in chosen if (found := states(source, into)) and all(state.done for state in found)]
+    for line in dict.fromkeys(toml_line(source, into) for source in complete):
+        click.echo(line)
     if remaining:
         after = "Then run the same command again to check them."
         raise BuildError("\n".join(["Some files must be downloaded by hand:", *remaining, after]))
@@ -222,10 +249,11 @@ def get_command(names: tuple[str, ...], into: Path, dry_run: bool, quiet: bool) 
 
 def _dry_run(chosen: Sequence[Source], into: Path) -> None:
     files = [state for source in chosen for state in states(source, into)]
-    lines = [["source", "file", "bytes", "state"]]
+    lines = [["source", "file", "bytes", "state", "from"]]
     for state in files:
         size = f"{state.file.size:,}" if state.file.size else "not published"
-        lines.append([state.source.key, state.file.name, size, state.description])
+        addresses = "" if state.done else " or ".join(state.addresses)
+        lines.append([state.source.key, state.file.name, size, state.description, addresses])
     for line in aligned_lines(lines):
         click.echo(line)
     needed, free = needed_bytes(files), free_bytes(into)

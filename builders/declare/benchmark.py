@@ -260,8 +260,13 @@ class Benchmark:
         return {source: tuple(needed[source.key]) for source in self.sources() if source.key in needed}
 
     def group(self, config: str) -> str:
-        """Name the group of splits compared for duplicates: the config if roles differ by config, else one for all."""
-        return config if self.roles_by_config else ""
+        """Name the group of splits whose duplicates are compared; empty for all of them.
+
+        If roles differ by config it is the config, or the one that searches its duplicates in this one's images.
+        """
+        if not self.roles_by_config:
+            return ""
+        return next((of.name for of in self.configs if of.duplicates_of.startswith(f"{config}/")), config)
 
     def compared_with(self, splits: Sequence[str]) -> tuple[str, ...]:
         """Return the given splits and the splits that they are compared with, as `config/split` in declared order.

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from builders.declare.quotas import DeclarationError, Originals, Quota
-from builders.generate.contract import AS_PNG, Generator
+from builders.generate.contract import AS_PNG, OF_ARRAYS, Generator
 from builders.release.schema import ID_OVERLAP, ID_OVERLAP_KIND, KNOWN_CLASS_ROLES, OODNESS, Column, Role
 from builders.sources.titles import TITLES, source_of
 from taxonomy import decisions
@@ -211,7 +211,7 @@ class Split:
     @property
     def image_generator(self) -> Generator | None:
         """The generator of the stored images, or the PNG encoder for arrays; None if the source's bytes are copied."""
-        return self.generator or (AS_PNG if self.source.arrays else None)
+        return self.generator or OF_ARRAYS.get(self.source.arrays)
 
     @property
     def sources(self) -> tuple[Source, ...]:

@@ -8,7 +8,9 @@ Tested by `tests/builders/demo/test_write.py`.
 from __future__ import annotations
 
 import functools
+import gzip
 import io
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from builders.demo import cifar100
+from builders.demo import cifar10, cifar100
 from builders.demo.arrays import draw_digits
 from builders.demo.duplicates import DUPLICATES
 from builders.demo.files import FILES
@@ -49,6 +51,20 @@ def _write_svhn(folder: Path, seed: int) -> None:
         labels = np.array([digit or 10 for digit in digits], dtype=np.uint8)
         variables = {"X": np.moveaxis(images, 0, 3), "y": labels[:, None]}
         scipy.io.savemat(folder / f"{partition}_32x32.mat", variables, do_compression=True)
+
+
+def _write_mnist(folder: Path, seed: int) -> None:
+    """Write the owners' four files, packed: digits of 28 x 28 grey pixels."""
+    for partition, name, count in (("train", "train", 8), ("test", "t10k", 12)):
+        numbered = [f"{i % 10} {i}" for i in range(10 * count)]
+        digits = [int(item[0]) for item in sorted(numbered, key=functools.partial(digest, f"mnist {partition}"))]
+        drawn = draw_digits([digest(seed, "mnist", partition, place) for place in range(len(digits))], digits)
+        pixels = drawn[:, 2:30, 2:30].astype(np.int64).sum(axis=3) // 3
+        arrays = {"images-idx3": pixels.astype(np.uint8), "labels-idx1": np.array(digits, np.uint8)}
+        for kind, array in arrays.items():
+            head = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+            packed = gzip.compress(head + array.tobytes(), 0, mtime=0)
+            (folder / f"{name}-{kind}-ubyte.gz").write_bytes(packed)
 
 
 def _write_lsun(folder: Path, seed: int) -> None:
@@ -147,7 +163,9 @@ def _write_partial_broad(folder: Path, seed: int) -> None:
 CONTAINERS: Mapping[str, DemoSource] = {
     # The stray is what an editor left in the real archive.
     "cifar100": DemoSource(write=cifar100.write, strays=("cifar-100-python/file.txt~",)),
+    "cifar10": DemoSource(write=cifar10.write, strays=("cifar-10-batches-py/readme.html",)),
     "svhn": DemoSource(write=_write_svhn),
+    "mnist": DemoSource(write=_write_mnist),
     "lsun": DemoSource(write=_write_lsun),
     "partial_broad": DemoSource(write=_write_partial_broad),
 }

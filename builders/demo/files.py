@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from PIL import Image
 
-from builders.demo import coco2017
+from builders.demo import coco2017, tiny_imagenet
 from builders.demo.arrays import draw_digits
 from builders.demo.images import DemoSource, Drawing, digest, draw_image, lines, mixed, numbers
 from taxonomy import lists, tables
@@ -75,6 +75,15 @@ def _imagenet_c() -> Iterator[Drawing]:
         name = listed[row["images"].split()[0]]
         kind, _, file = name.rpartition("/")
         yield Drawing(f"{kind}/{row['wnid']}/{file}", name, row["wnid"])
+
+
+def _imagenet_es() -> Iterator[Drawing]:
+    """Of each class the first photograph, each in another light and setting."""
+    for number, row in enumerate(tables.read_csv_rows("imagenet_es.csv")):
+        name = f"{row['wnid']}/ILSVRC2012_val_{row['images'].split()[0]:0>8}.JPEG"
+        for folder, times in (("param_control", 27), ("auto_exposure", 5)):
+            path = f"{folder}/l{1 + number % 2 * 4}/param_{1 + number % times}/{name}"
+            yield Drawing(f"ImageNet-ES/es-test/{path}", path, row["wnid"])
 
 
 def _imagenet_o() -> Iterator[Drawing]:
@@ -378,6 +387,13 @@ FILES: Mapping[str, DemoSource] = {
     "imagenet_r": DemoSource(_imagenet_r, strays=("imagenet-r/README.txt",)),  # as in the real archive
     "imagenet21k": DemoSource(_imagenet21k),
     "imagenet_c": DemoSource(_imagenet_c),
+    "tiny_imagenet": DemoSource(
+        tiny_imagenet.images,
+        tiny_imagenet.lists,
+        {"tiny-imagenet-200/train/n01443537/images/n01443537_1.JPEG": "grayscale"},
+        strays=("tiny-imagenet-200/val/images/.DS_Store",),
+    ),
+    "imagenet_es": DemoSource(_imagenet_es, strays=("ImageNet-ES/es-test/param_control/l1/.DS_Store",)),
     "mos_sun": DemoSource(_mos_sun, strays=("SUN/images/.DS_Store",)),
 }
 """The demo of each such source by its key."""

@@ -5,11 +5,13 @@ A file has its own name only once it is whole and has the published size and dig
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from builders.errors import BuildError
 from builders.fetch.http import Log, download_file, part_bytes, part_of
@@ -39,6 +41,11 @@ class FileState:
     done: bool
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it comes from, in the order of trying; nowhere if a person has to download it."""
+        return (self.file.url, *self.file.mirrors) if self.file.url else ()
+
+    @property
     def description(self) -> str:
         """How much of the file is there, in words."""
         if self.done:
@@ -46,6 +53,14 @@ class FileState:
         if not self.file.url:
             return "to be downloaded by hand"
         return f"{self.have:,} bytes there" if self.have else "to be downloaded"
+
+
+def only_for(source: Source, partition: str) -> Source:
+    """Return a source of one partition alone, with the files that this needs."""
+    obtain, size = source.obtain, source.expected()[partition]
+    files = [file for file in obtain.files if partition in (file.partitions or (partition,))] if obtain else []
+    limited = dataclasses.replace(obtain, files=tuple(files)) if obtain else None
+    return dataclasses.replace(source, obtain=limited, expected=lambda: {partition: size})
 
 
 def states(source: Source, into: Path) -> list[FileState]:
@@ -72,10 +87,15 @@ def needed_bytes(files: Sequence[FileState]) -> int:
 
 
 def cautions(files: Sequence[FileState]) -> list[str]:
-    """Return one line of warning for each file to download that has no published digest."""
-    lines = []
-    for state in files:
-        if state.file.url and not state.done and not state.file.has_digest:
+    """Return what to know before downloads: owners' terms, and files without a published digest, a line each."""
+    downloads = [state for state in files if state.file.url and not state.done]
+    lines = [
+        f"note: {source.key}: the owner's page {obtain.terms}. Read {obtain.page} before you use what comes."
+        for source in {state.source.key: state.source for state in downloads}.values()
+        if (obtain := source.obtain) is not None and obtain.terms
+    ]
+    for state in downloads:
+        if not state.file.has_digest:
             origin = "over plain http" if state.file.url.startswith("http:") else "from its owner"
             lines.append(
                 f"note: {state.source.key}: {state.file.name} comes {origin}, and no digest of it is published. "
@@ -90,20 +110,26 @@ def get(sources: Sequence[Source], into: Path, log: Log, *, quiet: bool = False)
 
     Returns instructions for each source that is incomplete since some of its files have no plain address.
     """
-    files = {source.key: states(source, into) for source in sources}
-    needed = needed_bytes([state for source_files in files.values() for state in source_files])
+    files = [states(source, into) for source in sources]
+    every = [state for of_source in files for state in of_source]
+    needed = needed_bytes(every)
     advice = "Choose a folder on a larger disk with --into, or get fewer sources at a time."
     require_space(into, needed, "The files need", advice)
     instructions = []
     busy = f"Another run is getting files into {into}. Wait for it, or choose another --into."
-    with file_lock(into / ".get.lock", busy):
-        for source in sources:
-            for state in files[source.key]:
-                _complete(state, log, quiet=quiet)
+    present = sum(state.have for state in every)
+    total = present + sum(max(0, state.file.size - state.have) for state in every if state.addresses)
+    with (
+        file_lock(into / ".get.lock", busy),
+        bar(total, "getting files", quiet=quiet, unit="B", done=present) as shown,
+    ):
+        for source, of_source in zip(sources, files, strict=True):
+            for state in of_source:
+                _complete(state, log, shown)
             missing = [state for state in states(source, into) if not state.done]
-            if missing or not files[source.key]:
+            if missing or not of_source:
                 instructions.append(_by_hand(source, into, missing))
-            elif not all(state.file.has_digest for state in files[source.key]):
+            elif not all(state.file.has_digest for state in of_source):
                 _refuse_other_number(source, into / source.key)
     return instructions
 
@@ -125,51 +151,65 @@ def _by_hand(source: Source, into: Path, missing: Sequence[FileState]) -> str:
     return "\n".join(lines)
 
 
-def _complete(state: FileState, log: Log, *, quiet: bool) -> None:
-    """Download, check and unpack one file; one without an address is only checked."""
+def _complete(state: FileState, log: Log, shown: Any) -> None:
+    """Download, check and unpack one file; one without an address is only checked. `shown` is the bar."""
     file, path = state.file, state.path
     title = f"{state.source.key}: {file.name}"
     if file.unpacked and (path.parent / file.unpacked).exists():
         return
     if path.is_file():
-        if problem := _checked(file, path, title, quiet=quiet):
+        shown.set_description(f"checking {title}")
+        if problem := file_problem(file, path):
             raise BuildError(f"{path} is not the owner's file: {problem}. Remove it and get it again.")
     elif not file.url:
         return
     else:
-        log(f"{title}: downloading {file.url}")
         make_folder(path.parent)
-        have = state.have
-        while True:
-            with bar(file.size, title, quiet=quiet, unit="B", done=have) as shown:
-                part = download_file(file, path, log, shown.update)
-            problem = _checked(file, part, title, quiet=quiet)
-            if not problem:
-                break
-            part.unlink()
-            if not have:
-                raise BuildError(
-                    f"{file.url} gave another file than the published one: {problem}. It was removed. Run the same "
-                    "command again; if it says so again, the owner's file has changed."
-                )
-            log(f"{title}: {problem}; what an earlier run left was damaged, so all of it is downloaded again")
-            have = 0
-        finish(part, path)
+        finish(_downloaded(state, title, log, shown), path)
     if file.unpacked:
         log(f"{title}: unpacking {file.unpacked}")
         unzip(path, file.unpacked, path.parent)
         path.unlink()
 
 
-def _checked(file: OwnerFile, path: Path, title: str, *, quiet: bool) -> str:
-    with bar(path.stat().st_size, f"checking {title}", quiet=quiet, unit="B") as shown:
-        return file_problem(file, path, shown.update)
+def _downloaded(state: FileState, title: str, log: Log, shown: Any) -> Path:
+    """Download a file from the first of its addresses that gives it whole and right; returns its part file."""
+    *others, last = state.addresses
+    for url in others:
+        try:
+            return _downloaded_from(url, state, title, log, shown)
+        except BuildError as error:
+            log(f"{title}: {str(error).partition('. ')[0]}; trying a mirror")
+    return _downloaded_from(last, state, title, log, shown)
 
 
-def file_problem(file: OwnerFile, path: Path, advance: Callable[[int], object]) -> str:
+def _downloaded_from(url: str, state: FileState, title: str, log: Log, shown: Any) -> Path:
+    """Download a file from one address, and check it."""
+    file = dataclasses.replace(state.file, url=url)
+    log(f"{title}: downloading {url}")
+    have = part_bytes(part_of(state.path))
+    while True:
+        shown.set_description(title)
+        part = download_file(file, state.path, log, shown.update)
+        shown.set_description(f"checking {title}")
+        problem = file_problem(file, part)
+        if not problem:
+            return part
+        shown.update(-part_bytes(part))
+        part.unlink()
+        if not have:
+            raise BuildError(
+                f"{url} gave another file than the published one: {problem}. It was removed. Run the same "
+                "command again; if it says so again, the owner's file has changed."
+            )
+        log(f"{title}: {problem}; what an earlier run left was damaged, so all of it is downloaded again")
+        have = 0
+
+
+def file_problem(file: OwnerFile, path: Path) -> str:
     """Describe how a file differs from what its owner publishes of it; empty if it does not, or nothing is published.
 
-    Its SHA-256 is compared if there is one, otherwise its MD5. `advance` gets the number of bytes that were read.
+    Its SHA-256 is compared if there is one, otherwise its MD5.
     """
     size = path.stat().st_size
     if file.exact_size and size != file.exact_size:
@@ -181,7 +221,6 @@ def file_problem(file: OwnerFile, path: Path, advance: Callable[[int], object]) 
     with open_regular(path) as opened:
         while block := opened.read(1 << 22):
             digest.update(block)
-            advance(len(block))
     actual = digest.hexdigest()
     return "" if actual == published else f"its {name} is {actual}, and the published one {published}"
 

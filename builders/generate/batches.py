@@ -101,7 +101,7 @@ class PackWriter:
         if generated.pixels is not None:
             if set(generated.values) != self._names:
                 raise ValueError(f"the values {list(generated.values)} are not those of the columns {self._names}")
-            (digest,) = images.rgb_sha256(generated.pixels[np.newaxis])
+            (digest,) = images.array_sha256(generated.pixels[np.newaxis])
             size = self._write(generated.pixels[np.newaxis])
             row |= {**generated.values, "size": size, "content_sha256": digest}
         self._rows.append(row)
@@ -111,7 +111,7 @@ class PackWriter:
         size = self._write(pixels)
         self._rows += [
             {"size": size, "content_sha256": digest, "unreadable": "", "input_sha256": digest}
-            for digest in images.rgb_sha256(pixels)
+            for digest in images.array_sha256(pixels)
         ]
 
     def record(self) -> pa.Table:

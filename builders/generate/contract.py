@@ -7,6 +7,7 @@ image is up to the release.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib.metadata
 import re
@@ -108,7 +109,9 @@ class SourceImage:
 
 @dataclass(frozen=True)
 class Generated:
-    """A generated image: its pixels, uint8 (height, width, 3) in RGB, and the values of the generator's columns.
+    """A generated image: its pixels and the values of the generator's columns.
+
+    The pixels are uint8 (height, width, 3) in RGB, or (height, width) of grey.
 
     Without pixels, `reason` says in a few words why there are none.
     """
@@ -120,8 +123,10 @@ class Generated:
     def __post_init__(self) -> None:
         if (self.pixels is None) is not bool(self.reason):
             raise ValueError("a generated image has either pixels or a reason why there are none")
-        if self.pixels is not None and (self.pixels.dtype != "uint8" or self.pixels.shape[2:] != (3,)):
-            raise ValueError(f"pixels must be uint8 (height, width, 3), not {self.pixels.dtype} {self.pixels.shape}")
+        if self.pixels is not None and (
+            self.pixels.dtype != "uint8" or self.pixels.ndim < 2 or self.pixels.shape[2:] not in ((3,), ())
+        ):
+            raise ValueError(f"pixels must be uint8 (height, width[, 3]), not {self.pixels.dtype} {self.pixels.shape}")
 
 
 Generate = Callable[[Sequence[SourceImage]], Sequence[Generated]]
@@ -287,17 +292,27 @@ def _installed(requirement: str) -> bool:
 
 
 SIDE = 32
-"""Width and height of the arrays of pixels that sources have, and of every image of the CIFAR-scale benchmark."""
+"""Width and height of every image of the CIFAR-scale benchmark, and of most arrays of pixels that sources have."""
 
 
-def _unchanged_pixels(image: SourceImage) -> Generated:
-    """Return the pixels of an image unchanged, or a reason if it is not 32 x 32 like the arrays of its source."""
+def _unchanged(pixels: Image.Image, size: tuple[int, int]) -> Generated:
+    """Return the pixels of an image unchanged, or a reason if it has another size than the arrays of its source."""
     import numpy as np
 
-    rgb = image.rgb
-    if rgb.size != (SIDE, SIDE):
-        return Generated(None, reason=f"it has {rgb.width} x {rgb.height} pixels instead of {SIDE} x {SIDE}")
-    return Generated(np.asarray(rgb))
+    if pixels.size != size:
+        found, arrays = (f"{width} x {height}" for width, height in (pixels.size, size))
+        return Generated(None, reason=f"it has {found} pixels instead of {arrays}")
+    return Generated(np.asarray(pixels))
+
+
+def _unchanged_rgb(image: SourceImage) -> Generated:
+    return _unchanged(image.rgb, AS_PNG.size)
+
+
+def _unchanged_grey(image: SourceImage) -> Generated:
+    if image.image is None or image.image.mode != "L":
+        return Generated(None, reason=f"it has the mode {image.image and image.image.mode} instead of grey (L)")
+    return _unchanged(image.image, AS_GREY_PNG.size)
 
 
 AS_PNG = Generator(
@@ -305,7 +320,15 @@ AS_PNG = Generator(
     version=1,
     description="the source's own pixels as PNG",
     size=(SIDE, SIDE),
-    start=EachImage(_unchanged_pixels),
+    start=EachImage(_unchanged_rgb),
 )
 """The generator of sources with arrays. It is only called for images in files: arrays are read many at a time
 (`builders.generate.task`)."""
+
+AS_GREY_PNG = dataclasses.replace(AS_PNG, size=(28, 28), start=EachImage(_unchanged_grey))
+"""The generator of MNIST's arrays, as `AS_PNG`."""
+
+OF_ARRAYS: Mapping[tuple[int, ...], Generator] = {
+    (*made.size, *rest): made for made, rest in ((AS_PNG, (3,)), (AS_GREY_PNG, ()))
+}
+"""The generator of a source with arrays by their shape (`builders.sources.base.Source.arrays`)."""

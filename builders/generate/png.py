@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_EIGHT_BIT_RGB = (8, 2, 0, 0, 0)
-"""Bit depth, colour type, compression, filter method, no interlacing (PNG specification, section 11.2.1)."""
+_EIGHT_BIT = {3: (8, 2, 0, 0, 0), 1: (8, 0, 0, 0, 0)}
+"""Bit depth, colour type (RGB or grey), compression, filter method, no interlacing (PNG specification, section
+11.2.1), by the number of channels."""
 _FILTER_UP = 2
 
 _ZLIB_STORED = b"\x78\x01"
@@ -32,19 +33,23 @@ _BLOCK = 0xFFFF
 
 
 def encode(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Encode RGB images of equal size, shape (n, height, width, 3) with sides of at least 1.
+    """Encode images of equal size with sides of at least 1: RGB, shape (n, height, width, 3), or grey, without the 3.
 
     Returns:
         Shape (n, bytes per file): one PNG file per row.
     """
-    count, height, width, channels = images.shape
+    count, height, width, channels = images.shape if images.ndim == 4 else (*images.shape, 1)
     rows = images.reshape(count, height, width * channels)
     filtered = np.empty((count, height, width * channels + 1), np.uint8)
     filtered[:, :, 0] = _FILTER_UP
     filtered[:, 0, 1:] = rows[:, 0]
     np.subtract(rows[:, 1:], rows[:, :-1], out=filtered[:, 1:, 1:])
     data = filtered.reshape(count, height * filtered.shape[2])
-    parts = [_repeated(_header(width, height, data.shape[1]), count), *_blocks(data), _checksums(zlib.adler32, data)]
+    parts = [
+        _repeated(_header(width, height, channels, data.shape[1]), count),
+        *_blocks(data),
+        _checksums(zlib.adler32, data),
+    ]
     body = np.concatenate(parts, axis=1)
     # A chunk's checksum covers its type and its data (PNG specification, section 5.3).
     crc = _checksums(zlib.crc32, body[:, _DATA_CHUNK:])
@@ -52,10 +57,10 @@ def encode(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 @functools.lru_cache(maxsize=16)
-def _header(width: int, height: int, size: int) -> bytes:
+def _header(width: int, height: int, channels: int, size: int) -> bytes:
     """Return a file's bytes up to the first block of the data."""
     length = len(_ZLIB_STORED) + size + 5 * -(-size // _BLOCK) + 4
-    head = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, *_EIGHT_BIT_RGB))
+    head = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, *_EIGHT_BIT[channels]))
     return _SIGNATURE + head + struct.pack(">I", length) + b"IDAT" + _ZLIB_STORED
 
 

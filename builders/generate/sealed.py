@@ -47,9 +47,9 @@ from builders.release.entries import GeneratorEntry, PreparationEntry
 from builders.release.images import (
     TooNarrowError,
     UnreadableImageError,
+    array_sha256,
     decode_or_mend,
     resized_size,
-    rgb_sha256,
 )
 from builders.release.schema import PREPARED_SHA256
 from builders.storage.sealed_files import HEADER_BYTES, TAG_BYTES, SealedHeader, read_sealed_header
@@ -147,14 +147,14 @@ def unseal(sealed: bytes, original: Original) -> Pixels:
 
 
 def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content_sha256: str) -> Pixels:
-    """Restore the pixels of a published row, and check them against its digests (`images.rgb_sha256`).
+    """Restore the pixels of a published row, and check them against its digests (`images.array_sha256`).
 
     `prepared_sha256` is the publisher's digest of the prepared original, `content_sha256` that of the pixels.
     """
     pixels, name = unseal(sealed, original), one_line(original.row_id)
-    if rgb_sha256(pixels[np.newaxis])[0] == content_sha256:
+    if array_sha256(pixels[np.newaxis])[0] == content_sha256:
         return pixels
-    digest = rgb_sha256(original.prepared[np.newaxis])[0]
+    digest = array_sha256(original.prepared[np.newaxis])[0]
     if digest != prepared_sha256:
         raise BuildError(
             f"The original of {name} has other pixels here than where it was sealed (SHA-256 {digest}, not "

@@ -1,7 +1,7 @@
 """Generates one batch: a task for any executor, which may be killed and run again.
 
 The digest of an input that is an image file is the SHA-256 of its bytes; with a companion, of the bytes of both,
-joined. That of an array is `builders.release.images.rgb_sha256`, which does not depend on how a copy of the source
+joined. That of an array is `builders.release.images.array_sha256`, which does not depend on how a copy of the source
 stores it. It is empty if there is no source image.
 """
 
@@ -27,10 +27,8 @@ from builders.errors import BuildError
 from builders.executors.base import Progress, Resources, once_per_worker
 from builders.generate.batches import Batch, PackWriter
 from builders.generate.contract import (
-    AS_PNG,
     COMPANION_COLUMNS,
     COMPANION_VALUE,
-    SIDE,
     Companion,
     Generated,
     Generator,
@@ -41,6 +39,7 @@ from builders.release import images
 from builders.release.images import LEAVE_OUT, image_place, unreadable_image
 from builders.release.remarks import ImageRemarks, collect_remarks
 from builders.release.schema import INPUT_DIGEST, PLACES, PREPARED_SHA256
+from builders.sources.base import ARRAY_SHAPES
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
 from builders.storage.files import atomic_path
@@ -48,8 +47,6 @@ from builders.storage.parquet import arrow_rows, read_parquet
 from builders.storage.sealed_files import SealedWriter
 
 Pixels = npt.NDArray[np.uint8]
-
-_ARRAYS = ("rgb32", "planar32")
 
 _COLUMNS = tuple(name for name in PLACES if name != "form")
 """Columns of a plan: where an image's bytes lie."""
@@ -99,7 +96,7 @@ class BatchTask:
                 sealed = opened.enter_context(SealedWriter(opened.enter_context(atomic_path(batch.sealed))))
             temporary = opened.enter_context(atomic_path(batch.pack))
             pack = PackWriter(opened.enter_context(temporary.open("wb", buffering=0)), self.generator.columns)
-            if self.generator == AS_PNG and inputs.are_arrays():
+            if not self.generator.name and inputs.shape:
                 pack.add_arrays(inputs.arrays(progress))
             else:
                 self._generate(inputs, pack, sealed, progress, remarks)
@@ -152,7 +149,7 @@ class BatchTask:
             raise AssertionError("images without pixels or originals are not sealed")
         prepared = prepare_original(source.rgb, self.generator.sealed)
         writer.add(source.id, seal(generated.pixels, Original(source.id, source.data, prepared)))
-        (digest,) = images.rgb_sha256(prepared[np.newaxis])
+        (digest,) = images.array_sha256(prepared[np.newaxis])
         return replace(generated, values={**generated.values, PREPARED_SHA256.name: digest})
 
 
@@ -228,8 +225,8 @@ class _Inputs:
                 }
                 companion = Companion(self._reader.read(*self._range(place, COMPANION_COLUMNS)), values)
                 digest = hashlib.sha256(data + companion.data).hexdigest()
-            elif place["form"] in _ARRAYS:
-                (digest,) = images.rgb_sha256(_pixels(data, place["form"]))
+            elif place["form"] in ARRAY_SHAPES:
+                (digest,) = images.array_sha256(_pixels(data, place["form"]))
             else:
                 digest = hashlib.sha256(data).hexdigest()
         return SourceImage(place["id"], place["class_id"], place["class_name"], None, data, companion), digest
@@ -239,17 +236,19 @@ class _Inputs:
         form = self._places[number]["form"]
         if source.companion is not None or form == "none":
             return source
-        if form in _ARRAYS:
+        if form in ARRAY_SHAPES:
             return replace(source, image=Image.fromarray(_pixels(source.data, form)[0]))
         return replace(source, image=images.decode_or_mend(source.data)[0])
 
-    def are_arrays(self) -> bool:
-        """Whether all images are 32 x 32 arrays."""
-        return bool(pc.all(pc.is_in(self.rows["form"], pa.array(_ARRAYS))).as_py())
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of each image if all are arrays of one shape; else ()."""
+        shapes = {ARRAY_SHAPES.get(form, ()) for form in pc.unique(self.rows["form"]).to_pylist()}
+        return shapes.pop() if len(shapes) == 1 else ()
 
     def arrays(self, progress: Progress) -> Pixels:
-        """Read the images of rows that are arrays; shape (n, 32, 32, 3)."""
-        pixels = np.empty((len(self), SIDE, SIDE, 3), np.uint8)
+        """Read images that are arrays of one shape; shape (n, 32, 32, 3) or (n, 28, 28)."""
+        pixels = np.empty((len(self), *self.shape), np.uint8)
         columns = (self.rows[name].to_pylist() for name in ("root", "file", "offset"))
         reads = [
             (self._path(root, file), offset, pixels[0].nbytes) for root, file, offset in zip(*columns, strict=True)
@@ -258,20 +257,21 @@ class _Inputs:
         for flat, (path, offset, _) in zip(pixels.reshape(len(self), -1), reads, strict=True):
             self._reader.read_into(flat.data, path, offset)
         planar = pc.equal(self.rows["form"], "planar32").to_numpy()
-        pixels[planar] = _interleaved(pixels[planar])
+        if planar.any():
+            pixels[planar] = _interleaved(pixels[planar])
         progress(len(self), pixels.nbytes)
         return pixels
 
 
 def _pixels(data: bytes, form: str) -> Pixels:
-    """Return the pixels of one array, shape (1, 32, 32, 3)."""
-    array = np.frombuffer(data, np.uint8).reshape(1, SIDE, SIDE, 3)
+    """Return the pixels of one array, as an array of one image."""
+    array = np.frombuffer(data, np.uint8).reshape(1, *ARRAY_SHAPES[form])
     return _interleaved(array) if form == "planar32" else array
 
 
 def _interleaved(arrays: Pixels) -> Pixels:
     """Interleave images that have one colour after the other; shape (n, 32, 32, 3)."""
-    planes, pixels = arrays.reshape(-1, 3, SIDE, SIDE), np.empty_like(arrays)
+    planes, pixels = arrays.reshape(-1, 3, *arrays.shape[1:3]), np.empty_like(arrays)
     for colour in range(3):  # five times faster than transposing all axes at once
         pixels[..., colour] = planes[:, colour]
     return pixels

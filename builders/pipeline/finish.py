@@ -58,7 +58,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
             exclusions += excluded
             used_keys.update(entry.sources)
         if entries:
-            path = request.layout.excluded(config.name)
+            path, group = request.layout.excluded(config.name), benchmark.group(config.name)
             write_excluded(path, exclusions, keys)
             configs[config.name] = ConfigEntry(
                 benchmark=benchmark.name,
@@ -67,6 +67,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
                 columns=config.columns,
                 splits={**(before.configs[config.name].splits if config.name in before.configs else {}), **entries},
                 excluded=file_entry(request.layout, path),
+                group=group if group != config.name else "",
             )
     sources = {
         source.key: SourceEntry(source.title, source.edition, source.licence, source.citation)

@@ -167,12 +167,13 @@ def read_pairs(path: Path) -> list[Pair]:
 def groups(manifest: Manifest) -> list[tuple[str, ...]]:
     """Return the groups of splits that are compared with each other, as sorted keys (`config/split`).
 
-    A group is all splits of a benchmark, or those of one config if the benchmark has `roles_by_config`.
+    A group is all splits of a benchmark, or those of one config, and of the configs that name it as
+    their `group`, if the benchmark has `roles_by_config`.
     """
     keys_by_group: dict[tuple[str, str], list[str]] = {}
     for name, config in sorted(manifest.configs.items()):
         alone = manifest.benchmarks[config.benchmark].roles_by_config
-        keys = keys_by_group.setdefault((config.benchmark, name if alone else ""), [])
+        keys = keys_by_group.setdefault((config.benchmark, (config.group or name) if alone else ""), [])
         keys += [f"{name}/{split}" for split in config.splits]
     return [tuple(sorted(keys)) for _, keys in sorted(keys_by_group.items())]
 

@@ -254,7 +254,11 @@ def is_training(key: str, split: SplitEntry) -> bool:
 
 
 class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A config: its label names, its own columns and its splits."""
+    """A config: its label names, its own columns and its splits.
+
+    `group` is the config with whose splits its own are compared for duplicates, as training images are, if an image
+    may have different roles in different configs; empty for itself.
+    """
 
     benchmark: Name
     description: Prose
@@ -262,6 +266,7 @@ class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     columns: tuple[Column, ...]
     splits: dict[SplitName, SplitEntry]
     excluded: FileEntry
+    group: Text = ""
 
 
 class ComparedEntry(Struct, frozen=True, forbid_unknown_fields=True):

@@ -191,15 +191,16 @@ def content_sha256(stored: str, data: bytes | memoryview) -> str:
 def pixel_sha256(image: Image.Image) -> str:
     """Return the SHA-256 over mode, size, palette (if any) and raw pixels, which no encoder changes."""
     if image.mode == "RGB":
-        return rgb_sha256(np.asarray(image)[np.newaxis])[0]
+        return array_sha256(np.asarray(image)[np.newaxis])[0]
     header = f"{image.mode} {image.width} {image.height}\n".encode()
     palette = bytes(image.getpalette("RGBA") or ()) if image.mode == "P" else b""
     return hashlib.sha256(header + palette + image.tobytes()).hexdigest()
 
 
-def rgb_sha256(pixels: npt.NDArray[np.uint8]) -> list[str]:
-    """Return the `pixel_sha256` of each of many RGB images of one size, shape (n, height, width, 3)."""
-    header = hashlib.sha256(f"RGB {pixels.shape[2]} {pixels.shape[1]}\n".encode())
+def array_sha256(pixels: npt.NDArray[np.uint8]) -> list[str]:
+    """Return the `pixel_sha256` of each of many images of one size: RGB, (n, height, width, 3), or grey, no 3."""
+    mode = "RGB" if pixels.ndim == 4 else "L"
+    header = hashlib.sha256(f"{mode} {pixels.shape[2]} {pixels.shape[1]}\n".encode())
     digests = []
     for image in pixels:
         digest = header.copy()

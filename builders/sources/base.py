@@ -9,6 +9,7 @@ Tested by `tests/builders/sources/test_errors.py`.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from builders.release.entries import Licence as Licence  # every source declares
 from builders.release.schema import Column
 from builders.sources.obtain import Obtain
 
-Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
+Container = Literal["file", "span", "parquet", "batch", "idx", "mat", "targz", "zip", "made"]
 """The container from which an image's bytes are read.
 
 `file`: `file` is an image file. `span`: `size` bytes at `offset` of `file` (an image inside an uncompressed tar or an
@@ -36,11 +37,11 @@ archive (`archive.tar.gz/member`).
 IN_PLACE: tuple[Container, ...] = ("file", "span", "made")
 """The containers that need no unpacking."""
 
-Encoding = Literal["encoded", "rgb32", "planar32", "none"]
+Encoding = Literal["encoded", "rgb32", "planar32", "grey28", "none"]
 """The encoding of an image's bytes.
 
 `encoded`: an image file. `rgb32`: 32 rows of 32 RGB pixels, 3,072 bytes, interleaved. `planar32`: the same pixels, one
-colour after the other. `none`: no bytes (`made`).
+colour after the other. `grey28`: 28 rows of 28 grey pixels. `none`: no bytes (`made`).
 """
 
 Int64 = npt.NDArray[np.int64]
@@ -48,7 +49,15 @@ Int64 = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.integer]
 """Row numbers of a source's index: in 32 bits where a plan keeps them, as it does tens of millions."""
 
-RGB32_BYTES = 32 * 32 * 3
+Shape = tuple[int, ...]
+
+RGB32: Shape = (32, 32, 3)
+GREY28: Shape = (28, 28)
+
+RGB32_BYTES = math.prod(RGB32)
+
+ARRAY_SHAPES: Mapping[str, Shape] = {"rgb32": RGB32, "planar32": RGB32, "grey28": GREY28}
+"""The shape of an image by the encoding of its bytes, where these are pixels."""
 
 LARGEST_IMAGE = 1 << 28
 """Bytes of an image file at most (ours). The largest picture of a source, of Caltech-256, has 63 MB decoded."""
@@ -181,12 +190,13 @@ class Source:
     `classes` maps every class id to its name, in the owner's order. `expected` maps each partition to its complete
     size, of the edition that `edition` names. `accepted` are the layouts of a copy, in the order of trying.
 
-    `arrays` marks a source whose images are pixel arrays upstream: rows hold them as PNG and are identified by their
-    pixels, so that every layout gives equal rows. `shared_sides` are the shorter sides that all images of an owner's
-    edition may share, where they have many sizes otherwise; None where no copy shows by its images' sizes that it was
-    resized. `columns` are what the source says of each image beside its class: its partitions' tables and every row of
-    a release that comes from it have them. `contents` is a digest of all images of a person's own
-    folder, which no published size or digest says anything of: shards that were made of others are written anew.
+    `arrays` is the shape of a source's images if they are pixel arrays upstream: rows hold them as PNG and are
+    identified by their pixels, so that every layout gives equal rows. `shared_sides` are the shorter sides that all
+    images of an owner's edition may share, where they have many sizes otherwise; None where no copy shows by its
+    images' sizes that it was resized. `columns` are what the source says of each image beside its class; the
+    partitions' tables have them, and so has every row of a release that comes from the source. `contents` is a
+    digest of all images of a person's own folder, which no published size or digest says anything of: shards that
+    were made of others are written anew.
     """
 
     key: str
@@ -198,7 +208,7 @@ class Source:
     classes: Callable[[], Mapping[str, str]]
     expected: Callable[[], Mapping[str, Expected]]
     accepted: tuple[CopyLayout, ...]
-    arrays: bool = False
+    arrays: Shape = ()
     shared_sides: tuple[int, ...] | None = None
     columns: tuple[Column, ...] = ()
     contents: str = ""

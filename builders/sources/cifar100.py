@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import functools
-import io
-from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from builders.errors import BuildError
 from builders.sources.base import (
-    RGB32_BYTES,
+    RGB32,
     CopyLayout,
     Expected,
     Home,
@@ -25,10 +21,9 @@ from builders.sources.base import (
     Source,
 )
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers import parquet, pickles, tars
-from builders.sources.readers.arrays import interleaved, mirrored, position_table
-from builders.sources.readers.folders import child_names, relative
-from builders.storage.files import open_buffered
+from builders.sources.readers import cifar, parquet
+from builders.sources.readers.arrays import mirrored
+from builders.sources.readers.folders import child_names
 from taxonomy import tables
 
 _TITLE = "CIFAR-100"
@@ -92,73 +87,20 @@ def _archive(home: Home) -> PartitionIndex | None:
 
 
 def _indexed(home: Home, place: Path) -> PartitionIndex:
-    """Index a pickle, whose two labels of each image must agree."""
-    batch, pixels, start = _batch(place)
-    fine = _labels(batch, "fine_labels", len(pixels), len(classes()), place)
-    coarse = _labels(batch, "coarse_labels", len(pixels), len(coarse_classes()), place)
+    batches = cifar.read_batches(_TITLE, [place], _KEYS, hint=", which CIFAR-10's files lack, too")
+    return cifar.indexed(home, cifar.named(home, [place], "pickle"), batches, _codes)
+
+
+def _codes(batch: cifar.CifarFile) -> Int64:
+    """Return the fine labels of a pickle, with which the coarse ones must agree."""
+    fine = batch.labels("fine_labels", len(classes()))
+    coarse = batch.labels("coarse_labels", len(coarse_classes()))
     wrong = np.flatnonzero(_coarse_of_fine()[fine] != coarse)
     if len(wrong):
         row = int(wrong[0])
         names = list(classes())[int(fine[row])], coarse_classes()[int(coarse[row])]
-        raise _other(place, f"has the fine label {names[0]}, but the coarse label {names[1]} of image {row:,}")
-    table = position_table(home, fine, place)
-    layout = f"pickle {relative(place, home.root)}"
-    if place.is_file() and start is not None:
-        offsets = pc.add(pc.multiply(table["offset"], RGB32_BYTES), start)
-        return PartitionIndex(home.partition, layout, "span", table.set_column(3, "offset", offsets), form="planar32")
-    return PartitionIndex(home.partition, layout, "pickle", table, form="rgb32")
-
-
-def _batch(place: Path) -> tuple[Mapping[str, object], npt.NDArray[np.uint8], int | None]:
-    """Read a pickle, which may be inside the archive (`.../cifar-100-python.tar.gz/cifar-100-python/train`).
-
-    Returns:
-        Its values; its images as n x 3,072, each row 1,024 bytes of red, of green and of blue; and where these begin
-        in the file, None if it does not have them as they are.
-    """
-    if place.is_file():
-        with open_buffered(place) as file:
-            batch = pickles.load_pickle(_TITLE, file, place)
-    else:
-        member = PurePosixPath(_FOLDER) / place.name
-        content = tars.read_files(place.parents[1], {member}).get(member)
-        if content is None:
-            raise _other(place.parents[1], f"lacks {member}")
-        batch = pickles.load_pickle(_TITLE, io.BytesIO(content), place)
-    if not set(_KEYS) <= set(batch):
-        keys = pickles.short_repr(", ".join(sorted(batch)) or "nothing")
-        raise _other(place, f"lacks one of {', '.join(_KEYS)} (found: {keys}), which CIFAR-10's files lack, too")
-    try:
-        pixels = pickles.byte_matrix(batch["data"])
-        if pixels.shape[1] != RGB32_BYTES:
-            raise ValueError(f"an array of shape {pixels.shape}")
-    except ValueError as error:
-        raise _other(place, f"has no images as an array of n x {RGB32_BYTES:,} bytes (found: {error})") from error
-    return batch, pixels, getattr(batch["data"], "offset", None)
-
-
-def _labels(batch: Mapping[str, object], key: str, images: int, limit: int, place: Path) -> Int64:
-    """Return a list of the pickle as an array of a label for each image."""
-    labels = batch[key]
-    if not isinstance(labels, list) or len(labels) != images:
-        number = f"{len(labels):,}" if isinstance(labels, list) else "no list of"
-        raise _other(place, f"has {images:,} images and {number} {key}")
-    wrong = next((label for label in labels if type(label) is not int or not 0 <= label < limit), None)
-    if wrong is not None:
-        raise _other(place, f"has {pickles.short_repr(wrong)} in its {key}, which is not from 0 to {limit - 1}")
-    return np.array(labels, dtype=np.int64)
-
-
-def _other(place: Path, problem: str) -> BuildError:
-    return BuildError(
-        f"{_TITLE}: {place} {problem}. Download the archive of the python version again from the owner's page."
-    )
-
-
-def unpack_pickle(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
-    """Yield the pixels of some rows of a pickle, which an archive may contain; see `builders.sources.unpack`."""
-    _, pixels, _ = _batch(path)
-    yield from interleaved(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows, path)
+        raise batch.refused(f"has the fine label {names[0]}, but the coarse label {names[1]} of image {row:,}")
+    return fine
 
 
 def _parquet_codes(path: Path) -> Int64:
@@ -175,26 +117,32 @@ def _parquet_codes(path: Path) -> Int64:
     return codes
 
 
-CIFAR100 = Source(
-    key="cifar100",
-    title=_TITLE,
-    edition="CIFAR-100, python version (2009)",
-    licence=Licence(
-        name="none stated",
-        url="https://www.cs.toronto.edu/~kriz/cifar.html",
-        statement=(
-            "The owners' page states no licence; it asks that the technical report be cited. The images are labelled "
-            "subsets of 80 Million Tiny Images, which were collected from the web and which their owners withdrew in "
-            "2020."
-        ),
-        publish="ids-only",
+LICENCE = Licence(
+    name="none stated",
+    url="https://www.cs.toronto.edu/~kriz/cifar.html",
+    statement=(
+        "The owners' page states no licence; it asks that the technical report be cited. The images are labelled "
+        "subsets of 80 Million Tiny Images, which were collected from the web and which their owners withdrew in "
+        "2020."
     ),
-    citation="""@techreport{krizhevsky2009learning,
+    publish="ids-only",
+)
+"""Of CIFAR-10, too."""
+
+CITATION = """@techreport{krizhevsky2009learning,
   title = {Learning Multiple Layers of Features from Tiny Images},
   author = {Krizhevsky, Alex},
   institution = {University of Toronto},
   year = {2009}
-}""",
+}"""
+"""Of CIFAR-10, too."""
+
+CIFAR100 = Source(
+    key="cifar100",
+    title=_TITLE,
+    edition="CIFAR-100, python version (2009)",
+    licence=LICENCE,
+    citation=CITATION,
     obtain=Obtain.packed(
         "https://www.cs.toronto.edu/~kriz/cifar.html",
         _PUBLISHED,
@@ -210,5 +158,5 @@ CIFAR100 = Source(
             lambda home: mirrored(home, _parquet_codes),
         ),
     ),
-    arrays=True,
+    arrays=RGB32,
 )

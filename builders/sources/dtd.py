@@ -11,13 +11,14 @@ from builders.sources.readers.patterns import ClassFolders
 from taxonomy import tables
 
 # The address and the MD5 are torchvision's (datasets/dtd.py), the size and the SHA-256 those of tensorflow/datasets
-# (url_checksums/dtd.txt).
+# (url_checksums/dtd.txt). The mirror is the owners' other server, as several repositories have it.
 _PUBLISHED = OwnerFile(
     "dtd-r1.0.1.tar.gz",
     625_239_812,
     url="https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz",
     md5="fff73e5086ae6bdbea199a49dfb8a4c1",
     sha256="e42855a52a4950a3b59612834602aa253914755c95b0cff9ead6d07395f8e205",
+    mirrors=("https://thor.robots.ox.ac.uk/datasets/dtd/dtd-r1.0.1.tar.gz",),
 )
 
 # Mirrors divide the images into two or three splits, or not at all; the division does not matter here. bitmind/dtd has

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Home, Licence, OtherDataError, PartitionIndex, Source
+from builders.sources.base import RGB32, Expected, Home, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.lsun import LSUN
 from builders.sources.obtain import Obtain
 from builders.sources.readers.patterns import ImageNames
@@ -114,5 +114,5 @@ LSUN_FIX = Source(
             lambda home: _IMAGES.in_folders(home, home.folder, description="CSI's images"),
         ),
     ),
-    arrays=True,
+    arrays=RGB32,
 )

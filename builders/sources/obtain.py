@@ -16,7 +16,9 @@ class OwnerFile:
     `name` is its path in the folder of the source, `size` in bytes (0 if no list has it, what a listing shows if
     `rounded`), `url` its plain address, empty where the owner asks for an account, an agreement or a click first.
     `md5` and `sha256` are the published ones in hexadecimal, empty if none is known. `unpacked` is the file or folder
-    of this zip that readers need; archives without it are read as they are.
+    of this zip that readers need; archives without it are read as they are. `mirrors` are other addresses of the same
+    file, for when the owner's gives nothing: a file with one has a digest. `partitions` are those that need the file;
+    without any, all do.
     """
 
     name: str
@@ -26,6 +28,8 @@ class OwnerFile:
     sha256: str = ""
     rounded: bool = False
     unpacked: str = ""
+    mirrors: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
 
     @property
     def exact_size(self) -> int:
@@ -63,13 +67,15 @@ class Obtain:
 
     `page` is the owner's page and `steps` what to do there, as a clause without its end. `files` are the owner's that
     readers need, empty where the page has no such list, and `mirror` Parquet files on the Hub, None if no reader takes
-    them alone.
+    them alone. `terms` is what the page asks of who downloads files with a plain address, as a clause without its
+    subject.
     """
 
     page: str
     steps: str
     files: tuple[OwnerFile, ...] = ()
     mirror: Mirror | None = None
+    terms: str = ""
 
     @classmethod
     def packed(cls, page: str, *files: OwnerFile, mirror: Mirror | None = None) -> Obtain:

@@ -10,6 +10,7 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +20,12 @@ import pyarrow.csv as pacsv
 from builders.errors import BuildError, one_line
 from builders.sources.base import CopyLayout, Expected, Home, Licence, OtherDataError, PartitionIndex, Source, Stray
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
+from builders.sources.readers import tars
 from builders.sources.readers.folders import by_spelling, child_names, relative
 from builders.sources.readers.parquet import Shard
 from builders.sources.readers.patterns import ClassFolders
 from builders.sources.readers.trees import Tree
-from builders.storage.files import open_buffered, require_regular
+from builders.storage.files import open_buffered, read_regular
 from taxonomy import tables
 
 _KEY = "places365"
@@ -50,23 +52,28 @@ _ADVICE = (
 )
 
 # Sizes and SHA-256 are those of tensorflow/datasets (url_checksums/places365_small.txt), MD5 those that torchvision
-# (datasets/places365.py) checks. Both have plain addresses; the owners' page asks to agree to terms first.
+# (datasets/places365.py) checks. Both get them from plain addresses. The owners' page asks for access first, so that
+# here those of the validation images alone are given, with a note (`terms`).
 _FILES = (
     OwnerFile(
         "train_256_places365standard.tar",
         26_103_685_120,
         md5="53ca1c756c3d1e7809517cc47c5561c5",
         sha256="0ade5d7d38c682aa0203014a2b99ad3bf608bf1de0f151dc0d80efba54660a0a",
+        partitions=("train",),
     ),
     OwnerFile(
         "val_256.tar",
         525_158_400,
+        url="http://data.csail.mit.edu/places/places365/val_256.tar",
         md5="e27b17d8d44f4af9a78502beb927f808",
         sha256="24b4e639ef12a0012af525bc4cb443e4ab4aaea8369a1fb009b70e4a4aad5d48",
+        partitions=("val",),
     ),
     OwnerFile(
         f"{_LIST_FOLDER}.tar",
         67_498_496,
+        url="http://data.csail.mit.edu/places/places365/filelist_places365-standard.tar",
         md5="35a0585fee1fa656440f3ab298f8479c",
         sha256="520699e00d69b63ddc29fac54645aa00ce1c10ca42e288960aa1cf791d6e9aa9",
     ),
@@ -163,14 +170,17 @@ def _scanned(home: Home, place: Path, folders: Sequence[str], form: str, edition
     return dataclasses.replace(
         found,
         table=found.table.filter(is_listed) if unlisted else found.table,
-        strays=(*(Stray(name, f"not in {listing.name}") for name in unlisted), *found.strays),
+        strays=(*(Stray(name, f"not in {listing.path.name}") for name in unlisted), *found.strays),
         missing=listed.filter(pc.invert(pc.is_in(listed, ids))),
         listed=dict(zip(classes(), np.bincount(labels, minlength=len(classes())).tolist(), strict=True)),
     )
 
 
 def _val_flat(home: Home, edition: str) -> PartitionIndex | None:
-    tree = _IMAGES["val"].in_places(home, _EDITIONS[edition][2])
+    name = _EDITIONS[edition][2]
+    tree = _IMAGES["val"].in_places(home, name)
+    if tree is None and (home.folder / f"{name}.tar").is_file() and _find_list(home) is not None:
+        tree = _IMAGES["val"].in_archive(home, name)
     if tree is None:
         return None
     layout = f"{edition} edition, {relative(tree.place, home.root)}"
@@ -183,14 +193,14 @@ def _by_list(tree: Tree) -> PartitionIndex:
     if listing is None:
         raise BuildError(
             f"{_TITLE}: the categories of the flat validation images in {tree.place} are unknown: {_LISTS['val']} is "
-            f"neither in {folder} nor in {folder / _LIST_FOLDER}. Unpack {_LIST_FOLDER}.tar there."
+            f"neither in {folder} nor in {folder / _LIST_FOLDER}. Put {_LIST_FOLDER}.tar there."
         )
     listed, labels = _listed(listing, "val")
     ids = pc.binary_join_element_wise("val/", tree.column("image"), ".jpg", "")
     rows = pc.index_in(ids, listed)
     if rows.null_count:
         name = tree.column("image").filter(pc.is_null(rows))[0]
-        raise BuildError(f"{_TITLE}: {listing} has no line for {name}.jpg in {tree.place}. {_OTHER_LIST}.")
+        raise BuildError(f"{_TITLE}: {listing.path} has no line for {name}.jpg in {tree.place}. {_OTHER_LIST}.")
     missing = listed.filter(pc.invert(pc.is_in(listed, ids)))
     return _IMAGES["val"].index(tree, pa.array(list(classes())).take(labels.take(rows)), ids, missing=missing)
 
@@ -239,23 +249,38 @@ def _names(shard: Shard) -> pa.Array:
     return shard.names
 
 
-def _find_list(home: Home) -> Path | None:
+class _List(NamedTuple):
+    """The owners' list of a partition, which may be in its tar (`.../filelist_places365-standard.tar/...`)."""
+
+    path: Path
+    content: bytes
+
+
+def _find_list(home: Home) -> _List | None:
     """Look for a partition's list in the home, in the folders above up to the user's, and beside the user's folder."""
+    name = _LISTS[home.partition]
     above = [home.folder, *home.folder.parents[: len(Path(relative(home.folder, home.root)).parts)]]
     folders = [place for folder in above for place in (folder, folder / _LIST_FOLDER)]
-    paths = (folder / _LISTS[home.partition] for folder in (*folders, home.root.parent / _LIST_FOLDER))
-    return next((path for path in paths if path.is_file()), None)
+    paths = (folder / name for folder in (*folders, home.root.parent / _LIST_FOLDER))
+    if path := next((path for path in paths if path.is_file()), None):
+        return _List(path, read_regular(path))
+    packed = next((path for folder in above if (path := folder / f"{_LIST_FOLDER}.tar").is_file()), None)
+    inside = tars.members(packed, lambda member: member.rpartition("/")[2] == name) if packed else []
+    if packed is None or not inside:
+        return None
+    with open_buffered(packed) as file:
+        file.seek(inside[0].start)
+        return _List(packed / name, file.read(inside[0].size))
 
 
-def _listed(path: Path, partition: str) -> tuple[pa.Array, pa.Array]:
+def _listed(listing: _List, partition: str) -> tuple[pa.Array, pa.Array]:
     """Return the ids and labels of a list of the development kit."""
+    path = listing.path
     options = pacsv.ParseOptions(delimiter=" ", quote_char=False)
     columns = pacsv.ReadOptions(column_names=["name", "label"])
     types = pacsv.ConvertOptions(column_types={"name": pa.string(), "label": pa.int32()}, null_values=[])
-    require_regular(path)
     try:
-        with open_buffered(path) as file:
-            names, labels = pacsv.read_csv(file, columns, options, types).combine_chunks().columns
+        names, labels = pacsv.read_csv(pa.BufferReader(listing.content), columns, options, types).columns
     except pa.ArrowInvalid as error:
         raise BuildError(
             f"{_TITLE}: {path} has lines other than a name and a number ({one_line(error)}). Unpack "
@@ -281,7 +306,11 @@ def _of_edition(edition: str) -> tuple[CopyLayout, ...]:
             lambda home: _train_tree(home, edition),
             ("train",),
         ),
-        CopyLayout(f"{val}/ with {_LISTS['val']}", lambda home: _val_flat(home, edition), ("val",)),
+        CopyLayout(
+            f"{val}/ (or {val}.tar) with {_LISTS['val']} (or {_LIST_FOLDER}.tar)",
+            lambda home: _val_flat(home, edition),
+            ("val",),
+        ),
     )
 
 
@@ -311,6 +340,7 @@ PLACES365 = Source(
         "ask for access as the page says, then download train_256_places365standard.tar, val_256.tar (the small "
         "images suffice) and filelist_places365-standard.tar, and unpack them",
         files=_FILES,
+        terms="asks for access, and hands the data out for research",
         mirror=Mirror("hf://datasets/Andron00e/Places365-custom", {"train": (_SPLITS,), "val": (_SPLITS,)}),
     ),
     classes=classes,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
-from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source
+from builders.sources.base import RGB32, CopyLayout, Expected, Home, Licence, PartitionIndex, Source
 from builders.sources.formats import matlab
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
@@ -34,6 +34,7 @@ _FILES = (
         url="http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
         md5="e26dedcc434d2e4c54c9b2d4a06d8373",
         sha256="435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+        partitions=("train",),
     ),
     OwnerFile(
         "test_32x32.mat",
@@ -41,6 +42,7 @@ _FILES = (
         url="http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
         md5="eb5a983be6a315427106f1b164d9cef3",
         sha256="cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+        partitions=("test",),
     ),
 )
 
@@ -179,5 +181,5 @@ SVHN = Source(
             lambda home: mirrored(home, _parquet_codes),
         ),
     ),
-    arrays=True,
+    arrays=RGB32,
 )

@@ -34,6 +34,10 @@ TITLES: Mapping[str, str] = {
     "imagenet_r": "ImageNet-R",
     "imagenet21k": "ImageNet-21k",
     "imagenet_c": "ImageNet-C",
+    "cifar10": "CIFAR-10",
+    "mnist": "MNIST",
+    "tiny_imagenet": "Tiny ImageNet",
+    "imagenet_es": "ImageNet-ES",
     "mos_sun": "SUN (subset for out-of-distribution detection)",
 }
 """The title of every source by its key, which is also its flag on the command line and the name of its module."""

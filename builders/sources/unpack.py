@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from builders.sources import cifar100, svhn
+from builders.sources import mnist, svhn
 from builders.sources.base import Container
-from builders.sources.readers import parquet, tars
+from builders.sources.readers import cifar, parquet, tars, zips
 
 Unpack = Callable[[Path, npt.NDArray[np.int64]], Iterator[Sequence[Any]]]
 """Yields the images at ascending row numbers of a container, in order, as batches of bytes-like objects.
@@ -24,8 +24,10 @@ Raises `BuildError` if the container cannot be read or a row has no image.
 
 UNPACKERS: Mapping[Container, Unpack] = {
     "parquet": parquet.unpack_parquet,
-    "pickle": cifar100.unpack_pickle,
+    "batch": cifar.unpack_batch,
+    "idx": mnist.unpack_idx,
     "mat": svhn.unpack_mat,
     "targz": tars.unpack_targz,
+    "zip": zips.unpack_zip,
 }
 """Unpackers by container."""

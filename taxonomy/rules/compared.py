@@ -55,6 +55,14 @@ def _cifar100() -> Iterator[ComparedClass]:
     return (_named(name, name.replace("_", " "), ids) for name, ids in wnids.items())
 
 
+def _cifar10() -> Iterator[ComparedClass]:
+    return (_named(row["class"], row["class"], [row["wnid"]]) for row in tables.read_csv_rows("cifar10.csv"))
+
+
+def _tiny_imagenet() -> Iterator[ComparedClass]:
+    return map(_synset, tables.tiny_imagenet200())
+
+
 def _places365(selected: Container[str] | None = None) -> Iterator[ComparedClass]:
     # A synset that is only near the name (geological formation for rock_arch) would have classes below it that the
     # place does not.
@@ -100,6 +108,7 @@ _ListClasses = Callable[[], Iterable[ComparedClass]]
 _KNOWN: Mapping[str, _ListClasses] = {
     "imagenet": lambda: _imagenet("in_distribution"),
     "cifar": _cifar100,
+    "cifar10": _cifar10,
     "facets": _places365,
     "broad": _imagenet,
 }
@@ -111,6 +120,12 @@ _UNKNOWN: Mapping[tuple[str, str], _ListClasses] = {
     ("imagenet", "places365"): lambda: _places365({row.class_id for row in _kept("places365")}),
     ("cifar", "cifar100"): _cifar100,
     ("cifar", "imagenet"): lambda: (_synset(row.class_id, external=True) for row in _kept("tiny158")),
+    ("cifar", "cifar10"): _cifar10,
+    ("cifar", "tiny_imagenet"): _tiny_imagenet,
+    ("cifar", "places365"): _places365,
+    ("cifar10", "cifar100"): _cifar100,
+    ("cifar10", "tiny_imagenet"): _tiny_imagenet,
+    ("cifar10", "places365"): _places365,
     ("facets", "imagenet"): _imagenet,
     ("facets", "sun397"): lambda: (ComparedClass(item.category, item.name) for item in tables.sun397()),
     ("broad", "inaturalist"): _inaturalist,

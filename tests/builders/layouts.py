@@ -6,10 +6,23 @@ import io
 import os
 import shutil
 import tarfile
+import zipfile
 
 from taxonomy import tables
 from tests.builders import broad_layouts, cifar_layouts, circulating, facets_layouts
-from tests.builders.trees import add, also, archive_of, changed, inside_of, link, moved, tree, write_shards, write_tar
+from tests.builders.trees import (
+    add,
+    also,
+    archive_of,
+    changed,
+    inside_of,
+    link,
+    moved,
+    packed,
+    tree,
+    write_shards,
+    write_tar,
+)
 
 KIT = "ILSVRC2012_devkit_t12"
 
@@ -175,6 +188,15 @@ def places365_torchvision(places365, root, size="256"):
     return root
 
 
+def places365_packed(places365, root):
+    """The validation images and the lists in the owners' tars."""
+    link(places365 / "data_256", root / "data_256")
+    packed(places365 / "val_256", root / "val_256.tar", "w")
+    lists = {path.name: path.read_bytes() for path in sorted(places365.glob("*places365*.txt"))}
+    write_tar(root / "filelist_places365-standard.tar", lists)
+    return root
+
+
 # The large edition; the demo's small images stand in for its.
 places365_large = changed("places365_large", places365_torchvision, "large")
 
@@ -254,6 +276,64 @@ imagenet_c_openood = moved(  # without folders of classes
 )
 
 
+TINY = "tiny-imagenet-200"
+
+
+def zipped(key, folder):
+    """How a folder of a demo is packed as its owner's zip, which has entries for folders, too."""
+
+    def pack(demo, root):
+        root.mkdir()
+        with zipfile.ZipFile(root / f"{folder}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted((demo / folder).rglob("*"), key=lambda path: path.name[::-1]):
+                archive.write(path, path.relative_to(demo).as_posix())
+        return root
+
+    pack.__name__ = f"{key}_archive"
+    return pack
+
+
+tiny_imagenet_archive = zipped("tiny_imagenet", TINY)
+
+
+def tiny_imagenet_sorted(tiny_imagenet, root, inner=""):
+    """Validation images in class folders, as scripts leave them for ImageFolder."""
+    link(tiny_imagenet / TINY / "train", root / "train")
+    for line in (tiny_imagenet / TINY / "val" / "val_annotations.txt").read_text().splitlines():
+        name, wnid = line.split("\t")[:2]
+        also(tiny_imagenet / TINY / "val" / "images" / name, root / "val" / wnid / inner / name)
+    return root
+
+
+tiny_imagenet_sorted_deeper = changed("tiny_imagenet_sorted_deeper", tiny_imagenet_sorted, "images")
+
+
+# OpenOOD's images_classic/tin has no list; some copies have no images/ in class folders.
+tiny_imagenet_openood = moved(
+    "tiny_imagenet_openood",
+    (rf"{TINY}/train/(n\d+)/images/(.*JPEG)", r"images_classic/tin/train/\1/\2"),
+    (rf"{TINY}/val/images/(.*JPEG)", r"images_classic/tin/val/images/\1"),
+)
+
+
+def tiny_imagenet_parquet(tiny_imagenet, root):
+    """A Hub mirror that keeps the file names."""
+    wnids = list(tables.tiny_imagenet200())
+    rows = {"train": [], "valid": []}
+    for path in sorted((tiny_imagenet / TINY / "train").glob("*/images/*.JPEG")):
+        rows["train"].append((path.name, wnids.index(path.parent.parent.name), path.read_bytes()))
+    for path in sorted((tiny_imagenet / TINY / "val" / "images").glob("*.JPEG")):
+        rows["valid"].append((path.name, 0, path.read_bytes()))
+    for split, found in rows.items():
+        write_shards(root / "data", split, found, wnids)
+    return root
+
+
+imagenet_es_archive = zipped("imagenet_es", "ImageNet-ES")
+imagenet_es_inside = inside_of("imagenet_es", "ImageNet-ES/es-test", "es-test")
+imagenet_es_openood = moved("imagenet_es_openood", (r"ImageNet-ES/(.*)", r"images_largescale/imagenet_es/\1"))
+
+
 mos_sun_archive = archive_of("mos_sun", "SUN", "SUN.tar.gz", "w:gz")
 mos_sun_tar = archive_of("mos_sun_tar", "SUN", "SUN.tar", "w")
 
@@ -279,8 +359,17 @@ LAYOUTS = {
         *circulating.FOOD101,
     ),
     "caltech256": (one_level_up, caltech256_inside, caltech256_archive, *circulating.CALTECH256),
-    "places365": (one_level_up, places365_easy, places365_torchvision, places365_large, *circulating.PLACES365),
+    "places365": (
+        one_level_up,
+        places365_easy,
+        places365_torchvision,
+        places365_large,
+        places365_packed,
+        *circulating.PLACES365,
+    ),
     "cifar100": (one_level_up, *cifar_layouts.CIFAR100),
+    "cifar10": (one_level_up, *cifar_layouts.CIFAR10),
+    "mnist": (one_level_up, *cifar_layouts.MNIST),
     "svhn": (one_level_up, *cifar_layouts.SVHN),
     "lsun": (one_level_up, *cifar_layouts.LSUN),
     "lsun_fix": (one_level_up, *cifar_layouts.LSUN_FIX),
@@ -297,5 +386,14 @@ LAYOUTS = {
     "imagenet_r": (one_level_up, imagenet_r_archive, imagenet_r_openood),
     "imagenet21k": (imagenet21k_tars, imagenet21k_archive),
     "imagenet_c": (one_level_up, imagenet_c_archives, imagenet_c_grouped, imagenet_c_openood),
+    "tiny_imagenet": (
+        one_level_up,
+        tiny_imagenet_archive,
+        tiny_imagenet_sorted,
+        tiny_imagenet_sorted_deeper,
+        tiny_imagenet_openood,
+        tiny_imagenet_parquet,
+    ),
+    "imagenet_es": (one_level_up, imagenet_es_archive, imagenet_es_inside, imagenet_es_openood),
     "mos_sun": (one_level_up, mos_sun_archive, mos_sun_tar),
 }

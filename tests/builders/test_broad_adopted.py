@@ -19,7 +19,7 @@ from builders.demo.images import encode_image, encode_jpeg
 from builders.generate.contract import Companion, SourceImage
 from builders.generate.exact.deciphered import decipher, partial_broad
 from builders.plan.candidates import missing_originals, shared_originals
-from builders.release.images import rgb_sha256
+from builders.release.images import array_sha256
 from builders.release.manifest import read_manifest
 from builders.sources.opening import open_source
 from builders.sources.partial_broad import ADVERSARIAL
@@ -75,7 +75,7 @@ def test_ciphers_become_the_images_that_were_enciphered(release, demo, split, pa
         assert pixels.shape == (side, side, 3)
         assert np.array_equal(pixels, np.asarray(attacked(partition, drawn[row["source_id"]], 0)))
         assert row["stored"] == "adopted"
-        assert row["content_sha256"] == rgb_sha256(pixels[None])[0]
+        assert row["content_sha256"] == array_sha256(pixels[None])[0]
         attack, _, model = split.partition("_")
         assert row["id"] == f"imagenet/{row['source_id']}#partial-broad-{attack}-{model}"
         assert (row["attack"], row["model"], row["source"]) == (attack, model, "imagenet")

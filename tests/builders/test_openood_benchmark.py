@@ -35,6 +35,10 @@ LISTED = {
 """The published list of a split, by its key or name, where it has another name."""
 
 
+KEYS = [key for key in BENCHMARK.usual() if not key.startswith("openood-cifar")]
+"""The splits on ImageNet; `test_openood_cifar.py` has those on CIFAR."""
+
+
 def test_splits_have_the_published_numbers_of_rows():
     """Which these are, of every split, is held by tests/stated_figures.csv."""
     counts = {key: BENCHMARK.count(key) for key in BENCHMARK.splits}
@@ -91,7 +95,7 @@ def _complete(key, partitions):
 def planned():
     """The plan of every split but training from complete sources, with all columns but pixels, by key."""
     needed = {}
-    keys = BENCHMARK.usual()
+    keys = KEYS
     for key in keys:
         split = BENCHMARK.parts[key]
         needed.setdefault(split.source.key, (split.source, []))[1].extend(split.partitions)
@@ -116,7 +120,7 @@ def _flat(key, source_id):
 
 
 @needs_lists
-@pytest.mark.parametrize("key", [key for key in BENCHMARK.usual() if key != "mos/textures"])
+@pytest.mark.parametrize("key", [key for key in KEYS if key != "mos/textures"])
 def test_a_split_has_exactly_the_published_images(planned, key):
     ids = [_flat(key, source_id) for source_id in planned[key].table["source_id"].to_pylist()]
     assert sorted(ids) == _published_ids(key)
@@ -129,7 +133,7 @@ def _list_name(key):
 
 
 @needs_lists
-@pytest.mark.parametrize("key", [key for key in BENCHMARK.usual() if key in LISTS])
+@pytest.mark.parametrize("key", [key for key in KEYS if key in LISTS])
 def test_an_exported_list_is_the_published_one_byte_for_byte(planned, key):
     """From a complete copy of the source, whose file names are those of the lists where no table has them."""
     split = planned[key]
@@ -259,12 +263,20 @@ def test_the_demo_has_exactly_the_listed_images_that_exist(openood_release, demo
     existing = {path.relative_to(demo["places365"]).as_posix() for path in demo["places365"].rglob("*.jpg")}
     existing = {path.replace("data_256", "train", 1).replace("val_256", "val", 1) for path in existing}
     existing |= {f"val/{path.name}" for path in (demo["imagenet"] / "val").rglob("*.JPEG")}
-    for key, name in (("openood-imagenet1k/validation", "openood_validation"), ("mos/places", "mos_places")):
+    existing |= {f"test/{place:05d}" for place in range(100)}  # of CIFAR-10
+    for key, name in (
+        ("openood-imagenet1k/validation", "openood_validation"),
+        ("openood-cifar10/validation", "openood_cifar10_validation"),
+        ("mos/places", "mos_places"),
+    ):
         rows = pq.read_table(openood_release / "index" / f"{key}.parquet", columns=["source_id"])
         assert set(rows["source_id"].to_pylist()) == existing & set(lists.load_list(name))
     configs = manifest_of(openood_release)["configs"]
     rows = {
-        f"{config}/{name}": rows_in(split) for config in configs for name, split in configs[config]["splits"].items()
+        f"{config}/{name}": rows_in(split)
+        for config in configs
+        if not config.startswith("openood-cifar")
+        for name, split in configs[config]["splits"].items()
     }
     unknown = {"ssb_hard": 980, "ninco": 128, "inaturalist": 220, "textures": 172}
     unknown |= {"openimage_o": 54, "openimage_o_validation": 6}
@@ -338,3 +350,16 @@ def test_a_split_that_lacks_listed_images_is_refused_by_name(tmp_path, capsys):
     flags = [f"--imagenet={tmp_path / 'imagenet'}", f"--splits={split}", "--dry-run", "--quiet", "--out"]
     assert main([*flags, str(tmp_path / "out")]) == 2
     assert "lacks 4,999 of the 5,000 listed images (val/ILSVRC2012_val_00000015.JPEG, " in capsys.readouterr().err
+
+
+def test_imagenet_es_is_built_on_request_alone_and_its_rows_say_light_and_setting(demo, tmp_path):
+    assert not [key for key in BENCHMARK.usual() if key.startswith("imagenet-es/")]
+    out = tmp_path / "out"
+    flags = ["--splits=imagenet-es", "--workers=1", "--quiet", "--allow-partial"]
+    assert main([f"--imagenet_es={demo['imagenet_es']}", *flags, f"--out={out}"]) == 0
+    assert verify.main([str(out), "--check", "fast", "--workers", "1"]) == 0
+    for name in ("param_control", "auto_exposure"):
+        rows = pq.read_table(out / "index" / "imagenet-es" / f"{name}.parquet").to_pylist()
+        known = {row.wnid: row.index for row in tables.imagenet1k()}
+        assert sorted(row["label"] for row in rows) == [known[wnid] for wnid in tables.tiny_imagenet200()]
+        assert all(f"/param_{row['camera_setting']}/" in row["source_id"] for row in rows)

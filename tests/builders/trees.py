@@ -70,11 +70,12 @@ def content_of(index, row, data):
     """The bytes themselves, or the pixels where these are what the source gives."""
     if not index.source.arrays:
         return data
-    if row["form"] == "rgb32":
+    if row["form"] in ("rgb32", "grey28"):
         return data
     if row["form"] == "planar32":
         return np.frombuffer(data, np.uint8).reshape(3, 1024).T.tobytes()
-    return PIL.Image.open(io.BytesIO(data)).convert("RGB").tobytes()
+    image = PIL.Image.open(io.BytesIO(data))
+    return image.tobytes() if index.source.key == "mnist" else image.convert("RGB").tobytes()
 
 
 def tree(root, files):

@@ -22,8 +22,11 @@ FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iter
 COUNTS = {
     "imagenet1k.csv": 1000,
     "tiny_imagenet200.csv": 200,
+    "tiny_imagenet_val.csv": 200,
     "imagenet_tree.csv": 21_841,
+    "cifar10.csv": 10,
     "cifar100.csv": 100,
+    "cifar_order.csv": 3,
     "cifar100_wnids.csv": 103,
     "food101.csv": 101,
     "dtd.csv": 47,
@@ -37,6 +40,7 @@ COUNTS = {
     "inaturalist.csv": 10_000,
     "ninco.csv": 64,
     "imagenet_c.csv": 1000,
+    "imagenet_es.csv": 200,
     "imagenet_r.csv": 200,
     "coco80.csv": 80,
     "broad_cocomagenet.csv": 4000,
@@ -47,6 +51,7 @@ COUNTS = {
 KEY_COLUMNS = {
     "overlaps_by_hand.csv": 4,
     **dict.fromkeys(("broken_images.csv", "cifar100_wnids.csv", "examined_images.csv", "overrides.csv"), 2),
+    "cifar_order.csv": 2,
     "listed_mos_sun.csv": 2,
 }
 """How many of the first columns are the key, where it is not the first alone."""

@@ -1,4 +1,4 @@
-"""Indexes and reads sources of 32 x 32 arrays, whose images are identified by their position in an array.
+"""Indexes and reads sources whose images are small arrays upstream, identified by their position in the array.
 
 Tested by `tests/builders/sources/test_cifar100.py`.
 """
@@ -30,15 +30,20 @@ def position_table(home: Home, codes: Int64, file: Path, *, first: int = 0, size
     `codes` are positions among the source's classes, `first` is the number of the partition's images in the containers
     before this one, and `size` the bytes of each image once unpacked, -1 where unknown.
     """
-    rows = pa.array(np.arange(len(codes), dtype=np.int64))
-    numbers = pc.utf8_lpad(pc.cast(pc.add(rows, first), pa.string()), 5, "0")
+    rows = np.arange(len(codes), dtype=np.int64)
     return partition_table(
         class_column(tuple(home.source.classes()), codes),
-        pc.binary_join_element_wise(f"{home.partition}/", numbers, ""),
+        position_ids(home.partition, rows + first),
         pa.repeat(pa.scalar(relative(file, home.root), pa.string()), len(codes)),
-        rows,
+        pa.array(rows),
         pa.repeat(pa.scalar(size, pa.int64()), len(codes)),
     )
+
+
+def position_ids(partition: str, places: Int64) -> pa.Array:
+    """Return the ids of images at some places in the owner's order."""
+    numbers = pc.utf8_lpad(pc.cast(pa.array(places), pa.string()), 5, "0")
+    return pc.binary_join_element_wise(f"{partition}/", numbers, "")
 
 
 def mirrored(home: Home, read_codes: Callable[[Path], Int64]) -> PartitionIndex | None:
@@ -61,7 +66,7 @@ def mirrored(home: Home, read_codes: Callable[[Path], Int64]) -> PartitionIndex 
 def interleaved(images: npt.NDArray[np.uint8], rows: Int64, path: Path) -> Iterator[list[npt.NDArray[np.uint8]]]:
     """Yield the pixels of some images in batches, each image as 32 rows of 32 times red, green, blue.
 
-    `images` is n x 32 x 32 x 3, in any memory order, and `path` the file that they come from.
+    `images` is n x 32 x 32 x 3, or n x 28 x 28 of grey, in any memory order, and `path` the file that they come from.
     """
     if len(rows) and int(rows[-1]) >= len(images):
         raise BuildError(
@@ -70,4 +75,4 @@ def interleaved(images: npt.NDArray[np.uint8], rows: Int64, path: Path) -> Itera
         )
     for start in range(0, len(rows), _BATCH):
         batch = np.ascontiguousarray(images[rows[start : start + _BATCH]])
-        yield list(batch.reshape(len(batch), RGB32_BYTES))
+        yield list(batch.reshape(len(batch), -1))

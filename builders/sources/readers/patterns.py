@@ -50,14 +50,14 @@ class ImageNames(abc.ABC):
     def indexed(self, tree: Tree) -> PartitionIndex:
         """Index the images of a tree by their names; each subclass knows one kind of names."""
 
-    def layout(self, description: str, find: Callable[[Home], Tree | None]) -> CopyLayout:
-        """Declare a layout whose images are in the tree that `find` returns, which may be None or empty."""
+    def layout(self, description: str, find: Callable[[Home], Tree | None], *partitions: str) -> CopyLayout:
+        """Declare a layout whose images are in the tree that `find` gives, if there is one and it has any."""
 
         def read(home: Home) -> PartitionIndex | None:
             tree = find(home)
             return self.indexed(tree) if tree is not None and tree.rows.num_rows else None
 
-        return CopyLayout(description, read)
+        return CopyLayout(description, read, partitions)
 
     def anywhere(self, folder: str, beside: str = "") -> CopyLayout:
         """Declare a layout of images in a folder of this path, of its last name, or of any name."""
@@ -66,9 +66,10 @@ class ImageNames(abc.ABC):
         return self.layout(description, lambda home: self.in_places(home, *places))
 
     def archive(self, name: str, inside: str = "", beside: str = "") -> CopyLayout:
-        """Declare an archive of this name, tar or tar.gz, and its other form; `inside` is `in_archive`'s `top`."""
-        stem, _, compressed = name.partition(".tar")
+        """Declare the zip, tar or tar.gz of this name, and the other of these two; `inside` is the `top` inside."""
+        stem, tar, compressed = name.partition(".tar")
         other_form = f" (or {stem}.tar, read in place)" if compressed else f", read in place (or {stem}.tar.gz)"
+        other_form = other_form if tar else ""
         return self.layout(f"the archive {name}{other_form}{beside}", lambda home: self.in_archive(home, stem, inside))
 
     def mirror(
@@ -101,8 +102,8 @@ class ImageNames(abc.ABC):
         return trees.in_tars(home, place, parts).match(self.pattern)
 
     def in_archive(self, home: Home, stem: str, top: str = "") -> Tree | None:
-        """Match the names of files in `<stem>.tar` or `<stem>.tar.gz`; None if neither exists."""
-        archive = trees.in_archive(home, stem, top)
+        """Match the files of `<stem>.tar` or `<stem>.tar.gz`, or of a zip; returns None if there is none."""
+        archive = (trees.in_zip if stem.endswith(".zip") else trees.in_archive)(home, stem, top)
         tree = archive and archive.match(self.pattern)
         if tree is not None and not tree.rows.num_rows:
             title = home.source.title

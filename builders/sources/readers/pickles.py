@@ -217,7 +217,7 @@ def short_repr(value: object) -> str:
         case bytes():
             return repr(value[:_SHOWN])[:_SHOWN]
         case str():
-            return one_line(value, _SHOWN)
+            return one_line(value, _SHOWN)[: 2 * _SHOWN]
         case tuple() if len(value) < _SHOWN and all(type(item) is int for item in value):
             return str(value)[:_SHOWN]
     return f"a value of type {type(value).__name__}"

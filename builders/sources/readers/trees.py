@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from builders.sources.base import Container, Home, Stray
 from builders.sources.formats.tar_headers import File
-from builders.sources.readers import tars
+from builders.sources.readers import tars, zips
 from builders.sources.readers.folders import children_of_each, escape_name, relative, text_array
 from builders.storage.folders import files_below
 
@@ -143,6 +143,12 @@ def in_archive(home: Home, stem: str, top: str = "") -> Tree | None:
     in_place = path == plain or tars.is_plain(path)
     files = tars.members(path) if in_place else tars.compressed_members(path)
     return in_tars(home, path, [("", path, files)], top, how="span" if in_place else "targz")
+
+
+def in_zip(home: Home, name: str, top: str = "") -> Tree | None:
+    """List a zip, limited to a folder `top` inside as `in_archive` is; returns None if it is not there."""
+    path = home.folder / name
+    return in_tars(home, path, [("", path, zips.members(path))], top, how="zip") if path.is_file() else None
 
 
 def in_tars(home: Home, place: Path, parts: Tars, top: str = "", how: Container = "span") -> Tree:

@@ -47,6 +47,7 @@ def test_json_has_files_with_digests_and_tells_what_is_not_known(tmp_path):
             "name": "256_ObjectCategories.tar",
             "bytes": None,  # what a catalogue says is rounded
             "url": "https://data.caltech.edu/records/nyy15-4j048/files/256_ObjectCategories.tar",
+            "mirrors": [],
             "md5": "67b4f42ca05d46448c6bb8ecd2220f6d",
             "sha256": None,
         }

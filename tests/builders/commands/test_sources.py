@@ -100,7 +100,8 @@ def test_a_dry_run_counts_and_writes_nothing(run, dtd, site, tmp_path):
     code, out, _ = run("get", "dtd", "imagenet", "lsun_fix", "--into", "data", "--dry-run")
     assert code == 0
     lines = out.splitlines()
-    assert lines[1].split() == ["dtd", "dtd-r1.0.1.tar.gz", "100,000", "to", "be", "downloaded"]
+    address = site.url("dtd-r1.0.1.tar.gz")
+    assert lines[1].split()[:7] == ["dtd", "dtd-r1.0.1.tar.gz", "100,000", "to", "be", "downloaded", address]
     assert lines[3].split()[:3] == ["imagenet", "ILSVRC2012_img_val.tar", "6,744,924,160"]
     assert lines[3].endswith("to be downloaded by hand")
     # The two archives of ImageNet, whose sizes are published.
@@ -113,6 +114,23 @@ def test_a_dry_run_counts_and_writes_nothing(run, dtd, site, tmp_path):
     assert lines[6].startswith("lsun_fix: by hand, from https://github.com/alinlab/CSI")
     assert site.requests == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_may_have_hyphens_and_a_partition(run, site):
+    code, out, err = run("get", "tiny-imagenet", "places365-val", "svhn-test", "--into", "data", "--dry-run")
+    assert code == 0
+    assert [line.split()[:3] for line in out.splitlines()[1:5]] == [
+        ["tiny_imagenet", "tiny-imagenet-200.zip", "248,100,043"],
+        ["places365", "val_256.tar", "525,158,400"],
+        ["places365", "filelist_places365-standard.tar", "67,498,496"],
+        ["svhn", "test_32x32.mat", "64,275,384"],
+    ]
+    assert "http://cs231n.stanford.edu/tiny-imagenet-200.zip or https://image-net.org/data/tiny-imagenet-200" in out
+    assert out.splitlines()[5].startswith("905,032,323 bytes of disk are needed and")
+    assert err.startswith("note: places365: the owner's page asks for access")
+    assert run("show", "tiny-imagenet")[1].startswith("Tiny ImageNet; ")
+    code, _, err = run("get", "svhn-extra", "--into", "data")
+    assert code == 2 and "'svhn-extra' is not one of" in err
 
 
 def test_what_is_left_to_do_by_hand_comes_after_what_was_got(run, dtd):

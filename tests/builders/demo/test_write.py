@@ -143,7 +143,7 @@ def test_a_source_that_was_not_written_to_its_end_is_written_again(tmp_path, mon
 
 
 def test_containers_depend_on_the_seed_and_keys_and_labels_do_not(demo, tmp_path):
-    assert set(CONTAINERS) == {"cifar100", "svhn", "lsun", "partial_broad"}
+    assert set(CONTAINERS) == {"cifar10", "cifar100", "svhn", "mnist", "lsun", "partial_broad"}
     same, other = write_demo(tmp_path / "0", ["svhn", "lsun"]), write_demo(tmp_path / "1", CONTAINERS, seed=1)
     for key in CONTAINERS:
         first = contents(opened(key, demo[key]))
@@ -207,7 +207,8 @@ def test_command_writes_a_demo_and_names_the_next_ones(tmp_path, monkeypatch, ca
             "places365 svhn_full imagenet sun397",
             "imagenet inaturalist imagenet_o openimage_o coco2017",
             "imagenet imagenet21k ninco inaturalist dtd openimage_o "
-            "imagenet_v2 imagenet_r imagenet_c sun397 places365",
+            "imagenet_v2 imagenet_r imagenet_c sun397 places365 imagenet_es "
+            "cifar10 cifar100 tiny_imagenet mnist svhn",
         ),
         strict=True,
     ):

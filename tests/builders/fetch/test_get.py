@@ -2,14 +2,16 @@
 
 import dataclasses
 import hashlib
+import io
 import zipfile
 from pathlib import Path
 
 import pytest
+from tqdm import tqdm
 
 from builders.cli.source_flags import listed_sources
 from builders.errors import BuildError
-from builders.fetch.get import file_problem, get, needed_bytes, states, toml_line
+from builders.fetch.get import cautions, file_problem, get, needed_bytes, only_for, states, toml_line
 from builders.sources.base import Expected
 from builders.sources.obtain import OwnerFile
 from builders.sources.opening import open_source, scan
@@ -75,10 +77,12 @@ def lsun(site, demo, tmp_path):
     return offered(site, "lsun", files_of("lsun", demo, None, tmp_path), sha256="")
 
 
+SVHN_FILES = ("train_32x32.mat", "test_32x32.mat")
+
+
 @pytest.fixture
 def svhn(site, demo):
-    names = ("train_32x32.mat", "test_32x32.mat")
-    return offered(site, "svhn", {name: (demo["svhn"] / name).read_bytes() for name in names})
+    return offered(site, "svhn", {name: (demo["svhn"] / name).read_bytes() for name in SVHN_FILES})
 
 
 def names_in(folder):
@@ -117,7 +121,7 @@ MD5, SHA256 = hashlib.md5(DATA).hexdigest(), hashlib.sha256(DATA).hexdigest()
 )
 def test_a_file_is_compared_with_what_is_published(file, wrong, tmp_path):
     (tmp_path / "x").write_bytes(DATA)
-    problem = file_problem(file, tmp_path / "x", lambda _: None)
+    problem = file_problem(file, tmp_path / "x")
     assert problem.startswith(wrong)
     assert bool(problem) == bool(wrong)
 
@@ -231,3 +235,74 @@ def test_without_a_published_digest_the_number_of_images_is_checked(lsun, tmp_pa
     for _ in range(2):  # what is there already, too
         with pytest.raises(BuildError, match=r"partition test has 120 images, and the published one 10,000\. Remove"):
             ran(lsun, into=tmp_path / "data")
+
+
+def with_mirror(source, *mirrors):
+    files = tuple(dataclasses.replace(file, mirrors=mirrors) for file in source.obtain.files)
+    return dataclasses.replace(source, obtain=dataclasses.replace(source.obtain, files=files))
+
+
+@pytest.mark.parametrize("owner", ["moved", "another file", "cut for good"])
+def test_a_mirror_is_asked_where_the_owner_gives_nothing_or_something_else(owner, svhn, site, waits, tmp_path):
+    """What the owner's address gave before it was cut is not asked for again."""
+    data = site.files["svhn/test_32x32.mat"]
+    site.files["mirror/test_32x32.mat"] = data
+    svhn = with_mirror(only_for(svhn, "test"), site.url("mirror/test_32x32.mat"))
+    if owner == "moved":
+        del site.files["svhn/test_32x32.mat"]
+    elif owner == "another file":
+        site.files["svhn/test_32x32.mat"] = bytes(len(data))
+    else:
+        site.faults.extend([70_000, *["no answer"] * 5])
+    todo, lines = ran(svhn, into=tmp_path)
+    assert todo == []
+    assert (tmp_path / "svhn" / "test_32x32.mat").read_bytes() == data
+    assert sum(line.endswith("; trying a mirror") for line in lines) == 1
+    asked = [request for request in site.requests if request.path.startswith("/mirror/")]
+    assert ["range" in request.headers for request in asked] == [owner == "cut for good"]
+
+
+def test_a_mirror_with_another_file_is_an_error_too(svhn, site, tmp_path):
+    for name in ("svhn/test_32x32.mat", "mirror/x"):
+        site.files[name] = bytes(len(site.files["svhn/test_32x32.mat"]))
+    with pytest.raises(BuildError, match=r"mirror/x gave another file than the published one: its SHA-256"):
+        ran(with_mirror(only_for(svhn, "test"), site.url("mirror/x")), into=tmp_path)
+    assert names_in(tmp_path / "svhn") == []
+
+
+def test_a_partition_needs_its_own_files_and_those_of_all():
+    """Places365's 525 MB of validation images and the list, without the 26 GB of training images."""
+    val, train = (only_for(SOURCES["places365"], name) for name in ("val", "train"))
+    assert [file.name for file in val.obtain.files] == ["val_256.tar", "filelist_places365-standard.tar"]
+    assert val.obtain.is_plain and not train.obtain.is_plain
+    assert [*val.expected()] == ["val"]
+    assert only_for(SOURCES["cifar100"], "test").obtain.files == SOURCES["cifar100"].obtain.files
+
+
+def test_the_validation_images_of_places365_are_read_as_they_come(site, demo, laid_out, tmp_path):
+    root = laid_out("places365", layouts.places365_packed)
+    names = [file.name for file in SOURCES["places365"].obtain.files]
+    contents_of = {name: (root / name).read_bytes() if (root / name).is_file() else b"none" for name in names}
+    source = only_for(offered(site, "places365", contents_of), "val")
+    (note,) = cautions(states(source, tmp_path / "data"))
+    assert note.startswith("note: places365: the owner's page asks for access, and hands the data out for research.")
+    assert ran(source, into=tmp_path / "data")[0] == []
+    got = contents(open_source(source, tmp_path / "data" / "places365", ("val",)))
+    assert got == contents(open_source(source, demo["places365"], ("val",)))
+    assert cautions(states(source, tmp_path / "data")) == []
+
+
+def test_one_bar_counts_all_bytes(svhn, lsun, site, tmp_path, monkeypatch):
+    drawn = []
+
+    class Bar(tqdm):
+        def __init__(self, **options):
+            super().__init__(**{**options, "file": io.StringIO()})
+            drawn.append(self)
+
+    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
+    size = sum(len(data) for data in site.files.values())
+    (tmp_path / "svhn").mkdir()
+    (tmp_path / "svhn" / "train_32x32.mat.part").write_bytes(site.files["svhn/train_32x32.mat"][:1000])
+    get([with_images(lsun, 120), svhn], tmp_path, lambda _: None)
+    assert [(shown.total, shown.initial, shown.n) for shown in drawn] == [(size, 1000, size)]

@@ -62,7 +62,7 @@ def test_links_and_bombs_are_refused(tmp_path, monkeypatch):
         archive.writestr(link, "/etc")
     with pytest.raises(BuildError, match="set/link', which is a link or"):
         unzip(path, "set", tmp_path / "out")
-    monkeypatch.setattr("builders.fetch.unzip._ALWAYS", 1 << 16)
+    monkeypatch.setattr("builders.sources.readers.zips._ALWAYS", 1 << 16)
     zipped(path, {"set/zeros": bytes(1 << 20)})
     with pytest.raises(BuildError, match="would unpack to 1,048,576 bytes"):
         unzip(path, "set", tmp_path / "out")

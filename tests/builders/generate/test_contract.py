@@ -75,10 +75,10 @@ def test_identities_are_compared_by_what_the_images_follow_from():
         {"pixels": np.zeros((2, 2, 3), np.uint8), "reason": "both"},
         {"pixels": np.zeros((2, 2, 3), np.float32)},
         {"pixels": np.zeros((2, 2, 4), np.uint8)},
-        {"pixels": np.zeros((2, 2), np.uint8)},
+        {"pixels": np.zeros(4, np.uint8)},
     ],
 )
-def test_an_image_is_eight_bit_rgb_or_has_a_reason(values):
+def test_an_image_is_eight_bit_rgb_or_grey_or_has_a_reason(values):
     with pytest.raises(ValueError, match=r"generated image|pixels must be uint8"):
         Generated(**values)
 

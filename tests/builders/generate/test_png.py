@@ -21,9 +21,16 @@ def test_pillow_reads_back_the_same_pixels(width, height, seed, levels):
         check(encoded.tobytes(), expected)
 
 
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 256]))
+def test_pillow_reads_back_the_same_grey_pixels(width, height, seed, levels):
+    pixels = np.random.default_rng(seed).integers(0, levels, (3, height, width), dtype=np.uint8)
+    for encoded, expected in zip(png.encode(pixels), pixels, strict=True):
+        check(encoded.tobytes(), expected)
+
+
 def check(encoded, pixels):
     image = Image.open(io.BytesIO(encoded))
-    assert (image.format, image.mode, image.size) == ("PNG", "RGB", pixels.shape[1::-1])
+    assert (image.format, image.mode, image.size) == ("PNG", "RGB" if pixels.ndim == 3 else "L", pixels.shape[1::-1])
     image.verify()  # checks every chunk's CRC
     image = Image.open(io.BytesIO(encoded))
     assert np.array_equal(np.asarray(image), pixels)

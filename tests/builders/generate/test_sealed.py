@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.making.sealing import entropy, pgd_residual
 from builders.errors import BuildError
 from builders.generate.sealed import Original, open_row, seal, unseal
-from builders.release.images import rgb_sha256
+from builders.release.images import array_sha256
 
 HEADER = 4 + 1 + 4 + 4 + 4 + 8 + 32
 
@@ -178,7 +178,7 @@ def test_other_dimensions_are_named():
 def test_another_decoder_is_told_from_a_wrong_row():
     original, pixels = attacked()
     sealed = seal(pixels, original)
-    prepared, content = (rgb_sha256(image[None])[0] for image in (original.prepared, pixels))
+    prepared, content = (array_sha256(image[None])[0] for image in (original.prepared, pixels))
     digests = {"prepared_sha256": prepared, "content_sha256": content}
     assert np.array_equal(open_row(sealed, original, **digests), pixels)
     # A decoder that differs by one in one sample.

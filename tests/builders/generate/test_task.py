@@ -13,7 +13,7 @@ from PIL import Image
 from builders.demo.images import encode_image
 from builders.errors import BuildError
 from builders.generate.batches import cut_batches, generated_table
-from builders.generate.contract import AS_PNG, Generated, Generator
+from builders.generate.contract import AS_GREY_PNG, AS_PNG, Generated, Generator
 from builders.generate.exact.noise import GAUSSIAN_NOISE, gaussian_noise
 from builders.generate.exact.resize import FIXED_RESIZE, fixed_resize
 from builders.generate.task import BatchTask
@@ -108,6 +108,23 @@ def test_many_arrays_of_several_containers_in_any_order(tmp_path):
     generated, counted = generate(tmp_path, rows, AS_PNG)
     assert np.array_equal(read_pixels(generated, tmp_path), pixels[order])
     assert counted == [200, 200 * 3072]
+
+
+def test_grey_arrays_and_files_become_grey_pngs_of_their_size(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 28, 28), dtype=np.uint8)
+    rows = plan_of(tmp_path, [image.tobytes() for image in pixels], ["grey28"] * 3)
+    arrays, counted = generate(tmp_path, rows, AS_GREY_PNG)
+    assert np.array_equal(read_pixels(arrays, tmp_path), pixels) and counted == [3, 3 * 784]
+    files = plan_of(tmp_path, [encoded(image) for image in pixels], ["encoded"] * 3)
+    from_files, _ = generate(tmp_path, files, AS_GREY_PNG)
+    assert arrays["content_sha256"].to_pylist() == from_files["content_sha256"].to_pylist()
+    assert arrays["content_sha256"].to_pylist() == [pixel_sha256(Image.fromarray(image)) for image in pixels]
+
+
+def test_a_coloured_file_in_a_mirror_of_grey_images_is_refused(tmp_path):
+    rows = plan_of(tmp_path, [encoded(np.zeros((28, 28, 3), np.uint8))], ["encoded"])
+    with pytest.raises(BuildError, match=r"it has the mode RGB instead of grey \(L\)"):
+        generate(tmp_path, rows, AS_GREY_PNG)
 
 
 def test_noise_needs_no_file(tmp_path):

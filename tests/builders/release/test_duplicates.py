@@ -5,6 +5,7 @@ import itertools
 import threading
 
 import datasets
+import msgspec
 import pytest
 
 from builders.card.metadata import front_matter
@@ -116,8 +117,10 @@ def listed(**configs):
 
 
 def test_a_benchmarks_splits_are_compared_and_a_configs_where_roles_differ_by_config():
-    found = groups(listed(a=("one", ["y", "x"]), b=("one", ["z"]), f=("two", ["v", "t"]), g=("two", ["v"])))
-    assert found == [("a/x", "a/y", "b/z"), ("f/t", "f/v"), ("g/v",)]
+    manifest = listed(a=("one", ["y", "x"]), b=("one", ["z"]), f=("two", ["v", "t"]), g=("two", ["v"]))
+    assert groups(manifest) == [("a/x", "a/y", "b/z"), ("f/t", "f/v"), ("g/v",)]
+    configs = {**manifest.configs, "g": msgspec.structs.replace(manifest.configs["g"], group="f")}
+    assert groups(msgspec.structs.replace(manifest, configs=configs))[1:] == [("f/t", "f/v", "g/v")]
 
 
 def test_comparisons_are_folded_and_unfolded():

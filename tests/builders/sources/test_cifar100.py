@@ -54,7 +54,7 @@ def test_only_the_rows_asked_for_are_unpacked_in_order(demo):
     _, pixels = cifar100_batch(demo["cifar100"], "train")
     rows = np.array([3, 700, 799])
     for home in (demo["cifar100"] / FOLDER, demo["cifar100"] / FOLDER / ".." / FOLDER):
-        batches = list(UNPACKERS["pickle"](home / "train", rows))
+        batches = list(UNPACKERS["batch"](home / "train", rows))
         assert [bytes(image) for part in batches for image in part] == [pixels[row].tobytes() for row in rows]
 
 
@@ -62,7 +62,7 @@ def test_many_images_come_in_several_batches(tmp_path):
     data = np.random.default_rng(0).integers(0, 256, (1500, 3072), dtype=np.uint8)
     values = {"data": data, "filenames": ["x"] * 1500, "fine_labels": [0] * 1500, "coarse_labels": [4] * 1500}
     tree(tmp_path, {"train": python2_pickle(values)})
-    batches = list(UNPACKERS["pickle"](tmp_path / "train", np.arange(1500)))
+    batches = list(UNPACKERS["batch"](tmp_path / "train", np.arange(1500)))
     assert [len(part) for part in batches] == [1024, 476]
     joined = np.frombuffer(b"".join(bytes(image) for part in batches for image in part), np.uint8)
     assert np.array_equal(joined.reshape(-1, 32, 32, 3), data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
@@ -181,13 +181,13 @@ def test_names_in_an_archive_may_start_with_a_dot(tmp_path):
 def test_a_container_that_changed_after_it_was_indexed(tmp_path, place):
     tree(tmp_path, {"test": batch(), f"{FOLDER}.tar.gz": archive(test=batch())})
     with pytest.raises(BuildError, match=r"changed during the build: expected at least 3 images, found 2"):
-        list(UNPACKERS["pickle"](tmp_path / place, np.array([0, 2])))
+        list(UNPACKERS["batch"](tmp_path / place, np.array([0, 2])))
 
 
 def test_a_container_that_went_away_after_it_was_indexed(tmp_path):
     tree(tmp_path, {f"{FOLDER}.tar.gz": archive(train=batch())})
     with pytest.raises(BuildError, match=r"lacks cifar-100-python/test\. Download the archive"):
-        list(UNPACKERS["pickle"](tmp_path / f"{FOLDER}.tar.gz" / FOLDER / "test", np.array([0])))
+        list(UNPACKERS["batch"](tmp_path / f"{FOLDER}.tar.gz" / FOLDER / "test", np.array([0])))
 
 
 def write_mirror(root, name="test-00000-of-00001.parquet", fine=(0, 1), coarse=(4, 1), fine_names=None):

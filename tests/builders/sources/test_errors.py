@@ -70,6 +70,24 @@ SOMETHING_ELSE = {
         ({"0/6.jpeg": ""}, "holds no image of its class: 6.jpeg is not named <40 hexadecimal digits>.jpeg"),
         ({"imagenetv2-matched-frequency.tar.gz": "no archive"}, "cannot be read as a tar.gz"),
     ),
+    ("imagenet_es", "param_control"): (
+        # The validation set, alone and in its folder.
+        ({"es-val/param_control/l1/param_1/n02699494/ILSVRC2012_val_00030992.JPEG": ""}, "(54,000 images) is not in"),
+        (
+            {f"es-test/param_control/l1/param_28/{GOLDFISH}/ILSVRC2012_val_00000994.JPEG": ""},
+            "none of the 1 images in",
+        ),
+        ({"ImageNet-ES.zip": "no archive"}, "is not a whole zip"),
+    ),
+    ("tiny_imagenet", "train"): (
+        ({"train/apple/0001.png": ""}, "the partition train (100,000 images) is not in"),
+        (
+            {f"train/{GOLDFISH}/ILSVRC2012_val_00000994.JPEG": ""},
+            f"holds no image of its class: ILSVRC2012_val_00000994.JPEG is not named {GOLDFISH}_<number>.JPEG",
+        ),
+        ({"tiny-imagenet-200.zip": "no archive"}, "is not a whole zip"),
+        ({"data/train-00000-of-00001.parquet": "no Parquet"}, "cannot be read as Parquet"),
+    ),
     ("imagenet_c", "openood"): (
         ({"val/n01735189/ILSVRC2012_val_00000806.JPEG": ""}, "the partition openood (10,000 images) is not in"),
         ({"fog/2/n01735189/ILSVRC2012_val_00000806.JPEG": ""}, "the partition openood (10,000 images) is not in"),

@@ -50,6 +50,8 @@ IN_THE_DEMO = {
     "places365": 2_190,
     "cifar100": 1_200,
     "svhn": 300,
+    "cifar10": 200,
+    "mnist": 200,
     "lsun": 120,
     "lsun_fix": 120,
     "dtd": 188,
@@ -65,6 +67,8 @@ IN_THE_DEMO = {
     "imagenet_r": 400,
     "imagenet21k": 1_617,
     "imagenet_c": 1_000,
+    "tiny_imagenet": 800,
+    "imagenet_es": 400,
     "mos_sun": 40,
 }
 
@@ -82,7 +86,7 @@ def test_official_layout_has_every_class_and_image_of_the_demo(index_of, key):
     own = {column.name: column.arrow for column in SOURCES[key].columns}
     assert {name: index.table.schema.field(name).type for name in own} == own
     # Some lists are in the package, and not as short as the demo.
-    if key not in ("imagenet21k", "imagenet_c", "inaturalist", "mos_sun"):
+    if key not in ("imagenet21k", "imagenet_c", "inaturalist", "mos_sun", "tiny_imagenet", "imagenet_es"):
         assert not any(len(partition.missing) for partition in index.partitions)
 
 
@@ -123,6 +127,7 @@ LONG = [
     "imagenet_suffixed_folders",
     "imagenet_two_mirrors",
     "imagenet21k_tars",
+    "cifar10_parquet_shards",
     "cifar100_parquet_shards",
     "svhn_parquet_shards",
     "coco2017_compressed",
@@ -273,6 +278,8 @@ def test_expected_totals_are_the_owners():
         "caltech256": {"images": 30_607},
         "places365": {"train": 1_803_460, "val": 36_500},
         "cifar100": {"train": 50_000, "test": 10_000},
+        "cifar10": {"train": 50_000, "test": 10_000},
+        "mnist": {"train": 60_000, "test": 10_000},
         "svhn": {"train": 73_257, "test": 26_032},
         "lsun": {"test": 10_000},
         "lsun_fix": {"images": 10_000},

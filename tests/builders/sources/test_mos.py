@@ -53,7 +53,10 @@ def test_mos_places_is_planned_from_the_archive_alone_and_the_list(places, tmp_p
     os.link(places / "Places.tar.gz", tmp_path / "Places.tar.gz")
     assert main([f"--places365={tmp_path}", *flags]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "the categories of the flat validation images in" in line and "Unpack filelist_places365-standard" in line
+    assert (
+        "the categories of the flat validation images in" in line
+        and "Put filelist_places365-standard.tar there" in line
+    )
 
 
 def test_mos_places_of_the_archive_has_the_rows_that_it_has_of_places365(openood_release, demo, tmp_path):
@@ -95,7 +98,7 @@ def test_mos_sun_is_built_of_the_published_archive_if_asked(demo, tmp_path, caps
     rows = pq.read_table(out / "index" / "mos" / "sun.parquet")
     assert sorted(rows["source_id"].to_pylist()) == sorted(lists.load_list("mos_sun"))[:40]
     assert set(rows["class_id"].to_pylist()) == {"unlabelled"} and rows["id_overlap"].null_count == 40
-    assert manifest_of(out)["benchmarks"]["openood"]["version"] == "1.0.0+published-sun"
+    assert manifest_of(out)["benchmarks"]["openood"]["version"] == "1.1.0+published-sun"
     assert main([f"--mos_sun={demo['mos_sun']}", *flags, f"--out={tmp_path / 'other'}"]) == 2
     assert "--mos_sun is only used with --published-sun" in capsys.readouterr().err
 

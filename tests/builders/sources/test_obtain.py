@@ -23,6 +23,13 @@ def test_a_file_can_be_checked(key, file):
     assert any(file.name in text for text in (SOURCES[key].obtain.steps, *SOURCES[key].layouts))
 
 
+def test_a_file_with_a_mirror_has_a_digest_and_files_name_partitions():
+    for source in SOURCES.values():
+        for file in source.obtain.files:
+            assert not file.mirrors or (file.url and file.has_digest), file.name
+            assert set(file.partitions) <= set(source.expected()), file.name
+
+
 @pytest.mark.parametrize("key", [key for key, source in SOURCES.items() if source.obtain.mirror])
 def test_a_mirror_has_every_partition(key):
     mirror = SOURCES[key].obtain.mirror

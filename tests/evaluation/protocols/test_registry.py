@@ -406,5 +406,5 @@ def test_a_protocol_is_replaced_by_one_that_the_same_code_makes(monkeypatch):
 def test_configs_have_a_protocol():
     expected = {"cifar": "unknown-detection", "imagenet": "unknown-detection", "digits": "unknown-detection"}
     expected |= {"facets-wordnet-t45": "facets", "broad-reference": "broad"}
-    expected |= dict.fromkeys(("openood-imagenet1k", "mos", "imagenet-ood"), "openood")
+    expected |= dict.fromkeys(("openood-imagenet1k", "mos", "imagenet-ood", "imagenet-es"), "openood")
     assert {config: default_protocol(config) for config in expected} == expected

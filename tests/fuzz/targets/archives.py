@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from builders.fetch import unzip
-from builders.sources.readers import tars
+from builders.sources.readers import tars, zips
 from tests.builders.trees import add
 from tests.fuzz.bombs import gzip_bomb
 from tests.fuzz.target import Target
@@ -158,7 +158,7 @@ def read_inner(folder: Path) -> object:
     return list(tars.nested_members(folder / "x.tar"))
 
 
-def zips() -> list[bytes]:
+def zipped() -> list[bytes]:
     """Zips, packed and not."""
     archives = []
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -178,6 +178,13 @@ def unzipped(path: Path) -> object:
     return count, {name: buffer.content for name, buffer in files.items()}
 
 
+def by_number(path: Path) -> object:
+    """List a zip, and unpack every second image of it."""
+    members = zips.members(path)
+    images = zips.unpack_zip(path, np.arange(0, len(members), 2))
+    return members, [image for batch in images for image in batch], zips.read_file(path, "other/x")
+
+
 class _KeptBytes(io.BytesIO):
     """Bytes that are still there when they are closed."""
 
@@ -189,7 +196,8 @@ class _KeptBytes(io.BytesIO):
 
 
 TARGETS = (
-    Target("zip", "x.zip", zips, lambda folder: unzipped(folder / "x.zip")),
+    Target("zip", "x.zip", zipped, lambda folder: unzipped(folder / "x.zip")),
+    Target("zip-by-number", "x.zip", zipped, lambda folder: by_number(folder / "x.zip")),
     Target(
         "tar",
         "x.tar",

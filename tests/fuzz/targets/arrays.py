@@ -109,7 +109,7 @@ def cifar(folder: Path) -> object:
     """CIFAR-100's test images."""
     index = open_source(SOURCES["cifar100"], folder, ("test",))
     path = folder / "cifar-100-python" / "test"
-    return [bytes(image) for rows in UNPACKERS["pickle"](path, np.arange(index.table.num_rows)) for image in rows]
+    return [bytes(image) for rows in UNPACKERS["batch"](path, np.arange(index.table.num_rows)) for image in rows]
 
 
 def mats() -> list[bytes]:

@@ -14,7 +14,7 @@ from builders.errors import BuildError
 from builders.generate.sealed import Original, open_row, seal
 from builders.release.digests import file_sha256
 from builders.release.entries import FileEntry
-from builders.release.images import rgb_sha256
+from builders.release.images import array_sha256
 from builders.storage.sealed_files import SealedWriter, published_residuals
 from hf_scripts.checks.rows import SealedTask
 from hf_scripts.checks.values import SplitFacts
@@ -53,7 +53,7 @@ def opened(sealed: Sequence[bytes]) -> list[np.ndarray]:
     """Open residuals in the order of the originals."""
     opened_images = []
     for residual, (original, pixels) in zip(sealed, images(), strict=True):
-        digests = [rgb_sha256(image[np.newaxis])[0] for image in (original.prepared, pixels)]
+        digests = [array_sha256(image[np.newaxis])[0] for image in (original.prepared, pixels)]
         opened_images.append(open_row(residual, original, prepared_sha256=digests[0], content_sha256=digests[1]))
         assert np.array_equal(opened_images[-1], pixels), "wrong pixels"
     return opened_images

@@ -61,6 +61,6 @@ register(robustness.EQUAL_NUMBERS_PROTOCOL)
 def default_protocol(config: str) -> str:
     """Return the name of the protocol for a config; it begins the names of configs of FACETS, BROAD and OpenOOD."""
     prefix = config.partition("-")[0]
-    if config in ("mos", "imagenet-ood"):  # reported by the same figures
+    if config in ("mos", "imagenet-ood", "imagenet-es"):  # reported by the same figures
         return openood.NAME
     return prefix if prefix in PROTOCOLS else unified.NAME
