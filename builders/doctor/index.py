@@ -243,7 +243,7 @@ def reference(text: str, revision: str | None, log: Callable[[str], object]) -> 
         place = parse_place(text)
         return hub_side(place.repo, revision or place.revision, log)
     path = Path(text)
-    if is_index(path):
+    if path.suffix == ".parquet" and path.is_file():
         return read_index_file(path)
     if path.exists():
         return release_side(path) if (path / MANIFEST).is_file() else None
