@@ -186,7 +186,7 @@ def sound_copies():
         yield pytest.param(key, convert, marks=() if quick else marks, id=f"{key}-{convert.__name__}")
 
 
-@pytest.mark.parametrize(("key", "convert"), sound_copies())
+@pytest.mark.parametrize(("key", "convert"), list(sound_copies()))
 def test_a_sound_copy_in_another_layout_is_complete(demo, index, tmp_path, key, convert):
     root = convert(demo[key], tmp_path / "copy")
     found = ud.doctor(root, against=str(index(key)))
