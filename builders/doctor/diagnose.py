@@ -19,7 +19,7 @@ from builders.doctor import editions
 from builders.doctor.copies import FOLDER, Copy, Recognised, recognise
 from builders.doctor.kinds import KINDS, Kind, Picture
 from builders.doctor.scan import pictures, scan_copy
-from builders.doctor.sides import Difference, Side, explained, likeliest, pair_rows
+from builders.doctor.sides import Difference, Side, compare_sides, explained, likeliest, pair_rows
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
 from builders.sources.broken import broken
@@ -352,8 +352,6 @@ def _against(ours: Side, theirs: Side, recognised: Recognised) -> tuple[list[Dif
     sources = {copy.source.key: copy for copy in recognised.copies if copy.source is not None}
     ids = theirs.rows["id"].to_pylist()
     if not sources:
-        from builders.doctor.sides import compare_sides
-
         return compare_sides(ours, theirs)[1], []
     seen: set[str] = set()
     kept, left = [], Counter[str]()

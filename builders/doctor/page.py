@@ -98,7 +98,7 @@ def _page(
         folders=[_FOLDER],
         style=(_FOLDER / "doctor.css").read_text(encoding="utf-8"),
         title=title,
-        lead=f"{sentence[:1].upper()}{sentence[1:]}.",
+        lead=f"{sentence}.",
         contents=[Entry("kinds", "By kind"), Entry("pictures", "Side by side"), Entry("all", "All differences")],
         facts=[(kind, count, quantity(count, "image").rpartition(" ")[2]) for kind, count in kinds.items()],
         tables=tables,
