@@ -112,6 +112,12 @@ def test_its_example_runs(name, workplace, monkeypatch, request):
     monkeypatch.setattr(metrics, "METRICS", {**metrics.METRICS})  # one that an example adds goes with it
     if name == "verify" and not Path("build/cifar").exists():
         Path("build/cifar").symlink_to(request.getfixturevalue("cifar_release"))
+    if name == "compare":
+        for place in ("before", "after"):
+            Path("build", place).symlink_to(request.getfixturevalue("cifar_release"))
+    if name == "doctor":
+        Path("copy").symlink_to(request.getfixturevalue("demo")["dtd"])
+        ud.doctor("copy", write_index="dtd.parquet")
     if name == "materialize":
         sources = request.getfixturevalue("demo")
         Path("sources").mkdir()

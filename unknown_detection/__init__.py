@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from unknown_detection.evaluation.report.report import report
     from unknown_detection.evaluation.run import run
     from unknown_detection.evaluation.scoring.run import score
-    from unknown_detection.steps import build, materialize, verify
+    from unknown_detection.steps import build, compare, doctor, materialize, verify
 
 _DEFINED = {
     "evaluation": ("detectors", "protocols"),
@@ -60,7 +60,7 @@ _DEFINED = {
     "evaluation.report.report": ("report",),
     "evaluation.run": ("run",),
     "evaluation.scoring.run": ("score",),
-    "steps": ("build", "materialize", "verify"),
+    "steps": ("build", "compare", "doctor", "materialize", "verify"),
 }
 """The public names by the module that defines them; those of `evaluation` are modules themselves."""
 
@@ -77,7 +77,9 @@ __all__ = [
     "aurc",
     "auroc",
     "build",
+    "compare",
     "detectors",
+    "doctor",
     "evaluate",
     "extract",
     "fpr_at_95_tpr",

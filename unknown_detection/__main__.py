@@ -113,7 +113,6 @@ class _Table(HelpGroup):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, close together, so that the overview fits a screen of 24 lines."""
         width = max(map(len, self.list_commands(ctx)))
-        formatter.write("\n")
         for title, lines in self.lines().items():
             formatter.write(f"{title}:\n")
             for name, line in lines.items():
@@ -122,7 +121,7 @@ class _Table(HelpGroup):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write how to begin, and where to read on."""
         begin = f"{MODULE} {self.prefix or 'build '}imagenet --demo"
-        formatter.write(f"\nStart here: {as_started(begin)}\n")
+        formatter.write(f"Start here: {as_started(begin)}\n")
         formatter.write("Every command has --help.")
         formatter.write("\n" if self.prefix else " Also: --version, completion bash|zsh|fish.\n")
 

@@ -86,6 +86,8 @@ COMMANDS = (
         )
         for name, summary in _BENCHMARKS.items()
     ),
+    Command("doctor", "builders.commands.doctor", "Say whether a copy of a dataset is the dataset.", _CHECK),
+    Command("compare", "builders.commands.compare", "Compare two releases or copies, image by image.", _CHECK),
     Command("verify", "hf_scripts.verify", "Check every digest, row and image, of a folder or on the Hub.", _CHECK),
     Command("audit", "builders.commands.audit", "Find overlaps, duplicates and artifacts that spoil results.", _CHECK),
     Command("explain", "taxonomy", "Explain why a class is in or out.", _CHECK, inside="explain"),

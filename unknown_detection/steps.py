@@ -1,4 +1,4 @@
-"""Runs `build`, `materialize` and `verify` from Python: the commands of these names, with keywords for flags.
+"""Runs builds, `materialize`, `verify`, `doctor` and `compare` from Python: the commands, with keywords for flags.
 
 The commands are found by name, as the overview of `unknown-detection` finds them. Without `workers=`, they work in the
 caller's process: further ones import the caller's program, which then has to do its work under
@@ -104,6 +104,57 @@ def verify(release: str | Path | Release, **flags: Any) -> list[str]:
     """
     printed = _run("verify", _place(release, flags), json=True, **flags)
     return [message for problem in json.loads(printed)["problems"] for message in problem["messages"]]
+
+
+def doctor(place: str | Path, **flags: Any) -> dict[str, Any]:
+    """Say whether the copy of a dataset in a folder or archive is the dataset.
+
+        >>> ud.doctor("copy", against="dtd.parquet")["sentence"]
+        'complete: every one of 188 images of Describable Textures (DTD) (images) as in dtd.parquet'
+
+    Args:
+        place: the folder or archive.
+        flags: those of `unknown-detection doctor`, as for `build`.
+
+    Returns:
+        What `unknown-detection doctor --json` prints: `whole`, `sentence`, `kinds`, `differences` and more.
+
+    Raises:
+        BuildError: there is no image in it, or the index cannot be read.
+        ValueError: a flag cannot have this value.
+        TypeError: there is no such flag.
+    """
+    document: dict[str, Any] = json.loads(_run("doctor", str(place), json=True, **flags))
+    return document
+
+
+def compare(a: str | Path | Release, b: str | Path | Release, **flags: Any) -> dict[str, Any]:
+    """Compare two releases, copies, folders or indexes, image by image.
+
+        >>> ud.compare("build/before", "build/after")["kinds"]
+        {}
+
+    Args:
+        a: a folder, an index file, ORG/NAME on the Hub, or an opened release.
+        b: the same.
+        flags: those of `unknown-detection compare`, as for `build`.
+
+    Returns:
+        What `unknown-detection compare --json` prints: `equal`, `sentence`, `kinds`, `differences` and more.
+
+    Raises:
+        BuildError: one of the two cannot be read.
+        ValueError: a flag cannot have this value.
+        TypeError: there is no such flag.
+    """
+    places = []
+    for side, revision in ((a, "revision_a"), (b, "revision_b")):
+        opened: dict[str, Any] = {}
+        places.append(_place(side, opened))
+        if opened.get("revision"):
+            flags.setdefault(revision, opened["revision"])
+    document: dict[str, Any] = json.loads(_run("compare", *places, json=True, **flags))
+    return document
 
 
 def _load(where: str | Path | Release) -> Release:

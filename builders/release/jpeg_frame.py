@@ -57,7 +57,7 @@ class Frame:
 
     `components` maps each component's id to the blocks that a unit has of it and the number of its quantization table.
     `quantization` and `huffman` are the numbers of tables; those for AC coefficients have 16 added. It `is_complete`
-    if a scan of a sequential frame had all components.
+    if a scan of a sequential frame had all components. `size` is its width and height.
     """
 
     marker: int = 0
@@ -66,6 +66,7 @@ class Frame:
     quantization: set[int] = field(default_factory=set)
     huffman: set[int] = field(default_factory=set)
     is_complete: bool = False
+    size: tuple[int, int] = (0, 0)
 
     def copy(self) -> Frame:
         """Return an independent copy, which can read on alone."""
@@ -94,7 +95,7 @@ class Frame:
             return False
         height, width = content[1] << 8 | content[2], content[3] << 8 | content[4]
         factors = [(value >> 4, value & 15) for value in content[7::3]]
-        self.marker, self.pixels = marker, width * height
+        self.marker, self.pixels, self.size = marker, width * height, (width, height)
         self.components = {
             component: (across * down, table)
             for component, (across, down), table in zip(content[6::3], factors, content[8::3], strict=True)

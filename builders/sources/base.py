@@ -152,6 +152,10 @@ class OtherDataError(BuildError):
     """
 
 
+class AbsentPartitionError(BuildError):
+    """A folder and those below it hold nothing that looks like a partition of a source."""
+
+
 @dataclass(frozen=True)
 class Home:
     """A folder in which a source's partition is looked for: the one that the user gave (`root`), or one below it."""

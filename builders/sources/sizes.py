@@ -31,7 +31,7 @@ Int64 = npt.NDArray[np.int64]
 _SAMPLE = 1000
 """Images from which a total in bytes is estimated (ours)."""
 
-_EXAMINED = 64
+EXAMINED = 64
 """Images of a partition that are examined. Even if three of four images of an edition had one size, 64 would agree by
 chance in one of 100 million copies."""
 
@@ -137,7 +137,7 @@ def refuse_resized(index: SourceIndex) -> None:
     for partition in index.partitions:
         with collect_remarks():  # a build tells of those on the images that it takes
             sizes = list(sampled_sizes(index.root, partition))
-        problem = _size_problem(source.shared_sides, sizes)
+        problem = size_problem(source.shared_sides, sizes)
         if problem:
             raise BuildError(
                 f"{source.title}, {partition.name}: {problem}. {index.root} looks like a resized copy, not like the "
@@ -145,7 +145,7 @@ def refuse_resized(index: SourceIndex) -> None:
             )
 
 
-def _size_problem(shared_sides: Sequence[int], sizes: Sequence[Size]) -> str:
+def size_problem(shared_sides: Sequence[int], sizes: Sequence[Size]) -> str:
     """Describe what shows that images are resized; empty if nothing does."""
     if len(sizes) < _FEWEST:
         return ""
@@ -175,18 +175,18 @@ def sampled_sizes(root: Path, partition: PartitionIndex) -> Iterator[Size]:
 def _heads(root: Path, partition: PartitionIndex) -> Iterator[bytes]:
     table = partition.table
     if partition.how in IN_PLACE:
-        rows = take_rows(table.select(["file", "offset", "size"]), _spread(table.num_rows, _EXAMINED)).to_pylist()
+        rows = take_rows(table.select(["file", "offset", "size"]), spread(table.num_rows, EXAMINED)).to_pylist()
         places = [(row["file"], row["offset"], _HEAD if row["size"] < 0 else min(_HEAD, row["size"])) for row in rows]
         yield from read_starts(root, places)
         return
     files = table["file"].unique().sort()
-    for number in _spread(len(files), _CONTAINERS):
+    for number in spread(len(files), _CONTAINERS):
         offsets = table.filter(pc.equal(table["file"], files[number]))["offset"].to_numpy()
-        first = np.sort(offsets)[: _EXAMINED // min(_CONTAINERS, len(files))]
+        first = np.sort(offsets)[: EXAMINED // min(_CONTAINERS, len(files))]
         for batch in UNPACKERS[partition.how](root / files[number].as_py(), first):
             yield from (bytes(memoryview(image)[:_HEAD]) for image in batch)
 
 
-def _spread(total: int, size: int) -> Int64:
+def spread(total: int, size: int) -> Int64:
     """Return ascending numbers below `total` at equal distances, all of them if there are no more than `size`."""
     return np.linspace(0, total - 1, min(total, size)).astype(np.int64)

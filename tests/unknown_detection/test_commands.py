@@ -85,7 +85,7 @@ def test_a_module_that_was_started_itself_is_named_by_python(monkeypatch):
 
 def test_the_documentation_lists_the_keys_of_every_document():
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)(?: --dry-run)?` \| `(?:release|benchmark|repository|sources)`", text, re.M)
+    rows = re.findall(r"^\| `(\w+)(?: --dry-run)?` \| `(?:release|benchmark|repository|sources|place|a)`", text, re.M)
     printing = {
         name
         for path in (*(ROOT / "builders").rglob("*.py"), *(ROOT / "hf_scripts").rglob("*.py"))

@@ -67,7 +67,7 @@ def test_the_arguments_reach_the_command_as_they_are(monkeypatch):
     [
         (["vrify"], "There is no command 'vrify'. Did you mean verify? See python -m unknown_detection --help."),
         (["build", "imagnet"], "There is no command 'imagnet'. Did you mean imagenet? See python -m unknown_det"),
-        (["qqqq"], "Those are sources, build, verify, audit"),
+        (["qqqq"], "Those are sources, build, doctor, compare"),
         (["--versoin"], "No such option"),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
         (["explain", "cifar", "mushrom"], "'mushroom'"),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from builders.errors import BuildError
-from builders.sources.base import Home, OtherDataError, PartitionIndex, Source
+from builders.sources.base import AbsentPartitionError, Home, OtherDataError, PartitionIndex, Source
 from builders.sources.readers.folders import child_names, escape_name, is_hidden, relative
 from builders.storage.folders import folders_in, is_readable
 from unknown_detection.words import first_few
@@ -31,7 +31,8 @@ def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex
     Within a folder the first layout that fits is used.
 
     Raises:
-        BuildError: the partition is missing, is there twice, or contradicts itself.
+        AbsentPartitionError: the partition is missing.
+        BuildError: it is there twice, or contradicts itself.
     """
     layouts = source.layouts_of(partition)
     errors: list[OtherDataError] = []
@@ -59,7 +60,7 @@ def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex
     names = [escape_name(name) for name in child_names(root)]
     unread = f"; not searched: {first_few(skipped)}" if skipped else ""
     accepted = " or ".join(layout.description.format(partition=partition) for layout in layouts)
-    raise BuildError(
+    raise AbsentPartitionError(
         f"{source.title}: the partition {partition} ({source.expected()[partition].total:,} images) is not in {root}, "
         f"which holds {first_few(names, 5) or 'nothing'}{unread}. Accepted layouts are {accepted}. "
         f"Give the folder that holds it with --{source.key}."

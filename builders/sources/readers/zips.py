@@ -100,7 +100,9 @@ def refuse_unsafe(path: Path, files: Sequence[zipfile.ZipInfo]) -> None:
             )
     size, most = sum(file.file_size for file in files), max(_ALWAYS, _MOST_TIMES * path.stat().st_size)
     if size > most:
-        raise BuildError(f"{path} would unpack to {size:,} bytes, far more than it has. Take the owner's file.")
+        raise BuildError(
+            f"{path} would unpack to {size:,} bytes, far more than a zip of its size. Take the owner's file."
+        )
 
 
 def _files(path: Path, opened: zipfile.ZipFile) -> list[zipfile.ZipInfo]:

@@ -1,0 +1,138 @@
+"""Compares two releases, copies or indexes, row by row: `python -m builders.commands.compare A B`.
+
+Tested by `tests/builders/doctor/test_compare.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from builders.cli.console import aligned_lines, exit_code, json_option, print_document
+from builders.cli.executor_flags import workers_option
+from builders.errors import os_errors_as_build_errors
+from builders.executors.local import LocalExecutor
+from builders.storage.files import write_text
+from builders.storage.paths import LOCAL
+from unknown_detection.help import ESSENTIALS, helpful
+from unknown_detection.terminal.progress import TerminalMeter, log
+from unknown_detection.words import printable, quantity
+
+_SHOWN = 120
+"""Characters of a line of what is said of a side (ours)."""
+
+
+@helpful(
+    "python -m builders.commands.compare",
+    sections={ESSENTIALS: ("csv", "page", "as_json"), "How it runs": ("revision_a", "revision_b", "workers")},
+    examples=(
+        "python -m builders.commands.compare build/before build/after",
+        "python -m builders.commands.compare /data/imagenet ORG/NAME --csv differences.csv",
+    ),
+)
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("--csv", type=LOCAL, metavar="FILE", help="Write every difference to this file.")
+@click.option("--page", type=LOCAL, metavar="FILE", help="Write a page with the pictures that differ side by side.")
+@json_option()
+@click.option("--revision-a", metavar="TAG", help="Version, branch or commit of A on the Hub.  [default: main]")
+@click.option("--revision-b", metavar="TAG", help="Version, branch or commit of B on the Hub.  [default: main]")
+@workers_option("Processes that read images.")
+def command(
+    a: str,
+    b: str,
+    csv: Path | None,
+    page: Path | None,
+    as_json: bool,
+    revision_a: str | None,
+    revision_b: str | None,
+    workers: int,
+) -> int:
+    """Compare the images of A with those of B by id and digest, and say of each that differs how and why.
+
+    A and B are releases (a folder, or ORG/NAME on the Hub, of which the indexes alone are downloaded), indexes
+    (`doctor --write-index`), or folders of images, such as a copy of a dataset, which are read once.
+
+    The exit code is 0 if all rows are equal, 1 if some differ, and 2 if something cannot be read.
+    """
+    from builders.doctor.copies import recognise
+    from builders.doctor.diagnose import copy_side, count_kinds, extra_images, joined
+    from builders.doctor.index import reference
+    from builders.doctor.lines import SHOWN, difference_values, differences_csv, kinds_table
+    from builders.doctor.scan import scan_copy
+    from builders.doctor.sides import compare_sides, likeliest
+
+    with os_errors_as_build_errors("compare"), LocalExecutor(workers, preload=("builders.doctor.scan",)) as executor:
+        sides, here = [], []
+        for text, revision in ((a, revision_a), (b, revision_b)):
+            side = reference(text, revision, log)
+            if side is None:
+                copies = recognise(Path(text)).copies
+                meter = TerminalMeter(quiet=as_json)
+                here.append((text, copies))
+                side = copy_side(text, copies, [scan_copy(copy, executor, meter) for copy in copies])
+            sides.append(side)
+        ours, theirs = sides
+        equal, differences = compare_sides(ours, theirs)
+        beside_a = [
+            each for text, copies in here if text == a for copy in copies for each in extra_images(copy, theirs)
+        ]
+        differences = joined(beside_a, differences)
+    kinds = count_kinds(differences)
+    reason = likeliest(Counter({str(kind): count for kind, count in kinds.items()}), ours.rows.num_rows)
+    total = sum(kinds.values())
+    if not differences:
+        sentence = f"equal: every one of {quantity(theirs.rows.num_rows, 'row')} of {ours.name} as in {theirs.name}"
+    else:
+        counted = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+        why = f". The likeliest reason: {reason}" if reason else ""
+        sentence = f"{ours.name} and {theirs.name} differ in {quantity(total, 'row')}: {counted}{why}"
+    beside = {
+        key: [side.about.get(key, "") for side in sides]
+        for key in dict.fromkeys([*ours.about, *theirs.about])
+        if ours.about.get(key) != theirs.about.get(key)
+    }
+    if csv is not None:
+        write_text(csv, differences_csv(differences))
+    if page is not None:
+        from builders.doctor.page import differences_page
+
+        write_text(page, differences_page(sentence, differences, ours, theirs))
+    document: dict[str, Any] = {
+        "a": ours.name,
+        "b": theirs.name,
+        "equal": not differences,
+        "sentence": sentence,
+        "equal_groups": equal,
+        "kinds": kinds,
+        "differences": difference_values(differences),
+        "beside": beside,
+    }
+    if as_json:
+        print_document("compare", document)
+        return 1 if differences else 0
+    for group in equal:
+        click.echo(f"equal  {group}")
+    lines = [[each.kind, each.id or each.group, each.detail] for each in differences[:SHOWN]]
+    table = [*kinds_table(differences), "", *map(printable, aligned_lines([["difference", "image", ""], *lines]))]
+    click.echo("\n".join(table if differences else []), nl=bool(differences))
+    if len(differences) > SHOWN:
+        click.echo(f"and {len(differences) - SHOWN:,} more (--csv FILE has all)")
+    if beside:
+        said = [[key, *(text[:_SHOWN] or "-" for text in pair)] for key, pair in beside.items()]
+        click.echo("\n".join(["", *map(printable, aligned_lines([["", "A", "B"], *said]))]))
+    click.echo(printable(sentence))
+    return 1 if differences else 0
+
+
+main = functools.partial(exit_code, command, stopped="stopped; nothing was changed.")
+"""Runs the command line; returns its exit code."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

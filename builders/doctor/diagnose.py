@@ -1,0 +1,429 @@
+"""Examines a copy: what it is, what is damaged, doubled, missing or extra, and how it differs from an index.
+
+Tested by `tests/builders/doctor/test_doctor.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.doctor import editions
+from builders.doctor.copies import FOLDER, Copy, Recognised, recognise
+from builders.doctor.kinds import KINDS, Kind, Picture
+from builders.doctor.scan import pictures, scan_copy
+from builders.doctor.sides import Difference, Side, compare_sides, explained, likeliest, pair_rows
+from builders.errors import BuildError
+from builders.executors.base import Executor, Meter
+from builders.sources.broken import broken
+from builders.sources.sizes import EXAMINED, size_problem, spread
+from builders.storage.files import read_regular
+from unknown_detection.words import first_few, quantity
+
+_MANY = 1 / 200
+"""Part of a copy's images that may be doubled without being a fault (ours): the owners' own archives have some, as
+ILSVRC2012's do."""
+
+_MISNAMED = 1 / 20
+"""Part of a copy's images that may have another format than their names say (ours): the owners' archives have some."""
+
+_FEWEST = 16
+"""The least number of images by which a copy is said to be grey (ours)."""
+
+_FORMATS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "webp": "WEBP", "bmp": "BMP", "gif": "GIF"}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of a partition beside the owner's: images and classes found and expected (None where unknown)."""
+
+    source: str
+    partition: str
+    layout: str
+    images: int
+    expected: int | None
+    classes: int
+    expected_classes: int | None
+    wrong_classes: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found of a place: its counts, differences, remarks, and the sentence that says it all."""
+
+    place: str
+    titles: tuple[str, ...]
+    counts: tuple[Counts, ...]
+    differences: tuple[Difference, ...]
+    remarks: tuple[str, ...]
+    sentence: str
+    whole: bool
+    ours: Side = field(repr=False)
+    theirs: Side | None = field(repr=False)
+    copies: tuple[Copy, ...] = field(repr=False)
+    facts: tuple[pa.Table, ...] = field(repr=False)
+
+    @property
+    def kinds(self) -> dict[Kind, int]:
+        """The number of images of each kind of difference, in the order of `KINDS`."""
+        return count_kinds(self.differences)
+
+
+def count_kinds(differences: Sequence[Difference]) -> dict[Kind, int]:
+    """Count the images of each kind of difference, in the order of `KINDS`."""
+    counts = Counter[Kind]()
+    for difference in differences:
+        counts[difference.kind] += difference.images
+    return {kind: counts[kind] for kind in KINDS if kind in counts}
+
+
+def copy_side(name: str, copies: Sequence[Copy], facts: Sequence[pa.Table]) -> Side:
+    """Return copies that were read as a side of a comparison."""
+    tables, ends = [], [0]
+    for copy, read in zip(copies, facts, strict=True):
+        key = copy.source.key if copy.source else FOLDER
+        ids = copy.rows["source_id"]
+        tables.append(
+            pa.table(
+                {
+                    "group": pc.cast(copy.rows["partition"], pa.string()),
+                    "id": pc.binary_join_element_wise(key, ids, "/") if copy.source else ids,
+                    "class_id": pc.cast(copy.rows["class_id"], pa.string()),
+                    "by": pa.repeat("pixels" if copy.source and copy.source.arrays else "bytes", copy.rows.num_rows),
+                    **{column: read[column] for column in read.column_names},
+                }
+            )
+        )
+        ends.append(ends[-1] + copy.rows.num_rows)
+
+    def read_pictures(numbers: list[int]) -> Mapping[int, Picture]:
+        found: dict[int, Picture] = {}
+        for copy, first, stop in zip(copies, ends, ends[1:], strict=False):
+            own = [number for number in numbers if first <= number < stop]
+            for number, picture in zip(own, pictures(copy, [number - first for number in own]), strict=True):
+                if picture is not None:
+                    found[number] = picture
+        return found
+
+    keys = {copy.source.key if copy.source else FOLDER for copy in copies}
+    about = {"source": ", ".join(copy.title for copy in copies)}
+    about |= {f"licence of {copy.source.key}": copy.source.licence.name for copy in copies if copy.source}
+    return Side(
+        name,
+        pa.concat_tables(tables).combine_chunks(),
+        about,
+        pictures=read_pictures,
+        of_source=keys.pop() if len(keys) == 1 else "",
+    )
+
+
+def diagnose(
+    place: Path,
+    theirs: Side | None,
+    executor: Executor,
+    meter: Meter,
+    *,
+    quick: bool = False,
+    kept: Path | None = None,
+    name: str = "",
+) -> Diagnosis:
+    """Examine the copy in a folder or archive, with or without an index to compare it with.
+
+    `kept` is a folder outside the copy for what an interrupted run has finished.
+    """
+    try:
+        recognised = recognise(place)
+    except BuildError as error:
+        if others := editions.names_say(place, "")[0] if place.exists() else []:
+            raise BuildError(f"{error} Its names are those of {first_few(others)}.") from error
+        raise
+    best = recognised.copies[0].source
+    others, remarks = editions.names_say(place, best.key if best else "")
+    facts = tuple(scan_copy(copy, executor, meter, quick=quick, kept=kept) for copy in recognised.copies)
+    ours = copy_side(name or str(place), recognised.copies, facts)
+    differences: list[Difference] = []
+    counts: list[Counts] = []
+    first = 0
+    for copy, read in zip(recognised.copies, facts, strict=True):
+        counts += _counts(copy)
+        found, said = _examined(copy, read, first, theirs)
+        differences, remarks = [*differences, *found], [*remarks, *said]
+        first += copy.rows.num_rows
+    if theirs is not None:
+        against, said = _against(ours, theirs, recognised)
+        differences, remarks = joined(differences, against), [*remarks, *said]
+    refused = _refused(recognised)
+    remarks += refused
+    whole = not (differences or others or refused) and (best is not None or theirs is not None)
+    return Diagnosis(
+        name or str(place),
+        tuple(copy.title for copy in recognised.copies),
+        tuple(counts),
+        tuple(differences),
+        tuple(remarks),
+        _sentence(recognised, differences, others, refused, theirs, whole=whole, quick=quick),
+        whole,
+        ours,
+        theirs,
+        recognised.copies,
+        facts,
+    )
+
+
+def _counts(copy: Copy) -> Iterator[Counts]:
+    for partition in copy.partitions:
+        images, by_class = partition.table.num_rows, partition.images_by_class
+        if copy.source is None:
+            yield Counts(FOLDER, partition.name, partition.layout, images, None, len(by_class), None)
+            continue
+        expected = copy.source.expected()[partition.name]
+        owners = expected.per_class or partition.listed or {}
+        wrong = {each: (by_class.get(each, 0), n) for each, n in owners.items() if by_class.get(each, 0) != n}
+        classes = len(copy.source.classes())
+        yield Counts(
+            copy.source.key, partition.name, partition.layout, images, expected.total, len(by_class), classes, wrong
+        )
+
+
+def _examined(copy: Copy, facts: pa.Table, first: int, theirs: Side | None) -> tuple[list[Difference], list[str]]:
+    """Examine a copy by itself; `first` is the number of its first row on its side of a comparison.
+
+    If it is compared with an index, counts, doubled images and sizes are left to that.
+    """
+    found, remarks = [*_damaged(copy, facts, first)], []
+    found += extra_images(copy, theirs)
+    if copy.source is not None and copy.source.key == "imagenet":
+        found += editions.of_imagenet(copy, facts)
+    if theirs is None:
+        found += _missing(copy)
+        doubled, total = _doubled(copy, facts, first), copy.rows.num_rows
+        if len(doubled) > _MANY * total and copy.source is not None and not copy.source.arrays:
+            found += doubled
+        elif doubled:
+            remarks.append(
+                f"{quantity(len(doubled), 'image')} of {copy.title} have the bytes of another one, for instance "
+                f"{doubled[0].id} ({doubled[0].detail}); owners' archives have some"
+            )
+        found += _all_alike(copy, facts)
+    known = [f"{copy.source.key}/{each}" for each in copy.rows["source_id"].to_pylist()] if copy.source else []
+    if is_broken := sorted(set(known) & broken().keys()):
+        remarks.append(f"{quantity(len(is_broken), 'image')} broken in the owner's archive: {first_few(is_broken)}")
+    header = (facts["channels"], facts["orientation"])
+    grey, turned = (int(pc.sum(mask).as_py() or 0) for mask in (pc.equal(header[0], 1), pc.greater(header[1], 1)))
+    if grey and not (copy.source and copy.source.arrays):
+        remarks.append(f"{quantity(grey, 'image')} of {copy.title} grey, of one channel")
+    if turned:
+        remarks.append(f"{quantity(turned, 'image')} of {copy.title} turned by EXIF when read")
+    return found, remarks
+
+
+def _damaged(copy: Copy, facts: pa.Table, first: int) -> Iterator[Difference]:
+    """Yield images that do not decode, but for those that are broken in the owner's archive."""
+    key = copy.source.key if copy.source else ""
+    for row in np.flatnonzero(pc.not_equal(facts["problem"], "").to_numpy()).tolist():
+        source_id = copy.rows["source_id"][row].as_py()
+        if f"{key}/{source_id}" not in broken():
+            kind: Kind = "truncated" if facts["problem"][row].as_py() == "truncated" else "unreadable"
+            group, reason = copy.rows["partition"][row].as_py(), facts["reason"][row].as_py()
+            yield Difference(kind, group, f"{key}/{source_id}".lstrip("/"), reason, first + row)
+
+
+def joined(own: Sequence[Difference], against: Sequence[Difference]) -> list[Difference]:
+    """Join what a copy shows by itself with what an index shows, each image once.
+
+    Damaged ones are known already, and an image in the folder of another class is not also missing.
+    """
+    damaged = {each.ours for each in own if each.kind in ("truncated", "unreadable")}
+    misplaced = {each.id.rpartition("/")[2] for each in own if each.kind == "wrong class"}
+    misplaced |= {each.detail.rpartition("/")[2] for each in own if each.kind == "under another name"}
+    others = [
+        each
+        for each in against
+        if not (each.ours in damaged and each.kind in ("differs", "truncated", "unreadable"))
+        and not (each.kind == "missing" and each.id.rpartition("/")[2] in misplaced)
+    ]
+    return [*own, *others]
+
+
+def extra_images(copy: Copy, theirs: Side | None) -> Iterator[Difference]:
+    """Yield the image files beside those of a copy; an index tells of whole files which images they are."""
+    digests: dict[bytes, str] = {}
+    if theirs is not None and copy.extra:
+        digests = dict(zip(theirs.rows["digest"].to_pylist(), theirs.rows["id"].to_pylist(), strict=True))
+    ids = (
+        {f"{copy.source.key}/{each}" for each in copy.rows["source_id"].to_pylist()} if copy.source and digests else {}
+    )
+    for stray in copy.extra:
+        difference, path = _of_stray(copy, stray.path, stray.reason), copy.root / stray.path
+        name = digests.get(hashlib.sha256(read_regular(path)).digest()) if digests and path.is_file() else None
+        if name is None or difference.kind == "wrong class":
+            yield difference
+        else:
+            kind: Kind = "doubled" if name in ids else "under another name"
+            yield Difference(kind, difference.group, stray.path, f"it has the image of {name}")
+
+
+def _of_stray(copy: Copy, path: str, reason: str) -> Difference:
+    """Explain an image file that no partition names: an image of another class's folder, or an extra one."""
+    group = next((each.name for each in copy.partitions if f"{each.name}/" in path), copy.partitions[0].name)
+    parts = path.split("/")
+    own = parts[-1].partition("_")[0]
+    if copy.source is not None and own in copy.source.classes() and own not in parts[:-1] and len(parts) > 1:
+        folder = next((part for part in reversed(parts[:-1]) if part in copy.source.classes()), parts[-2])
+        return Difference("wrong class", group, path, f"an image of {own} in the folder {folder}")
+    return Difference("extra", group, path, reason)
+
+
+def _missing(copy: Copy) -> Iterator[Difference]:
+    """Yield images that the owner's list or counts have and the copy has not, and classes with too many."""
+    for partition, counts in zip(copy.partitions, _counts(copy), strict=True):
+        if copy.source is None:
+            return
+        if len(partition.missing):
+            key = copy.source.key
+            yield from (
+                Difference("missing", partition.name, f"{key}/{each}") for each in partition.missing.to_pylist()
+            )
+            continue
+        for name, (images, owners) in sorted(counts.wrong_classes.items()):
+            kind: Kind = "missing" if images < owners else "extra"
+            detail = f"class {name}: {images:,} images, {owners:,} in the owner's"
+            yield Difference(kind, partition.name, "", detail, images=abs(images - owners))
+        if not counts.wrong_classes and counts.expected and counts.images < counts.expected:
+            short = counts.expected - counts.images
+            detail = f"{counts.images:,} of {counts.expected:,} images"
+            yield Difference("missing", partition.name, "", detail, images=short)
+
+
+def _doubled(copy: Copy, facts: pa.Table, first: int) -> list[Difference]:
+    """Return images with the bytes of an earlier one of the copy."""
+    digests = facts["digest"].combine_chunks()
+    counts = pc.value_counts(digests)
+    repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    rows = np.flatnonzero(pc.and_(pc.is_in(digests, value_set=repeated), pc.equal(pc.binary_length(digests), 32)))
+    seen: dict[bytes, str] = {}
+    found = []
+    key = f"{copy.source.key}/" if copy.source else ""
+    for row in rows.tolist():
+        name = key + copy.rows["source_id"][row].as_py()
+        other = seen.setdefault(digests[row].as_py(), name)
+        if other != name:
+            group = copy.rows["partition"][row].as_py()
+            found.append(Difference("doubled", group, name, f"it has the image of {other}", first + row))
+    return found
+
+
+def _all_alike(copy: Copy, facts: pa.Table) -> Iterator[Difference]:
+    """Yield what all or many images of a partition show together: resized, grey, or saved in another format."""
+    start = 0
+    for partition in copy.partitions:
+        read = facts.slice(start, partition.table.num_rows)
+        names = copy.rows["source_id"].slice(start, partition.table.num_rows)
+        start, rows = start + partition.table.num_rows, partition.table.num_rows
+        if copy.source is None or copy.source.arrays or not rows:
+            continue
+        if copy.source.shared_sides is not None:
+            sample = read.take(pa.array(spread(rows, EXAMINED)))
+            sizes = list(zip(sample["width"].to_pylist(), sample["height"].to_pylist(), strict=True))
+            if problem := size_problem(copy.source.shared_sides, [size for size in sizes if min(size)]):
+                yield Difference("resized", partition.name, "", problem, images=rows)
+        if rows >= _FEWEST and pc.all(pc.equal(read["channels"], 1)).as_py():
+            yield Difference("grey", partition.name, "", f"all {rows:,} images have one channel", images=rows)
+        endings = pc.utf8_lower(pc.replace_substring_regex(names, r"^.*\.", ""))
+        named = pa.array(_FORMATS.values()).take(
+            pc.index_in(endings, value_set=pa.array(_FORMATS.keys())).combine_chunks()
+        )
+        other = pc.fill_null(pc.and_(pc.not_equal(named, read["format"]), pc.not_equal(read["format"], "")), False)
+        if (count := pc.sum(other).as_py() or 0) > _MISNAMED * rows:
+            form = read["format"].filter(other)[0].as_py()
+            detail = f"{count:,} images are other than their names say, such as {form}"
+            yield Difference("re-encoded", partition.name, "", detail, images=count)
+
+
+def _against(ours: Side, theirs: Side, recognised: Recognised) -> tuple[list[Difference], list[str]]:
+    """Compare copies with an index, whose rows of sources and partitions that are not here are left out."""
+    sources = {copy.source.key: copy for copy in recognised.copies if copy.source is not None}
+    ids = theirs.rows["id"].to_pylist()
+    if not sources:
+        return compare_sides(ours, theirs)[1], []
+    seen: set[str] = set()
+    kept, left = [], Counter[str]()
+    for number, name in enumerate(ids):
+        key, _, source_id = name.partition("/")
+        copy = sources.get(key)
+        if copy is None or name in seen:
+            left[key] += copy is None
+            continue
+        here = {partition.name for partition in copy.partitions}
+        absent = copy.source.expected().keys() - here if copy.source else set()
+        part = theirs.rows["group"][number].as_py() if theirs.of_source else source_id.partition("/")[0]
+        if part in absent:
+            left[f"{key}, {part}"] += 1
+            continue
+        seen.add(name)
+        kept.append(number)
+    if not kept:
+        raise BuildError(
+            f"{theirs.name} has no rows of {', '.join(copy.title for copy in sources.values())}, so nothing was "
+            "compared. Give an index of this dataset with --against."
+        )
+    numbers = np.arange(ours.rows.num_rows)
+    found = pair_rows(ours, theirs, numbers, np.array(kept, np.int64), "", whole=bool(theirs.of_source))
+    remarks = [
+        f"{theirs.name} also has {quantity(rows, 'row')} of {part}, of which nothing is here"
+        for part, rows in left.items()
+        if rows
+    ]
+    return list(explained(ours, theirs, found)), remarks
+
+
+def _refused(recognised: Recognised) -> list[str]:
+    """Return the sentences of readers that found a partition altered; those about other sources say nothing."""
+    best = recognised.copies[0].source
+    here = [refusal for refusal in recognised.refusals if best is None or refusal.source is best]
+    return list(dict.fromkeys(refusal.reason for refusal in here))
+
+
+def _sentence(
+    recognised: Recognised,
+    differences: Sequence[Difference],
+    others: Sequence[str],
+    refused: Sequence[str],
+    theirs: Side | None,
+    *,
+    whole: bool,
+    quick: bool,
+) -> str:
+    """Say in one sentence what was found."""
+    images = sum(copy.rows.num_rows for copy in recognised.copies)
+    titles = " and ".join(copy.title for copy in recognised.copies)
+    parts = ", ".join(dict.fromkeys(p.name for copy in recognised.copies for p in copy.partitions if copy.source))
+    what = f"{titles} ({parts})" if parts else titles
+    if whole:
+        if theirs is None:
+            seen = (
+                "names, sizes and headers alone were read" if quick else "no digest was compared; --against INDEX does"
+            )
+            return f"complete: {quantity(images, 'image')} of {what}, by the owner's counts; {seen}"
+        how = ", of which names and headers were compared (--quick)" if quick else ""
+        return f"complete: every one of {quantity(images, 'image')} of {what} as in {theirs.name}{how}"
+    kinds = count_kinds(differences)
+    counted = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)
+    if others:
+        return f"not the dataset: {others[0]}{f'; {counted}' if counted else ''}"
+    if refused:
+        return f"altered: {refused[0]}"
+    if not differences:
+        return (
+            f"unknown: {quantity(images, 'image')} that are no copy of a dataset known here; --against INDEX compares"
+        )
+    reason = likeliest(Counter({str(kind): count for kind, count in kinds.items()}), images) if theirs else ""
+    other = f"differs from {theirs.name}" if theirs else "is not complete and sound"
+    return f"{what} {other}: {counted}{f'. The likeliest reason: {reason}' if reason else ''}"

@@ -1,0 +1,248 @@
+"""Reads all images of a copy once, and keeps of each its digest and what its header says.
+
+What is finished is kept in a folder outside the copy until all is, so that an interrupted run goes on there. Tested by
+`tests/builders/doctor/test_doctor.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from builders.doctor.copies import Copy
+from builders.doctor.kinds import Facts, Picture, array_facts, as_array, decoded, image_facts
+from builders.errors import BuildError, one_line
+from builders.executors.base import ONE_CORE, Executor, Meter, Progress, Resources
+from builders.release.images import UnreadableImageError
+from builders.release.remarks import collect_remarks
+from builders.sources.base import ARRAY_SHAPES, IN_PLACE, LARGEST_IMAGE, Container, Encoding, Int64, Shape
+from builders.sources.unpack import UNPACKERS
+from builders.storage.files import open_buffered
+from builders.storage.parquet import arrow_rows, write_arrow
+
+_TOGETHER = 2000
+"""Images of a task (ours): half a second of reading, and little to do again after an interruption."""
+
+_HEAD = 1 << 16
+"""Bytes of an image that `--quick` reads at its start: behind EXIF blocks, which have at most as many."""
+
+_TAIL = 2
+
+SCHEMA = pa.schema(
+    [
+        ("digest", pa.binary()),
+        ("format", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("channels", pa.int8()),
+        ("orientation", pa.int8()),
+        ("problem", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+"""The columns of `Facts`. A digest is empty where the bytes were not read or could not be."""
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """A `builders.executors.base.Task` that reads some images of files, of ranges of files, or of one container."""
+
+    root: str
+    how: Container
+    form: Encoding
+    arrays: Shape
+    files: tuple[str, ...]
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    quick: bool
+    kept: str
+    resources: ClassVar[Resources] = ONE_CORE
+
+    def run(self, progress: Progress) -> pa.Table:
+        """Read the images, or what an earlier run kept of them while the files were the same."""
+        path = Path(self.kept, f"{self._key()}.arrow") if self.kept else None
+        if path is not None and path.exists():
+            with arrow_rows(path, 0, len(self.files)) as table:
+                kept = pa.table(table.to_pydict(), SCHEMA)  # the file is closed behind it
+            progress(len(self.files), 0)
+            return kept
+        with collect_remarks():
+            facts = self._facts(progress)
+        columns = zip(*facts, strict=True) if facts else [[] for _ in SCHEMA.names]
+        table = pa.table([list(column) for column in columns], SCHEMA)
+        if path is not None:
+            write_arrow(path, table)
+        return table
+
+    def _key(self) -> str:
+        """Return a digest of what is read: paths, and the sizes and times of the files."""
+        lines = [repr((self.root, self.how, self.form, self.offsets, self.sizes, self.quick))]
+        for file in dict.fromkeys(self.files):
+            try:
+                status = os.stat(f"{self.root}{os.sep}{file}")  # noqa: PTH116  a Path costs more than the call
+                lines.append(f"{file} {status.st_size} {status.st_mtime_ns}")
+            except OSError as error:
+                lines.append(f"{file} {error.errno}")
+        return hashlib.sha256("\n".join([*lines, *self.files]).encode("utf-8", "surrogateescape")).hexdigest()
+
+    def _facts(self, progress: Progress) -> list[Facts]:
+        if self.form in ARRAY_SHAPES:
+            return self._of_arrays(progress)
+        if self.how in IN_PLACE:
+            return [self._in_place(number, progress) for number in range(len(self.files))]
+        facts = []
+        for data in _unpacked(self.root, self.how, self.files[0], self.offsets):
+            facts.append(self._of(bytes(data)))
+            progress(1, len(data))
+        return facts
+
+    def _in_place(self, number: int, progress: Progress) -> Facts:
+        try:
+            with open_buffered(f"{self.root}{os.sep}{self.files[number]}") as file:
+                offset, size = self.offsets[number], self.sizes[number]
+                if offset:
+                    file.seek(offset)
+                most = LARGEST_IMAGE if size < 0 else size
+                data = file.read(min(most, _HEAD) if self.quick else most)
+                cut = self.quick and len(data) == _HEAD
+                if cut:
+                    file.seek(-_TAIL, os.SEEK_END) if size < 0 else file.seek(offset + size - _TAIL)
+                    end = file.read(_TAIL)
+        except (OSError, BuildError) as error:
+            progress(1, 0)
+            return Facts(b"", "", 0, 0, 0, 1, "unreadable", one_line(getattr(error, "strerror", "") or error, 100))
+        progress(1, len(data))
+        facts = self._of(data, start=cut)
+        if cut and facts.format == "JPEG" and end != b"\xff\xd9" and not facts.problem:
+            return facts._replace(problem="truncated", reason="it does not end with the end marker")
+        return facts._replace(digest=b"") if self.quick else facts
+
+    def _of(self, data: bytes, *, start: bool = False) -> Facts:
+        if not self.arrays:
+            return image_facts(data, digested=not start)
+        try:
+            return array_facts(as_array(decoded(data), self.arrays)[np.newaxis])[0]
+        except UnreadableImageError as error:
+            return Facts(b"", "", 0, 0, 0, 1, "unreadable", one_line(error, 100))
+
+    def _of_arrays(self, progress: Progress) -> list[Facts]:
+        facts: list[Facts] = []
+        for pixels in _arrays(self.root, self.how, self.form, self.files, self.offsets, self.sizes):
+            facts += array_facts(pixels[np.newaxis])
+            progress(1, pixels.size)
+        return facts
+
+
+def scan_copy(
+    copy: Copy, executor: Executor, meter: Meter, *, quick: bool = False, kept: Path | None = None
+) -> pa.Table:
+    """Read the images of a copy; returns a row of `SCHEMA` for each of its rows.
+
+    `kept` is a folder for what is finished before the end; None keeps nothing.
+    """
+    order, tasks = [], []
+    for numbers, task in _tasks(copy, quick=quick, kept="" if kept is None else str(kept)):
+        order.append(numbers)
+        tasks.append(task)
+    with meter.step("reading", copy.rows.num_rows) as advance:
+        tables = executor.run(tasks, advance)
+    if not tables:
+        return pa.table({name: pa.array([], kind) for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True)})
+    back = np.argsort(np.concatenate(order), kind="stable")
+    return pa.concat_tables(tables).take(pa.array(back)).combine_chunks()
+
+
+def _tasks(copy: Copy, *, quick: bool, kept: str) -> Iterator[tuple[Int64, ScanTask]]:
+    arrays = copy.source.arrays if copy.source else ()
+    rows = copy.rows.select(["how", "form", "file", "offset", "size"])
+    names = rows["file"].to_pylist()
+    offsets, sizes = rows["offset"].to_numpy(), rows["size"].to_numpy()
+    start = 0
+    for partition in copy.partitions:
+        count = partition.table.num_rows
+        numbers = np.arange(start, start + count)
+        start += count
+        # The rows of a partition are in the order of its files, but for archives and containers.
+        if partition.how != "file":
+            by_file: dict[str, list[int]] = {}
+            for number in numbers.tolist():
+                by_file.setdefault(names[number], []).append(number)
+            parts = [np.array(each)[np.argsort(offsets[each], kind="stable")] for each in by_file.values()]
+        else:
+            parts = [numbers]
+        whole = partition.how not in IN_PLACE
+        for part in parts:
+            for first in range(0, len(part), len(part) if whole else _TOGETHER):
+                chosen = part[first : len(part) if whole else first + _TOGETHER]
+                yield (
+                    chosen,
+                    ScanTask(
+                        str(copy.root),
+                        partition.how,
+                        partition.form,
+                        arrays,
+                        tuple(names[number] for number in chosen.tolist()),
+                        tuple(offsets[chosen].tolist()),
+                        tuple(sizes[chosen].tolist()),
+                        quick and not arrays,
+                        kept,
+                    ),
+                )
+
+
+def pictures(copy: Copy, numbers: Sequence[int]) -> Iterator[Picture | None]:
+    """Yield some images of a copy in the given order, as they are stored; None for one that cannot be read."""
+    table = copy.rows.take(pa.array(numbers, pa.int64())).select(["how", "form", "file", "offset", "size"])
+    for row in table.to_pylist():
+        how, form, file = row["how"], row["form"], row["file"]
+        try:
+            if form in ARRAY_SHAPES:
+                yield next(_arrays(str(copy.root), how, form, [file], [row["offset"]], [row["size"]]))
+            elif how in IN_PLACE:
+                with open_buffered(copy.root / file) as opened:
+                    opened.seek(row["offset"])
+                    yield opened.read(LARGEST_IMAGE if row["size"] < 0 else row["size"])
+            else:
+                yield bytes(next(_unpacked(str(copy.root), how, file, [row["offset"]])))
+        except (OSError, BuildError):
+            yield None
+
+
+def _unpacked(root: str, how: Container, file: str, offsets: Sequence[int]) -> Iterator[Picture]:
+    for batch in UNPACKERS[how](Path(root, file), np.array(offsets, np.int64)):
+        yield from batch
+
+
+def _arrays(
+    root: str, how: Container, form: Encoding, files: Sequence[str], offsets: Sequence[int], sizes: Sequence[int]
+) -> Iterator[npt.NDArray[np.uint8]]:
+    shape = ARRAY_SHAPES[form]
+    if how not in IN_PLACE:
+        for data in _unpacked(root, how, files[0], offsets):
+            yield np.frombuffer(data, np.uint8).reshape(shape)
+        return
+    opened, name = None, ""
+    try:
+        for file, offset, size in zip(files, offsets, sizes, strict=True):
+            if opened is None or file != name:
+                if opened is not None:
+                    opened.close()
+                opened, name = open_buffered(Path(root, file)), file
+            opened.seek(offset)
+            pixels = np.frombuffer(opened.read(size), np.uint8)
+            yield (
+                np.ascontiguousarray(pixels.reshape(3, *shape[:2]).transpose(1, 2, 0))
+                if form == "planar32"
+                else pixels.reshape(shape)
+            )
+    finally:
+        if opened is not None:
+            opened.close()

@@ -1,0 +1,119 @@
+"""Two releases, folders and indexes, compared row by row."""
+
+import io
+import os
+import shutil
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+import unknown_detection as ud
+from builders.commands.compare import main
+from builders.release.manifest import read_manifest, write_manifest
+from tests.builders.trees import linked, replaced
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_a_release_is_equal_to_itself(imagenet_release, capsys):
+    assert main([str(imagenet_release), str(imagenet_release), "--workers", "1"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert "equal  imagenet/test" in out
+    assert out[-1].startswith("equal: every one of ")
+
+
+@pytest.fixture
+def altered(imagenet_release, tmp_path):
+    """A release in which one image of a split was saved again, and another's class changed."""
+    import hashlib
+
+    root = tmp_path / "altered"
+    shutil.copytree(imagenet_release, root, copy_function=os.link, ignore=shutil.ignore_patterns(".state"))
+    manifest = read_manifest(root)
+    split = manifest.configs["imagenet"].splits["test"]
+    shard, index = root / split.data[0].path, root / split.index.path
+    images, rows = pq.read_table(shard), pq.read_table(index)
+    columns = rows.to_pydict()
+    image = images["image"].to_pylist()
+    data = io.BytesIO()
+    Image.open(io.BytesIO(image[3]["bytes"])).convert("RGB").save(data, "JPEG", quality=60)
+    image[3]["bytes"] = data.getvalue()
+    columns["content_sha256"][3] = hashlib.sha256(data.getvalue()).hexdigest()
+    columns["class_id"][5] = columns["class_id"][200]
+    for path, table, changed in (
+        (shard, images, {**columns, "image": image}),
+        (index, rows, columns),
+    ):
+        path.unlink()
+        pq.write_table(type(table).from_pydict({n: changed[n] for n in table.column_names}, table.schema), path)
+    other = msgspec.structs.replace(split, digest="0" * 64)
+    config = manifest.configs["imagenet"]
+    splits = config.splits | {"test": other}
+    configs = manifest.configs | {"imagenet": msgspec.structs.replace(config, splits=splits)}
+    (root / "manifest.json").unlink()
+    write_manifest(root, msgspec.structs.replace(manifest, configs=configs, audits={}))
+    return root, columns["id"][3], columns["id"][5]
+
+
+def test_a_planted_altered_image_is_found_by_row(imagenet_release, altered):
+    root, saved_again, moved = altered
+    found = ud.compare(root, imagenet_release)
+    assert found["kinds"] == {"wrong class": 1, "re-encoded": 1}
+    assert {each["id"]: each["kind"] for each in found["differences"]} == {
+        saved_again: "re-encoded",
+        moved: "wrong class",
+    }
+    assert all(each["group"] == "imagenet/test" for each in found["differences"])
+    assert "imagenet/test" not in found["equal_groups"]
+    assert "imagenet/near_ood" in found["equal_groups"]
+
+
+def test_a_split_that_one_of_them_lacks(imagenet_release, tmp_path):
+    root = tmp_path / "smaller"
+    shutil.copytree(imagenet_release, root, copy_function=os.link, ignore=shutil.ignore_patterns(".state"))
+    manifest = read_manifest(root)
+    config = manifest.configs["imagenet"]
+    splits = {name: split for name, split in config.splits.items() if name != "near_ood"}
+    (root / "manifest.json").unlink()
+    configs = manifest.configs | {"imagenet": msgspec.structs.replace(config, splits=splits)}
+    write_manifest(root, msgspec.structs.replace(manifest, configs=configs, audits={}, duplicates=None))
+    found = ud.compare(root, imagenet_release)
+    rows = manifest.configs["imagenet"].splits["near_ood"].rows
+    assert found["kinds"] == {"missing": rows}
+    assert found["differences"][0]["detail"].endswith("has this split")
+    assert found["beside"]["roles of imagenet/near_ood"] == ["", "near_ood"]
+
+
+def test_a_copy_against_a_release_of_it(demo, imagenet_release, tmp_path):
+    """Images of the release are found in a copy by id, and one that was altered there is found by row."""
+    found = ud.doctor(demo["imagenet"], against=str(imagenet_release))
+    assert found["whole"], found["sentence"]
+    rows = pq.read_table(imagenet_release / "index/imagenet/test.parquet").to_pylist()
+    name = next(row["source_id"] for row in rows if row["source"] == "imagenet")
+    root = linked(demo["imagenet"], tmp_path / "copy")
+    (path,) = root.rglob(name.rpartition("/")[2])
+    replaced(path, lambda data: data[:2] + b"\xff\xfe\x00\x06abcd" + data[2:])
+    found = ud.doctor(root, against=str(imagenet_release))
+    assert [(each["kind"], each["id"]) for each in found["differences"]] == [("other bytes", f"imagenet/{name}")]
+
+
+def test_folders_of_no_known_source_are_compared_by_path_and_then_by_name(demo, tmp_path):
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    for number, path in enumerate(sorted((demo["dtd"] / "images" / "blotchy").iterdir())):
+        for folder in (first / "a", second / "a", third):
+            folder.mkdir(parents=True, exist_ok=True)
+            os.link(path, folder / f"holiday{number}.jpg")
+    assert ud.compare(first, second)["equal"]
+    assert ud.compare(first, third)["equal"], "in other folders, under equal names"
+    replaced(third / "holiday1.jpg", lambda data: data[: len(data) // 2])
+    assert ud.compare(third, first)["kinds"] == {"truncated": 1}
+
+
+def test_what_is_nowhere_is_one_sentence(tmp_path, capsys):
+    assert main([str(tmp_path / "none"), str(tmp_path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
