@@ -27,9 +27,6 @@ CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 NEEDS = {"real data", "the Hub", "the Hub and real data", "weights", "a cluster", "a store", "torch"}
 """What a block may say that it needs."""
 
-COMING = {"doctor"}
-"""Commands that pages show before they are there; those that are there are looked at as all others."""
-
 _BLOCK = re.compile(r"^(?:<!-- needs (?P<needs>.+?) -->\n)?```bash\n(?P<text>.*?)^```", re.M | re.S)
 _CONSOLE = re.compile(r"^\$ (.+)$", re.M)
 _INLINE = re.compile(r"(?<!`)`((?:unknown-detection|python -m) (?!sealed)[^`]+)`")
@@ -81,8 +78,6 @@ def check_exists(words, where):
     """Assert that a command's module and flags exist, and in a group a command of that name."""
     known = click_commands()
     start = next((" ".join(words[:n]) for n in range(len(words), 1, -1) if " ".join(words[:n]) in known), None)
-    if start is None and words[:1] == ["unknown-detection"] and words[1] in COMING:
-        return
     if start is None:  # a module that is no command of the table
         assert words[:2] == ["python", "-m"], f"{where} is no command"
         module = ROOT / words[2].replace(".", "/")

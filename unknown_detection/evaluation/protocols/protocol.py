@@ -201,6 +201,8 @@ def means(figures: Sequence[Figure], **named: str) -> list[Figure]:
     return [
         {
             **summed(group),
+            # The known rows are the same for each set, and count once.
+            "n_known": max(figure["n_known"] for figure in group),
             "unknown": " + ".join(figure["unknown"] for figure in group),
             **named,
             "statistic": "mean",

@@ -245,13 +245,10 @@ def best_first(protocol: Protocol, lines: pd.DataFrame) -> list[tuple[str, str]]
 
 
 def _heading(line: Mapping[Any, Any]) -> str:
-    """Return a column's heading: its metric, and how many rows the smaller side has (both, for errors) if few.
-
-    A statistic counts the rows of all its figures, known ones once for each, so their own columns say how many.
-    """
+    """Return a column's heading: its metric, and how many rows the smaller side has (both, for errors) if few."""
     metric, statistic, sides = METRICS[line["metric"]], line["statistic"], (line["n_known"], line["n_unknown"])
     rows = sum(sides) if metric.takes == "errors" else min(sides)
-    few = f", n = {rows}" if 0 < rows < FEW and not statistic else ""
+    few = f", n = {rows}" if 0 < rows < FEW else ""
     of = "" if statistic in ("", "mean") else f", {STATISTICS.get(statistic, statistic)}"
     return metric_name(metric.name) + few + of
 
