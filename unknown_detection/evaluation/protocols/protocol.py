@@ -186,14 +186,15 @@ def measure_roles(
     measured = []
     for role in roles:
         of_role = measure_each(known, frame.by_split(rows[rows["role"] == role]), metrics, **named)
-        measured += of_role + means(of_role, unknown=role)
+        measured += of_role + means(of_role, n_known=len(known), unknown=role)
     return measured
 
 
-def means(figures: Sequence[Figure], **named: str) -> list[Figure]:
+def means(figures: Sequence[Figure], *, n_known: int | None = None, **named: str) -> list[Figure]:
     """Return the unweighted mean of each metric's figures; NaN if one of these is.
 
-    `named` has what the means are of, such as `unknown` and `config`; by default the figures' own sets, joined.
+    `n_known` is the number of known rows if all figures are over the same ones, which then count once. `named` has
+    what the means are of, such as `unknown` and `config`; by default the figures' own sets, joined.
     """
     groups: dict[str, list[Figure]] = {}
     for figure in figures:
@@ -201,8 +202,7 @@ def means(figures: Sequence[Figure], **named: str) -> list[Figure]:
     return [
         {
             **summed(group),
-            # The known rows are the same for each set, and count once.
-            "n_known": max(figure["n_known"] for figure in group),
+            **({} if n_known is None else {"n_known": n_known}),
             "unknown": " + ".join(figure["unknown"] for figure in group),
             **named,
             "statistic": "mean",

@@ -35,7 +35,8 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
         measured += measure(by_errors(known), ["accuracy", "aurc", "eaurc"], **named)
     of_splits = measure_each(known, unknown, METRICS, known=TEST, setting="ood_detection")
     far = {split for split, of_split in unknown.items() if of_split["role"].iloc[0] == "far_ood"}
-    return measured + of_splits + means([figure for figure in of_splits if figure["unknown"] in far])
+    of_far = [figure for figure in of_splits if figure["unknown"] in far]
+    return measured + of_splits + means(of_far, n_known=len(known))
 
 
 PROTOCOL = Protocol(
