@@ -111,9 +111,9 @@ build_demo(sources(sys.argv[3]), Path(sys.argv[2]))
 """
 
 # Everything that a build makes visible, it renames into place: the run's state, 9 plans, 9 times a data file and its
-# part, then 9 indexes, 3 lists of exclusions, the duplicates, a picture of samples, the licences, the Croissant metadata,
-# the card and the manifest, 46 in all. The points are inside each of these stretches, among them the one between a data file
-# and its part.
+# record, then 9 indexes, 3 lists of exclusions, the duplicates, a picture of samples, the licences, the Croissant
+# metadata, the card and the manifest, 46 in all. The points are inside each of these stretches, among them the one
+# between a data file and its record.
 RENAMES = 46
 POINTS = (4, 11, 31, 44)
 MORE_POINTS = (10, 12, 20, 27, 38, 42)
