@@ -86,7 +86,8 @@ def test_a_split_that_is_named_needs_the_packages(name, uninstalled, tmp_path, c
     assert main(["--demo", f"--splits={name}", f"--out={tmp_path / 'out'}"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert_sentence(error, "torch", "unknown-detection[generate]")
+    # Other packages that lack here stand beside torch, and differ from machine to machine.
+    assert "torch" in error and "needed to generate broad-" in error and "unknown-detection[generate]" in error
     assert not (tmp_path / "out").exists()
 
 
