@@ -24,6 +24,7 @@ from builders.sources.base import Source
 from builders.sources.registry import SOURCES
 from builders.storage.files import free_bytes
 from builders.storage.folders import cached_listings, takes_requests
+from taxonomy.errors import suggestion
 from unknown_detection.help import HelpGroup, no_sync_option
 from unknown_detection.terminal.progress import log
 from unknown_detection.words import byte_text
@@ -48,8 +49,10 @@ class SourceName(click.Choice[str]):
         key = start.replace("-", "_")
         if self.parts and key in SOURCES and partition in SOURCES[key].expected():
             return f"{key}-{partition}"
-        whole = value.replace("-", "_")
-        return super().convert(whole if whole in SOURCES else value, param, ctx)
+        key = value.replace("-", "_")
+        if key not in SOURCES and (near := suggestion(key, SOURCES)):
+            self.fail(f"{value!r} is no source{near}.", param, ctx)
+        return super().convert(key if key in SOURCES else value, param, ctx)
 
 
 def _source_named(name: str) -> Source:

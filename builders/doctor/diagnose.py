@@ -208,19 +208,21 @@ def _examined(copy: Copy, facts: pa.Table, first: int, theirs: Side | None) -> t
             found += doubled
         elif doubled:
             remarks.append(
-                f"{quantity(len(doubled), 'image')} of {copy.title} have the bytes of another one, for instance "
+                f"{copy.title} has {quantity(len(doubled), 'image')} with the bytes of another one, for instance "
                 f"{doubled[0].id} ({doubled[0].detail}); owners' archives have some"
             )
         found += _all_alike(copy, facts)
     known = [f"{copy.source.key}/{each}" for each in copy.rows["source_id"].to_pylist()] if copy.source else []
     if is_broken := sorted(set(known) & broken().keys()):
-        remarks.append(f"{quantity(len(is_broken), 'image')} broken in the owner's archive: {first_few(is_broken)}")
+        remarks.append(
+            f"{quantity(len(is_broken), 'image')} known to be broken in the owner's archive: {first_few(is_broken)}"
+        )
     header = (facts["channels"], facts["orientation"])
     grey, turned = (int(pc.sum(mask).as_py() or 0) for mask in (pc.equal(header[0], 1), pc.greater(header[1], 1)))
     if grey and not (copy.source and copy.source.arrays):
-        remarks.append(f"{quantity(grey, 'image')} of {copy.title} grey, of one channel")
+        remarks.append(f"{copy.title} has {quantity(grey, 'grey image')}, of one channel")
     if turned:
-        remarks.append(f"{quantity(turned, 'image')} of {copy.title} turned by EXIF when read")
+        remarks.append(f"{copy.title} has {quantity(turned, 'image')} that EXIF turns when they are read")
     return found, remarks
 
 
