@@ -61,7 +61,8 @@ def command(
     The exit code is 0 if all rows are equal, 1 if some differ, and 2 if something cannot be read.
     """
     from builders.doctor.copies import recognise
-    from builders.doctor.diagnose import copy_side, count_kinds, extra_images, joined
+    from builders.doctor.diagnose import copy_side, count_kinds, joined
+    from builders.doctor.examine import extra_images
     from builders.doctor.index import reference
     from builders.doctor.lines import SHOWN, difference_values, differences_csv, kinds_table
     from builders.doctor.scan import scan_copy
