@@ -27,6 +27,7 @@ from builders.release.schema import ID_OVERLAP, ROLES, demo_metadata
 from builders.storage.parquet import UNREADABLE, open_parquet, open_streamed, read_rows, row_batches, row_group
 from builders.storage.sealed_files import SCHEMA, check_size, read_sealed_header
 from hf_scripts.checks.images import Decoded, check_images, concatenate
+from hf_scripts.checks.index_walk import IndexWalk
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.values import HEX_SHA256, SplitFacts, check_values
@@ -72,24 +73,23 @@ def joined_outcome(parts: Sequence[Outcome]) -> Outcome:
 
 @dataclass(frozen=True)
 class FileTask:
-    """A `builders.executors.base.Task` that checks the size and digest of one file of a release."""
+    """Checks the size and digest of one file of a release."""
 
     root: Path
     file: FileEntry
-    resources: ClassVar[Resources] = ONE_CORE
 
     @property
     def size(self) -> int:
         """Bytes that are checked."""
         return self.file.size
 
-    def run(self, progress: Progress) -> Outcome:
+    def check(self, progress: Progress, indexes: IndexWalk) -> Outcome:
         """Check the file, and report its rows and bytes as done."""
         problems = self.check_whole()
         outcome = Outcome(problems)
         if "file missing" not in problems.counts:
             try:
-                outcome = self.check_contents(problems)
+                outcome = self.check_contents(problems, indexes)
             except UNREADABLE as error:
                 problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {first_line(error)}")
         progress(outcome.rows or 0, self.size)
@@ -99,9 +99,27 @@ class FileTask:
         """Check what concerns all bytes of the file."""
         return check_file(self.root, self.file)
 
-    def check_contents(self, problems: Problems) -> Outcome:
+    def check_contents(self, problems: Problems, indexes: IndexWalk) -> Outcome:
         """Check the contents of a file that exists; subclasses override this. May raise `UNREADABLE`."""
         return Outcome(problems)
+
+
+@dataclass(frozen=True)
+class FilesTask:
+    """A `builders.executors.base.Task` that checks files in turn, which walk through the index of a split together."""
+
+    tasks: tuple[FileTask, ...]
+    resources: ClassVar[Resources] = ONE_CORE
+
+    @property
+    def size(self) -> int:
+        """Bytes that are checked."""
+        return sum(task.size for task in self.tasks)
+
+    def run(self, progress: Progress) -> list[Outcome]:
+        """Check the files, and report their rows and bytes as done."""
+        with IndexWalk() as indexes:
+            return [task.check(progress, indexes) for task in self.tasks]
 
 
 _COMPARED = ["id", "role", "class_id", "source", "content_sha256"]
@@ -115,7 +133,7 @@ class IndexTask(FileTask):
     split: SplitFacts
     entry: SplitEntry
 
-    def check_contents(self, problems: Problems) -> Outcome:
+    def check_contents(self, problems: Problems, indexes: IndexWalk) -> Outcome:
         """Check structure and schema, every cell, the ids, and the digest over the rows."""
         path = self.file.path
         with open_streamed(self.root / path) as parquet:
@@ -182,10 +200,6 @@ def _is_sound(rows: pa.Table) -> bool:
     return bool(pc.all(pc.and_(inside, digests), min_count=0).as_py())
 
 
-class _UnknownRowsError(Exception):
-    """The rows of an index are not known; its own task reports why."""
-
-
 class _Beside(NamedTuple):
     """Rows of a row group, the first one's number in the file, and as many rows of the index, None if not known."""
 
@@ -226,38 +240,18 @@ class RowsTask(FileTask):
     index: str | None
     first: int
 
-    def _index_rows(self, schema: pa.Schema, first: int) -> Iterator[pa.Table]:
-        """Yield the index from a row on, and raise `_UnknownRowsError` where it cannot be read."""
-        if self.index is None:
-            raise _UnknownRowsError
-        skipped = 0
-        try:
-            with open_streamed(self.root / self.index) as parquet:
-                if not parquet.schema_arrow.equals(schema):
-                    raise _UnknownRowsError
-                for batch in row_batches(parquet, _INDEX_BATCH_ROWS):
-                    start = max(0, first - skipped)
-                    yield pa.Table.from_batches([batch]).slice(start).cast(schema)
-                    skipped += batch.num_rows
-        except UNREADABLE as error:
-            raise _UnknownRowsError from error
-
-    def _beside_index(self, parquet: pq.ParquetFile, size: int, part: ShardPart = WHOLE) -> Iterator[_Beside]:
+    def _beside_index(
+        self, parquet: pq.ParquetFile, indexes: IndexWalk, size: int, part: ShardPart = WHOLE
+    ) -> Iterator[_Beside]:
         """Yield the rows of a part of the file, `size` of a row group at a time, with what the index has of them."""
         schema, first = self.split.schema(image=False).remove_metadata(), part.row
-        index: Iterator[pa.Table] = self._index_rows(schema, self.first + first)
-        left: pa.Table | None = schema.empty_table()
         for group in range(parquet.num_row_groups)[part.groups]:
             for batch in row_batches(parquet, size, groups=[group]):
-                try:
-                    while left is not None and left.num_rows < batch.num_rows:
-                        if (more := next(index, None)) is None:
-                            break
-                        left = pa.concat_tables([left, more])
-                except _UnknownRowsError:
-                    left = None
-                yield _Beside(group, first, batch, None if left is None else left.slice(0, batch.num_rows))
-                left, first = None if left is None else left.slice(batch.num_rows), first + batch.num_rows
+                index = None
+                if self.index is not None:
+                    index = indexes.rows(self.root / self.index, schema, self.first + first, batch.num_rows)
+                yield _Beside(group, first, batch, index)
+                first += batch.num_rows
 
     def _compare(self, first: int, rows: pa.Table, index: pa.Table, problems: Problems) -> None:
         """Compare rows with the index, column by column; a cell without a value differs from one that has any."""
@@ -303,7 +297,7 @@ class DataTask(RowsTask):
         """Check size and digest of the file."""
         return super().check_whole() if self._is_first else Problems()
 
-    def check_contents(self, problems: Problems) -> Outcome:
+    def check_contents(self, problems: Problems, indexes: IndexWalk) -> Outcome:
         """Check structure and schema, every image, and that the rows are those of the index."""
         path, decoded, read, sizes = self.file.path, list[Decoded](), 0, Counter[int]()
         of_file = problems if self._is_first else Problems()  # the first part's task tells of it
@@ -312,7 +306,7 @@ class DataTask(RowsTask):
                 _check_structure(parquet, path, problems)
             if not _check_schema(parquet.schema_arrow, self.split.schema(image=True), path, of_file):
                 return Outcome(problems)
-            for group, first, rows, index in self._beside_index(parquet, _BATCH_ROWS, self.part):
+            for group, first, rows, index in self._beside_index(parquet, indexes, _BATCH_ROWS, self.part):
                 decoded.append(
                     check_images(rows, path, first, problems, split=self.split, decode=self.decode, keep=keep)
                 )
@@ -354,7 +348,7 @@ class DataTask(RowsTask):
 class SealedTask(RowsTask):
     """Checks a file of sealed residuals as far as possible without the originals: ids, and the residuals' headers."""
 
-    def check_contents(self, problems: Problems) -> Outcome:
+    def check_contents(self, problems: Problems, indexes: IndexWalk) -> Outcome:
         """Check the schema, the header of each residual, and that the ids are those of the index."""
         path, read = self.file.path, 0
         with open_parquet(self.root / path, pre_buffer=False) as parquet:
@@ -362,7 +356,7 @@ class SealedTask(RowsTask):
             expected = SCHEMA.with_metadata(demo_metadata(demo=self.split.demo))
             if not _check_schema(parquet.schema_arrow, expected, path, problems):
                 return Outcome(problems)
-            for _, first, rows, index in self._beside_index(parquet, _SEALED_BATCH_ROWS):
+            for _, first, rows, index in self._beside_index(parquet, indexes, _SEALED_BATCH_ROWS):
                 if index is not None:
                     self._compare(first, pa.Table.from_batches([rows]).select(["id"]), index, problems)
                 cells = zip(rows["id"].to_pylist(), rows["sealed"].to_pylist(), strict=True)

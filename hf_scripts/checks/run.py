@@ -29,6 +29,7 @@ from hf_scripts.checks.rows import (
     PART_BYTES,
     WHOLE,
     DataTask,
+    FilesTask,
     FileTask,
     IndexTask,
     Outcome,
@@ -45,6 +46,9 @@ _DECODING_IMPORTS = ("datasets", "builders.duplicates.stored")  # half a second 
 
 _PARTS = 8
 """Parts of files for each worker at least, if they are large enough, so that all end at about the same time (ours)."""
+
+_FILE_BYTES = 1 << 20
+"""What a file counts beside its bytes where tasks are made equal: opening it takes some milliseconds (ours)."""
 
 _IMAGE_BYTES = 32
 """Bytes of an image at least, so that a damaged manifest does not have us ask for any space (ours)."""
@@ -81,7 +85,8 @@ def verify_folder(
     unfinished = check_strays(root, manifest, problems)
     with contextlib.ExitStack() as stack:
         scratch = _scratch(stack, manifest, splits) if decode else None
-        tasks = _tasks(root, manifest, splits, workers, decode=decode, scratch=scratch)
+        files = _tasks(root, manifest, splits, workers, decode=decode, scratch=scratch)
+        tasks = _together(files, _PARTS * workers)
         count = max(1, min(workers, len(tasks)))
         preload = (*_WORKER_IMPORTS, *(_DECODING_IMPORTS if decode else ()))
         executor = stack.enter_context(LocalExecutor(count, preload=preload, resumes=False))
@@ -97,7 +102,7 @@ def verify_folder(
                 problems.merge(check_file(root, described))
         if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
             check_ids(root, manifest, disjoint, problems)
-            notes = check_duplicates(root, manifest, _decoded(tasks, outcomes), problems, executor)
+            notes = check_duplicates(root, manifest, _decoded(files, outcomes), problems, executor)
         else:
             notes = ["splits were not compared with each other, because an index is damaged"]
     if problems.total():
@@ -132,7 +137,6 @@ def _tasks(
     tasks: dict[str, list[FileTask]] = {}
     compared = compared_by(manifest)
     files = {file.path: file for file in files_in(manifest, splits)}
-    # A part reads the index from its start, so there are no more than all workers need.
     part = max(PART_BYTES, sum(file.size for file in files.values()) // (_PARTS * workers))
     for key, config, entry in manifest.splits():
         demo = manifest.benchmarks[config.benchmark].demo
@@ -171,15 +175,32 @@ def _index_rows(
         first = None if first is None or rows is None else first + rows
 
 
-def _run(tasks: Sequence[FileTask], executor: Executor) -> dict[str, Outcome]:
+def _together(tasks: Sequence[FileTask], count: int) -> list[FilesTask]:
+    """Put files that follow each other together, into about `count` tasks or fewer besides those of large files.
+
+    So an index is read as often as there are tasks, however many shards its split has.
+    """
+    least = sum(task.size + _FILE_BYTES for task in tasks) // count
+    together, last, held = list[FilesTask](), list[FileTask](), 0
+    for task in tasks:
+        last.append(task)
+        held += task.size + _FILE_BYTES
+        if held >= least:
+            together.append(FilesTask(tuple(last)))
+            last, held = [], 0
+    return [*together, FilesTask(tuple(last))] if last else together
+
+
+def _run(tasks: Sequence[FilesTask], executor: Executor) -> dict[str, Outcome]:
     """Run the tasks; returns the outcome of each file, in their order."""
     # The largest first, so that no worker is left alone with a large part.
     order = sorted(range(len(tasks)), key=lambda number: -tasks[number].size)
     with bar(sum(task.size for task in tasks), "checking", unit="B") as shown:
         ran = executor.run([tasks[number] for number in order], lambda _, size: shown.update(size))
     parts: dict[str, list[Outcome]] = {}
-    for number, outcome in sorted(zip(order, ran, strict=True), key=lambda pair: pair[0]):
-        parts.setdefault(tasks[number].file.path, []).append(outcome)
+    for number, outcomes in sorted(zip(order, ran, strict=True), key=lambda pair: pair[0]):
+        for task, outcome in zip(tasks[number].tasks, outcomes, strict=True):
+            parts.setdefault(task.file.path, []).append(outcome)
     return {path: joined_outcome(outcomes) for path, outcomes in parts.items()}
 
 

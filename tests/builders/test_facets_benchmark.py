@@ -29,6 +29,7 @@ from builders.release.schema import ROLES
 from builders.release.tables import read_excluded
 from hf_scripts import verify
 from hf_scripts.checks.duplicates import check_duplicates
+from hf_scripts.checks.index_walk import IndexWalk
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import IndexTask
 from hf_scripts.checks.values import check_values, split_facts
@@ -390,7 +391,8 @@ def test_verify_counts_the_rows_of_each_part(release):
         config, entry = (changed := typed(manifest)).configs["facets-t1"], changed.by_key()["facets-t1/test"]
         split = split_facts("facets-t1/test", config, entry, demo=True, compared=frozenset())
         task = IndexTask(release, entry.index, split, entry)
-        return list(task.run(lambda rows, size: None).problems.lines())
+        with IndexWalk() as indexes:
+            return list(task.check(lambda rows, size: None, indexes).problems.lines())
 
     assert checked() == []
     manifest["configs"]["facets-t1"]["splits"]["test"]["parts"][1]["rows"] += 1

@@ -16,6 +16,7 @@ from builders.release.digests import file_sha256
 from builders.release.entries import FileEntry
 from builders.release.images import array_sha256
 from builders.storage.sealed_files import SealedWriter, published_residuals
+from hf_scripts.checks.index_walk import IndexWalk
 from hf_scripts.checks.rows import SealedTask
 from hf_scripts.checks.values import SplitFacts
 from tests.fuzz.target import Target
@@ -75,9 +76,9 @@ def verify_file(folder: Path) -> object:
     """Check a file as `verify` does; its problems are raised as one sentence."""
     path = folder / "x.parquet"
     listed = FileEntry(path.name, path.stat().st_size, file_sha256(path))
-    outcome = SealedTask(folder, listed, SplitFacts("a/b", (), (), (), SIDE, True, False, frozenset()), None, 0).run(
-        lambda images, size: None
-    )
+    task = SealedTask(folder, listed, SplitFacts("a/b", (), (), (), SIDE, True, False, frozenset()), None, 0)
+    with IndexWalk() as indexes:
+        outcome = task.check(lambda images, size: None, indexes)
     if outcome.problems.total():
         raise BuildError(f"{'; '.join(outcome.problems.lines())}.")
     return outcome

@@ -353,6 +353,7 @@ def test_a_disk_without_space_for_scaled_images_is_no_fault_of_the_shard(copy):
     manifest = read_manifest(copy)
     _, config, entry = next(of for of in manifest.splits() if of[0] == "imagenet/test")
     split = split_facts("imagenet/test", config, entry, demo=True, compared=frozenset({SIMILARITY}))
-    task = check_rows.DataTask(copy, entry.data[0], split, entry.index.path, 0, decode=True, into=Path("/dev/full"))
+    of_file = check_rows.DataTask(copy, entry.data[0], split, entry.index.path, 0, decode=True, into=Path("/dev/full"))
+    task = check_rows.FilesTask((of_file,))
     with pytest.raises(BuildError, match="Cannot keep scaled images in /dev: No space left"):
         task.run(lambda images, size: None)
