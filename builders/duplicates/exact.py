@@ -6,19 +6,17 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.duplicates.search import Pairs
 from builders.release.duplicates import Pair, PairedRow, pair_of
 from builders.release.schema import ROLES
 from builders.storage.parquet import open_streamed, read_parquet, row_batches
-
-if TYPE_CHECKING:  # the search imports SciPy
-    from builders.duplicates.search import Pairs
 
 ALL_PAIRS = 100
 """In a larger group of equal images, each image is paired only with the group's first one (ours: n - 1 pairs identify

@@ -24,19 +24,20 @@ from builders.release.reader import RowGroup, row_groups
 
 
 def kept_pixels(layout: Layout, key: str, entry: SplitEntry) -> Pixels | None:
-    """Return the images of a split (`config/split`) as they are compared, None if they are not all kept."""
-    numbers = [len(entry.data)] if entry.data else _numbers_of_shards(layout, key)
+    """Return the images of a split (`config/split`) as they are compared, None if they are not all kept.
+
+    An index-only release does not say into how many shards its build had cut a split, nor whether another build cut
+    it otherwise. The seals do: those files are taken that are of the rows.
+    """
     digests = _digests(layout, entry)
-    for of in numbers:
-        files, start = list[tuple[Path, int, int]](), 0
-        for path in (layout.pixels(key, number, of) for number in range(of)):
-            rows = sealed_rows(path)
-            if rows is None or not is_of(path, digests.slice(start, rows).to_pylist()):
-                break
-            files.append((path, 0, rows))
-            start += rows
-        if len(files) == of and start == entry.rows:
-            return Pixels(tuple(files))
+    for paths in _cuts(layout, key):
+        rows = [sealed_rows(path) or 0 for path in paths]
+        starts = itertools.accumulate(rows[:-1], initial=0)
+        if sum(rows) == entry.rows and all(
+            is_of(path, digests.slice(start, count).to_pylist())
+            for path, start, count in zip(paths, starts, rows, strict=True)
+        ):
+            return Pixels(tuple((path, 0, count) for path, count in zip(paths, rows, strict=True)))
     return None
 
 
@@ -87,8 +88,9 @@ def _digests(layout: Layout, entry: SplitEntry) -> pa.ChunkedArray:
     return index_digests(layout.root / entry.index.path)
 
 
-def _numbers_of_shards(layout: Layout, key: str) -> list[int]:
-    """Return into how many shards a split without images may be cut, by the files that are there."""
+def _cuts(layout: Layout, key: str) -> list[list[Path]]:
+    """Return the files that builds kept of a split, a list for each number of shards, in the order of the shards."""
     config, _, name = key.partition("/")
-    files = layout.inside(f"{PIXELS}/{config}").glob(f"{name}-?????-of-?????.rgb")
-    return sorted({int(path.stem[-5:]) for path in files if path.stem[-5:].isdecimal()})
+    paths = layout.inside(f"{PIXELS}/{config}").glob(f"{name}-?????-of-?????.rgb")
+    by_cut = sorted((path.stem[-5:], path) for path in paths)
+    return [[path for _, path in cut] for _, cut in itertools.groupby(by_cut, lambda of: of[0])]

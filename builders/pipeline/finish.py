@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from builders.card import card
 from builders.card.pictures import with_samples
-from builders.duplicates.table import compare_pixels, complete, read_earlier, write_duplicates
+from builders.duplicates.by_pixels import compare_pixels
+from builders.duplicates.table import complete, read_earlier, write_duplicates
 from builders.errors import BuildError
 from builders.executors.base import Advance, Executor, Meter
 from builders.pipeline.build_plan import BuildPlan

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.duplicates.by_pixels import are_compared
 from builders.duplicates.checked import checked_images
 from builders.duplicates.exact import DIGEST
 from builders.duplicates.pixels import is_of
-from builders.duplicates.table import are_compared
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
 from builders.generate.batches import Batch, cut_batches, generated_table

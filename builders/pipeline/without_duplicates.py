@@ -26,9 +26,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.duplicates.by_pixels import are_compared, compared_by_similarity
 from builders.duplicates.exact import DIGEST
 from builders.duplicates.pixels import gathered
-from builders.duplicates.table import are_compared, compared_by_similarity
 from builders.executors.base import Executor, Meter
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import ReadPlan, locate_splits

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from scipy import ndimage
+from scipy import fft, ndimage
 from sklearn.datasets import load_sample_images
 
 from benchmarks.duplicates.near import CHANGES, COMBINED, changed, coloured_noise, disjoint, patches
@@ -196,6 +196,19 @@ def test_exactly_the_pairs_of_brute_force_are_found(brute_force, threshold):
     assert pairs == set(
         zip(rows.tolist(), columns.tolist(), distances[rows, columns].astype(np.float32).tolist(), strict=True)
     )
+
+
+def test_scipys_cosines_find_the_same_pairs_to_the_bit(brute_force, monkeypatch):
+    """They differ in the last bit of float32, which the slack of the bounds covers."""
+    queries, references, *_ = brute_force
+    ours = search(queries, references)
+    scipys = fft.dct(np.eye(22, dtype=np.float32), norm="ortho", axis=0)[[1, 3, 5, 7, 0, 2, 4, 6]]
+    assert pytest.approx(scipys, rel=0, abs=1e-7) == near_duplicates._BASIS
+    monkeypatch.setattr(near_duplicates, "_BASIS", scipys)
+    other = search(queries, references)
+    assert len(ours.queries) > 10
+    for name in ("queries", "references", "distances"):
+        assert getattr(ours, name).tobytes() == getattr(other, name).tobytes()
 
 
 def test_a_threshold_that_is_the_distance_of_a_pair_includes_it(brute_force):

@@ -10,8 +10,8 @@ import pytest
 
 from builders.cifar_benchmark import BENCHMARK
 from builders.demo.cifar100 import python2_pickle
+from builders.duplicates.by_pixels import are_compared
 from builders.duplicates.search import THRESHOLD, distance
-from builders.duplicates.table import are_compared
 from builders.release import images
 from builders.release.duplicates import comparison, listed_comparisons, read_pairs
 from hf_scripts.verify import main as verify
