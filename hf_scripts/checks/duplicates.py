@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from builders.duplicates.distance import distances
 from builders.duplicates.exact import IndexRow, exact_pairs, rows_of_pairs, searched_pairs
 from builders.duplicates.pixels import joined
+from builders.duplicates.stored import Search, find_stored, long_search, steps
 from builders.executors.base import Executor
 from builders.release.duplicates import (
     NotPairsError,
@@ -71,32 +73,40 @@ def check_duplicates(
     except NotPairsError as error:
         problems.add(_PROBLEM, f"{table.path}: is not a table of duplicates: it {error.reason}")
         return []
+    release = _release(root, manifest, table, decoded)
+    _check_form(manifest, table, pairs, problems)
+    similar = _similar(release, executor)
+    _check_pairs(release, table, pairs, similar, problems)
+    _check_unlisted(release, table, pairs, similar, problems)
+    notes = [pairs_summary(pairs, manifest)] if pairs else []
+    notes += filter(None, [pictures_of_several_classes(pairs), doubts(manifest), unsearched(manifest)])
+    return [*notes, *_not_compared(release)]
+
+
+class _Release(NamedTuple):
+    """What pairs are checked against.
+
+    Attributes:
+        manifest: the release's.
+        indexes: the index file of each split, by `config/split`.
+        ways: the methods by which each two splits were compared.
+        decoded: the images of the splits of which all were decoded. A build compares all rows of a split, so a part of
+            them cannot repeat its comparisons.
+    """
+
+    manifest: Manifest
+    indexes: Mapping[str, Path]
+    ways: Mapping[tuple[str, str], Set[By]]
+    decoded: Mapping[str, Decoded]
+
+
+def _release(root: Path, manifest: Manifest, table: DuplicatesEntry, decoded: Mapping[str, Decoded]) -> _Release:
     indexes = {key: root / entry.index.path for key, entry in manifest.by_key().items()}
-    exact = [pair for keys in groups(manifest) for pair in exact_pairs({key: indexes[key] for key in keys})]
-    complete = {  # a build compares all rows of a split, so a part of them cannot repeat its comparisons
-        key: images for key, images in decoded.items() if images.rows == read_row_count(indexes[key])
-    }
     ways: dict[tuple[str, str], set[By]] = {}
     for by, *splits in listed_comparisons(table.compared):
         ways.setdefault((splits[0], splits[1]), set()).add(by)
-    _check_form(manifest, table, pairs, problems)
-    similar = _similar(manifest, ways, indexes, complete, executor)
-    _check_pairs(manifest, indexes, table, pairs, ways, complete, similar, problems)
-    listed = {pair.place for pair in pairs}
-    for pair in sorted([*exact, *_equal_pixels(manifest, ways, indexes, complete), *similar]):
-        exactly = ways.get(pair.splits, set()) - {SIMILARITY}
-        if (pair.distance or exactly) and pair.place not in listed:
-            listed.add(pair.place)  # by another comparison, too
-            which = f"at distance {pair.distance:.6g}" if pair.distance else "equal"
-            rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
-            problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
-    notes = [pairs_summary(pairs, manifest)] if pairs else []
-    notes += filter(None, [pictures_of_several_classes(pairs), doubts(manifest), unsearched(manifest)])
-    return [*notes, *_not_compared(manifest, ways)]
-
-
-_Ways = Mapping[tuple[str, str], Set[By]]
-"""The methods by which each two splits were compared."""
+    complete = {key: images for key, images in decoded.items() if images.rows == read_row_count(indexes[key])}
+    return _Release(manifest, indexes, ways, complete)
 
 
 def _check_form(manifest: Manifest, table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problems) -> None:
@@ -119,18 +129,11 @@ def _check_form(manifest: Manifest, table: DuplicatesEntry, pairs: Sequence[Pair
 
 
 def _check_pairs(
-    manifest: Manifest,
-    indexes: Mapping[str, Path],
-    table: DuplicatesEntry,
-    pairs: Sequence[Pair],
-    ways: _Ways,
-    decoded: Mapping[str, Decoded],
-    similar: Sequence[Pair],
-    problems: Problems,
+    release: _Release, table: DuplicatesEntry, pairs: Sequence[Pair], similar: Sequence[Pair], problems: Problems
 ) -> None:
     """Check that every pair has two rows of the release, and the distance that these have."""
-    rows = rows_of_pairs(pairs, indexes.get)
-    wrong_distances = _wrong_distances(manifest, pairs, ways, rows, decoded, similar)
+    rows = rows_of_pairs(pairs, release.indexes.get)
+    wrong_distances = _wrong_distances(release, pairs, rows, similar)
     for number, pair in enumerate(pairs):
         where, present = f"{table.path} row {number}", list[IndexRow]()
         for side in pair.sides:
@@ -147,17 +150,27 @@ def _check_pairs(
             problems.add(_PROBLEM, f"{where}, {pair.id} and {pair.other_id}: {reason}")
 
 
+def _check_unlisted(
+    release: _Release, table: DuplicatesEntry, pairs: Sequence[Pair], similar: Sequence[Pair], problems: Problems
+) -> None:
+    """Check that no pair is missing that the comparisons find which the manifest lists."""
+    listed, indexes = {pair.place for pair in pairs}, release.indexes
+    exact = [pair for keys in groups(release.manifest) for pair in exact_pairs({key: indexes[key] for key in keys})]
+    for pair in sorted([*exact, *_equal_pixels(release), *similar]):
+        exactly = release.ways.get(pair.splits, set()) - {SIMILARITY}
+        if (pair.distance or exactly) and pair.place not in listed:
+            listed.add(pair.place)  # by another comparison, too
+            which = f"at distance {pair.distance:.6g}" if pair.distance else "equal"
+            rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
+            problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
+
+
 _Sides = list[tuple[Decoded, int]]
 """The decoded images of the splits of a pair's rows, and the numbers of the rows in them."""
 
 
 def _wrong_distances(
-    manifest: Manifest,
-    pairs: Sequence[Pair],
-    ways: _Ways,
-    rows: Mapping[tuple[str, str], IndexRow],
-    decoded: Mapping[str, Decoded],
-    similar: Iterable[Pair],
+    release: _Release, pairs: Sequence[Pair], rows: Mapping[tuple[str, str], IndexRow], similar: Iterable[Pair]
 ) -> dict[int, str]:
     """Return why listed pairs of two rows cannot have their distances, by the number of the pair.
 
@@ -171,10 +184,10 @@ def _wrong_distances(
         present = [row for side in pair.sides if (row := rows.get((side.split, side.id))) is not None and row.digest]
         if len(present) < 2:
             continue
-        by = ways.get(comparison("bytes", *pair.splits)[1:], frozenset())
-        most = near_distance(manifest, pair.split)
+        by = release.ways.get(comparison("bytes", *pair.splits)[1:], frozenset())
+        most = near_distance(release.manifest, pair.split)
         reason = _wrong_distance(pair, by, most, equal=present[0].digest == present[1].digest)
-        sides = [(decoded[row.side.split], row.number) for row in present if row.side.split in decoded]
+        sides = [(release.decoded[row.side.split], row.number) for row in present if row.side.split in release.decoded]
         if reason:
             reasons[number] = reason
         elif len(sides) == 2 and present[0].digest != present[1].digest and _have_other_pixels(sides):
@@ -232,51 +245,39 @@ def _wrong_distance(pair: Pair, by: Set[str], most: float, *, equal: bool) -> st
     return f"the digests differ, and no comparison of the two splits gives distance {pair.distance}"
 
 
-def _equal_pixels(
-    manifest: Manifest, ways: _Ways, indexes: Mapping[str, Path], decoded: Mapping[str, Decoded]
-) -> Iterator[Pair]:
+def _equal_pixels(release: _Release) -> Iterator[Pair]:
     """Yield the pairs of rows whose decoded pixels are equal.
 
     In a large group of equal images, which pairs are listed depends on all splits that were compared with each other
     (`builders.duplicates.exact.ALL_PAIRS`), so such a group is skipped unless all of them are decoded.
     """
-    compared = {splits for splits, by in ways.items() if "pixels" in by}
-    for group in groups(manifest):
+    compared = {splits for splits, by in release.ways.items() if "pixels" in by}
+    for group in groups(release.manifest):
         keys = [key for key in group if any(key in splits for splits in compared)]
-        if keys and all(key in decoded for key in keys):
-            digests = {key: decoded[key].digests for key in keys}
-            pairs = exact_pairs({key: indexes[key] for key in keys}, digests)
+        if keys and all(key in release.decoded for key in keys):
+            digests = {key: release.decoded[key].digests for key in keys}
+            pairs = exact_pairs({key: release.indexes[key] for key in keys}, digests)
             yield from (pair for pair in pairs if pair.splits in compared)
 
 
-def _similar(
-    manifest: Manifest,
-    ways: _Ways,
-    indexes: Mapping[str, Path],
-    decoded: Mapping[str, Decoded],
-    executor: Executor,
-) -> list[Pair]:
+def _similar(release: _Release, executor: Executor) -> list[Pair]:
     """Return the pairs of rows within the threshold whose bytes differ.
 
     A build shifts the images of one split over those of the reference, which is a training split, or else an
     in-distribution one; of two such splits the first by name.
     """
-    entries = manifest.by_key()
+    entries = release.manifest.by_key()
 
     def order(key: str) -> tuple[bool, bool, str]:
         return not is_training(key, entries[key]), not entries[key].is_known, key
 
-    compared = sorted(splits for splits, by in ways.items() if SIMILARITY in by)
-    searched = [
-        sorted(splits, key=order, reverse=True) for splits in compared if all(key in decoded for key in splits)
-    ]
+    compared = sorted(splits for splits, by in release.ways.items() if SIMILARITY in by)
+    searched = [sorted(splits, key=order, reverse=True) for splits in compared if release.decoded.keys() >= {*splits}]
     if not searched:
         return []
-    # SciPy, for which --help should not wait
-    from builders.duplicates.stored import Search, find_stored, long_search, steps
-
+    decoded, indexes = release.decoded, release.indexes
     searches = [
-        Search(decoded[query].pixels, decoded[reference].pixels, near_distance(manifest, query) - _ROUNDING)
+        Search(decoded[query].pixels, decoded[reference].pixels, near_distance(release.manifest, query) - _ROUNDING)
         for query, reference in searched
     ]
     if announced := long_search(searches):
@@ -290,13 +291,13 @@ def _similar(
     ]
 
 
-def _not_compared(manifest: Manifest, compared: Iterable[tuple[str, str]]) -> list[str]:
+def _not_compared(release: _Release) -> list[str]:
     lacking = [
         (first, second)
-        for keys in groups(manifest)
+        for keys in groups(release.manifest)
         for number, first in enumerate(keys)
         for second in keys[number:]
-        if (first, second) not in compared
+        if (first, second) not in release.ways
     ]
     if not lacking:
         return []
