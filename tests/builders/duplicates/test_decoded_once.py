@@ -1,5 +1,7 @@
 """How often a build of own folders decodes its images."""
 
+import hashlib
+import io
 import shutil
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from PIL import Image
 
 from builders import folder_benchmark
+from builders.duplicates.checked import ImageCheck
 from builders.duplicates.kept import kept_pixels
 from builders.release import images
 from builders.release.duplicates import read_pairs
@@ -145,3 +148,18 @@ def test_what_is_kept_is_what_the_shards_have(folders, tmp_path):
             path = tmp_path / "image.jpg"
             path.write_bytes(image["bytes"])
             assert np.array_equal(pixels, Image.open(path).convert("RGB").resize((32, 32), Image.Resampling.BOX))
+
+
+def test_a_kill_costs_the_check_of_own_images_what_was_not_written_yet(decoded, tmp_path):
+    """`docs/own-data.md` says up to 1,024 images; a kill is a check that does not come to `finish`."""
+    layout, data = Layout(tmp_path), []
+    for level in range(1030):
+        opened = io.BytesIO()
+        Image.new("RGB", (1, 1), (level % 256, level // 256, 0)).save(opened, "PNG")
+        data.append((opened.getvalue(), hashlib.sha256(opened.getvalue()).hexdigest()))
+    for decodes in (len(data), len(data) - 1024):
+        decoded.clear()
+        checked = ImageCheck(layout.inside(".state/checked"), decode=False, compared=True)
+        for image in data:
+            checked(*image)
+        assert len(decoded) == decodes
