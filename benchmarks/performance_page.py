@@ -212,13 +212,29 @@ def growing(recorded: Figures) -> str:
     sizes = sorted(of, key=int)
     less, more = sizes[0], sizes[-1]
     rows = []
-    for name in (name for each in COMMANDS for name in (each, f"{each}, least", f"{each}, datasets")):
+    beside = ("", ", least", ", pipeline", ", decoding", ", products", ", datasets")
+    for name in (each + part for each in COMMANDS for part in beside):
         if name in of[less]:
             each = (of[more][name] - of[less][name]) / (int(more) - int(less))
             rows.append(
                 [name, *(f"{of[size][name]:.2f}" for size in sizes), f"{each * 1000:.2f}" if each > 0 else "noise"]
             )
     return table(["processor seconds", *(f"{int(size):,} images" for size in sizes), "ms an image more"], rows)
+
+
+def wall(recorded: Figures) -> str:
+    """Return the table of wall times, and of both times of `build folder` beside the sum of its parts."""
+    of = recorded.get("building.commands", {})
+    if "ratios" not in of:
+        return NOT_RUN
+    sizes = sorted(of["ratios"], key=int)
+    rows = [
+        [f"`{name.partition(',')[0]}`{', beside the sum of its parts' if ',' in name else ''}"]
+        + [f"{of['ratios'][size][name][clock]:.2f}" for clock in ("processor", "wall") for size in sizes]
+        for name in of["ratios"][sizes[-1]]
+    ]
+    head = [f"{clock}, {int(size):,} images" for clock in ("processor", "wall") for size in sizes]
+    return table(["times the least work's processor time", *head], rows)
 
 
 def build_cost(recorded: Figures) -> str:
@@ -250,6 +266,7 @@ def blocks(recorded: Figures) -> dict[str, str]:
     return {
         "commands": commands(recorded),
         "sizes": growing(recorded),
+        "wall": wall(recorded),
         "comparisons": comparisons(recorded),
         "cost": build_cost(recorded),
         "unmeasured": unmeasured(recorded),

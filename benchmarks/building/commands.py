@@ -10,8 +10,12 @@ and their processor time counts workers. The least work is in one process:
 
 `datasets` loads the same folder as imagefolder, embeds the images and writes Parquet, which decodes nothing and hashes
 nothing; beside `verify` it reads the release and decodes each image once. `materialize` builds published rows of
-ImageNet's training images again, all of the known images. The exponent is that of processor time in images, by least
-squares of logarithms over the sizes: 1 is linear.
+ImageNet's training images again, all of the known images.
+
+`build folder` is also compared with the sum of its parts: the pipeline (`--no-near-duplicates`), decoding each image
+once, and the matrix products of the search for near-duplicates. Ratios of processor time and of wall time are both
+printed and recorded, wall time against the processor time of one process that does the work. The exponent is that of
+processor time in images, by least squares of logarithms over the sizes: 1 is linear.
 """
 
 from __future__ import annotations
@@ -32,6 +36,9 @@ from benchmarks.rivals import Run, Timed, interleave, report, run_process
 SIZES = (1_500, 3_000, 6_000)
 
 SPLITS = "imagenet/validation,imagenet-train"
+
+QUERIES, CROPS, REFERENCES, COORDINATES = 64, 9, 256, 48
+"""Shapes of the search's products (`builders.duplicates.search`)."""
 
 DATASETS_PARQUET = """
 import sys
@@ -75,6 +82,39 @@ def least_of_indexes(release: Path) -> None:
         opened.read([name for name in opened.schema_arrow.names if name != "image"])
 
 
+def decoding_of_files(tree: Path) -> None:
+    """Decode each file once."""
+    from PIL import Image
+
+    for path in sorted(tree.rglob("*.JPEG")):
+        Image.open(path).load()
+
+
+def products_of_search(release: Path) -> None:
+    """Multiply as many matrices as the search for near-duplicates of a release does, in its blocks and by one thread.
+
+    Of each pair of rows these are nine crops of the one and the other, `COORDINATES` numbers each.
+    """
+    import numpy as np
+    from threadpoolctl import threadpool_limits
+
+    from builders.release.duplicates import listed_comparisons
+    from builders.release.entries import SIMILARITY
+    from builders.release.manifest import read_manifest
+
+    manifest = read_manifest(release)
+    assert manifest.duplicates is not None
+    rows = {key: entry.rows for key, entry in manifest.by_key().items()}
+    listed = listed_comparisons(manifest.duplicates.compared)
+    pairs = sum(rows[each.one] * rows[each.other] for each in listed if each.by == SIMILARITY)
+    random = np.random.default_rng(0)
+    crops = random.standard_normal((QUERIES * CROPS, COORDINATES), np.float32)
+    references = random.standard_normal((COORDINATES, REFERENCES), np.float32)
+    with threadpool_limits(1, user_api="blas"):
+        for _ in range(-(-pairs // (QUERIES * REFERENCES))):
+            crops @ references
+
+
 def shards(release: Path) -> list[Path]:
     """Return the release's Parquet files with images."""
     import pyarrow.parquet as pq
@@ -82,7 +122,16 @@ def shards(release: Path) -> list[Path]:
     return [file for file in sorted(release.rglob("*.parquet")) if "image" in pq.read_schema(file).names]
 
 
-LEAST = {"files": least_of_files, "release": least_of_release, "indexes": least_of_indexes}
+LEAST = {
+    "files": least_of_files,
+    "release": least_of_release,
+    "indexes": least_of_indexes,
+    "decoding": decoding_of_files,
+    "products": products_of_search,
+}
+
+PARTS = ("pipeline", "decoding", "products")
+"""What `build folder` cannot do without."""
 
 
 def competitors(scratch: Path, images: int) -> dict[str, list[str]]:
@@ -101,6 +150,11 @@ def competitors(scratch: Path, images: int) -> dict[str, list[str]]:
     return {
         "build folder": [*ours, "build", "folder", *folders, "--out", str(own), "--quiet"],
         "build folder, least": least("files", tree),
+        "build folder, pipeline": [
+            *(*ours, "build", "folder", *folders, "--out", str(out / "plain"), "--quiet", "--no-near-duplicates"),
+        ],
+        "build folder, decoding": least("decoding", tree),
+        "build folder, products": least("products", own),
         "build folder, datasets": [python, "-c", IMAGEFOLDER, str(tree), str(out / "x.parquet"), str(out / "cache")],
         "verify": [*ours, "verify", str(own)],
         "verify, least": least("release", own),
@@ -159,6 +213,21 @@ def exponent(seconds: Mapping[int, float]) -> float:
     ).slope
 
 
+def ratios(results: Mapping[str, Timed]) -> dict[str, dict[str, float]]:
+    """Return each command's processor and wall time beside the processor time of what it cannot do without.
+
+    `build folder` is beside the sum of its `PARTS`, too.
+    """
+    beside = {name.partition(",")[0]: timed.median_processor for name, timed in results.items() if "least" in name}
+    parts = sum(results[f"build folder, {part}"].median_processor for part in PARTS)
+    found = {name: (results[name], base) for name, base in beside.items()}
+    found["build folder, its parts"] = results["build folder"], parts
+    return {
+        name: {"processor": round(timed.median_processor / base, 2), "wall": round(timed.median / base, 2)}
+        for name, (timed, base) in found.items()
+    }
+
+
 def main() -> None:
     """Measure, print and record."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -187,6 +256,10 @@ def main() -> None:
     }
     size = sum(path.stat().st_size for path in (args.scratch / f"tree{largest}").rglob("*.JPEG"))
     print(f"{largest:,} images; exponents {exponents}")
+    for images, results in by_size.items():
+        print(f"{images:,} images, times the least work's processor time:")
+        for name, ratio in ratios(results).items():
+            print(f"    {name:28} processor {ratio['processor']:6.2f}  wall {ratio['wall']:6.2f}")
     processor = {
         str(images): {name: round(timed.median_processor, 3) for name, timed in results.items()}
         for images, results in by_size.items()
@@ -197,6 +270,7 @@ def main() -> None:
         bytes=size,
         exponents=exponents,
         processor=processor,
+        ratios={str(images): ratios(results) for images, results in by_size.items()},
     )
 
 
