@@ -133,26 +133,35 @@ def refuse_deep(image: Image.Image) -> None:
         raise UnreadableImageError(f"it has values of more than 8 bits, mode {image.mode}; save it with 8 bits")
 
 
-def refuse_unbuilt(data: bytes) -> None:
-    """Refuse an image that no build stores, even if `datasets` may decode it; the pixels are not decoded here.
-
-    Raises:
-        UnreadableImageError: the image is not to be decoded, lacks a part, or has metadata that a build removes.
-        Exception: one of `DECODE_ERRORS`, of an image that cannot be opened.
-    """
-    header = _header_of_whole(data)
-    refuse_undecodable(Image.open(io.BytesIO(data)))
-    if header is not None and _has_odd_metadata(data, header):
-        raise UnreadableImageError("it has EXIF or XMP blocks that break decoding in some versions of Pillow")
-
-
 def decode(data: bytes) -> Image.Image:
     """Decode an image and apply its EXIF orientation, in the order of `datasets.Image.decode_example` (5.2).
 
     Raises `UnreadableImageError` for one that no release has, and any of `DECODE_ERRORS` if it does not decode.
     """
+    return _loaded(_opened(data))
+
+
+def decode_built(data: bytes) -> Image.Image:
+    """Decode an image of a release as `decode` does; an image that no build stores is refused even if it decodes.
+
+    Raises:
+        UnreadableImageError: the image is not to be decoded, lacks a part, or has metadata that a build removes.
+        Exception: one of `DECODE_ERRORS`, of an image that does not decode.
+    """
+    header = _header_of_whole(data)
+    image = _opened(data)
+    if header is not None and _has_odd_metadata(data, header):
+        raise UnreadableImageError("it has EXIF or XMP blocks that break decoding in some versions of Pillow")
+    return _loaded(image)
+
+
+def _opened(data: bytes) -> Image.Image:
     image: Image.Image = Image.open(io.BytesIO(data))
     refuse_undecodable(image)
+    return image
+
+
+def _loaded(image: Image.Image) -> Image.Image:
     image.load()
     if image.getexif().get(ExifTags.Base.Orientation) is not None:
         image = ImageOps.exif_transpose(image)

@@ -42,7 +42,7 @@ from hf_scripts.checks.values import split_facts
 from unknown_detection.terminal.progress import bar
 
 _WORKER_IMPORTS = ("builders.cli.console", "hf_scripts.checks.release", "hf_scripts.checks.rows", "numpy.ma")
-_DECODING_IMPORTS = ("datasets", "builders.duplicates.stored")  # half a second and more, which --check fast saves
+_DECODING_IMPORTS = ("builders.duplicates.stored",)
 
 _PARTS = 8
 """Parts of files for each worker at least, if they are large enough, so that all end at about the same time (ours)."""
