@@ -1,9 +1,9 @@
 """Processor time and memory of `build folder` where something is many: rows, classes, empty class folders, shards.
 
-`python -m benchmarks.building.shapes --scratch DIR [SHAPE ...]` builds images of 8 x 8 pixels, at two sizes of each
+`python -m benchmarks.building.shapes --scratch DIR [SHAPE ...]` builds images of 8 x 8 pixels, at three sizes of each
 shape, without the search for near-duplicates and without waiting for the disk. Processor time counts workers, and
-memory is that of the largest process. The exponent is that of processor time from the smaller to the larger size,
-starting Python not counted: 1 is linear. `verify --check fast` of what was built is measured beside it.
+memory is that of the largest process. The exponent is that of processor time by least squares of logarithms, starting
+Python not counted: 1 is linear. `verify --check fast` of what was built is measured beside it.
 
 Shards are cut at a number of bytes that gives two images each. Empty class folders are refused, and how long that
 takes is measured.
@@ -12,22 +12,20 @@ takes is measured.
 from __future__ import annotations
 
 import argparse
-import math
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import figures
+from benchmarks.building.commands import exponent
 from benchmarks.rivals import Run, interleave, run_process
 
-SIZES = {
-    "rows": (100_000, 1_000_000),
-    "classes": (10_000, 100_000),
-    "empty": (10_000, 100_000),
-    "shards": (1_000, 10_000),
-}
-"""What is many, in its two sizes (the larger ones are those that a user may have; ours)."""
+MANY = {"rows": 1_000_000, "classes": 100_000, "empty": 100_000, "shards": 10_000}
+"""What is many, and how many a user may have of it (ours)."""
+
+FRACTIONS = (10, 3, 1)
+"""The sizes are this part of it (ours)."""
 
 START = 100
 """The size whose time counts as that of starting Python (ours)."""
@@ -114,19 +112,19 @@ def measure(scratch: Path, shape: str, size: int) -> dict[str, dict[str, float]]
 def main() -> None:
     """Measure, print and record."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=", ".join(SIZES))
+    parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=", ".join(MANY))
     parser.add_argument("--part", type=int, default=1, metavar="N", help="build an N-th of the sizes")
     parser.add_argument("--scratch", type=Path, required=True, help="folder with 5 GB and 1.2 million inodes free")
     args = parser.parse_args()
     args.scratch.mkdir(parents=True, exist_ok=True)
-    for shape in args.shapes or SIZES:
+    for shape in args.shapes or MANY:
         start = measure(args.scratch, shape, START)
-        less, more = (size // args.part for size in SIZES[shape])
-        measured = {size: measure(args.scratch, shape, size) for size in (less, more)}
+        sizes = [MANY[shape] // (args.part * fraction) for fraction in FRACTIONS]
+        measured = {size: measure(args.scratch, shape, size) for size in sizes}
         exponents = {}
-        for name in measured[more]:
-            low, high = (measured[size][name]["processor"] - start[name]["processor"] for size in (less, more))
-            exponents[name] = round(math.log(high / low) / math.log(more / less), 2)
+        for name, once in start.items():
+            grown = {size: of[name]["processor"] - once["processor"] for size, of in measured.items()}
+            exponents[name] = round(exponent(grown), 2)
         print(shape, measured, exponents, flush=True)
         figures.record(
             f"building.shapes, {shape}",
