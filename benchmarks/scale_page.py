@@ -282,9 +282,15 @@ SHAPES = {
     "rows": "{:,} rows",
     "classes": "{:,} classes of an image each",
     "shards": "{:,} shards of two images each",
+    "shards, near": "the same, all images decoded and compared",
     "empty": "{:,} empty class folders, which are refused",
 }
 """What is many, in words."""
+
+
+COMMANDS = {"build": "build folder", "verify": "verify"}
+SHORT = {"build": " --no-near-duplicates", "verify": " --check fast"}
+"""What the commands leave out where images are not compared."""
 
 
 def shapes(recorded: Figures) -> str:
@@ -298,7 +304,7 @@ def shapes(recorded: Figures) -> str:
             rows.append(
                 [
                     title.format(int(by_size[-1][0])) if name == "build" else "",
-                    f"`{'build folder' if name == 'build' else 'verify --check fast'}`",
+                    f"`{COMMANDS[name]}{SHORT[name] if 'near' not in shape else ''}`",
                     *(seconds(median["processor"]) for median in medians),
                     f"{medians[-1]['peak_mb']:,}",
                     f"{exponent:.2f}",

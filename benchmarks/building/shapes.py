@@ -1,9 +1,10 @@
 """Processor time and memory of `build folder` where something is many: rows, classes, empty class folders, shards.
 
 `python -m benchmarks.building.shapes --scratch DIR [SHAPE ...]` builds images of 8 x 8 pixels, at three sizes of each
-shape, without the search for near-duplicates and without waiting for the disk. Processor time counts workers, and
-memory is that of the largest process. The exponent is that of processor time by least squares of logarithms, starting
-Python not counted: 1 is linear. `verify --check fast` of what was built is measured beside it.
+shape, without the search for near-duplicates and without waiting for the disk, and runs `verify --check fast` on them.
+With `--near` both commands do all that they do by default. Processor time counts workers, and memory is that of the
+largest process. The exponent is that of processor time by least squares of logarithms, starting Python not counted: 1
+is linear.
 
 Shards are cut at a number of bytes that gives two images each. Empty class folders are refused, and how long that
 takes is measured.
@@ -33,6 +34,8 @@ START = 100
 KNOWN, FEW = 3, 20
 """Classes, and images of a class or of unknown ones, where there are not many (ours)."""
 
+FAST = ("--check", "fast")
+
 # In place of 512 MiB a shard; workers are told which rows they write.
 BUILD = """
 import sys
@@ -44,7 +47,12 @@ sys.exit(main(sys.argv[1:]) != expected)
 
 
 def maker() -> Callable[[Path, int], None]:
-    """Return a function that writes the image with a number: no two are equal, and each takes 20 microseconds."""
+    """Return a function that writes the image with a number, always in as many bytes, in 20 microseconds.
+
+    It is noise of 8 x 8 pixels, so no two are equal or near. Of images that are all alike each two would be
+    near-duplicates, and the search takes a millisecond for each pair that it finds.
+    """
+    import random
     import struct
     import zlib
 
@@ -55,8 +63,9 @@ def maker() -> Callable[[Path, int], None]:
     end = chunk(b"IEND", b"")
 
     def write(path: Path, number: int) -> None:
-        row = b"\0" + number.to_bytes(4, "big") * 6
-        path.write_bytes(head + chunk(b"IDAT", zlib.compress(row * 8, 1)) + end)
+        noise = random.Random(number).randbytes(8 * 8 * 3)
+        rows = b"".join(b"\0" + noise[start : start + 24] for start in range(0, len(noise), 24))
+        path.write_bytes(head + chunk(b"IDAT", zlib.compress(rows, 0)) + end)
 
     return write
 
@@ -83,7 +92,7 @@ def write_tree(tree: Path, shape: str, size: int) -> None:
         write(tree / "unknown" / f"{image}.png", number + image)
 
 
-def measure(scratch: Path, shape: str, size: int) -> dict[str, dict[str, float]]:
+def measure(scratch: Path, shape: str, size: int, *, near: bool) -> dict[str, dict[str, float]]:
     """Build and check a tree of this shape once."""
     tree, out = scratch / "tree", scratch / "out"
     for folder in (tree, out):
@@ -91,11 +100,11 @@ def measure(scratch: Path, shape: str, size: int) -> dict[str, dict[str, float]]
     write_tree(tree, shape, size)
     image = (tree / "unknown" / "0.png").stat().st_size
     folders = ["--in-distribution", str(tree / "known"), "--unknown", f"near={tree / 'unknown'}", "--out", str(out)]
-    flags = ["--no-near-duplicates", "--no-sync", "--quiet"]
+    flags = ["--no-sync", "--quiet", *([] if near else ["--no-near-duplicates"])]
     cut, expected = str(2 * image if shape == "shards" else 0), str(2 if shape == "empty" else 0)
     commands = {
         "build": [sys.executable, "-c", BUILD, cut, expected, "build", "folder", *folders, *flags],
-        "verify": [sys.executable, "-m", "unknown_detection", "verify", str(out), "--check", "fast"],
+        "verify": [sys.executable, "-m", "unknown_detection", "verify", str(out), *([] if near else FAST)],
     }
     if shape == "empty":
         del commands["verify"]
@@ -113,21 +122,22 @@ def main() -> None:
     """Measure, print and record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=", ".join(MANY))
+    parser.add_argument("--near", action="store_true", help="with the defaults: near-duplicates, all checks")
     parser.add_argument("--part", type=int, default=1, metavar="N", help="build an N-th of the sizes")
     parser.add_argument("--scratch", type=Path, required=True, help="folder with 5 GB and 1.2 million inodes free")
     args = parser.parse_args()
     args.scratch.mkdir(parents=True, exist_ok=True)
     for shape in args.shapes or MANY:
-        start = measure(args.scratch, shape, START)
+        start = measure(args.scratch, shape, START, near=args.near)
         sizes = [MANY[shape] // (args.part * fraction) for fraction in FRACTIONS]
-        measured = {size: measure(args.scratch, shape, size) for size in sizes}
+        measured = {size: measure(args.scratch, shape, size, near=args.near) for size in sizes}
         exponents = {}
         for name, once in start.items():
             grown = {size: of[name]["processor"] - once["processor"] for size, of in measured.items()}
             exponents[name] = round(exponent(grown), 2)
         print(shape, measured, exponents, flush=True)
         figures.record(
-            f"building.shapes, {shape}",
+            f"building.shapes, {shape}{', near' if args.near else ''}",
             {"exponents": exponents, "sizes": {str(size): each for size, each in measured.items()}},
         )
 
