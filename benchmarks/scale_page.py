@@ -300,7 +300,7 @@ def shapes(recorded: Figures) -> str:
         of = recorded.get(f"building.shapes, {shape}")
         for name, exponent in of["exponents"].items() if of else ():
             by_size = sorted(of["sizes"].items(), key=lambda item: int(item[0]))
-            medians = [each[name] for _, each in by_size]
+            medians = [by_size[place][1][name] for place in (0, -1)]
             rows.append(
                 [
                     title.format(int(by_size[-1][0])) if name == "build" else "",
