@@ -1,15 +1,24 @@
 """Searching images in files, in blocks, on an executor."""
 
+import itertools
+
+import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.duplicates.near import coloured_noise
 from builders.duplicates import stored
+from builders.duplicates.kept import kept_pixels
 from builders.duplicates.pixels import Pixels, is_of, joined, pixel_writer, sealed_rows, write_pixels
 from builders.duplicates.search import Pairs, find_pairs
 from builders.duplicates.stored import Search, find_stored, steps
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
+from builders.release.entries import SplitEntry
+from builders.release.layout import Layout
+from tests import manifests
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +104,32 @@ def test_a_file_that_was_given_up_is_of_no_rows(images, tmp_path):
         writer.add(images[1], "b" * 64)
     assert (tmp_path / "a.rgb").stat().st_size == 0
     assert not is_of(tmp_path / "a.rgb", [])
+
+
+def test_kept_pixels_are_those_of_the_rows_however_often_the_split_was_cut(images, tmp_path):
+    """An index-only release does not say into how many shards its build cut it; a build of other rows left files."""
+    layout, digests = Layout(tmp_path), [f"{number:064x}" for number in range(len(images))]
+    path = layout.index("bench/test")
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"content_sha256": digests}), path)
+    listed = manifests.split(
+        key="bench/test", rows=len(images), data=[], index=manifests.file("index/bench/test.parquet")
+    )
+    of_rows = msgspec.convert(listed, SplitEntry)
+
+    def keep(of, named):
+        starts = np.linspace(0, len(images), of + 1).astype(int)
+        for number, (start, stop) in enumerate(itertools.pairwise(starts)):
+            target = layout.pixels("bench/test", number, of)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with pixel_writer(target) as writer:
+                for image, digest in zip(images[start:stop], named[start:stop], strict=True):
+                    writer.add(image, digest)
+
+    keep(2, digests[::-1])
+    assert kept_pixels(layout, "bench/test", of_rows) is None
+    keep(3, digests)
+    kept = kept_pixels(layout, "bench/test", of_rows)
+    assert kept is not None and len(kept.files) == 3 and np.array_equal(kept.read(), images)
+    layout.pixels("bench/test", 1, 3).unlink()
+    assert kept_pixels(layout, "bench/test", of_rows) is None
