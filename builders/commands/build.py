@@ -31,7 +31,6 @@ from builders.commands.demo_build import (
 )
 from builders.commands.summary import print_result
 from builders.declare.benchmark import Benchmark
-from builders.demo.write import is_demo
 from builders.errors import BuildError, one_line
 from builders.generate.contract import INSTALL, check_installed, not_installed, without_packages
 from builders.generate.flags import DEVICE
@@ -39,7 +38,7 @@ from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.pipeline.state import refuse_unusable
-from builders.sources.base import Source
+from builders.sources.base import Source, is_demo
 from builders.storage.paths import require_access
 from builders.storage.text_files import read_csv
 from unknown_detection.terminal.progress import TerminalMeter
@@ -219,7 +218,7 @@ def given_sources(
 ) -> dict[str, Path]:
     """Return the folders of the sources that the splits need, by source key; sources on the Hub are downloaded."""
     needing = {
-        source: first_few(list(dict.fromkeys(key.partition("/")[0] for key in parts)))
+        source: list(dict.fromkeys(key.partition("/")[0] for key in parts))
         for source, parts in sources_on_disk(benchmark, splits).items()
     }
     closing = f" Or choose --splits, or try the demo sources:\n  {module} --demo --out build/unknown-detection"

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from builders.duplicates.checked import checked_images
 from builders.duplicates.exact import DIGEST
 from builders.duplicates.pixels import is_of
-from builders.duplicates.table import are_compared
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
 from builders.generate.batches import Batch, cut_batches, generated_table
@@ -93,7 +92,7 @@ class ShardWork:
             target = data if self.request.has_pixels(plan.config) or data.exists() else None
             task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, record=record)
             # A published table has the pairs of its splits, which need no comparison.
-            is_kept = are_compared(self.benchmark, plan.key) and (target is None or not self.are_listed)
+            is_kept = self.benchmark.is_searched(plan.key) and (target is None or not self.are_listed)
             pixels = self._pixels(plan, shard) if is_kept else None
             tasks.append(dataclasses.replace(task, sealed=sealed if plan.is_sealed else None, pixels=pixels))
         # The largest first, so that no worker ends up alone with a large one.
@@ -191,7 +190,7 @@ class ShardWork:
         # again.
         index_only = not self.request.has_pixels(split.config) and not data.exists()
         finished = _has_bytes(data, record.bytes) or index_only
-        if index_only and are_compared(self.benchmark, split.key):
+        if index_only and self.benchmark.is_searched(split.key):
             # Of a shard with images they are read from these.
             finished = is_of(self._pixels(split, shard), read_parquet(path, [DIGEST])[DIGEST].to_pylist())
         if split.is_sealed:

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from builders.duplicates.exact import DIGEST
 from builders.duplicates.pixels import gathered
-from builders.duplicates.table import are_compared, compared_by_similarity
+from builders.duplicates.table import compared_by_similarity
 from builders.executors.base import Executor, Meter
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import ReadPlan, locate_splits
@@ -195,7 +195,7 @@ class _Survey:
             return
         work = ShardWork(self.build, self.executor, self.meter)
         ready = work.generate(locate_splits(unread, self.build.indexes, self.build.request.layout, self.meter))
-        compared = {key for key in ready if are_compared(self.build.benchmark, key)}
+        compared = {key for key in ready if self.build.benchmark.is_searched(key)}
         self._read([split for split in ready.values() if split.image_generator is None or split.key in compared], work)
         for key, located in ready.items():
             if located.image_generator is not None and key not in compared:
@@ -211,7 +211,7 @@ class _Survey:
             split.unpack()
             for shard in range(split.shards):
                 record = self.folder / f"{name}-{shard:05d}.parquet"
-                pixels = record.with_suffix(".rgb") if are_compared(self.build.benchmark, split.key) else None
+                pixels = record.with_suffix(".rgb") if self.build.benchmark.is_searched(split.key) else None
                 records.append((record, pixels))
                 if not record.exists() or (pixels is not None and not pixels.exists()):
                     task = work.task(split, shard, plan=plan_file, data=None, record=record)

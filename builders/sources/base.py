@@ -59,6 +59,9 @@ RGB32_BYTES = math.prod(RGB32)
 ARRAY_SHAPES: Mapping[str, Shape] = {"rgb32": RGB32, "planar32": RGB32, "grey28": GREY28}
 """The shape of an image by the encoding of its bytes, where these are pixels."""
 
+DEMO_MARKER = "DEMO.txt"
+"""The file in a demo's root and in the folder of each of its sources that says that the images are made up."""
+
 LARGEST_IMAGE = 1 << 28
 """Bytes of an image file at most (ours). The largest picture of a source, of Caltech-256, has 63 MB decoded."""
 
@@ -234,6 +237,11 @@ class Source:
     def layouts_of(self, partition: str) -> list[CopyLayout]:
         """Return the layouts that a partition may have, in the order in which they are tried."""
         return [layout for layout in self.accepted if partition in (layout.partitions or (partition,))]
+
+
+def is_demo(folder: Path) -> bool:
+    """Whether a folder is a demo, or the folder of one of its sources."""
+    return (folder / DEMO_MARKER).is_file()
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from datasets import load_dataset
 from builders.broad_benchmark import BENCHMARK, MULTI_LABEL, main
 from builders.declare.quotas import Largest
 from builders.declare.ranking import even_shares
-from builders.demo.write import MARKER
 from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
 from builders.plan.completeness import agreement
 from builders.plan.planner import plan
-from builders.sources.base import PartitionIndex, SourceIndex
+from builders.sources.base import DEMO_MARKER, PartitionIndex, SourceIndex
 from builders.sources.coco2017 import COCO2017
 from builders.sources.opening import open_source
 from hf_scripts import verify
@@ -218,7 +217,7 @@ def test_annotations_that_changed_are_noticed_where_the_same_images_are_drawn(de
     (copy / "annotations").mkdir()
     content = json.loads((demo["coco2017"] / FILE).read_text())
     (copy / FILE).write_text(json.dumps(content))
-    link(demo["coco2017"] / MARKER, copy / MARKER)
+    link(demo["coco2017"] / DEMO_MARKER, copy / DEMO_MARKER)
     command = ["--splits", SEVERAL, "--coco2017", str(copy), "--out", str(tmp_path / "o")]
     assert main([*command, "--index-only", "--workers", "1"]) == 0
     for image in content["images"]:
