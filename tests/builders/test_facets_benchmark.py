@@ -21,7 +21,7 @@ from builders.facets_benchmark import BENCHMARK, main
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
-from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
+from builders.plan.candidates import Draws, KeyedRanks
 from builders.plan.planner import plan
 from builders.release.duplicates import listed_comparisons
 from builders.release.manifest import read_manifest
@@ -124,10 +124,10 @@ def test_the_other_reading_of_animals_moves_the_rows_that_the_documentation_says
 
 def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
     # Table V under any assignment of classes follows from the halves; the whole of them is 54,381 (section IV).
-    view = IndexArrays(indexes["sun397"])
+    index = indexes["sun397"]
     split = BENCHMARK.parts["facets-t1/validation.sun397_known"]
-    everything = view.rows(list(view.names), ("images",))
-    ranks = KeyedRanks(view, Key(0, "facets-t1", "validation"))
+    everything = index.rows_of(("images",), index.source.classes())
+    ranks = KeyedRanks(index, Key(0, "facets-t1", "validation"))
     assert len(ranks.take(split.quota, everything, split.partitions)) == 54_381
     # Half to even, as Python rounds: an odd count gives its spare image to either split.
     assert [round(n * 0.5) for n in (1, 2, 3, 5, 7)] == [0, 1, 2, 2, 4]
