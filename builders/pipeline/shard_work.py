@@ -6,7 +6,7 @@ Tested by `tests/builders/pipeline/test_run.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -51,12 +51,14 @@ class ShardWork:
 
         Returns the plans by key; those of generated images read them from packs and have their generators' columns.
         """
+        missing: dict[str, list[Batch]] = {}
         for plan in plans:
             if plan.image_generator is not None:
                 name = f"made-{plan.key.replace('/', '-')}"
                 batches = cut_batches(plan.table, plan.image_generator, name, self.staging)
                 self.batches[plan.key] = plan, batches
-        self._run(lambda _, batch: not batch.record.exists())
+                missing[plan.key] = [batch for batch in batches if not batch.record.exists()]
+        self._run(missing)
         return {plan.key: self._with_images(plan) for plan in plans}
 
     def packs(self) -> list[Path]:
@@ -112,23 +114,17 @@ class ShardWork:
             schema=arrow_schema(split.parts[0].labels, split.config.columns, demo=self.request.demo),
             decode=self.request.decode,
             drop_unreadable=self.request.allow_partial,
-            generated=split.key in self.batches,
-            stored="pixels" if generator is None else generator.stored,
+            stored="source" if generator is None else generator.stored,
             contents=split.contents,
             checked=self.checked,
         )
 
-    def _run(self, is_missing: Callable[[ReadPlan, Batch], bool]) -> None:
-        """Generate the images of the batches that are missing."""
-        missing = {
-            key: chosen
-            for key, (plan, batches) in self.batches.items()
-            if (chosen := [batch for batch in batches if is_missing(plan, batch)])
-        }
-        if not missing:
+    def _run(self, missing: Mapping[str, Sequence[Batch]]) -> None:
+        """Generate the images of the batches that are missing, given by the keys of their splits."""
+        if not any(missing.values()):
             return
         tasks = []
-        generators = self.benchmark.generators(missing)
+        generators = self.benchmark.generators(key for key, batches in missing.items() if batches)
         check_installed(generators)
         for key, generator in generators.items():
             plan = self.batches[key][0]
@@ -146,12 +142,11 @@ class ShardWork:
 
     def restore(self, files: set[str]) -> None:
         """Generate the images of the named packs again, where these were removed."""
-        self._run(
-            lambda plan, batch: (
-                batch.pack.name in files
-                and not (batch.pack.exists() and (batch.sealed.exists() or not plan.is_sealed))
-            )
-        )
+        missing: dict[str, list[Batch]] = {}
+        for key, (plan, batches) in self.batches.items():
+            named = [batch for batch in batches if batch.pack.name in files]
+            missing[key] = [b for b in named if not (b.pack.exists() and (b.sealed.exists() or not plan.is_sealed))]
+        self._run(missing)
 
     def _with_images(self, plan: ReadPlan) -> ReadPlan:
         table, packs, generator = plan.table, plan.packs, plan.image_generator

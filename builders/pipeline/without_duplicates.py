@@ -216,7 +216,7 @@ class _Survey:
                 if not record.exists() or (pixels is not None and not pixels.exists()):
                     task = work.task(split, shard, plan=plan_file, data=None, record=record)
                     tasks.append(dataclasses.replace(task, pixels=pixels))
-                    if task.generated:
+                    if task.stored != "source":
                         work.restore(set(split.rows_of(shard)["file"].to_pylist()))
             if any(task.plan == plan_file for task in tasks):
                 write_arrow(plan_file, split.table)
