@@ -37,7 +37,7 @@ class ShardWork:
 
     def __init__(self, plan: BuildPlan, executor: Executor, meter: Meter) -> None:
         self.request, self.benchmark, self.layout = plan.request, plan.benchmark, plan.request.layout
-        self.executor, self.meter = executor, meter
+        self.executor, self.meter, self.labels = executor, meter, plan.labels
         self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in plan.indexes.items()} | {STAGING: str(self.staging)}
         self.batches: dict[str, tuple[ReadPlan, list[Batch]]] = {}
@@ -111,7 +111,7 @@ class ShardWork:
             roots=self.roots,
             data=data,
             record=record,
-            schema=arrow_schema(split.parts[0].labels, split.config.columns, demo=self.request.demo),
+            schema=arrow_schema(self.labels[split.config.name], split.config.columns, demo=self.request.demo),
             decode=self.request.decode,
             drop_unreadable=self.request.allow_partial,
             stored="source" if generator is None else generator.stored,

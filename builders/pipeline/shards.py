@@ -63,9 +63,9 @@ class ShardTask:
 
     `plan` is an Arrow IPC file with the columns `PLAN`, `EXPECTED`, `PLACES` and `MADE` of
     `builders.release.schema` and the config's own; the shard is its rows `start:stop`, with `size` bytes of images.
-    Rows of images that were generated say `stored` of their bytes; `source` is for images that are copied. `roots` maps
-    the names in `root` to folders. `data` is the file for the images (None: index only), `record` the file for the
-    index rows and what `ShardRecord` says of the shard, `schema` that of the data. `sealed` is the file for the
+    Rows of images that were generated say `stored` of their bytes; `source` is for images that are copied. `roots`
+    maps the names in `root` to folders. `data` is the file for the images (None: index only), `record` the file for
+    the index rows and what `ShardRecord` says of the shard, `schema` that of the data. `sealed` is the file for the
     images' sealed residuals, None if they are not sealed. `pixels` is the file for the images as they are compared
     (`builders.duplicates.pixels`), None if they are not. `contents` are `ReadPlan.contents`, for the record. `checked`
     are images that were decoded before.

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Count, split_of
+from builders.declare.benchmark import split_of
 from builders.declare.splits import AllClasses, ClassesOf, Config, FirstClasses, Part, Split
 from builders.plan.candidates import Adopted, Draws, KeyedRanks, original_ids
 from builders.release.digests import lines_digest
@@ -42,9 +42,8 @@ from taxonomy.rules import own_classes
 class PlannedSplit:
     """The plan of one split, or of one part of a joined split: its rows, and what is left out.
 
-    `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
-    `labels` are the label names of the config. `rows` are the images in the order of the release, as row numbers of
-    the source's index, and `table` has the columns `PLAN` and `EXPECTED` of each, and `Config.planned_columns`; a
+    `key` is `config/split` or `config/split.part`. `rows` are the images in the order of the release, as row numbers
+    of the source's index, and `table` has the columns `PLAN` and `EXPECTED` of each, and `Config.planned_columns`; a
     plan that only counts (`plan`) has ascending rows, and no table. `classes` counts the classes of the images, and
     `available` the source's images in the split's partitions: the rows and the excluded ones. `draws` has the digests
     of the images that are drawn, before a limit and withdrawn rows, by each split that others draw after: this one
@@ -56,8 +55,6 @@ class PlannedSplit:
     key: str
     config: Config
     split: Split
-    count: Count
-    labels: tuple[str, ...]
     rows: Rows = field(repr=False)
     table: pa.Table = field(repr=False)
     classes: int
@@ -155,8 +152,6 @@ class _Planner:
             key=key,
             config=config,
             split=split,
-            count=self.benchmark.count(key),
-            labels=labels,
             rows=rows,
             table=spilled(selection.table(block, labels) for block in blocks),
             classes=int(np.count_nonzero(index.class_sizes(chosen))),
