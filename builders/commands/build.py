@@ -81,7 +81,8 @@ def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
                 withdrawn=read_withdrawn(Path(listed)) if listed else {},
             )
             plan = prepare(benchmark, request, roots, meter)
-            warn_of_unmatched(plan)
+            if request.withdrawn:
+                warn_of_unmatched(plan)
             images = sum(split.size for split in plan.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
             manifest = None if request.dry_run else write_release(plan, executor, meter)
@@ -201,12 +202,13 @@ def choose_splits(
         click.echo(f"left out {keys}: {packages}. For these, too: {INSTALL}", err=True)
     if not request.dry_run:
         check_installed(benchmark.generators(splits))
-        others = benchmark.compared_with(splits) if request.without_duplicates else ()
-        if uninstalled := without_packages(benchmark.generators(others)):
-            raise BuildError(
-                f"--withdraw duplicates compares the images with those of {', '.join(uninstalled)}, and "
-                f"{not_installed(uninstalled.values())}. Run {INSTALL}."
-            )
+        if request.without_duplicates:
+            uninstalled = without_packages(benchmark.generators(benchmark.compared_with(splits)))
+            if uninstalled:
+                raise BuildError(
+                    f"--withdraw duplicates compares the images with those of {', '.join(uninstalled)}, and "
+                    f"{not_installed(uninstalled.values())}. Run {INSTALL}."
+                )
     return benchmark, splits
 
 
