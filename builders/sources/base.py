@@ -277,8 +277,8 @@ class SourceIndex:
         """The position in `class_ids` of each image's class."""
         # NumPy sorts 16-bit integers with a radix sort, ten times faster, and hardly any source has more classes.
         narrow = np.uint16 if len(self.class_ids) <= 1 << 16 else np.int32
-        codes = (chunk.indices.to_numpy().astype(narrow) for chunk in self.table["class_id"].chunks)
-        return np.concatenate([np.empty(0, narrow), *codes])
+        codes = [chunk.indices.to_numpy() for chunk in self.table["class_id"].chunks]
+        return np.concatenate([np.empty(0, np.int32), *codes], dtype=narrow, casting="unsafe")
 
     @property
     def num_rows(self) -> int:
