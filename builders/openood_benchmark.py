@@ -211,7 +211,7 @@ _CIFAR = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 def _of_cifar(name: str, near: Split, *, tin: int, tin_validation: int, places: int, overlaps: str) -> Config:
     """Return OpenOOD's config of CIFAR-10 or CIFAR-100; the counts are those of its lists."""
     source, key = _CIFAR[name], f"openood-{name}"
-    known = functools.partial(Split, role="in_distribution", source=source, partitions=("test",), classes=EVERY)
+    known = functools.partial(_known, source=source, partitions=("test",), classes=EVERY)
     listed = functools.partial(Split, source=TINY_IMAGENET, partitions=("val",), classes=BY_LIST)
     far = functools.partial(Split, role="far_ood", classes=EVERY, quota=AllImages())
     return Config(
@@ -232,9 +232,8 @@ def _of_cifar(name: str, near: Split, *, tin: int, tin_validation: int, places: 
             far("mnist", source=MNIST, partitions=("train", "test"), paper=PaperCount(70_000)),
             far("svhn", source=SVHN, partitions=("test",), paper=PaperCount(26_032)),
             far("texture", source=DTD, partitions=("images",), paper=PaperCount(5_640)),
-            Split(
+            far(
                 "places365",
-                "far_ood",
                 source=PLACES365,
                 partitions=("val",),
                 classes=BY_LIST,
@@ -257,25 +256,14 @@ def _train_of_cifar(name: str) -> Config:
         name=f"openood-{name}-train",
         labels=ClassesOf(source),
         description=f"{source.title}'s training images, kept apart so that evaluating never downloads them.",
-        splits=(
-            Split(
-                "train",
-                "in_distribution",
-                source=source,
-                partitions=("train",),
-                classes=EVERY,
-                quota=AllImages(),
-                paper=PaperCount(50_000),
-            ),
-        ),
+        splits=(_train(source=source, classes=EVERY, paper=PaperCount(50_000)),),
     )
 
 
 OPENOOD_CIFAR10 = _of_cifar(
     "cifar10",
-    Split(
+    _near(
         "cifar100",
-        "near_ood",
         source=CIFAR100,
         partitions=("test",),
         classes=BY_LIST,
@@ -289,15 +277,7 @@ OPENOOD_CIFAR10 = _of_cifar(
 )
 OPENOOD_CIFAR100 = _of_cifar(
     "cifar100",
-    Split(
-        "cifar10",
-        "near_ood",
-        source=CIFAR10,
-        partitions=("test",),
-        classes=EVERY,
-        quota=AllImages(),
-        paper=PaperCount(10_000),
-    ),
+    _near("cifar10", source=CIFAR10, partitions=("test",), classes=EVERY, paper=PaperCount(10_000)),
     tin=6_526,
     tin_validation=972,
     places=33_773,

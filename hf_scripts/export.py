@@ -19,13 +19,14 @@ from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.manifest import read_manifest
 from builders.release.openood_tree import LISTS
-from builders.storage.files import TEMPORARY, write_text
+from builders.storage.files import write_text
 from builders.storage.paths import LOCAL, PathType, inside
 from hf_scripts.exports import readme
 from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS
 from hf_scripts.exports.rows import ImageRow, check_identity, read_image_rows
 from hf_scripts.exports.state import ExportedSplit, ExportState, export_lock
 from hf_scripts.exports.targets import Target
+from unknown_detection.durable import TEMPORARY
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 from unknown_detection.terminal.progress import bar
 from unknown_detection.words import quantity

@@ -133,9 +133,7 @@ def _roots(configs: Sequence[Published], request: BuildRequest, meter: TerminalM
             if source.on_disk:
                 needing.setdefault(source, []).append(published.config)
                 partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *used]))
-    return source_roots(
-        {source: ", ".join(names) for source, names in needing.items()}, partitions, request, meter.note
-    )
+    return source_roots(needing, partitions, request, meter.note)
 
 
 def make_command() -> click.Command:

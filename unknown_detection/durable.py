@@ -19,6 +19,9 @@ from pathlib import Path
 NO_SYNC = "UNKNOWN_DETECTION_NO_SYNC"
 """Environment variable: 1 skips all flushing. `unflushed` sets it, since processes that are started have to know."""
 
+TEMPORARY = ".tmp"
+"""Suffix of every temporary file."""
+
 _THREADS = 32
 """Files that are flushed at a time. A journal commits waiting files together: on ext4 12,661 small files took 37 s one
 after the other, 1.5 s by 8 and 1.0 s by 32 at a time."""
@@ -98,17 +101,14 @@ def finish(temporary: Path, path: Path) -> None:
     flush(path.parent)
 
 
-def process_name() -> str:
-    """Return digits for temporary names that differ between processes which write the same file."""
-    return f"{os.getpid()}{_MACHINE:09d}"
-
-
 @contextlib.contextmanager
-def replacing(path: Path, temporary: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Yield `temporary` to write to; if the block succeeds, it is renamed to `path`, else removed.
+def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
+    """Yield a path beside `path` to write to; if the block succeeds, it is renamed to `path`, else removed.
 
-    `durable`: whether to `finish` it. Else the caller flushes it. The error of a full disk names `path`.
+    Its name has digits that differ between processes, since several may write the same file. `durable`: whether to
+    `finish` it. Else the caller flushes it. The error of a full disk names `path`.
     """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{_MACHINE:09d}{TEMPORARY}")
     make_folder(path.parent)
     try:
         yield temporary

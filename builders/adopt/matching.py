@@ -30,7 +30,7 @@ from builders.adopt.folders import (
 )
 from builders.declare.splits import Config, Split
 from builders.errors import BuildError
-from builders.plan.candidates import Adopted, IndexArrays
+from builders.plan.candidates import Adopted
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.readers.folders import escape_name
 from builders.sources.sizes import image_sizes
@@ -69,11 +69,11 @@ def adopt_folder(config: Config, split: Split, folder: Path, index: SourceIndex,
             f"{split.published}: {match.arbitrary:,} images occur several times in the source and less often in the "
             "copy, which does not say which of them it has; the first by id is taken"
         )
-    codes, first_of_class = np.unique(match.view.class_codes[rows], return_index=True)
+    codes, first_of_class = np.unique(index.class_codes[rows], return_index=True)
     paths = (str(listing.path(file)) for file in first[first_of_class].tolist())
-    examples = dict(zip((str(match.view.class_ids[code]) for code in codes), paths, strict=True))
+    examples = dict(zip((str(index.class_ids[code]) for code in codes), paths, strict=True))
     refuse_roles(config, split, examples)
-    return Adopted(tuple(sorted(examples)), tuple(sorted(match.view.ids(rows).to_pylist())))
+    return Adopted(tuple(sorted(examples)), tuple(sorted(index.values("source_id", rows).to_pylist())))
 
 
 class _Match:
@@ -89,16 +89,16 @@ class _Match:
 
     def __init__(self, config: Config, split: Split, listing: FileListing, index: SourceIndex, log: Log) -> None:
         self.split, self.listing, self.index, self.log = split, listing, index, log
-        self.view = view = IndexArrays(index)
-        self.allowed = view.inside(np.arange(index.num_rows), split.partitions)
+        self.allowed = np.zeros(index.num_rows, np.bool_)
+        self.allowed[index.rows_of(split.partitions)] = True
         # ImageNet has images with equal bytes in two classes; of these, one of a class that the set can have is taken.
-        self.excluded_classes = np.isin(view.class_ids, list(ruled_out(config, split)))
+        self.excluded_classes = np.isin(index.class_ids, list(ruled_out(config, split)))
         self.packed = any(
             partition.how not in IN_PLACE for partition in index.partitions if partition.name in split.partitions
         )
         self.rows = np.full(len(listing), -1, dtype=np.int64)
         self.arbitrary = 0
-        code_of = {str(class_id): code for code, class_id in enumerate(view.class_ids)}
+        code_of = {str(class_id): code for code, class_id in enumerate(index.class_ids)}
         classes = ClassNames(split.source)
         of_folder = [code_of.get(classes.of_folder(name) or "", -1) for name in listing.classes]
         self.file_classes = np.array(of_folder, dtype=np.int64)[listing.folder_of]
@@ -117,13 +117,13 @@ class _Match:
 
     def _in_class(self, names: Int64, classes: npt.NDArray[np.integer]) -> Int64:
         """Combine name and class into one number, which no image has for a file without a class."""
-        width = len(self.view.class_ids) + 1
+        width = len(self.index.class_ids) + 1
         return names * width + np.where(classes < 0, width - 1, classes.astype(np.int64))
 
     def by_name(self) -> None:
         """Match files by their names where these are distinctive, and check the class that a file lies in."""
         self.file_keys = self._in_class(self.file_names, self.file_classes)
-        self.row_keys = self._in_class(self.row_names, self.view.class_codes[self.named_rows])
+        self.row_keys = self._in_class(self.row_names, self.index.class_codes[self.named_rows])
         by_name, images = _only(self.file_names, self.row_names)
         by_key, _ = _only(self.file_keys, self.row_keys)
         position = np.where(self.file_classes >= 0, by_key, by_name)
@@ -135,7 +135,7 @@ class _Match:
         elsewhere = matched[~self.allowed[self.rows[matched]]]
         if len(elsewhere):
             file, row = int(elsewhere[0]), int(self.rows[elsewhere[0]])
-            partition = self.view.partitions[int(self.index.partition_of(np.array([row]))[0])]
+            partition = self.index.partitions[int(self.index.partition_of(np.array([row]))[0])].name
             raise BuildError(
                 f"{self.index.source.title}: {self.listing.path(file)} is {self._id(row)} of the partition "
                 f"{partition}{f', and so are {len(elsewhere) - 1:,} more files' if len(elsewhere) > 1 else ''}, but "
@@ -181,7 +181,7 @@ class _Match:
 
     def _choose(self, file: int, equal_rows: Sequence[int], taken: set[int]) -> int:
         """Choose among images of equal bytes: in the file's class, not taken yet, with the least id."""
-        class_code, codes = int(self.file_classes[file]), self.view.class_codes
+        class_code, codes = int(self.file_classes[file]), self.index.class_codes
         rows = equal_rows if class_code >= 0 else self._possible(equal_rows)
         row = min(rows, key=lambda row: (class_code not in (-1, codes[row]), row in taken, self._id(row)))
         if class_code not in (-1, codes[row]):
@@ -190,18 +190,18 @@ class _Match:
 
     def _possible(self, equal_rows: Sequence[int]) -> Sequence[int]:
         """Keep the images whose class the set can have; all of them, if it can have none."""
-        return [row for row in equal_rows if not self.excluded_classes[self.view.class_codes[row]]] or equal_rows
+        return [row for row in equal_rows if not self.excluded_classes[self.index.class_codes[row]]] or equal_rows
 
     def _id(self, row: int) -> str:
         return str(self.index.table["source_id"][row].as_py())
 
     def refuse_class(self, file: int, row: int) -> None:
         """Refuse a file that lies in another class's folder than its image in the source."""
-        view = self.view
+        index = self.index
         raise BuildError(
             f"{self.index.source.title}: {self.listing.path(file)} lies in the folder of class "
-            f"{view.class_ids[self.file_classes[file]]}, but is {self._id(row)} of class "
-            f"{view.class_ids[view.class_codes[row]]}. Move it to its own class folder, or remove it from the copy."
+            f"{index.class_ids[self.file_classes[file]]}, but is {self._id(row)} of class "
+            f"{index.class_ids[index.class_codes[row]]}. Move it to its own class folder, or remove it from the copy."
         )
 
     def refuse_unmatched(self, folder: Path) -> None:

@@ -20,7 +20,7 @@ from builders.hub.place import PREFIX, HubPlace, parse_place
 from builders.sources.titles import TITLES
 from builders.storage.paths import as_path
 from builders.storage.text_files import read_text_lines
-from unknown_detection.words import quantity
+from unknown_detection.words import first_few, quantity
 
 if TYPE_CHECKING:
     from builders.sources.base import Source
@@ -52,7 +52,7 @@ cache_option: Callable[[Any], Any] = click.option(
 
 
 def source_roots(
-    needing: Mapping[Source, str],
+    needing: Mapping[Source, Sequence[str]],
     partitions: Mapping[Source, Sequence[str]],
     request: BuildRequest,
     log: Callable[[str], object],
@@ -60,7 +60,7 @@ def source_roots(
 ) -> dict[str, Path]:
     """Return a folder for each source, by its key; a source on the Hub is downloaded, one in a store is not.
 
-    `needing` says in words what needs each source. A dry run downloads nothing, and refuses what the cache lacks.
+    `needing` has the configs that need each source. A dry run downloads nothing, and refuses what the cache lacks.
     `closing` ends the message that sources are missing, with what the user can do instead.
     """
     listed = listed_places(request)
@@ -110,10 +110,10 @@ def refuse_wrong_folders(places: Mapping[str, Place]) -> None:
         raise BuildError("\n".join([head, *listed, "Give the right ones by these flags or in the sources file."]))
 
 
-def missing_source(source: Source, needing: str) -> list[str]:
+def missing_source(source: Source, needing: Sequence[str]) -> list[str]:
     """Describe a source that has no folder: what needs it, where to get it, and the accepted layouts."""
     obtain = source.obtain
-    lines = [f"--{source.key} DIR  {source.title}, for {needing}"]
+    lines = [f"--{source.key} DIR  {source.title}, for {first_few(needing)}"]
     if obtain is not None:
         lines.append(f"    get it from {obtain.page}: {obtain.steps}")
         if obtain.is_plain:

@@ -31,7 +31,6 @@ from builders.commands.demo_build import (
 )
 from builders.commands.summary import print_result
 from builders.declare.benchmark import Benchmark
-from builders.demo.write import is_demo
 from builders.errors import BuildError, one_line
 from builders.generate.contract import INSTALL, check_installed, not_installed, without_packages
 from builders.generate.flags import DEVICE
@@ -39,7 +38,7 @@ from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.pipeline.state import refuse_unusable
-from builders.sources.base import Source
+from builders.sources.base import Source, is_demo
 from builders.storage.paths import require_access
 from builders.storage.text_files import read_csv
 from unknown_detection.terminal.progress import TerminalMeter
@@ -82,7 +81,8 @@ def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
                 withdrawn=read_withdrawn(Path(listed)) if listed else {},
             )
             plan = prepare(benchmark, request, roots, meter)
-            warn_of_unmatched(plan)
+            if request.withdrawn:
+                warn_of_unmatched(plan)
             images = sum(split.size for split in plan.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
             manifest = None if request.dry_run else write_release(plan, executor, meter)
@@ -202,12 +202,13 @@ def choose_splits(
         click.echo(f"left out {keys}: {packages}. For these, too: {INSTALL}", err=True)
     if not request.dry_run:
         check_installed(benchmark.generators(splits))
-        others = benchmark.compared_with(splits) if request.without_duplicates else ()
-        if uninstalled := without_packages(benchmark.generators(others)):
-            raise BuildError(
-                f"--withdraw duplicates compares the images with those of {', '.join(uninstalled)}, and "
-                f"{not_installed(uninstalled.values())}. Run {INSTALL}."
-            )
+        if request.without_duplicates:
+            uninstalled = without_packages(benchmark.generators(benchmark.compared_with(splits)))
+            if uninstalled:
+                raise BuildError(
+                    f"--withdraw duplicates compares the images with those of {', '.join(uninstalled)}, and "
+                    f"{not_installed(uninstalled.values())}. Run {INSTALL}."
+                )
     return benchmark, splits
 
 
@@ -219,7 +220,7 @@ def given_sources(
 ) -> dict[str, Path]:
     """Return the folders of the sources that the splits need, by source key; sources on the Hub are downloaded."""
     needing = {
-        source: first_few(list(dict.fromkeys(key.partition("/")[0] for key in parts)))
+        source: list(dict.fromkeys(key.partition("/")[0] for key in parts))
         for source, parts in sources_on_disk(benchmark, splits).items()
     }
     closing = f" Or choose --splits, or try the demo sources:\n  {module} --demo --out build/unknown-detection"

@@ -268,6 +268,13 @@ class Benchmark:
             return ""
         return next((of.name for of in self.configs if of.duplicates_of.startswith(f"{config}/")), config)
 
+    def is_searched(self, key: str) -> bool:
+        """Whether near-duplicates are searched among a split's images (`config/split`), or in them for others."""
+        return any(
+            config.duplicates_of and (key == config.duplicates_of or key.startswith(f"{config.name}/"))
+            for config in self.configs
+        )
+
     def compared_with(self, splits: Sequence[str]) -> tuple[str, ...]:
         """Return the given splits and the splits that they are compared with, as `config/split` in declared order.
 

@@ -16,6 +16,7 @@ from builders.demo.duplicates import COPIES, DUPLICATES, Duplicate
 from builders.demo.files import FILES
 from builders.demo.images import DemoSource, digest, draw_image, encode_jpeg, lines
 from builders.errors import BuildError
+from builders.sources.base import DEMO_MARKER, is_demo
 from builders.sources.titles import TITLES
 from builders.storage.files import write_text
 from unknown_detection.durable import flush_tree, make_folder
@@ -23,9 +24,6 @@ from unknown_detection.terminal.progress import bar
 
 DEMOS: dict[str, DemoSource] = {key: FILES.get(key) or CONTAINERS[key] for key in TITLES}
 """Every source's demo by its key."""
-
-MARKER = "DEMO.txt"
-"""The file in the demo's root and in each source's folder that says that the images are made up."""
 
 _FINISHED = ".finished"
 """The record of a folder of `keep_demo`: the edition, then the key of every source that is there, a line each."""
@@ -47,9 +45,9 @@ def write_demo(
     if root.exists() and not is_demo(root) and (not root.is_dir() or any(root.iterdir())):
         raise BuildError(f"{root} holds other files than a demo. Name a new or empty folder.")
     demos = {key: demo for key, demo in DEMOS.items() if keys is None or key in keys}
-    _write(root / MARKER, _MARKER_TEXT.encode())
+    _write(root / DEMO_MARKER, _MARKER_TEXT.encode())
     for key in demos:
-        _write(root / key / MARKER, _MARKER_TEXT.encode())
+        _write(root / key / DEMO_MARKER, _MARKER_TEXT.encode())
     drawings = {key: list(demo.images()) for key, demo in demos.items()}
     with bar(sum(map(len, drawings.values())), "drawing demo sources", quiet=not progress) as shown:
         for key, images in drawings.items():
@@ -93,11 +91,6 @@ def _edition() -> str:
     files = [*Path(__file__).parent.glob("*.py"), *(file for file in tables.iterdir() if file.name.endswith(".csv"))]
     digests = sorted(hashlib.sha256(file.read_bytes()).digest() for file in files)
     return hashlib.sha256(b"".join(digests)).hexdigest()
-
-
-def is_demo(folder: Path) -> bool:
-    """Whether a folder is a demo, or the folder of one of its sources."""
-    return (folder / MARKER).is_file()
 
 
 def _original(copy: Duplicate, seed: int) -> bytes:

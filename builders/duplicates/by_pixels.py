@@ -144,11 +144,3 @@ def compared_by_similarity(
                 if of in keys and frozenset((key, of)) not in yielded:
                     yielded.add(frozenset((key, of)))
                     yield key, of
-
-
-def are_compared(benchmark: Benchmark, key: str) -> bool:
-    """Whether a split (`config/split`) takes part in a search for near-duplicates."""
-    return any(
-        config.duplicates_of and (key == config.duplicates_of or key.startswith(f"{config.name}/"))
-        for config in benchmark.configs
-    )

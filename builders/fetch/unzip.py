@@ -9,9 +9,8 @@ from typing import IO
 
 from builders.errors import BuildError
 from builders.sources.readers.zips import open_zip, refuse_unsafe
-from builders.storage.files import TEMPORARY
 from builders.storage.paths import inside
-from unknown_detection.durable import finish
+from unknown_detection.durable import TEMPORARY, finish
 
 
 def unzip(archive: Path, selected: str, into: Path) -> int:

@@ -115,7 +115,7 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
     for planned in located.parts:
         unreadable = _unreadable(planned, dropped)
         excluded = [*planned.excluded, *unreadable]
-        parts.append(_part_entry(planned, excluded, planned.size - len(unreadable), plan.adopted[planned.key]))
+        parts.append(_part_entry(plan, planned, excluded, planned.size - len(unreadable)))
         exclusions += excluded
         shortfalls |= dict.fromkeys(plan.lacking.get(planned.key, ()))
         left_out = [exclusion for exclusion in unreadable if exclusion.rule != broken.RULE]
@@ -124,7 +124,7 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
         withdrawn += [WithdrawnRow(row_id(e.image), e.evidence) for e in excluded if e.rule == "withdrawn"]
     if sum(part.rows for part in parts) != rows.num_rows:
         raise AssertionError(f"{key}: {rows.num_rows} rows, and not those of its parts")
-    write_index(layout.index(key), rows, located.parts[0].labels, config.columns, demo=plan.request.demo)
+    write_index(layout.index(key), rows, plan.labels[config.name], config.columns, demo=plan.request.demo)
     generator = located.image_generator
     sealed = range(located.shards if located.is_sealed else 0)
     entry = SplitEntry(
@@ -143,9 +143,9 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
     return entry, exclusions
 
 
-def _part_entry(planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int, adopted: str) -> PartEntry:
+def _part_entry(plan: BuildPlan, planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int) -> PartEntry:
     """Describe a part of a split."""
-    split, by_rule = planned.split, Counter[str]()
+    split, count, by_rule = planned.split, plan.benchmark.count(planned.key), Counter[str]()
     for exclusion in excluded:
         by_rule[exclusion.rule] += exclusion.images
     if rows + by_rule.total() != planned.available:
@@ -156,15 +156,15 @@ def _part_entry(planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int,
         source=split.source.key,
         partitions=tuple(split.partitions),
         rows=rows,
-        expected=planned.count.rows,
-        paper=planned.count.paper,
-        why=planned.count.why,
+        expected=count.rows,
+        paper=count.paper,
+        why=count.why,
         available=planned.available,
         excluded_by_rule=dict(sorted((+by_rule).items())),
-        adopted=adopted,
+        adopted=plan.adopted[planned.key],
         labelled=planned.config.has_labels(split),
         classes=planned.classes,
-        paper_classes=planned.count.classes,
+        paper_classes=count.classes,
     )
 
 

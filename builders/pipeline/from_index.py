@@ -87,8 +87,6 @@ def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex])
                 key=part.key,
                 config=config,
                 split=split,
-                count=benchmark.count(part.key),
-                labels=published.entry.label_names,
                 rows=numbers.astype(np.int32),
                 table=table,
                 classes=len(table["class_id"].unique()),

@@ -13,14 +13,13 @@ from builders.adopt.copies import adopt, adoption_digest
 from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import Half, Listed
-from builders.demo.write import is_demo
 from builders.errors import BuildError
 from builders.executors.base import Meter
 from builders.pipeline.build_plan import BuildPlan
 from builders.plan.candidates import Draws, missing_originals, shared_originals
 from builders.plan.completeness import agreement, count_shortfalls, missing_listed
 from builders.plan.planner import PlannedSplit, plan
-from builders.sources.base import SourceIndex
+from builders.sources.base import SourceIndex, is_demo
 from builders.sources.opening import open_source
 from builders.sources.sizes import refuse_resized
 

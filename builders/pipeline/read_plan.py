@@ -86,7 +86,8 @@ class ReadPlan:
     images are copied from their source, as in every split that is joined.
 
     Shard i is the rows `starts[i]:starts[i + 1]`. `digest` changes with any row, its order, or a shard's start.
-    `packs` are what must be unpacked before the images can be read.
+    `packs` are what must be unpacked before the images can be read. `contents` is the digest of a person's own
+    folders, as `Source.contents`; empty for other sources.
     """
 
     key: str
@@ -97,11 +98,7 @@ class ReadPlan:
     starts: tuple[int, ...]
     digest: str
     packs: tuple[Pack, ...] = ()
-
-    @property
-    def contents(self) -> str:
-        """The digest of a person's own folders, as `Source.contents`; empty for other sources."""
-        return " ".join(part.split.source.contents for part in self.parts).strip()
+    contents: str = ""
 
     @property
     def is_sealed(self) -> bool:
@@ -195,7 +192,8 @@ def _located(
         # A source's list or annotations, or the table of overlaps, may change while its images stay.
         rows += f" {json.dumps(table.select(own_columns).to_pydict())}"
     digest = hashlib.sha256(f"{rows} {starts}".encode()).hexdigest()
-    return ReadPlan(key, config, generator, tuple(parts), table, starts, digest, tuple(packs.values()))
+    contents = " ".join(part.split.source.contents for part in parts).strip()
+    return ReadPlan(key, config, generator, tuple(parts), table, starts, digest, tuple(packs.values()), contents)
 
 
 @dataclass(frozen=True, eq=False)

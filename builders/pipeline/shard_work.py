@@ -6,14 +6,13 @@ Tested by `tests/builders/pipeline/test_run.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.duplicates.by_pixels import are_compared
 from builders.duplicates.checked import checked_images
 from builders.duplicates.exact import DIGEST
 from builders.duplicates.pixels import is_of
@@ -38,7 +37,7 @@ class ShardWork:
 
     def __init__(self, plan: BuildPlan, executor: Executor, meter: Meter) -> None:
         self.request, self.benchmark, self.layout = plan.request, plan.benchmark, plan.request.layout
-        self.executor, self.meter = executor, meter
+        self.executor, self.meter, self.labels = executor, meter, plan.labels
         self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in plan.indexes.items()} | {STAGING: str(self.staging)}
         self.batches: dict[str, tuple[ReadPlan, list[Batch]]] = {}
@@ -52,12 +51,14 @@ class ShardWork:
 
         Returns the plans by key; those of generated images read them from packs and have their generators' columns.
         """
+        missing: dict[str, list[Batch]] = {}
         for plan in plans:
             if plan.image_generator is not None:
                 name = f"made-{plan.key.replace('/', '-')}"
                 batches = cut_batches(plan.table, plan.image_generator, name, self.staging)
                 self.batches[plan.key] = plan, batches
-        self._run(lambda _, batch: not batch.record.exists())
+                missing[plan.key] = [batch for batch in batches if not batch.record.exists()]
+        self._run(missing)
         return {plan.key: self._with_images(plan) for plan in plans}
 
     def packs(self) -> list[Path]:
@@ -93,7 +94,7 @@ class ShardWork:
             target = data if self.request.has_pixels(plan.config) or data.exists() else None
             task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, record=record)
             # A published table has the pairs of its splits, which need no comparison.
-            is_kept = are_compared(self.benchmark, plan.key) and (target is None or not self.are_listed)
+            is_kept = self.benchmark.is_searched(plan.key) and (target is None or not self.are_listed)
             pixels = self._pixels(plan, shard) if is_kept else None
             tasks.append(dataclasses.replace(task, sealed=sealed if plan.is_sealed else None, pixels=pixels))
         # The largest first, so that no worker ends up alone with a large one.
@@ -110,26 +111,20 @@ class ShardWork:
             roots=self.roots,
             data=data,
             record=record,
-            schema=arrow_schema(split.parts[0].labels, split.config.columns, demo=self.request.demo),
+            schema=arrow_schema(self.labels[split.config.name], split.config.columns, demo=self.request.demo),
             decode=self.request.decode,
             drop_unreadable=self.request.allow_partial,
-            generated=split.key in self.batches,
-            stored="pixels" if generator is None else generator.stored,
+            stored="source" if generator is None else generator.stored,
             contents=split.contents,
             checked=self.checked,
         )
 
-    def _run(self, is_missing: Callable[[ReadPlan, Batch], bool]) -> None:
-        """Generate the images of the batches that are missing."""
-        missing = {
-            key: chosen
-            for key, (plan, batches) in self.batches.items()
-            if (chosen := [batch for batch in batches if is_missing(plan, batch)])
-        }
-        if not missing:
+    def _run(self, missing: Mapping[str, Sequence[Batch]]) -> None:
+        """Generate the images of the batches that are missing, given by the keys of their splits."""
+        if not any(missing.values()):
             return
         tasks = []
-        generators = self.benchmark.generators(missing)
+        generators = self.benchmark.generators(key for key, batches in missing.items() if batches)
         check_installed(generators)
         for key, generator in generators.items():
             plan = self.batches[key][0]
@@ -147,12 +142,11 @@ class ShardWork:
 
     def restore(self, files: set[str]) -> None:
         """Generate the images of the named packs again, where these were removed."""
-        self._run(
-            lambda plan, batch: (
-                batch.pack.name in files
-                and not (batch.pack.exists() and (batch.sealed.exists() or not plan.is_sealed))
-            )
-        )
+        missing: dict[str, list[Batch]] = {}
+        for key, (plan, batches) in self.batches.items():
+            named = [batch for batch in batches if batch.pack.name in files]
+            missing[key] = [b for b in named if not (b.pack.exists() and (b.sealed.exists() or not plan.is_sealed))]
+        self._run(missing)
 
     def _with_images(self, plan: ReadPlan) -> ReadPlan:
         table, packs, generator = plan.table, plan.packs, plan.image_generator
@@ -191,7 +185,7 @@ class ShardWork:
         # again.
         index_only = not self.request.has_pixels(split.config) and not data.exists()
         finished = _has_bytes(data, record.bytes) or index_only
-        if index_only and are_compared(self.benchmark, split.key):
+        if index_only and self.benchmark.is_searched(split.key):
             # Of a shard with images they are read from these.
             finished = is_of(self._pixels(split, shard), read_parquet(path, [DIGEST])[DIGEST].to_pylist())
         if split.is_sealed:

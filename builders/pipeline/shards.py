@@ -63,11 +63,12 @@ class ShardTask:
 
     `plan` is an Arrow IPC file with the columns `PLAN`, `EXPECTED`, `PLACES` and `MADE` of
     `builders.release.schema` and the config's own; the shard is its rows `start:stop`, with `size` bytes of images.
-    Rows of `generated` images say `stored` of their bytes. `roots` maps the names in `root` to folders. `data` is the
-    file for the images (None: index only), `record` the file for the index rows and what `ShardRecord` says of the
-    shard, `schema` that of the data. `sealed` is the file for the images' sealed residuals, None if they are not
-    sealed. `pixels` is the file for the images as they are compared (`builders.duplicates.pixels`), None if they are
-    not. `contents` are `ReadPlan.contents`, for the record. `checked` are images that were decoded before.
+    Rows of images that were generated say `stored` of their bytes; `source` is for images that are copied. `roots`
+    maps the names in `root` to folders. `data` is the file for the images (None: index only), `record` the file for
+    the index rows and what `ShardRecord` says of the shard, `schema` that of the data. `sealed` is the file for the
+    images' sealed residuals, None if they are not sealed. `pixels` is the file for the images as they are compared
+    (`builders.duplicates.pixels`), None if they are not. `contents` are `ReadPlan.contents`, for the record. `checked`
+    are images that were decoded before.
     """
 
     plan: Path
@@ -80,8 +81,7 @@ class ShardTask:
     schema: pa.Schema
     decode: bool
     drop_unreadable: bool
-    generated: bool = False
-    stored: images.Stored = "pixels"
+    stored: images.Stored = "source"
     sealed: Path | None = None
     pixels: Path | None = None
     contents: str = ""
@@ -156,8 +156,8 @@ class ShardTask:
             progress(1, size)
             digest, stored, pixels, image, mended = digests[number], self.stored, "", None, None
             small: Images | None = None
-            if not self.generated:
-                digest, stored = hashlib.sha256(view).hexdigest(), "source"
+            if self.stored == "source":
+                digest = hashlib.sha256(view).hexdigest()
                 try:
                     if (found := known(digest)) is not None:
                         pixels, small = found
@@ -221,7 +221,7 @@ class ShardTask:
                 pa.PythonFile(sink, mode="w"),
                 self.schema,
                 # Source files are compressed already; generated PNGs are not (`builders.generate.png`).
-                compression={"image.bytes": "zstd" if self.generated else "none", "image.path": "zstd"}
+                compression={"image.bytes": "none" if self.stored == "source" else "zstd", "image.path": "zstd"}
                 | dict.fromkeys(self.schema.names[1:], "zstd"),
                 use_dictionary=["role", "label", "class_id", "class_name", "source", "stored"],
                 write_statistics=[name for name in self.schema.names if name != "image"],
@@ -253,7 +253,7 @@ class ShardTask:
         values["content_sha256"] = pa.array(group.digests, pa.string())
         values["stored"] = pa.array(group.stored, pa.string())
         index = pa.table(values, pa.schema([field for field in self.schema if field.name != "image"]))
-        if self.decode and not self.generated:
+        if self.decode and self.stored == "source":
             index = index.append_column(PIXEL_DIGEST, pa.array(group.pixels, pa.string()))
         return index
 

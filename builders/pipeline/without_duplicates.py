@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.duplicates.by_pixels import are_compared, compared_by_similarity
+from builders.duplicates.by_pixels import compared_by_similarity
 from builders.duplicates.exact import DIGEST
 from builders.duplicates.pixels import gathered
 from builders.executors.base import Executor, Meter
@@ -195,7 +195,7 @@ class _Survey:
             return
         work = ShardWork(self.build, self.executor, self.meter)
         ready = work.generate(locate_splits(unread, self.build.indexes, self.build.request.layout, self.meter))
-        compared = {key for key in ready if are_compared(self.build.benchmark, key)}
+        compared = {key for key in ready if self.build.benchmark.is_searched(key)}
         self._read([split for split in ready.values() if split.image_generator is None or split.key in compared], work)
         for key, located in ready.items():
             if located.image_generator is not None and key not in compared:
@@ -211,12 +211,12 @@ class _Survey:
             split.unpack()
             for shard in range(split.shards):
                 record = self.folder / f"{name}-{shard:05d}.parquet"
-                pixels = record.with_suffix(".rgb") if are_compared(self.build.benchmark, split.key) else None
+                pixels = record.with_suffix(".rgb") if self.build.benchmark.is_searched(split.key) else None
                 records.append((record, pixels))
                 if not record.exists() or (pixels is not None and not pixels.exists()):
                     task = work.task(split, shard, plan=plan_file, data=None, record=record)
                     tasks.append(dataclasses.replace(task, pixels=pixels))
-                    if task.generated:
+                    if task.stored != "source":
                         work.restore(set(split.rows_of(shard)["file"].to_pylist()))
             if any(task.plan == plan_file for task in tasks):
                 write_arrow(plan_file, split.table)

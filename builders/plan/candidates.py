@@ -1,11 +1,10 @@
-"""The candidates of a split: the images of its classes, as arrays of a source's index, ordered by keyed rank.
+"""The candidates of a split: the images of its classes in a source's index, ordered by keyed rank.
 
 Tested by `tests/builders/plan/test_planner.py` and `tests/builders/test_broad_adopted.py`.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,68 +28,11 @@ _READ_TOGETHER = 1 << 16
 taken, and a million digests as Python objects would take more memory than the whole plan."""
 
 
-class IndexArrays:
-    """A source's index as arrays: each image's class is its position in `class_ids`; ids are read when needed.
-
-    `partitions` are in the order of row numbers, and `names` those of the source's classes, by id.
-    """
-
-    def __init__(self, index: SourceIndex) -> None:
-        self.index = index
-        column = index.table["class_id"].combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            column = column.unify_dictionaries().combine_chunks()
-        self.class_ids = np.array(column.dictionary.to_pylist(), dtype=np.str_)
-        # NumPy sorts 16-bit integers with a radix sort, ten times faster, and hardly any source has more classes.
-        narrow = np.uint16 if len(self.class_ids) <= 1 << 16 else np.int32
-        self.class_codes: npt.NDArray[np.integer] = column.indices.to_numpy().astype(narrow)
-        self.partitions = [partition.name for partition in index.partitions]
-        self.names = index.source.classes()
-
-    def rows(self, class_ids: Sequence[str], partitions: Sequence[str]) -> Rows:
-        """Return ascending row numbers of the images of some classes in some partitions."""
-        rows = self.index.rows_of(partitions)
-        chosen: Rows = rows[np.isin(self.class_ids, list(class_ids))[self.class_codes[rows]]]
-        return chosen
-
-    def inside(self, rows: Rows, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return for each row whether it is in one of the partitions, as a mask."""
-        return np.isin(self.partitions, list(partitions))[self.index.partition_of(rows)]
-
-    def ids(self, rows: Rows) -> pa.Array:
-        """Return the source ids of some rows."""
-        return self.values("source_id", rows)
-
-    def values(self, column: str, rows: Rows) -> pa.Array:
-        """Return the values of some rows in a column of the index."""
-        values = self.index.take([column], rows)[column].combine_chunks()
-        return pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
-
-    def named(self, rows: Rows, ids: Sequence[str] | pa.Array) -> Rows:
-        """Return those of the rows whose source id is among `ids`."""
-        mask = pc.is_in(self.ids(rows), value_set=pa.array(ids, pa.string()))
-        named: Rows = rows[mask.to_numpy(zero_copy_only=False)]
-        return named
-
-    def tally(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """Count ascending rows by partition and class; shape (partitions, classes)."""
-        return np.array([self.sizes(inside) for inside in self.by_partition(rows)])
-
-    def by_partition(self, rows: Rows) -> list[Rows]:
-        """Divide ascending rows by partition, in the order of the index."""
-        bounds = itertools.pairwise(np.searchsorted(rows, self.index.starts).tolist())
-        return [rows[start:stop] for start, stop in bounds]
-
-    def sizes(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """Count the source's images by class."""
-        return np.bincount(self.class_codes[rows], minlength=len(self.class_ids))
-
-
 @dataclass(frozen=True)
 class KeyedRanks:
     """Ranks a source's images by a keyed digest of their ids; `known` has the prefixes of all rows, if computed."""
 
-    view: IndexArrays
+    index: SourceIndex
     key: Key
     known: npt.NDArray[np.uint64] | None = field(default=None, repr=False)
 
@@ -101,26 +43,27 @@ class KeyedRanks:
         prefixes = np.empty(len(rows), np.uint64)
         for start in range(0, len(rows), _READ_TOGETHER):
             block = slice(start, start + _READ_TOGETHER)
-            prefixes[block] = self.key.prefixes(self.view.ids(rows[block]))
+            prefixes[block] = self.key.prefixes(self.index.values("source_id", rows[block]))
         return prefixes
 
     def ordered(self, rows: Rows, prefixes: npt.NDArray[np.uint64]) -> Rows:
         """Sort rows by the digests of their ids, lowest first; `prefixes` are the digests' first 64 bits."""
-        return rows[in_rank_order(prefixes, lambda tied: self.key.digests(self.view.ids(rows[tied])))]
+        return rows[in_rank_order(prefixes, lambda tied: self.key.digests(self.index.values("source_id", rows[tied])))]
 
     def take(self, quota: Quota, rows: Rows, partitions: Sequence[str]) -> Rows:
         """Return the candidates that a quota takes; `rows` and the result are ascending, in the given partitions."""
-        view = self.view
+        index = self.index
         if quota.columns:
-            columns = {name: view.values(name, rows) for name in quota.columns}
-            rows = rows[quota.named(columns, view.class_codes[rows], view.class_ids.tolist())]
-        numbers = [view.partitions.index(partition) for partition in partitions]
-        shares = quota.shares(view.tally(rows)[numbers])
+            columns = {name: index.values(name, rows) for name in quota.columns}
+            rows = rows[quota.named(columns, index.class_codes[rows], index.class_ids.tolist())]
+        names = [partition.name for partition in index.partitions]
+        numbers = [names.index(partition) for partition in partitions]
+        shares = quota.shares(index.tally(rows)[numbers])
         if shares is None:
             return rows
         if shares.ndim == 1:
             return self.first(rows, shares)
-        inside = view.by_partition(rows)
+        inside = index.by_partition(rows)
         pools = zip((inside[number] for number in numbers), shares, strict=True)
         return np.sort(np.concatenate([rows[:0], *(self.first(pool, share) for pool, share in pools)]))
 
@@ -133,7 +76,7 @@ class KeyedRanks:
         for start in range(0, len(rows), _RANKED_TOGETHER):
             block = rows[start : start + _RANKED_TOGETHER]
             first, prefixes = np.concatenate([first, block]), np.concatenate([prefixes, self.prefixes(block)])
-            mask = np.isin(first, first_of_each(self.view.class_codes, self.ordered(first, prefixes), quotas))
+            mask = np.isin(first, first_of_each(self.index.class_codes, self.ordered(first, prefixes), quotas))
             first, prefixes = first[mask], prefixes[mask]
         return first
 

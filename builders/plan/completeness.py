@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from builders.declare.quotas import Largest, Listed
 from builders.declare.ranking import names_of
-from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
+from builders.plan.candidates import Draws, KeyedRanks
 from builders.plan.planner import PlannedSplit
 from builders.sources.base import Expected, PartitionIndex, SourceIndex
 from taxonomy import lists
@@ -132,16 +132,15 @@ def agreement(draws: Draws, plan: PlannedSplit, index: SourceIndex) -> str:
         raise ValueError(f"the authors of {plan.key} published no list")
     listed = authors.listed().keys()
     present = len(listed & set(index.table["source_id"].to_pylist()))
-    shared = len(listed & set(IndexArrays(index).ids(plan.rows).to_pylist()))
+    shared = len(listed & set(index.values("source_id", plan.rows).to_pylist()))
     text = f"{plan.key}: {shared:,} of its {plan.size:,} images are on the authors' list of {len(listed):,}"
     text += f", of which the source has {present:,}" if present < len(listed) else ""
     if authors.other_column and isinstance(quota, Largest):
-        view = IndexArrays(index)
-        rows = view.rows(draws.classes(plan.key), plan.split.partitions)
+        rows = index.rows_of(plan.split.partitions, draws.classes(plan.key))
         other_quota, ranks = (
             dataclasses.replace(quota, by=authors.other_column),
-            KeyedRanks(view, draws.rank(plan.split_key)),
+            KeyedRanks(index, draws.rank(plan.split_key)),
         )
-        others = set(view.ids(ranks.take(other_quota, rows, plan.split.partitions)).to_pylist())
+        others = set(index.values("source_id", ranks.take(other_quota, rows, plan.split.partitions)).to_pylist())
         text += f"; by {authors.other_column} it would be {len(listed & others):,}"
     return text

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Count, split_of
+from builders.declare.benchmark import split_of
 from builders.declare.splits import AllClasses, ClassesOf, Config, FirstClasses, Part, Split
-from builders.plan.candidates import Adopted, Draws, IndexArrays, KeyedRanks, original_ids
+from builders.plan.candidates import Adopted, Draws, KeyedRanks, original_ids
 from builders.release.digests import lines_digest
 from builders.release.entries import FileEntry
 from builders.release.schema import (
@@ -42,9 +42,8 @@ from taxonomy.rules import own_classes
 class PlannedSplit:
     """The plan of one split, or of one part of a joined split: its rows, and what is left out.
 
-    `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
-    `labels` are the label names of the config. `rows` are the images in the order of the release, as row numbers of
-    the source's index, and `table` has the columns `PLAN` and `EXPECTED` of each, and `Config.planned_columns`; a
+    `key` is `config/split` or `config/split.part`. `rows` are the images in the order of the release, as row numbers
+    of the source's index, and `table` has the columns `PLAN` and `EXPECTED` of each, and `Config.planned_columns`; a
     plan that only counts (`plan`) has ascending rows, and no table. `classes` counts the classes of the images, and
     `available` the source's images in the split's partitions: the rows and the excluded ones. `draws` has the digests
     of the images that are drawn, before a limit and withdrawn rows, by each split that others draw after: this one
@@ -56,8 +55,6 @@ class PlannedSplit:
     key: str
     config: Config
     split: Split
-    count: Count
-    labels: tuple[str, ...]
     rows: Rows = field(repr=False)
     table: pa.Table = field(repr=False)
     classes: int
@@ -123,26 +120,26 @@ class _Planner:
         self, draws: Draws, indexes: Mapping[str, SourceIndex], duplicates: Mapping[str, Mapping[str, str]]
     ) -> None:
         self.draws, self.benchmark = draws, draws.benchmark
-        self.views = {key: IndexArrays(index) for key, index in indexes.items()}
+        self.indexes = indexes
         self.prefixes: dict[tuple[str, str], npt.NDArray[np.uint64]] = {}
         self.duplicates = duplicates
         self.selected: dict[str, _Selection] = {}
 
     def plan(self, key: str, limit: int | None, withdrawn: Mapping[str, str], *, counts_only: bool) -> PlannedSplit:
         selection = self.select(key)
-        config, split, view = selection.config, selection.split, selection.view
-        taken_back = _named(view, split, selection.drawn, withdrawn)
+        config, split, index = selection.config, selection.split, selection.index
+        taken_back = _named(index, split, selection.drawn, withdrawn)
         chosen = publishable = _without(selection.drawn, taken_back)
         if limit is not None:
-            chosen = selection.ranks.first(publishable, np.full(len(view.class_ids), limit))
-        inside = view.index.rows_of(split.partitions)
+            chosen = selection.ranks.first(publishable, np.full(len(index.class_ids), limit))
+        inside = index.rows_of(split.partitions)
         accounted = np.sort(np.concatenate([selection.drawn, selection.duplicated]))
         before = self.benchmark.drawn_before(key)
         reasons = selection.reasons(before)
-        beyond = dict.fromkeys(view.names, ("limit-per-class", f"first {limit} by keyed rank"))
+        beyond = dict.fromkeys(index.source.classes(), ("limit-per-class", f"first {limit} by keyed rank"))
         excluded = [
-            *selection.counted(view.tally(inside) - view.tally(accounted), reasons),
-            *selection.counted(view.tally(publishable) - view.tally(chosen), beyond),
+            *selection.counted(index.tally(inside) - index.tally(accounted), reasons),
+            *selection.counted(index.tally(publishable) - index.tally(chosen), beyond),
             *selection.strays(),
         ]
         duplicates = self.duplicates.get(self.benchmark.group(config.name), {})
@@ -155,11 +152,9 @@ class _Planner:
             key=key,
             config=config,
             split=split,
-            count=self.benchmark.count(key),
-            labels=labels,
             rows=rows,
             table=spilled(selection.table(block, labels) for block in blocks),
-            classes=int(np.count_nonzero(view.sizes(chosen))),
+            classes=int(np.count_nonzero(index.class_sizes(chosen))),
             available=len(inside),
             excluded=(
                 *sorted(excluded, key=lambda e: (e.source, e.partition, e.class_id, e.image, e.rule)),
@@ -174,47 +169,51 @@ class _Planner:
         if key in self.selected:
             return self.selected[key]
         config, split = self.benchmark.config_of(key), self.benchmark.parts[key]
-        view, adopted, originals = self.views[split.source.key], self.draws.adopted.get(key), split.originals
+        index, adopted, originals = self.indexes[split.source.key], self.draws.adopted.get(key), split.originals
         class_ids, ranks = self.draws.classes(key), self.ranks(key)
-        candidates = view.rows(class_ids, split.partitions)
-        duplicated = _named(view, split, candidates, self.duplicates.get(self.benchmark.group(config.name), {}))
+        candidates = index.rows_of(split.partitions, class_ids)
+        duplicated = _named(index, split, candidates, self.duplicates.get(self.benchmark.group(config.name), {}))
         rows = _without(candidates, duplicated)
         if adopted is not None and adopted.source_ids is not None:
-            rows = view.named(rows, adopted.source_ids)
+            rows = _among(rows, index.values("source_id", rows), adopted.source_ids)
         else:
             if originals is not None:
-                rows = view.named(rows, original_ids(self.views[originals.source.key].index, originals.partitions))
+                ids = original_ids(self.indexes[originals.source.key], originals.partitions)
+                rows = _among(rows, index.values("source_id", rows), ids)
             for first in self.benchmark.drawn_before(key):
                 rows = _without(rows, self.select(first).drawn)
             rows = ranks.take(split.quota, rows, split.partitions)
-        self.selected[key] = _Selection(key, config, split, view, ranks, class_ids, adopted, rows, duplicated)
+        self.selected[key] = _Selection(key, config, split, index, ranks, class_ids, adopted, rows, duplicated)
         return self.selected[key]
 
     def ranks(self, key: str) -> KeyedRanks:
         """Return the ranks by which a split draws its images and sorts its rows."""
         split = self.benchmark.parts[key]
-        view = self.views[split.source.key]
+        index = self.indexes[split.source.key]
         if not split.ranked_as:
-            return KeyedRanks(view, self.draws.rank(split_of(key)))
+            return KeyedRanks(index, self.draws.rank(split_of(key)))
         # Many splits of a large source share this ranking, so all its images are ranked once.
         shared = (split.source.key, split.ranked_as)
         rank = self.draws.rank(split.ranked_as)
         if shared not in self.prefixes:
-            self.prefixes[shared] = KeyedRanks(view, rank).prefixes(np.arange(view.index.num_rows))
-        return KeyedRanks(view, rank, self.prefixes[shared])
+            self.prefixes[shared] = KeyedRanks(index, rank).prefixes(np.arange(index.num_rows))
+        return KeyedRanks(index, rank, self.prefixes[shared])
 
 
 def _without(rows: Rows, others: Rows) -> Rows:
     return rows[np.isin(rows, others, invert=True)] if len(others) else rows
 
 
-def _named(view: IndexArrays, split: Split, rows: Rows, ids: Mapping[str, str]) -> Rows:
-    """Return those rows whose ids in the release are among the given ones."""
-    if not ids:
-        return rows[:0]
-    mask = pc.is_in(row_ids(split, view.ids(rows)), value_set=pa.array(list(ids), pa.string()))
+def _among(rows: Rows, ids: pa.Array, wanted: Sequence[str] | pa.Array) -> Rows:
+    """Return those rows whose ids, given in their order, are among the wanted ones."""
+    mask = pc.is_in(ids, value_set=pa.array(wanted, pa.string()))
     named: Rows = rows[mask.to_numpy(zero_copy_only=False)]
     return named
+
+
+def _named(index: SourceIndex, split: Split, rows: Rows, ids: Mapping[str, str]) -> Rows:
+    """Return those rows whose ids in the release are among the given ones."""
+    return _among(rows, row_ids(split, index.values("source_id", rows)), list(ids)) if ids else rows[:0]
 
 
 def row_ids(split: Split, source_ids: pa.Array) -> pa.Array:
@@ -239,7 +238,7 @@ class _Selection:
     key: str
     config: Config
     split: Split
-    view: IndexArrays
+    index: SourceIndex
     ranks: KeyedRanks
     class_ids: Sequence[str]
     adopted: Adopted | None
@@ -249,16 +248,16 @@ class _Selection:
     @functools.cached_property
     def digest(self) -> str:
         """The digest of the ids of the drawn images, sorted, since a source's layouts may order them differently."""
-        return lines_digest(pa.table({"id": self.view.ids(self.drawn)}).sort_by("id"), ("id",))
+        return lines_digest(pa.table({"id": self.index.values("source_id", self.drawn)}).sort_by("id"), ("id",))
 
     def table(self, rows: Rows, labels: Sequence[str]) -> pa.Table:
         """Return the plan's table for some rows of the source, in their order.
 
         It has the columns `PLAN`, an empty `EXPECTED`, and what the config has of its own that is planned.
         """
-        config, split, view = self.config, self.split, self.view
-        class_ids = [str(class_id) for class_id in view.class_ids]
-        source_ids, class_of_row = view.ids(rows), pa.array(view.class_codes[rows])
+        config, split, index = self.config, self.split, self.index
+        class_ids = [str(class_id) for class_id in index.class_ids]
+        source_ids, class_of_row = index.values("source_id", rows), pa.array(index.class_codes[rows])
 
         def of_class(values: Sequence[object], kind: pa.DataType) -> pa.Array:
             return pa.array(values, kind).take(class_of_row)
@@ -266,12 +265,13 @@ class _Selection:
         def of_each(value: object, kind: pa.DataType) -> pa.Array:
             return pa.repeat(pa.scalar(value, kind), len(rows))
 
+        names = index.source.classes()
         numbers = {name: i for i, name in enumerate(labels)} if config.has_labels(split) else {}
         values = {
             "label": of_class([numbers.get(class_id, -1) for class_id in class_ids], pa.int64()),
             "role": of_each(ROLES.index(split.role), pa.int64()),
             "class_id": of_class(class_ids, pa.string()),
-            "class_name": of_class([view.names[class_id] for class_id in class_ids], pa.string()),
+            "class_name": of_class([names[class_id] for class_id in class_ids], pa.string()),
             "source": of_each(split.source.key, pa.string()),
             "source_id": source_ids,
             "id": row_ids(split, source_ids),
@@ -287,7 +287,7 @@ class _Selection:
                 values[column.name] = of_class(per_class, column.arrow)
         for column in config.source_columns:
             if column in split.source.columns:
-                values[column.name] = view.index.take([column.name], rows)[column.name]
+                values[column.name] = index.values(column.name, rows)
             else:
                 values[column.name] = of_each(column.absent, column.arrow)
         own = {column.name: column.type for column in config.planned_columns}
@@ -296,12 +296,12 @@ class _Selection:
     def counted(self, counts: npt.NDArray[np.int64], reasons: Mapping[str, Reason]) -> Iterator[Exclusion]:
         """Yield the images left out, counted by partition and class; `reasons` has the reason of each class."""
         for p, c in zip(*np.nonzero(counts), strict=True):
-            yield self._exclusion(int(p), int(c), "", int(counts[p, c]), *reasons[str(self.view.class_ids[c])])
+            yield self._exclusion(int(p), int(c), "", int(counts[p, c]), *reasons[str(self.index.class_ids[c])])
 
     def one_by_one(self, rows: Rows, rule: str, evidence: Mapping[str, str]) -> list[Exclusion]:
         """List images that a rule leaves out individually; `evidence` is by row id."""
-        ids = self.view.ids(rows)
-        numbers = zip(self.view.index.partition_of(rows).tolist(), self.view.class_codes[rows].tolist(), strict=True)
+        index, ids = self.index, self.index.values("source_id", rows)
+        numbers = zip(index.partition_of(rows).tolist(), index.class_codes[rows].tolist(), strict=True)
         named = zip(ids.to_pylist(), row_ids(self.split, ids).to_pylist(), strict=True)
         exclusions = [
             self._exclusion(number, code, image, 1, rule, evidence[row_id])
@@ -310,15 +310,15 @@ class _Selection:
         return sorted(exclusions, key=lambda e: e.image)
 
     def _exclusion(self, number: int, code: int, image: str, images: int, rule: str, evidence: str) -> Exclusion:
-        view, class_id = self.view, str(self.view.class_ids[code])
-        place = (self.key, view.index.source.key, view.partitions[number], class_id, view.names[class_id])
+        index, class_id = self.index, str(self.index.class_ids[code])
+        place = (self.key, index.source.key, index.partitions[number].name, class_id, index.source.classes()[class_id])
         return Exclusion(*place, image, images, rule, evidence)
 
     def strays(self) -> Iterator[Exclusion]:
         """List stray files as exclusions of 0 images, because they are no images of the source."""
-        for partition in self.view.index.partitions:
+        for partition in self.index.partitions:
             for stray in partition.strays if partition.name in self.split.partitions else ():
-                place = (self.key, self.view.index.source.key, partition.name, "", "")
+                place = (self.key, self.index.source.key, partition.name, "", "")
                 yield Exclusion(*place, stray.path, 0, "stray", stray.reason)
 
     def reasons(self, before: Sequence[str]) -> dict[str, Reason]:
@@ -326,7 +326,7 @@ class _Selection:
 
         `before` are the splits that draw from the same images before.
         """
-        names, classes = self.view.names, self.split.classes
+        names, classes = self.index.source.classes(), self.split.classes
         beyond = (self.split.quota.rule, self.split.quota.evidence(" or ".join(before)))
         outside: dict[str, Reason] = {}
         if self.adopted is not None:

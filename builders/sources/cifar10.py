@@ -114,6 +114,35 @@ def _class_folders(home: Home) -> PartitionIndex | None:
     folder = home.folder / home.partition
     if not folder.is_dir() or not classes().keys() <= {*child_names(folder)}:
         return None
+    files = _numbered_files(home, folder)
+    numbers = {name: np.array([int(file.partition(".")[0]) for file in of]) for name, of in files.items()}
+    first = 0 if any(of.min() == 0 for of in numbers.values()) else 1
+    places = tables.cifar_places("cifar10", home.partition)
+    for label, (name, of) in enumerate(numbers.items()):
+        if len(np.unique(of)) < len(of) or of.max() - first >= len(places[label]):
+            raise home.other_data(
+                f"{folder / name} has a number twice or above {len(places[label]) - 1 + first:,}, counted from {first}"
+            )
+    if first and not _shows_first(numbers, places):
+        raise home.other_data(
+            f"{folder} has no image 0 and in most classes no image 1, so that its numbers may count from 0 or from 1, "
+            "and an id here is an image's place in the owner's order; put the other images beside these"
+        )
+    codes = np.repeat(np.arange(len(_CLASSES)), [len(of) for of in numbers.values()])
+    joined = np.concatenate([np.array(places[label])[of - first] for label, of in enumerate(numbers.values())])
+    inside = relative(folder, home.root)
+    paths = [f"{inside}/{name}/{escape_name(file)}" for name, of in files.items() for file in of]
+    order = np.argsort(joined)
+    table = partition_table(
+        class_column(_CLASSES, codes[order]),
+        position_ids(home.partition, joined[order]),
+        pa.array(paths, pa.string()).take(pa.array(order)),
+    )
+    return PartitionIndex(home.partition, f"class folders in {inside}", "file", table)
+
+
+def _numbered_files(home: Home, folder: Path) -> dict[str, list[str]]:
+    """Return the names of the numbered PNG files in each class's folder."""
     files = {name: [file for file in child_names(folder / name) if _NUMBERED.fullmatch(file)] for name in _CLASSES}
     if not all(files.values()):
         empty = next(name for name, of in files.items() if not of)
@@ -129,32 +158,7 @@ def _class_folders(home: Home) -> PartitionIndex | None:
             f"{folder / lossy} is a JPEG, which has other pixels than the owner's image, and rows here have the "
             "owner's pixels"
         )
-    numbers = {name: np.array([int(file.partition(".")[0]) for file in of]) for name, of in files.items()}
-    first = 0 if any(of.min() == 0 for of in numbers.values()) else 1
-    places = tables.cifar_places("cifar10", home.partition)
-    parts, codes, paths = [], [], []
-    for label, name in enumerate(_CLASSES):
-        within = numbers[name] - first
-        if len(np.unique(within)) < len(within) or within.max() >= len(places[label]):
-            raise home.other_data(
-                f"{folder / name} has a number twice or above {len(places[label]) - 1 + first:,}, counted from {first}"
-            )
-        parts.append(np.array(places[label])[within])
-        codes.append(np.full(len(within), label))
-        paths += [f"{relative(folder, home.root)}/{name}/{escape_name(file)}" for file in files[name]]
-    if first and not _shows_first(numbers, places):
-        raise home.other_data(
-            f"{folder} has no image 0 and in most classes no image 1, so that its numbers may count from 0 or from 1, "
-            "and an id here is an image's place in the owner's order; put the other images beside these"
-        )
-    joined = np.concatenate(parts)
-    order = np.argsort(joined)
-    table = partition_table(
-        class_column(_CLASSES, np.concatenate(codes)[order]),
-        position_ids(home.partition, joined[order]),
-        pa.array(paths, pa.string()).take(pa.array(order)),
-    )
-    return PartitionIndex(home.partition, f"class folders in {relative(folder, home.root)}", "file", table)
+    return files
 
 
 def _shows_first(numbers: Mapping[str, Int64], places: Mapping[int, Sequence[int]]) -> bool:

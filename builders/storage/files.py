@@ -22,10 +22,7 @@ from typing import IO
 
 from builders.errors import BuildError, one_line
 from builders.storage.object_path import ObjectPath
-from unknown_detection.durable import process_name, replacing
-
-TEMPORARY = ".tmp"
-"""Suffix of every temporary file."""
+from unknown_detection.durable import replacing
 
 
 def atomic_path(path: Path, *, durable: bool = True) -> AbstractContextManager[Path]:
@@ -36,8 +33,7 @@ def atomic_path(path: Path, *, durable: bool = True) -> AbstractContextManager[P
     """
     if isinstance(path, ObjectPath):
         return path.atomic_path()
-    temporary = path.with_name(f".{path.name}.{process_name()}{TEMPORARY}")  # a killed process's is swept later
-    return replacing(path, temporary, durable=durable)
+    return replacing(path, durable=durable)
 
 
 def replace_unless_changed(path: Path, data: bytes, is_read: Callable[[bytes | None], bool]) -> None:

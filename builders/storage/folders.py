@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from builders.storage.files import TEMPORARY, refuse_irregular
+from builders.storage.files import refuse_irregular
 from builders.storage.object_path import ObjectPath
+from unknown_detection.durable import TEMPORARY
 
 
 def takes_requests(folder: Path) -> bool:

@@ -8,7 +8,6 @@ plan lie in temporary Arrow files instead of in memory.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import tempfile
 from collections import Counter
@@ -21,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from builders.storage.files import atomic_path, refuse_irregular
+from builders.storage.files import atomic_path, open_whole, refuse_irregular
 from builders.storage.object_path import ObjectPath
 
 UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
@@ -134,7 +133,8 @@ def arrow_rows(path: Path, start: int, stop: int) -> Iterator[pa.Table]:
 
 def read_array(path: Path) -> npt.NDArray[Any]:
     """Read an array that `np.save` wrote."""
-    array: npt.NDArray[Any] = np.load(io.BytesIO(path.read_bytes()) if isinstance(path, ObjectPath) else path)
+    with open_whole(path) as file:
+        array: npt.NDArray[Any] = np.load(file)
     return array
 
 

@@ -16,9 +16,9 @@ from builders.release.digests import file_sha256
 from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import MANIFEST, Layout, shows_images
 from builders.release.manifest import ManifestError, read_manifest
-from builders.storage.files import TEMPORARY
 from builders.storage.folders import entries_below
 from hf_scripts.checks.problems import Problems
+from unknown_detection.durable import TEMPORARY
 from unknown_detection.words import first_few, quantity
 
 if TYPE_CHECKING:  # the Hub's client, which a folder needs not

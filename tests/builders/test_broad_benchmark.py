@@ -44,10 +44,11 @@ def test_reference_is_all_of_validation_in_two_parts(reference):
     for split, images in ((test, 5), (held_out, 45)):
         names = split.table["class_id"].to_pylist()
         assert collections.Counter(names) == {row.wnid: images for row in tables.imagenet1k()}
-        assert split.count.rows == split.count.paper == len(split.rows)
+        count = BENCHMARK.count(split.key)
+        assert count.rows == count.paper == len(split.rows)
         numbers = {row.wnid: row.index for row in tables.imagenet1k()}
         assert split.table["label"].to_pylist() == [numbers[name] for name in names]
-        assert split.labels == tuple(numbers)
+        assert Draws(BENCHMARK, 0).label_names(split.config) == tuple(numbers)
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,10 @@ from datasets import load_dataset
 from builders.broad_benchmark import BENCHMARK, MULTI_LABEL, main
 from builders.declare.quotas import Largest
 from builders.declare.ranking import even_shares
-from builders.demo.write import MARKER
-from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
+from builders.plan.candidates import Draws, KeyedRanks
 from builders.plan.completeness import agreement
 from builders.plan.planner import plan
-from builders.sources.base import PartitionIndex, SourceIndex
+from builders.sources.base import DEMO_MARKER, PartitionIndex, SourceIndex
 from builders.sources.coco2017 import COCO2017
 from builders.sources.opening import open_source
 from hf_scripts import verify
@@ -74,9 +73,9 @@ def test_cocomagenet_is_what_a_plain_loop_finds(index, coco, count):
     assert numbers(drawn(index, count, 1)[SEVERAL]) == set(coco_oracle.cocomagenet(coco, count))
 
 
-def taken(split, view, rows):
+def taken(split, index, rows):
     """Images that are drawn by their values alone, without a key."""
-    return KeyedRanks(view, None).take(split.quota, rows, split.partitions)
+    return KeyedRanks(index, None).take(split.quota, rows, split.partitions)
 
 
 def test_the_other_reading_ranks_by_last_objects(index, coco):
@@ -93,9 +92,9 @@ def test_the_other_reading_ranks_by_last_objects(index, coco):
     assert benchmark.version.endswith("+last-object-areas")
     split = next(split for key, split in benchmark.parts.items() if key == SEVERAL)
     few = dataclasses.replace(split, quota=dataclasses.replace(split.quota, images=20))
-    rows = taken(few, view := IndexArrays(index), np.arange(94))
+    rows = taken(few, index, np.arange(94))
     expected = sorted(seconds, key=lambda image: (-seconds[image], image))[:20]
-    assert {int(name[10:22]) for name in view.ids(rows).to_pylist()} == set(expected)
+    assert {int(name[10:22]) for name in index.values("source_id", rows).to_pylist()} == set(expected)
     assert set(expected) != set(coco_oracle.cocomagenet(coco, 20))
 
 
@@ -155,19 +154,19 @@ def valued(values, ids, classes=None):
             "second_area": pa.array(values, pa.float64()),
         }
     )
-    return IndexArrays(SourceIndex(COCO2017, None, (PartitionIndex("train", "made up", "file", table),)))
+    return SourceIndex(COCO2017, None, (PartitionIndex("train", "made up", "file", table),))
 
 
 def test_of_equal_values_the_lesser_id_is_taken_whatever_the_order():
     images = list(zip([0.2, 0.5, 0.2, 0.2, 0.0], ["d", "a", "b", "c", "e"], strict=True))
     split = dataclasses.replace(MULTI_LABEL.splits[0], quota=Largest(3, "second_area"))
     for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]):
-        view = valued(*zip(*(images[place] for place in order), strict=True))
-        rows = taken(split, view, np.arange(5))
-        assert set(view.ids(rows).to_pylist()) == {"a", "b", "c"}
+        index = valued(*zip(*(images[place] for place in order), strict=True))
+        rows = taken(split, index, np.arange(5))
+        assert set(index.values("source_id", rows).to_pylist()) == {"a", "b", "c"}
         assert rows.tolist() == sorted(rows.tolist())
     everything = dataclasses.replace(split, quota=Largest(9, "second_area"))
-    assert len(taken(everything, view, np.arange(5))) == 4  # what has none is never taken
+    assert len(taken(everything, index, np.arange(5))) == 4  # what has none is never taken
 
 
 def test_a_release_has_the_portions_and_is_whole(release, coco, capsys):
@@ -218,7 +217,7 @@ def test_annotations_that_changed_are_noticed_where_the_same_images_are_drawn(de
     (copy / "annotations").mkdir()
     content = json.loads((demo["coco2017"] / FILE).read_text())
     (copy / FILE).write_text(json.dumps(content))
-    link(demo["coco2017"] / MARKER, copy / MARKER)
+    link(demo["coco2017"] / DEMO_MARKER, copy / DEMO_MARKER)
     command = ["--splits", SEVERAL, "--coco2017", str(copy), "--out", str(tmp_path / "o")]
     assert main([*command, "--index-only", "--workers", "1"]) == 0
     for image in content["images"]:

@@ -21,7 +21,7 @@ from builders.facets_benchmark import BENCHMARK, main
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
-from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
+from builders.plan.candidates import Draws, KeyedRanks
 from builders.plan.planner import plan
 from builders.release.duplicates import listed_comparisons
 from builders.release.manifest import read_manifest
@@ -125,10 +125,10 @@ def test_the_other_reading_of_animals_moves_the_rows_that_the_documentation_says
 
 def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
     # Table V under any assignment of classes follows from the halves; the whole of them is 54,381 (section IV).
-    view = IndexArrays(indexes["sun397"])
+    index = indexes["sun397"]
     split = BENCHMARK.parts["facets-t1/validation.sun397_known"]
-    everything = view.rows(list(view.names), ("images",))
-    ranks = KeyedRanks(view, Key(0, "facets-t1", "validation"))
+    everything = index.rows_of(("images",), index.source.classes())
+    ranks = KeyedRanks(index, Key(0, "facets-t1", "validation"))
     assert len(ranks.take(split.quota, everything, split.partitions)) == 54_381
     # Half to even, as Python rounds: an odd count gives its spare image to either split.
     assert [round(n * 0.5) for n in (1, 2, 3, 5, 7)] == [0, 1, 2, 2, 4]
@@ -136,7 +136,7 @@ def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
 
 def test_every_split_has_as_many_rows_as_are_declared(planned):
     for key, part in planned.items():
-        assert len(part.rows) == part.count.rows, key
+        assert len(part.rows) == BENCHMARK.count(key).rows, key
     for key, parts in BENCHMARK.splits.items():
         assert sum(len(planned[part].rows) for part in parts) == BENCHMARK.count(key).rows
 
@@ -213,7 +213,7 @@ def test_only_places365_rows_have_labels_and_those_count_its_categories(planned)
             assert [names[label] for label in part.table["label"].to_pylist()] == part.table["class_id"].to_pylist()
         else:
             assert pc.all(pc.equal(part.table["label"], -1)).as_py(), key
-        assert part.labels == tuple(names)
+        assert Draws(BENCHMARK, 0).label_names(part.config) == tuple(names)
 
 
 def test_configs_have_images_in_common_as_far_as_quotas_allow(planned):

@@ -26,13 +26,13 @@ def disk(tmp_path):
 
 
 def test_a_file_is_flushed_then_named_then_its_folder_is_flushed(disk):
-    with replacing(disk.root / "a" / "file", disk.root / "a" / ".file.tmp") as temporary:
+    with replacing(disk.root / "a" / "file") as temporary:
         temporary.write_text("whole")
     assert disk.calls == [
         ("mkdir", "a"),
         ("fsync", "."),
-        ("fsync", "a/.file.tmp"),
-        ("replace", "a/.file.tmp", "a/file"),
+        ("fsync", f"a/{temporary.name}"),
+        ("replace", f"a/{temporary.name}", "a/file"),
         ("fsync", "a"),
     ]
     assert {cut.files.get("a/file") for cut in disk.cuts} == {None, b"whole"}
@@ -74,7 +74,7 @@ def test_a_disk_that_cannot_flush_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(OSError, match="Input/output"), replacing(tmp_path / "file", tmp_path / ".tmp") as temporary:
+    with pytest.raises(OSError, match="Input/output"), replacing(tmp_path / "file") as temporary:
         temporary.write_text("new")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "old")]
 
@@ -99,11 +99,11 @@ def re_escaped(number):
 def test_unflushed_holds_for_processes_that_are_started_and_ends(disk):
     command = [sys.executable, "-c", f"import os; print(os.environ.get({NO_SYNC!r}))"]
     with unflushed():
-        with replacing(disk.root / "file", disk.root / ".tmp") as temporary:
+        with replacing(disk.root / "file") as temporary:
             temporary.write_text("1")
         flush_tree(disk.root)
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "1\n"
-    assert disk.calls == [("replace", ".tmp", "file")]
+    assert disk.calls == [("replace", temporary.name, "file")]
     assert NO_SYNC not in os.environ
     flush(disk.root)
     assert disk.calls[-1] == ("fsync", ".")
@@ -128,7 +128,7 @@ from unknown_detection.durable import replacing
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 path = pathlib.Path(sys.argv[1])
 try:
-    with replacing(path, path.with_name("temporary")) as temporary:
+    with replacing(path) as temporary:
         temporary.write_bytes(bytes(2000))
 except OSError as error:
     print(error.filename)

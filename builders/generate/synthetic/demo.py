@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from builders.generate.synthetic import biggan
-from builders.storage.files import TEMPORARY
-from unknown_detection.durable import finish
+from unknown_detection.durable import TEMPORARY, finish
 
 
 def write_models(folder: Path, splits: Collection[str]) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from builders import imagenet_benchmark
-from builders.demo.write import MARKER
 from builders.imagenet_benchmark import BENCHMARK
 from builders.pipeline.state import locked
 from builders.release.layout import Layout
+from builders.sources.base import DEMO_MARKER
 from tests.builders.conftest import files_of
 from tests.sentences import assert_sentence
 
@@ -34,7 +34,7 @@ def test_the_main_job_on_the_demo_builds_what_the_api_builds(run, release, tmp_p
     # What an earlier version of the tools left of a demo is not taken for today's.
     left = tmp_path / "build/unknown-detection/.state/demo"
     left.mkdir(parents=True)
-    for name in (MARKER, ".finished"):
+    for name in (DEMO_MARKER, ".finished"):
         (left / name).touch()
     code, out, err = run("--demo", "--out", "build/unknown-detection", "--workers", "2")
     assert code == 0, err
@@ -71,7 +71,7 @@ def test_without_any_source_it_says_which_in_which_layouts_and_how_to_try(run):
 
 def test_a_split_of_validation_images_needs_no_training_images(run, demo, tmp_path):
     (tmp_path / "imagenet").mkdir()
-    for name in ("val", MARKER):
+    for name in ("val", DEMO_MARKER):
         (tmp_path / "imagenet" / name).symlink_to(demo["imagenet"] / name)
     args = ("--splits", "imagenet/near_ood,imagenet/test", "--imagenet", "imagenet", "--allow-partial", "--out", "out")
     code, _, err = run(*args)

@@ -12,9 +12,10 @@ from builders.demo import write as demo_module
 from builders.demo.arrays import CHANGES
 from builders.demo.cifar100 import near_duplicates
 from builders.demo.containers import CONTAINERS
-from builders.demo.write import MARKER, is_demo, keep_demo, write_demo
+from builders.demo.write import keep_demo, write_demo
 from builders.errors import BuildError
 from builders.registry import BENCHMARKS
+from builders.sources.base import DEMO_MARKER, is_demo
 from builders.sources.registry import SOURCES
 from tests.builders.cifar_layouts import cifar100_batch
 from tests.builders.demo_sources import FILES, STRAYS, TROUBLES
@@ -31,7 +32,7 @@ def test_every_source_is_there_and_says_that_it_is_a_demo(demo):
     root = demo["imagenet"].parent
     assert is_demo(root)
     assert all(is_demo(folder) for folder in demo.values())
-    assert "drawn by a program" in (root / MARKER).read_text()
+    assert "drawn by a program" in (root / DEMO_MARKER).read_text()
 
 
 def test_images_are_small(demo):
@@ -121,7 +122,7 @@ def test_a_kept_demo_gains_the_sources_that_it_lacks(demo, tmp_path, monkeypatch
     root = tmp_path / "demo"
     for keys in (["sun397", "svhn_full"], ["svhn_full", "dtd"]):
         assert keep_demo(root, keys) == {key: root / key for key in sorted(keys)}
-    assert {path.name for path in root.iterdir()} == {"sun397", "svhn_full", "dtd", MARKER, ".finished"}
+    assert {path.name for path in root.iterdir()} == {"sun397", "svhn_full", "dtd", DEMO_MARKER, ".finished"}
     for key in ("sun397", "svhn_full", "dtd"):
         assert every_file(root / key) == every_file(demo[key]), key
     written = []

@@ -198,7 +198,7 @@ def rows_of(contents, files, offsets, **columns):
 def generated(tmp_path, rows):
     """The groups of generated images as (rows of the plan, bytes of each, digests), what is left out, and progress."""
     steps, groups, dropped = [], [], []
-    whole = planned(tmp_path, generated=True, roots={"staging": str(tmp_path)})
+    whole = planned(tmp_path, stored="pixels", roots={"staging": str(tmp_path)})
     with Reader() as reader:
         for group in whole.groups(rows, reader, lambda *counts: steps.append(counts), dropped, ImageRemarks()):
             data = bytes(group.data[: group.filled])

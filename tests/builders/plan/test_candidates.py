@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from builders.declare.ranking import Key, in_rank_order
 from builders.plan import candidates
-from builders.plan.candidates import IndexArrays, KeyedRanks
+from builders.plan.candidates import KeyedRanks
 from builders.sources.base import Source, SourceIndex
 from tests.builders.indexes import made_up
 
@@ -20,13 +20,13 @@ def digest(name):
     return hashlib.sha256(f"7\0c\0s\0{name}".encode()).digest()
 
 
-def view_of(sizes):
+def index_of(sizes):
     """A source with so many images in each partition, of the classes a and b in turn."""
     partitions = (
         made_up(f"p{place}", ["a", "b"], np.arange(size) % 2, [f"{place}/{i}" for i in range(size)])
         for place, size in enumerate(sizes)
     )
-    return IndexArrays(SourceIndex(SOURCE, None, tuple(partitions)))
+    return SourceIndex(SOURCE, None, tuple(partitions))
 
 
 @given(st.lists(st.text(max_size=5), unique=True, max_size=40))
@@ -40,20 +40,19 @@ def test_ids_with_equal_words_are_told_apart_by_their_digests(names):
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=3), st.tuples(st.integers(0, 5), st.integers(0, 5)))
 def test_the_first_of_each_class_do_not_depend_on_how_many_are_ranked_together(sizes, limits):
-    view = view_of(sizes)
-    names = view.index.table["source_id"].to_pylist()
-    classes = view.index.table["class_id"].to_pylist()
+    index = index_of(sizes)
+    names = index.table["source_id"].to_pylist()
+    classes = index.table["class_id"].to_pylist()
     expected = []
     for class_id, limit in zip("ab", limits, strict=True):
         rows = [row for row, row_class in enumerate(classes) if row_class == class_id]
         expected += sorted(rows, key=lambda row: digest(names[row]))[:limit]
-    limits_by_code = np.array([dict(zip("ab", limits, strict=True))[name] for name in view.class_ids], np.int64)
+    limits_by_code = np.array([dict(zip("ab", limits, strict=True))[name] for name in index.class_ids], np.int64)
     before = candidates._RANKED_TOGETHER
     try:
         for together in (2, 1 << 20):
             candidates._RANKED_TOGETHER = together
-            view = view_of(sizes)
-            taken = KeyedRanks(view, KEY).first(np.arange(len(names)), limits_by_code)
+            taken = KeyedRanks(index_of(sizes), KEY).first(np.arange(len(names)), limits_by_code)
             assert taken.tolist() == sorted(expected)
     finally:
         candidates._RANKED_TOGETHER = before

@@ -20,7 +20,7 @@ PLANNED = {
     ),
     "builders/plan/planner.py": (
         '            "id": row_ids(split, source_ids),\n',
-        '            "partition": view.index.take(["partition"], rows)["partition"],\n',
+        '            "partition": index.take(["partition"], rows)["partition"],\n',
     ),
 }
 READ = {

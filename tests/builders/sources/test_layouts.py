@@ -200,7 +200,7 @@ def test_one_folder_of_openood_is_the_copy_of_several_sources(demo, tmp_path):
 
 
 def test_a_missing_source_is_shown_with_the_way_to_get_it_and_its_layouts():
-    first, page, get, mirror, *layouts_shown = missing_source(SOURCES["dtd"], "cifar/far_ood_dtd")
+    first, page, get, mirror, *layouts_shown = missing_source(SOURCES["dtd"], ["cifar/far_ood_dtd"])
     assert first == "  --dtd DIR  Describable Textures (DTD), for cifar/far_ood_dtd"
     assert page.startswith("      get it from https://www.robots.ox.ac.uk/~vgg/data/dtd/: download dtd-r1.0.1.tar.gz;")
     assert get == "      or run python -m builders.commands.sources get dtd --into DIR"
