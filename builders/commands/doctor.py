@@ -19,10 +19,12 @@ from builders.cli.executor_flags import workers_option
 from builders.cli.request import default_cache
 from builders.cli.source_flags import cache_option
 from builders.errors import BuildError, os_errors_as_build_errors
+from builders.executors.base import without_pandas
 from builders.executors.local import LocalExecutor
 from builders.hub.place import PREFIX
 from builders.storage.files import write_text
 from builders.storage.paths import LOCAL
+from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
 from unknown_detection.terminal.progress import TerminalMeter, log
 from unknown_detection.words import byte_text
@@ -80,6 +82,8 @@ def command(
 
     The exit code is 0 if nothing is wrong, 1 if something is, and 2 if there is nothing to look at.
     """
+    if own_process():
+        without_pandas()
     from builders.doctor.diagnose import diagnose
     from builders.doctor.index import reference, write_index
     from builders.doctor.lines import diagnosis_document, diagnosis_lines, differences_csv

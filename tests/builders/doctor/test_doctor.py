@@ -269,6 +269,17 @@ def test_quick_reads_no_whole_image_and_sees_what_headers_show(demo, index, tmp_
     assert found["sentence"].endswith("of which names and headers were compared (--quick)")
 
 
+def test_a_file_larger_than_any_image_is_named_so(demo, index, tmp_path, monkeypatch):
+    from builders.doctor import scan
+
+    root = linked(demo["dtd"], tmp_path / "copy")
+    replaced(root / ONE, lambda data: data + bytes(1 << 20))
+    monkeypatch.setattr(scan, "LARGEST_IMAGE", 1 << 20)
+    found = ud.doctor(root, against=str(index("dtd")))
+    assert found["kinds"] == {"unreadable": 1}
+    assert "more than 1,048,576 bytes" in found["differences"][0]["detail"]
+
+
 @pytest.mark.parametrize("place", ["none", "empty"])
 def test_where_there_is_nothing_the_exit_code_is_2(tmp_path, place, capsys):
     (tmp_path / "empty").mkdir()
