@@ -6,11 +6,10 @@ the Hub. Tested by `tests/builders/doctor/test_index.py`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,8 +25,9 @@ from builders.release.layout import MANIFEST
 from builders.release.manifest import read_manifest
 from builders.release.reader import read_index, row_groups
 from builders.release.schema import ROLES
+from builders.release.values import Text
 from builders.storage.files import atomic_path
-from builders.storage.parquet import UNREADABLE, open_parquet, read_rows
+from builders.storage.parquet import UNREADABLE, open_parquet, read_bounded
 from builders.storage.scratch import scratch_folder
 
 _KEY = b"unknown_detection.index"
@@ -43,6 +43,15 @@ _COLUMNS = {
     "channels": pa.int8(),
 }
 """The columns of an index file. `sha256` is over the bytes, or over the pixels of a source of arrays."""
+
+
+class _Described(msgspec.Struct, frozen=True):
+    """What an index file says of itself, as JSON in its schema; other versions may say more or less."""
+
+    format: int
+    source: Text = ""
+    edition: Text = ""
+    by: str = ""
 
 
 def write_index(path: Path, copy: Copy, facts: pa.Table) -> int:
@@ -80,13 +89,10 @@ def write_index(path: Path, copy: Copy, facts: pa.Table) -> int:
             sort_keys=[("partition", "ascending"), ("source_id", "ascending")],
         )
     )
-    described = {
-        "format": FORMAT,
-        "source": copy.source.key,
-        "edition": copy.source.edition,
-        "by": "pixels" if copy.source.arrays else "bytes",
-    }
-    table = table.replace_schema_metadata({_KEY: json.dumps(described)})
+    described = _Described(
+        FORMAT, copy.source.key, copy.source.edition, by="pixels" if copy.source.arrays else "bytes"
+    )
+    table = table.replace_schema_metadata({_KEY: msgspec.json.encode(described)})
     with atomic_path(path) as temporary:
         pq.write_table(
             table,
@@ -122,16 +128,18 @@ def read_index_file(place: Path) -> Side:
     """
     try:
         with open_parquet(place, "whole") as opened:
-            described: dict[str, Any] = json.loads((opened.schema_arrow.metadata or {})[_KEY])
-            table = read_rows(opened, list(_COLUMNS))
-        if described.get("format") != FORMAT or table.schema.types != list(_COLUMNS.values()):
-            raise BuildError(f"{place} is an index of another format. Use the version that wrote it.")
-        table.validate(full=True)
+            described = msgspec.json.decode((opened.schema_arrow.metadata or {}).get(_KEY, b""), type=_Described)
+            types = {field.name: field.type for field in opened.schema_arrow}
+            if described.format != FORMAT or types != _COLUMNS:
+                raise BuildError(f"{place} is an index of another format. Use the version that wrote it.")
+            table = read_bounded(opened, place.stat().st_size, list(_COLUMNS))
         if sum(column.null_count for column in table.columns):
             raise ValueError("it has rows without values")
-        source, by = str(described["source"]), str(described["by"])
-    except (*UNREADABLE, ValueError, KeyError, TypeError) as error:
+        if described.by not in ("bytes", "pixels"):
+            raise ValueError("it does not say what its digests are over")
+    except (*UNREADABLE, msgspec.DecodeError, ValueError, RecursionError) as error:
         raise BuildError(f"Cannot read the index {place} ({first_line(error)}). Download it again.") from error
+    source, by = described.source, described.by
     ids = pc.binary_join_element_wise(source, table["source_id"], "/")
     rows = pa.table(
         {
@@ -143,7 +151,7 @@ def read_index_file(place: Path) -> Side:
             **{name: table[name] for name in ("width", "height", "channels")},
         }
     )
-    about = {"source": source, "edition": str(described.get("edition", "")), "licence": ""}
+    about = {"source": source, "edition": described.edition, "licence": ""}
     return Side(place.name, rows.combine_chunks(), about, of_source=source)
 
 
