@@ -100,18 +100,23 @@ def _link(root: Path, scratch: Path, size: int) -> tuple[int, int]:
 
 @click.command(epilog="Example: python -m benchmarks.planning.doctor small --scratch /tmp/doctor")
 @click.argument("kind", type=click.Choice(["small", "photographs", "tar", "gigabytes"]))
-@click.option("--scratch", type=click.Path(path_type=Path), required=True, help="A new folder for all files.")
+@click.option("--scratch", type=click.Path(path_type=Path), required=True, help="A folder for all files.")
 @click.option("--files", default=0, help="Images.  [default: 100,000 small ones, 8,000 photographs]")
 @click.option("--gigabytes", default=20, show_default=True, help="Of the last kind.")
+@click.option("--keep", is_flag=True, help="Leave the images in the folder, for a further run.")
 @click.option("--workers", default=2, show_default=True, help="Workers of doctor.")
 @click.option("--repeats", default=3, show_default=True, help="Rounds of each side; the median counts.")
-def main(kind: str, scratch: Path, files: int, gigabytes: int, workers: int, repeats: int) -> None:
+def main(kind: str, scratch: Path, files: int, gigabytes: int, keep: bool, workers: int, repeats: int) -> None:
     """Read the same images by doctor and by sha256sum."""
     root = scratch / "copy"
     files = files or (100_000 if kind == "small" else 8_000)
-    scratch.mkdir(parents=True)
+    there = root.exists()
+    scratch.mkdir(parents=True, exist_ok=True)
     try:
-        if kind == "tar":
+        if there:
+            sizes = [path.stat().st_size for path in root.rglob("*") if path.is_file()]
+            files, size = len(sizes), sum(sizes)
+        elif kind == "tar":
             size = _write_tar(root, files)
         elif kind == "gigabytes":
             files, size = _link(root, scratch, gigabytes * 10**9)
@@ -129,7 +134,8 @@ def main(kind: str, scratch: Path, files: int, gigabytes: int, workers: int, rep
         runs[RIVAL].work()  # the first reading warms the cache and is nobody's
         results = interleave(runs, repeats)
     finally:
-        shutil.rmtree(scratch)
+        if not keep:
+            shutil.rmtree(scratch)
     report(results, RIVAL, f"planning.doctor, {kind}", files=files, bytes=size, workers=workers)
     each = (results["doctor"].median_processor - results[RIVAL].median_processor) / files
     print(f"{files:,} files, {size / 1e9:.2f} GB: doctor takes {each * 1e6:.1f} us of processor time more a file")

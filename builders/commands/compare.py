@@ -68,10 +68,13 @@ def command(
     from builders.doctor.diagnose import copy_side, count_kinds, joined
     from builders.doctor.examine import extra_images
     from builders.doctor.index import reference
-    from builders.doctor.lines import SHOWN, difference_values, differences_csv, kinds_table
+    from builders.doctor.lines import SHOWN, difference_values, differences_csv, kinds_table, refuse_inside
     from builders.doctor.scan import scan_copy
     from builders.doctor.sides import compare_sides, likeliest
 
+    for out in (csv, page):
+        refuse_inside(out, Path(a))
+        refuse_inside(out, Path(b))
     with os_errors_as_build_errors("compare"), LocalExecutor(workers, preload=("builders.doctor.scan",)) as executor:
         sides, here = [], []
         for text, revision in ((a, revision_a), (b, revision_b)):

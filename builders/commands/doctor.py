@@ -86,7 +86,7 @@ def command(
         without_pandas()
     from builders.doctor.diagnose import diagnose
     from builders.doctor.index import reference, write_index
-    from builders.doctor.lines import diagnosis_document, diagnosis_lines, differences_csv
+    from builders.doctor.lines import diagnosis_document, diagnosis_lines, differences_csv, refuse_inside
 
     if place.startswith(PREFIX):
         from builders.doctor.remote import downloaded_copy
@@ -95,8 +95,7 @@ def command(
     else:
         path = Path(place)
     for out in (csv, page, write_index_file):
-        if out is not None and path.is_dir() and out.resolve().is_relative_to(path.resolve()):
-            raise BuildError(f"{out} lies inside {path}, into which nothing is written. Give another place.")
+        refuse_inside(out, path)
     theirs = None
     if against is not None and (theirs := reference(against, revision, log)) is None:
         raise BuildError(

@@ -27,7 +27,7 @@ from builders.sources.base import ARRAY_SHAPES, IN_PLACE, LARGEST_IMAGE, Contain
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import Reader
 from builders.storage.files import byte_count, open_buffered, read_regular
-from builders.storage.parquet import arrow_rows, write_arrow
+from builders.storage.parquet import UNREADABLE, arrow_rows, write_arrow
 
 _TOGETHER = 2000
 """Images of a task (ours): half a second of reading, and little to do again after an interruption."""
@@ -73,9 +73,7 @@ class ScanTask:
     def run(self, progress: Progress) -> pa.Table:
         """Read the images, or what an earlier run kept of them while the files were the same."""
         path = Path(self.kept, f"{self._key()}.arrow") if self.kept else None
-        if path is not None and path.exists():
-            with arrow_rows(path, 0, len(self.files)) as table:
-                kept = pa.table(table.to_pydict(), SCHEMA)  # the file is closed behind it
+        if path is not None and (kept := _kept(path, len(self.files))) is not None:
             progress(len(self.files), 0)
             return kept
         with collect_remarks():
@@ -157,6 +155,17 @@ class ScanTask:
     def _of_arrays(self) -> Iterator[tuple[Facts, int]]:
         for pixels in _arrays(self.root, self.how, self.form, self.files, self.offsets, self.sizes):
             yield array_facts(pixels[np.newaxis])[0], pixels.size
+
+
+def _kept(path: Path, rows: int) -> pa.Table | None:
+    """Read what an earlier run kept; None if it did not, or if a power cut left a damaged file."""
+    try:
+        with arrow_rows(path, 0, rows) as table:
+            table.validate(full=True)
+            kept = pa.table(table.to_pydict(), SCHEMA)  # the file is closed behind it
+    except (*UNREADABLE, ValueError):
+        return None
+    return kept if kept.num_rows == rows else None
 
 
 def scan_copy(
