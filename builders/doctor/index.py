@@ -33,6 +33,8 @@ from builders.storage.scratch import scratch_folder
 _KEY = b"unknown_detection.index"
 FORMAT = 1
 
+_HEADER = ("width", "height", "channels", "bytes")
+
 _COLUMNS = {
     "partition": pa.dictionary(pa.int32(), pa.string()),
     "class_id": pa.dictionary(pa.int32(), pa.string()),
@@ -41,6 +43,7 @@ _COLUMNS = {
     "width": pa.int32(),
     "height": pa.int32(),
     "channels": pa.int8(),
+    "bytes": pa.int64(),
 }
 """The columns of an index file. `sha256` is over the bytes, or over the pixels of a source of arrays."""
 
@@ -75,7 +78,7 @@ def write_index(path: Path, copy: Copy, facts: pa.Table) -> int:
         "class_id": copy.rows["class_id"],
         "source_id": copy.rows["source_id"],
         "sha256": pc.cast(facts["digest"], pa.binary(32)),
-        **{name: facts[name] for name in ("width", "height", "channels")},
+        **{name: facts[name] for name in _HEADER},
     }
     table = pa.table({name: pc.cast(columns[name], kind) for name, kind in _COLUMNS.items()})
     table = table.take(
@@ -104,6 +107,7 @@ def write_index(path: Path, copy: Copy, facts: pa.Table) -> int:
                 "width": "PLAIN",
                 "height": "PLAIN",
                 "channels": "PLAIN",
+                "bytes": "PLAIN",
             },
         )
     return path.stat().st_size
@@ -148,7 +152,7 @@ def read_index_file(place: Path) -> Side:
             "class_id": pc.cast(table["class_id"], pa.string()),
             "digest": pc.cast(table["sha256"], pa.binary()),
             "by": pa.repeat(by, table.num_rows),
-            **{name: table[name] for name in ("width", "height", "channels")},
+            **{name: table[name] for name in _HEADER},
         }
     )
     about = {"source": source, "edition": described.edition, "licence": ""}

@@ -50,6 +50,7 @@ SCHEMA = pa.schema(
         ("orientation", pa.int8()),
         ("problem", pa.string()),
         ("reason", pa.string()),
+        ("bytes", pa.int64()),
     ]
 )
 """The columns of `Facts`. A digest is empty where the bytes were not read or could not be."""
@@ -111,7 +112,7 @@ class ScanTask:
         """Yield the facts of each image, and its bytes that were read."""
         if self.how not in IN_PLACE:
             for data in _unpacked(self.root, self.how, self.files[0], self.offsets):
-                yield self._of(bytes(data)), len(data)
+                yield self._of(bytes(data), len(data)), len(data)
             return
         start = f"{self.root}{os.sep}"
         with Reader() as ranges:
@@ -128,7 +129,7 @@ class ScanTask:
                     reason = one_line(getattr(error, "strerror", "") or error, 100)
                     yield Facts(b"", "", 0, 0, 0, 1, "unreadable", reason), 0
                 else:
-                    yield self._of(data), len(data)
+                    yield self._of(data, len(data)), len(data)
 
     def _of_ends(self, path: str, offset: int, size: int) -> Facts:
         """Return the facts of an image of which only start and end are read."""
@@ -139,14 +140,15 @@ class ScanTask:
             data = file.read(min(size, _HEAD))
             file.seek(offset + max(0, size - _TAIL))
             end = file.read(_TAIL)
-        facts = self._of(data, start=size > _HEAD)
+        facts = self._of(data, size)
         if size > _HEAD and facts.format == "JPEG" and end != b"\xff\xd9" and not facts.problem:
             return facts._replace(problem="truncated", reason="it does not end with the end marker")
         return facts._replace(digest=b"")
 
-    def _of(self, data: bytes, *, start: bool = False) -> Facts:
+    def _of(self, data: bytes, size: int) -> Facts:
+        """Return the facts of an image of so many bytes, of which `data` are the first."""
         if not self.arrays:
-            return image_facts(data, digested=not start)
+            return image_facts(data, digested=len(data) == size)._replace(bytes=size)
         try:
             return array_facts(as_array(decoded(data), self.arrays)[np.newaxis])[0]
         except UnreadableImageError as error:

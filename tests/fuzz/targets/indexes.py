@@ -28,10 +28,17 @@ def _index(described: bytes = _DESCRIBED, **changed: pa.Array) -> bytes:
         "width": pa.array([300] * 12),
         "height": pa.array([200] * 12),
         "channels": pa.array([3] * 12),
+        "bytes": pa.array([20_000] * 12),
     }
     table = pa.table({name: (columns | changed)[name].cast(kind) for name, kind in _COLUMNS.items()})
     buffer = io.BytesIO()
-    encodings = {"source_id": "DELTA_BYTE_ARRAY", "width": "PLAIN", "height": "PLAIN", "channels": "PLAIN"}
+    encodings = {
+        "source_id": "DELTA_BYTE_ARRAY",
+        "width": "PLAIN",
+        "height": "PLAIN",
+        "channels": "PLAIN",
+        "bytes": "PLAIN",
+    }
     pq.write_table(
         table.replace_schema_metadata({_KEY: described}),
         buffer,
@@ -48,7 +55,7 @@ def _long_text() -> bytes:
     text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * 1_000_000]))
     zeros = pa.array([0] * rows)
     columns = {"partition": text, "class_id": text, "sha256": pa.array([bytes(32)] * rows), "width": zeros}
-    columns |= {"height": zeros, "channels": zeros, "source_id": pa.array(["a"] * rows)}
+    columns |= {"height": zeros, "channels": zeros, "bytes": zeros, "source_id": pa.array(["a"] * rows)}
     table = pa.table({name: columns[name].cast(kind) for name, kind in _COLUMNS.items()})
     buffer = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({_KEY: _DESCRIBED}), buffer, compression="zstd")
