@@ -16,9 +16,11 @@ import click
 from builders.cli.console import aligned_lines, exit_code, json_option, print_document
 from builders.cli.executor_flags import workers_option
 from builders.errors import os_errors_as_build_errors
+from builders.executors.base import without_pandas
 from builders.executors.local import LocalExecutor
 from builders.storage.files import write_text
 from builders.storage.paths import LOCAL
+from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
 from unknown_detection.terminal.progress import TerminalMeter, log
 from unknown_detection.words import printable, quantity
@@ -60,14 +62,19 @@ def command(
 
     The exit code is 0 if all rows are equal, 1 if some differ, and 2 if something cannot be read.
     """
+    if own_process():
+        without_pandas()
     from builders.doctor.copies import recognise
     from builders.doctor.diagnose import copy_side, count_kinds, joined
     from builders.doctor.examine import extra_images
     from builders.doctor.index import reference
-    from builders.doctor.lines import SHOWN, difference_values, differences_csv, kinds_table
+    from builders.doctor.lines import SHOWN, difference_values, differences_csv, kinds_table, refuse_inside
     from builders.doctor.scan import scan_copy
     from builders.doctor.sides import compare_sides, likeliest
 
+    for out in (csv, page):
+        refuse_inside(out, Path(a))
+        refuse_inside(out, Path(b))
     with os_errors_as_build_errors("compare"), LocalExecutor(workers, preload=("builders.doctor.scan",)) as executor:
         sides, here = [], []
         for text, revision in ((a, revision_a), (b, revision_b)):

@@ -19,10 +19,12 @@ from builders.cli.executor_flags import workers_option
 from builders.cli.request import default_cache
 from builders.cli.source_flags import cache_option
 from builders.errors import BuildError, os_errors_as_build_errors
+from builders.executors.base import without_pandas
 from builders.executors.local import LocalExecutor
 from builders.hub.place import PREFIX
 from builders.storage.files import write_text
 from builders.storage.paths import LOCAL
+from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
 from unknown_detection.terminal.progress import TerminalMeter, log
 from unknown_detection.words import byte_text
@@ -80,9 +82,11 @@ def command(
 
     The exit code is 0 if nothing is wrong, 1 if something is, and 2 if there is nothing to look at.
     """
+    if own_process():
+        without_pandas()
     from builders.doctor.diagnose import diagnose
     from builders.doctor.index import reference, write_index
-    from builders.doctor.lines import diagnosis_document, diagnosis_lines, differences_csv
+    from builders.doctor.lines import diagnosis_document, diagnosis_lines, differences_csv, refuse_inside
 
     if place.startswith(PREFIX):
         from builders.doctor.remote import downloaded_copy
@@ -91,8 +95,7 @@ def command(
     else:
         path = Path(place)
     for out in (csv, page, write_index_file):
-        if out is not None and path.is_dir() and out.resolve().is_relative_to(path.resolve()):
-            raise BuildError(f"{out} lies inside {path}, into which nothing is written. Give another place.")
+        refuse_inside(out, path)
     theirs = None
     if against is not None and (theirs := reference(against, revision, log)) is None:
         raise BuildError(

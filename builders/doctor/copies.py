@@ -24,7 +24,7 @@ from builders.sources.base import (
 )
 from builders.sources.opening import scan
 from builders.sources.readers import tars, zips
-from builders.sources.readers.folders import class_column
+from builders.sources.readers.folders import class_column, escape_name, text_array
 from builders.sources.registry import SOURCES
 from builders.storage.folders import cached_listings, files_below
 
@@ -144,7 +144,7 @@ def _any_images(place: Path) -> Copy:
     offsets = sizes = None
     if place.is_dir():
         root, names = place, sorted(name for name in files_below(place) if is_image(name))
-        files = pa.array(names, pa.string())
+        files = text_array(names)
     else:
         root = place.parent
         if place.suffix == ".zip":
@@ -160,12 +160,13 @@ def _any_images(place: Path) -> Copy:
         sizes = pa.array([member.size for member in members], pa.int64())
     if not names:
         raise BuildError(f"{place} holds no images. Give the folder or archive of a dataset.")
-    folders = [name.rpartition("/")[0].rpartition("/")[2] for name in names]
+    ids = text_array(names)
+    folders = [name.rpartition("/")[0].rpartition("/")[2] for name in ids.to_pylist()]
     classes = sorted(set(folders))
     positions = {name: number for number, name in enumerate(classes)}
     table = partition_table(
         class_column(classes, np.array([positions[folder] for folder in folders], np.int32)),
-        pa.array(names, pa.string()),
+        ids,
         files,
         offsets,
         sizes,
@@ -189,5 +190,5 @@ def _with_extra(copy: Copy, others: Sequence[Copy], inside: str) -> Copy:
         tops = {name.partition("/")[0] for name in known}
         for name in files_below(copy.root):
             if name not in known and name.partition("/")[0] in tops and is_image(name) and name.startswith(inside):
-                strays.setdefault(name, Stray(name, "no image of the source"))
+                strays.setdefault(escape_name(name), Stray(escape_name(name), "no image of the source"))
     return Copy(copy.root, copy.source, copy.partitions, copy.rows, tuple(strays[path] for path in sorted(strays)))

@@ -230,7 +230,7 @@ def _sentence(
                 "names, sizes and headers alone were read" if quick else "no digest was compared; --against INDEX does"
             )
             return f"complete: {quantity(images, 'image')} of {what}, by the owner's counts; {seen}"
-        how = ", of which names and headers were compared (--quick)" if quick else ""
+        how = ", of which names, sizes and headers were compared (--quick)" if quick else ""
         return f"complete: every one of {quantity(images, 'image')} of {what} as in {theirs.name}{how}"
     kinds = count_kinds(differences)
     counted = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)

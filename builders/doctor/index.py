@@ -6,11 +6,10 @@ the Hub. Tested by `tests/builders/doctor/test_index.py`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,12 +25,15 @@ from builders.release.layout import MANIFEST
 from builders.release.manifest import read_manifest
 from builders.release.reader import read_index, row_groups
 from builders.release.schema import ROLES
+from builders.release.values import Text
 from builders.storage.files import atomic_path
-from builders.storage.parquet import UNREADABLE, open_parquet, read_rows
+from builders.storage.parquet import UNREADABLE, open_parquet, read_bounded
 from builders.storage.scratch import scratch_folder
 
 _KEY = b"unknown_detection.index"
 FORMAT = 1
+
+_HEADER = ("width", "height", "channels", "bytes")
 
 _COLUMNS = {
     "partition": pa.dictionary(pa.int32(), pa.string()),
@@ -41,8 +43,18 @@ _COLUMNS = {
     "width": pa.int32(),
     "height": pa.int32(),
     "channels": pa.int8(),
+    "bytes": pa.int64(),
 }
 """The columns of an index file. `sha256` is over the bytes, or over the pixels of a source of arrays."""
+
+
+class _Described(msgspec.Struct, frozen=True):
+    """What an index file says of itself, as JSON in its schema; other versions may say more or less."""
+
+    format: int
+    source: Text = ""
+    edition: Text = ""
+    by: str = ""
 
 
 def write_index(path: Path, copy: Copy, facts: pa.Table) -> int:
@@ -66,7 +78,7 @@ def write_index(path: Path, copy: Copy, facts: pa.Table) -> int:
         "class_id": copy.rows["class_id"],
         "source_id": copy.rows["source_id"],
         "sha256": pc.cast(facts["digest"], pa.binary(32)),
-        **{name: facts[name] for name in ("width", "height", "channels")},
+        **{name: facts[name] for name in _HEADER},
     }
     table = pa.table({name: pc.cast(columns[name], kind) for name, kind in _COLUMNS.items()})
     table = table.take(
@@ -80,13 +92,10 @@ def write_index(path: Path, copy: Copy, facts: pa.Table) -> int:
             sort_keys=[("partition", "ascending"), ("source_id", "ascending")],
         )
     )
-    described = {
-        "format": FORMAT,
-        "source": copy.source.key,
-        "edition": copy.source.edition,
-        "by": "pixels" if copy.source.arrays else "bytes",
-    }
-    table = table.replace_schema_metadata({_KEY: json.dumps(described)})
+    described = _Described(
+        FORMAT, copy.source.key, copy.source.edition, by="pixels" if copy.source.arrays else "bytes"
+    )
+    table = table.replace_schema_metadata({_KEY: msgspec.json.encode(described)})
     with atomic_path(path) as temporary:
         pq.write_table(
             table,
@@ -98,6 +107,7 @@ def write_index(path: Path, copy: Copy, facts: pa.Table) -> int:
                 "width": "PLAIN",
                 "height": "PLAIN",
                 "channels": "PLAIN",
+                "bytes": "PLAIN",
             },
         )
     return path.stat().st_size
@@ -122,16 +132,18 @@ def read_index_file(place: Path) -> Side:
     """
     try:
         with open_parquet(place, "whole") as opened:
-            described: dict[str, Any] = json.loads((opened.schema_arrow.metadata or {})[_KEY])
-            table = read_rows(opened, list(_COLUMNS))
-        if described.get("format") != FORMAT or table.schema.types != list(_COLUMNS.values()):
-            raise BuildError(f"{place} is an index of another format. Use the version that wrote it.")
-        table.validate(full=True)
+            described = msgspec.json.decode((opened.schema_arrow.metadata or {}).get(_KEY, b""), type=_Described)
+            types = {field.name: field.type for field in opened.schema_arrow}
+            if described.format != FORMAT or types != _COLUMNS:
+                raise BuildError(f"{place} is an index of another format. Use the version that wrote it.")
+            table = read_bounded(opened, place.stat().st_size, list(_COLUMNS))
         if sum(column.null_count for column in table.columns):
             raise ValueError("it has rows without values")
-        source, by = str(described["source"]), str(described["by"])
-    except (*UNREADABLE, ValueError, KeyError, TypeError) as error:
+        if described.by not in ("bytes", "pixels"):
+            raise ValueError("it does not say what its digests are over")
+    except (*UNREADABLE, msgspec.DecodeError, ValueError, RecursionError) as error:
         raise BuildError(f"Cannot read the index {place} ({first_line(error)}). Download it again.") from error
+    source, by = described.source, described.by
     ids = pc.binary_join_element_wise(source, table["source_id"], "/")
     rows = pa.table(
         {
@@ -140,10 +152,10 @@ def read_index_file(place: Path) -> Side:
             "class_id": pc.cast(table["class_id"], pa.string()),
             "digest": pc.cast(table["sha256"], pa.binary()),
             "by": pa.repeat(by, table.num_rows),
-            **{name: table[name] for name in ("width", "height", "channels")},
+            **{name: table[name] for name in _HEADER},
         }
     )
-    about = {"source": source, "edition": str(described.get("edition", "")), "licence": ""}
+    about = {"source": source, "edition": described.edition, "licence": ""}
     return Side(place.name, rows.combine_chunks(), about, of_source=source)
 
 

@@ -77,7 +77,8 @@ _TURNS: tuple[Image.Transpose, ...] = (
 class Facts(NamedTuple):
     """What an image shows of itself: the SHA-256 of its bytes (or of its pixels, for arrays), and its header.
 
-    `problem` is `truncated`, `unreadable` or empty, with a reason. Without its bytes the digest is empty.
+    `problem` is `truncated`, `unreadable` or empty, with a reason. Without its bytes the digest is empty. `bytes` are
+    those of the file, 0 for arrays and where they are not known.
     """
 
     digest: bytes
@@ -88,6 +89,7 @@ class Facts(NamedTuple):
     orientation: int
     problem: str = ""
     reason: str = ""
+    bytes: int = 0
 
 
 def image_facts(data: bytes, *, digested: bool = True) -> Facts:

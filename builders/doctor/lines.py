@@ -6,16 +6,24 @@ Tested by `tests/builders/doctor/test_doctor.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from builders.cli.console import aligned_lines
 from builders.doctor.diagnose import Diagnosis, count_kinds
 from builders.doctor.sides import Difference
+from builders.errors import BuildError
 from unknown_detection.csv_text import csv_text
 from unknown_detection.words import printable
 
 SHOWN = 10
 """Differences that are printed; --csv has all."""
+
+
+def refuse_inside(out: Path | None, place: Path) -> None:
+    """Refuse to write a file into a folder that is looked at."""
+    if out is not None and place.is_dir() and out.resolve().is_relative_to(place.resolve()):
+        raise BuildError(f"{out} lies inside {place}, into which nothing is written. Give another place.")
 
 
 def kinds_table(differences: Sequence[Difference]) -> list[str]:

@@ -25,8 +25,9 @@ from builders.release.images import UnreadableImageError
 from builders.release.remarks import collect_remarks
 from builders.sources.base import ARRAY_SHAPES, IN_PLACE, LARGEST_IMAGE, Container, Encoding, Int64, Shape
 from builders.sources.unpack import UNPACKERS
-from builders.storage.files import open_buffered
-from builders.storage.parquet import arrow_rows, write_arrow
+from builders.storage.byte_ranges import Reader
+from builders.storage.files import byte_count, open_buffered, read_regular
+from builders.storage.parquet import UNREADABLE, arrow_rows, write_arrow
 
 _TOGETHER = 2000
 """Images of a task (ours): half a second of reading, and little to do again after an interruption."""
@@ -35,6 +36,9 @@ _HEAD = 1 << 16
 """Bytes of an image that `--quick` reads at its start: behind EXIF blocks, which have at most as many."""
 
 _TAIL = 2
+
+_COUNTED = 64
+"""Images of which the bar learns together (ours)."""
 
 SCHEMA = pa.schema(
     [
@@ -46,6 +50,7 @@ SCHEMA = pa.schema(
         ("orientation", pa.int8()),
         ("problem", pa.string()),
         ("reason", pa.string()),
+        ("bytes", pa.int64()),
     ]
 )
 """The columns of `Facts`. A digest is empty where the bytes were not read or could not be."""
@@ -69,9 +74,7 @@ class ScanTask:
     def run(self, progress: Progress) -> pa.Table:
         """Read the images, or what an earlier run kept of them while the files were the same."""
         path = Path(self.kept, f"{self._key()}.arrow") if self.kept else None
-        if path is not None and path.exists():
-            with arrow_rows(path, 0, len(self.files)) as table:
-                kept = pa.table(table.to_pydict(), SCHEMA)  # the file is closed behind it
+        if path is not None and (kept := _kept(path, len(self.files))) is not None:
             progress(len(self.files), 0)
             return kept
         with collect_remarks():
@@ -94,51 +97,77 @@ class ScanTask:
         return hashlib.sha256("\n".join([*lines, *self.files]).encode("utf-8", "surrogateescape")).hexdigest()
 
     def _facts(self, progress: Progress) -> list[Facts]:
-        if self.form in ARRAY_SHAPES:
-            return self._of_arrays(progress)
-        if self.how in IN_PLACE:
-            return [self._in_place(number, progress) for number in range(len(self.files))]
-        facts = []
-        for data in _unpacked(self.root, self.how, self.files[0], self.offsets):
-            facts.append(self._of(bytes(data)))
-            progress(1, len(data))
-        return facts
+        found: list[Facts] = []
+        size = 0
+        for facts, read in self._of_arrays() if self.form in ARRAY_SHAPES else self._of_files():
+            found.append(facts)
+            size += read
+            if len(found) % _COUNTED == 0:
+                progress(_COUNTED, size)
+                size = 0
+        progress(len(found) % _COUNTED, size)
+        return found
 
-    def _in_place(self, number: int, progress: Progress) -> Facts:
-        try:
-            with open_buffered(f"{self.root}{os.sep}{self.files[number]}") as file:
-                offset, size = self.offsets[number], self.sizes[number]
-                if offset:
-                    file.seek(offset)
-                most = LARGEST_IMAGE if size < 0 else size
-                data = file.read(min(most, _HEAD) if self.quick else most)
-                cut = self.quick and len(data) == _HEAD
-                if cut:
-                    file.seek(-_TAIL, os.SEEK_END) if size < 0 else file.seek(offset + size - _TAIL)
-                    end = file.read(_TAIL)
-        except (OSError, BuildError) as error:
-            progress(1, 0)
-            return Facts(b"", "", 0, 0, 0, 1, "unreadable", one_line(getattr(error, "strerror", "") or error, 100))
-        progress(1, len(data))
-        facts = self._of(data, start=cut)
-        if cut and facts.format == "JPEG" and end != b"\xff\xd9" and not facts.problem:
+    def _of_files(self) -> Iterator[tuple[Facts, int]]:
+        """Yield the facts of each image, and its bytes that were read."""
+        if self.how not in IN_PLACE:
+            for data in _unpacked(self.root, self.how, self.files[0], self.offsets):
+                yield self._of(bytes(data), len(data)), len(data)
+            return
+        start = f"{self.root}{os.sep}"
+        with Reader() as ranges:
+            for file, offset, size in zip(self.files, self.offsets, self.sizes, strict=True):
+                try:
+                    if self.quick:
+                        yield self._of_ends(start + file, offset, size), _HEAD
+                        continue
+                    whole = size < 0
+                    data = (
+                        read_regular(start + file, LARGEST_IMAGE) if whole else ranges.read(start + file, offset, size)
+                    )
+                except (OSError, BuildError) as error:
+                    reason = one_line(getattr(error, "strerror", "") or error, 100)
+                    yield Facts(b"", "", 0, 0, 0, 1, "unreadable", reason), 0
+                else:
+                    yield self._of(data, len(data)), len(data)
+
+    def _of_ends(self, path: str, offset: int, size: int) -> Facts:
+        """Return the facts of an image of which only start and end are read."""
+        with open_buffered(path) as file:
+            if size < 0:
+                size = byte_count(file)
+            file.seek(offset)
+            data = file.read(min(size, _HEAD))
+            file.seek(offset + max(0, size - _TAIL))
+            end = file.read(_TAIL)
+        facts = self._of(data, size)
+        if size > _HEAD and facts.format == "JPEG" and end != b"\xff\xd9" and not facts.problem:
             return facts._replace(problem="truncated", reason="it does not end with the end marker")
-        return facts._replace(digest=b"") if self.quick else facts
+        return facts._replace(digest=b"")
 
-    def _of(self, data: bytes, *, start: bool = False) -> Facts:
+    def _of(self, data: bytes, size: int) -> Facts:
+        """Return the facts of an image of so many bytes, of which `data` are the first."""
         if not self.arrays:
-            return image_facts(data, digested=not start)
+            return image_facts(data, digested=len(data) == size)._replace(bytes=size)
         try:
             return array_facts(as_array(decoded(data), self.arrays)[np.newaxis])[0]
         except UnreadableImageError as error:
             return Facts(b"", "", 0, 0, 0, 1, "unreadable", one_line(error, 100))
 
-    def _of_arrays(self, progress: Progress) -> list[Facts]:
-        facts: list[Facts] = []
+    def _of_arrays(self) -> Iterator[tuple[Facts, int]]:
         for pixels in _arrays(self.root, self.how, self.form, self.files, self.offsets, self.sizes):
-            facts += array_facts(pixels[np.newaxis])
-            progress(1, pixels.size)
-        return facts
+            yield array_facts(pixels[np.newaxis])[0], pixels.size
+
+
+def _kept(path: Path, rows: int) -> pa.Table | None:
+    """Read what an earlier run kept; None if it did not, or if a power cut left a damaged file."""
+    try:
+        with arrow_rows(path, 0, rows) as table:
+            table.validate(full=True)
+            kept = pa.table(table.to_pydict(), SCHEMA)  # the file is closed behind it
+    except (*UNREADABLE, ValueError):
+        return None
+    return kept if kept.num_rows == rows else None
 
 
 def scan_copy(

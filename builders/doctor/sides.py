@@ -34,9 +34,9 @@ class Side:
 
     `rows` has `group` (a split or partition), `id`, `class_id`, `digest` (32 bytes, none where unknown) and `by`: what
     the digest is over, `bytes`, `pixels`, or `mended` bytes, from which metadata were removed. Some have `width`,
-    `height` and `channels`, and `problem` and `reason`. `pictures` reads images by row numbers. `digests` are those of
-    groups in which rows, order and roles are equal if the digests are. `of_source` is the key of the only source, or
-    `folder`.
+    `height`, `channels` and `bytes`, and `problem` and `reason`. `pictures` reads images by row numbers. `digests` are
+    those of groups in which rows, order and roles are equal if the digests are. `of_source` is the key of the only
+    source, or `folder`.
     """
 
     name: str
@@ -142,6 +142,9 @@ def pair_rows(
     groups = other["group"].to_pylist() if not group else []
     our_ids, their_ids = mine["id"].to_pylist(), other["id"].to_pylist()
     our_digests, their_digests = mine["digest"].to_pylist(), other["digest"].to_pylist()
+    our_problems, their_problems = _problems(mine), _problems(other)
+    unread = b"" in our_digests or b"" in their_digests
+    our_headers, their_headers = (_headers(mine), _headers(other)) if unread else ([], [])
     our_by, their_by = mine["by"].to_pylist(), other["by"].to_pylist()
     our_classes, their_classes = mine["class_id"].to_pylist(), other["class_id"].to_pylist()
     have_classes = not set(our_classes).isdisjoint(their_classes)
@@ -165,9 +168,13 @@ def pair_rows(
         if have_classes and our_classes[ours_at] != their_classes[theirs_at]:
             detail = f"{our_classes[ours_at]}, not {their_classes[theirs_at]}"
             found.append(Difference("wrong class", where, name, detail, *numbers))
-        if our_digests[ours_at] != their_digests[theirs_at]:
-            if not (our_digests[ours_at] and their_digests[theirs_at]):
-                continue  # not read, as with --quick
+        if not (our_digests[ours_at] and their_digests[theirs_at]):  # not read, as with --quick, or not to be read
+            if damage := our_problems[ours_at] or their_problems[theirs_at]:
+                beside = "" if our_problems[ours_at] else f" (in {theirs.name})"
+                found.append(Difference(damage[0], where, name, damage[1] + beside, *numbers))
+            elif our_headers and their_headers and our_headers[ours_at] != their_headers[theirs_at]:
+                found += _by_header(our_headers[ours_at], their_headers[theirs_at], where, name, numbers)
+        elif our_digests[ours_at] != their_digests[theirs_at]:
             twin = id_of.get(our_digests[ours_at]) if our_by[ours_at] == their_by[theirs_at] else None
             if twin is not None and twin != name:
                 found.append(Difference("doubled", where, name, f"it has the image of {twin}", *numbers))
@@ -184,17 +191,51 @@ def pair_rows(
     return found
 
 
+def _problems(rows: pa.Table) -> list[tuple[Kind, str] | None]:
+    """Return for each row the damage that was found when it was read, with the reason."""
+    if "problem" not in rows.column_names:
+        return [None] * rows.num_rows
+    pairs = zip(rows["problem"].to_pylist(), rows["reason"].to_pylist(), strict=True)
+    return [
+        ("truncated" if problem == "truncated" else "unreadable", why) if problem else None for problem, why in pairs
+    ]
+
+
+def _headers(rows: pa.Table) -> list[tuple[int, ...]]:
+    """Return width, height, channels and bytes of each row; nothing if they are not known."""
+    if "bytes" not in rows.column_names:
+        return []
+    return list(zip(*(rows[name].to_pylist() for name in ("width", "height", "channels", "bytes")), strict=True))
+
+
+def _by_header(
+    ours: tuple[int, ...], theirs: tuple[int, ...], where: str, name: str, numbers: tuple[int, int]
+) -> Iterator[Difference]:
+    """Yield what headers and sizes tell of two images that were not read."""
+    if not (ours[0] and theirs[0]):
+        return
+    kind, detail = explain_by_facts(Facts(b"", "", ours[0], ours[1], ours[2], 1), theirs[0], theirs[1], theirs[2])
+    if kind == "differs" and ours[3] != theirs[3] and ours[3] and theirs[3]:
+        detail = f"{ours[3]:,} bytes, not {theirs[3]:,}"
+    elif kind == "differs" and ours[2] != theirs[2]:
+        detail = f"{ours[2]} channels, not {theirs[2]}"
+    elif kind == "differs":
+        return
+    yield Difference(kind, where, name, detail, *numbers)
+
+
 def explained(ours: Side, theirs: Side, differences: Sequence[Difference]) -> Iterator[Difference]:
     """Yield differences, those of content with their kind, as far as pixels or headers tell it."""
-    open_ones = [each for each in differences if each.kind == "differs"][:_EXPLAINED]
+    open_ones = [each for each in differences if each.kind == "differs" and not each.detail][:_EXPLAINED]
     mine = ours.pictures([each.ours for each in open_ones]) if ours.pictures and open_ones else {}
     other = theirs.pictures([each.theirs for each in open_ones]) if theirs.pictures and open_ones else {}
     by, digests = theirs.rows["by"], theirs.rows["digest"]
+    opened = {each.ours for each in open_ones}
     for each in differences:
         picture = mine.get(each.ours)
-        if each.kind != "differs":
+        if each.kind != "differs" or each.detail:
             yield each
-        elif picture is None and (ours.pictures is None or each not in open_ones):
+        elif picture is None and (ours.pictures is None or each.ours not in opened):
             yield _by_rows(ours, theirs, each)
         elif picture is None:
             yield Difference("unreadable", each.group, each.id, "the file cannot be read", each.ours, each.theirs)

@@ -51,10 +51,25 @@ class JpegHeader(NamedTuple):
     is_plain: bool
 
 
+_last: list[tuple[bytes, JpegHeader]] = []
+"""The bytes before the first scan of the JPEG that was read last, and what they say."""
+
+
 def read_jpeg_header(data: bytes | memoryview) -> JpegHeader | None:
-    """Read the segments before the first scan; None if they are not valid."""
-    if data[:2] != _START:
-        return None
+    """Read the segments before the first scan; None if they are not valid.
+
+    Images of one size that one encoder wrote share these bytes, so that those of a folder are often read once.
+    """
+    for before, header in _last:
+        if bytes(data[: len(before)]) == before:
+            return header
+    read = _read_segments(data) if data[:2] == _START else None
+    if read is not None:
+        _last[:] = [(bytes(data[: read.scan]), read)]
+    return read
+
+
+def _read_segments(data: bytes | memoryview) -> JpegHeader | None:
     position, size, frame = 2, len(data), 0
     read, is_usual, is_plain = Frame(), True, True
     blocks: list[tuple[int, int]] = []

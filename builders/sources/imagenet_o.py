@@ -132,8 +132,13 @@ def _folders(home: Home) -> PartitionIndex | None:
     for place in (home.folder / _ARCHIVE, home.folder):
         children = child_names(place) if place.is_dir() else []
         folders = [name for name in children if tables.is_wnid(name) and (place / name).is_dir()]
-        found = _IMAGES.indexed(_IMAGES.in_folders(home, place, folders)) if folders else None
-        if found is not None and found.table.num_rows:
+        if not folders:
+            continue
+        tree = _IMAGES.in_folders(home, place, folders)
+        # ImageNet-1k's folders are called so, too, and some of its files have the number 0 or 1 (n01440764_1.JPEG).
+        tree = tree.keep(pc.invert(pc.match_substring_regex(tree.column("lemmas"), "^n[0-9]{8}$")), "")
+        if tree.rows.num_rows:
+            found = _IMAGES.indexed(tree)
             other_strays = strays_between(home.root, place, folders, f"named {_NAME_FORM}")
             return dataclasses.replace(found, strays=(*found.strays, *other_strays))
     return None

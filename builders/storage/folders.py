@@ -9,8 +9,9 @@ Tested by `tests/builders/storage/stores/test_listings.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from builders.storage.files import refuse_irregular
@@ -23,15 +24,57 @@ def takes_requests(folder: Path) -> bool:
     return isinstance(folder, ObjectPath)
 
 
-def cached_listings(root: Path) -> AbstractContextManager[object]:
-    """Cache the listings of a source's folder in a store inside the block."""
-    return root.cached_listings() if isinstance(root, ObjectPath) else nullcontext()
+_MOST_NAMES = 100_000
+"""Names in the cache of listings of this machine at most (ours): 10 MB."""
+
+
+class _Listings:
+    """The listings of this machine that are cached: those that came first, until they have `_MOST_NAMES` names."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Callable[[Path], list[str]], str], list[str]] = {}
+        self._names = 0
+
+    def get(self, listed: Callable[[Path], list[str]], folder: Path) -> list[str]:
+        """Return what a function lists of a folder."""
+        key = (listed, str(folder))
+        if key in self._kept:
+            return [*self._kept[key]]
+        names = listed(folder)
+        if self._names + len(names) <= _MOST_NAMES:
+            self._kept[key] = [*names]
+            self._names += len(names)
+        return names
+
+
+_CACHE: ContextVar[_Listings | None] = ContextVar("listings of this machine", default=None)
+
+
+@contextmanager
+def cached_listings(root: Path) -> Iterator[object]:
+    """Cache the listings of a source's folder inside the block, since all layouts of all sources are tried on it."""
+    if isinstance(root, ObjectPath):
+        with root.cached_listings() as cache:
+            yield cache
+        return
+    token = _CACHE.set(_CACHE.get() or _Listings())
+    try:
+        yield None
+    finally:
+        _CACHE.reset(token)
 
 
 def names_in(folder: Path) -> list[str]:
     """Return the names in a folder, sorted since the order of a listing depends on the file system."""
-    if isinstance(folder, ObjectPath):
-        return folder.names()
+    return folder.names() if isinstance(folder, ObjectPath) else _listed(_names_here, folder)
+
+
+def _listed(listed: Callable[[Path], list[str]], folder: Path) -> list[str]:
+    cache = _CACHE.get()
+    return listed(folder) if cache is None else cache.get(listed, folder)
+
+
+def _names_here(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))  # noqa: PTH208  a third of the time of iterdir, over 1.3 million names
 
 
@@ -45,6 +88,10 @@ def folders_in(folder: Path) -> list[str]:
     """Return the sorted names of the folders, and of links to folders, in a folder."""
     if isinstance(folder, ObjectPath):
         return [name for name in folder.names() if (folder / name).is_dir()]
+    return _listed(_folders_here, folder)
+
+
+def _folders_here(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
         return sorted(entry.name for entry in entries if _is_folder(entry))
 

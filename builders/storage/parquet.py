@@ -154,6 +154,42 @@ def row_batches(
     _require_all(missing)
 
 
+_LONGEST_TEXT = 1 << 16
+"""Bytes of the longest text in a table that somebody else wrote: ids and names are far shorter."""
+
+_ROWS = 1024
+
+_LARGEST_BATCH = _ROWS * _LONGEST_TEXT
+
+_MOST_UNPACKED = 1000
+"""Times its size that such a table may have in memory, and rows a byte (ours): tables of scores have some 30 times."""
+
+
+def read_bounded(opened: pq.ParquetFile, size: int, columns: Sequence[str]) -> pa.Table:
+    """Read some columns of a file of so many bytes that somebody else wrote, within bounds, and check all values.
+
+    Raises:
+        ValueError: it claims an absurd number of rows, has a very long text, or unpacks to far more than the file has.
+        Exception: one of `UNREADABLE`, of a damaged file.
+    """
+    if opened.metadata.num_rows > _MOST_UNPACKED * size:  # memory would be reserved for them
+        raise ValueError(f"its footer claims {opened.metadata.num_rows:,} rows in {size:,} bytes")
+    batches, left = [], _LARGEST_BATCH + _MOST_UNPACKED * size
+    # Few rows at a time: a short file may repeat one long text a million times.
+    for batch in row_batches(opened, _ROWS, columns):
+        left -= batch.nbytes
+        if batch.nbytes > _LARGEST_BATCH:
+            raise ValueError("it has very long texts")
+        if left < 0:
+            raise ValueError(f"it unpacks to more than {_MOST_UNPACKED:,} times its {size:,} bytes")
+        batches.append(batch)
+    schema = opened.schema_arrow
+    fields = [schema.field(column) for column in schema.names if column in columns]
+    table = pa.Table.from_batches(batches, pa.schema(fields, schema.metadata))
+    table.validate(full=True)  # text that is not UTF-8, too
+    return table.combine_chunks()
+
+
 def _require_all(missing: int) -> None:
     if missing:
         raise pa.ArrowInvalid(f"it lacks {missing:,} of the rows that it claims")

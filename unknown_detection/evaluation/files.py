@@ -16,22 +16,12 @@ from msgspec import Meta
 
 from builders.release.digests import file_sha256
 from builders.storage import files as regular
-from builders.storage.parquet import open_parquet, row_batches
+from builders.storage.parquet import open_parquet, read_bounded
 from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, first_line, one_line, unknown_name
 from unknown_detection.words import UNPRINTABLE, first_few
 
 Text = Annotated[str, Meta(pattern=rf"\A[^{UNPRINTABLE}]*\Z")]
 """A line of printable text, in what msgspec decodes."""
-
-_LONGEST_TEXT = 1 << 16
-"""Bytes of the longest text in a table: ids and names are far shorter."""
-
-_ROWS = 1024
-
-_LARGEST_BATCH = _ROWS * _LONGEST_TEXT
-
-_MOST_UNPACKED = 1000
-"""Times its size that a table may have in memory, and rows a byte (ours): tables of scores have some 30 times."""
 
 VERIFY = "Run `python -m hf_scripts.verify` to find out what is wrong."
 
@@ -112,23 +102,7 @@ def read_untrusted(path: Path, name: str, choose: Callable[[list[str]], list[str
     require_regular(path)
     try:
         with open_parquet(path, page_checksum_verification=True) as file:
-            columns, size = choose(file.schema_arrow.names), path.stat().st_size
-            if file.metadata.num_rows > _MOST_UNPACKED * size:  # memory would be reserved for them
-                raise ValueError(f"its footer claims {file.metadata.num_rows:,} rows in {size:,} bytes")
-            batches, left = [], _LARGEST_BATCH + _MOST_UNPACKED * size
-            # Few rows at a time: a short file may repeat one long text a million times.
-            for batch in row_batches(file, _ROWS, columns):
-                left -= batch.nbytes
-                if batch.nbytes > _LARGEST_BATCH:
-                    raise ValueError("it has very long texts")
-                if left < 0:
-                    raise ValueError(f"it unpacks to more than {_MOST_UNPACKED:,} times its {size:,} bytes")
-                batches.append(batch)
-            schema = file.schema_arrow
-            fields = [schema.field(column) for column in schema.names if column in columns]
-            table = pa.Table.from_batches(batches, pa.schema(fields, schema.metadata))
-            table.validate(full=True)  # text that is not UTF-8, too
-            return table.combine_chunks()
+            return read_bounded(file, path.stat().st_size, choose(file.schema_arrow.names))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise EvaluationError(
             f"Cannot read {name} as Parquet: {first_line(error)}. Write or download the file again."

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from builders.errors import BuildError
 from builders.sources.readers.folders import relative
+from builders.storage.folders import names_in
 
 # `train-00000-of-00002.parquet`, with a digest before the ending where `datasets` before 2.14 wrote it.
 _SHARD_NAME = re.compile(r"-(\d{5})-of-(\d{5})(?:-[0-9a-f]{16})?\.parquet$", re.ASCII)
@@ -27,11 +28,19 @@ def split_files(home: Path, split: str) -> list[Path]:
     """Return a split's sorted Parquet files: in `data/`, in the folder itself, or where the Hub converts them."""
     folders = (_DATA, "", *(name.format(split) for name in _CONVERTED_FOLDERS))
     names = [
-        f"{folder}/{path.name}" if folder else path.name
+        f"{folder}/{name}" if folder else name
         for folder in folders
-        for path in (home / folder if folder else home).glob("*.parquet")
+        for name in _names(home / folder if folder else home)
+        if name.endswith(".parquet")
     ]
     return [home / name for name in split_names(names, split)]
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return names_in(folder)
+    except OSError:  # there is none, or it is a file
+        return []
 
 
 def split_names(names: Iterable[str], split: str) -> list[str]:

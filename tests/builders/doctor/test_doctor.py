@@ -261,12 +261,44 @@ def test_a_run_that_was_interrupted_goes_on_where_it_stopped(demo, tmp_path, cac
     assert not list(cache.rglob("*.arrow")), "what is finished is removed"
 
 
-def test_quick_reads_no_whole_image_and_sees_what_headers_show(demo, index, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("resized", {"resized": 1}),
+        ("grey", {"grey": 1}),
+        ("saved again", {"differs": 1}),
+        ("missing", {"missing": 1}),
+        ("renamed", {"under another name": 1}),
+    ],
+)
+def test_quick_compares_names_sizes_and_headers_with_an_index(demo, index, tmp_path, name, kinds):
     root = linked(demo["dtd"], tmp_path / "copy")
-    half(root)
+    PLANTED[name][0](root)
     found = ud.doctor(root, against=str(index("dtd")), quick=True)
-    assert found["whole"]  # no digest was read; sizes of images are not compared without one
-    assert found["sentence"].endswith("of which names and headers were compared (--quick)")
+    assert (found["kinds"], found["whole"]) == (kinds, False)
+    if name == "saved again":
+        size, was = (root / ONE).stat().st_size, (demo["dtd"] / ONE).stat().st_size
+        assert found["differences"][0]["detail"] == f"{size:,} bytes, not {was:,}"
+
+
+def test_quick_takes_what_only_all_bytes_show_for_equal(demo, index, tmp_path):
+    root = linked(demo["dtd"], tmp_path / "copy")
+    replaced(root / ONE, lambda data: data[:-12] + b"\0" * 10 + data[-2:])
+    found = ud.doctor(root, against=str(index("dtd")), quick=True)
+    assert found["whole"]
+    assert found["sentence"].endswith("of which names, sizes and headers were compared (--quick)")
+    assert not ud.doctor(root, against=str(index("dtd")))["whole"]
+
+
+def test_a_file_larger_than_any_image_is_named_so(demo, index, tmp_path, monkeypatch):
+    from builders.doctor import scan
+
+    root = linked(demo["dtd"], tmp_path / "copy")
+    replaced(root / ONE, lambda data: data + bytes(1 << 20))
+    monkeypatch.setattr(scan, "LARGEST_IMAGE", 1 << 20)
+    found = ud.doctor(root, against=str(index("dtd")))
+    assert found["kinds"] == {"unreadable": 1}
+    assert "more than 1,048,576 bytes" in found["differences"][0]["detail"]
 
 
 @pytest.mark.parametrize("place", ["none", "empty"])

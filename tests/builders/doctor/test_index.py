@@ -26,7 +26,10 @@ def test_an_index_has_the_digest_of_each_file_and_no_pixel(demo, tmp_path):
     }
     assert is_index(path)
     assert not is_index(demo["dtd"])
-    assert set(rows[0]) == {"partition", "class_id", "source_id", "sha256", "width", "height", "channels"}
+    assert set(rows[0]) == {"partition", "class_id", "source_id", "sha256", "width", "height", "channels", "bytes"}
+    assert {row["source_id"]: row["bytes"] for row in rows} == {
+        f"{file.parent.name}/{file.name}": file.stat().st_size for file in (demo["dtd"] / "images").rglob("*.jpg")
+    }
 
 
 def test_two_runs_write_equal_bytes(demo, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from builders.demo.images import encode_image
-from builders.release import images
+from builders.release import images, jpeg
 from builders.release.jpeg import has_hole, looks_whole, read_jpeg_header
 from tests.builders.photographs import pieces
 from tests.sentences import stops
@@ -68,6 +68,20 @@ def test_the_header_says_where_things_are(form):
     first, last = header.components
     assert (last - first) // 2 == len(FORMS[form][0].getbands())
     assert header.blocks == []
+
+
+def test_what_a_header_says_does_not_depend_on_the_image_before():
+    """Of images that begin alike up to the scan, or shorter or longer, whole and cut."""
+    data = [encoded(form) for form in FORMS]
+    data += [overwritten(each, len(each) - 20, b"\0\0") for each in data] + [
+        each[:n] for each in data for n in (3, 300)
+    ]
+    alone = []
+    for each in data:
+        jpeg._last.clear()
+        alone.append(read_jpeg_header(each))
+    order = np.random.default_rng(0).integers(0, len(data), 500)
+    assert all(read_jpeg_header(data[number]) == alone[number] for number in order)
 
 
 def test_an_exif_block_is_found():

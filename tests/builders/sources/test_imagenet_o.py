@@ -38,6 +38,10 @@ def test_lemmas_of_several_synsets_are_the_class_themselves(tmp_path):
     assert row_of[names[2]]["source_class"] == "odd"
 
 
+def test_images_of_imagenet_1k_whose_number_is_0_or_1_are_none(tmp_path):
+    assert "is not in" in refusal("imagenet_o", tree(tmp_path, {"n01443537/n01443537_1.JPEG": ""}))
+
+
 def test_no_class_is_one_of_the_thousand_and_every_examined_name_has_one():
     known = {row.wnid for row in tables.imagenet1k()}
     assert not known & set(classes())

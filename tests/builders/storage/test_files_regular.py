@@ -8,6 +8,7 @@ import pytest
 import builders
 import unknown_detection
 from builders.errors import BuildError
+from builders.storage import files
 from builders.storage.files import atomic_path, open_buffered, open_regular, read_regular, require_regular
 from tests.sentences import assert_sentence, stops
 
@@ -21,6 +22,18 @@ def test_files_and_links_to_them_are_read(tmp_path):
         assert read_regular(tmp_path / name) == b"abc" * 9000
         with open_regular(str(tmp_path / name)) as raw, open_buffered(tmp_path / name) as buffered:
             assert raw.read(3) == buffered.read(3) == b"abc"
+
+
+def test_files_of_no_stated_size_and_large_ones_are_read_to_their_end(tmp_path, monkeypatch):
+    """Files of /proc have the size 0, and large ones are not read in one call."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        assert read_regular(status).startswith(b"Name:")
+    monkeypatch.setattr(files, "_AT_ONCE", 100)
+    (tmp_path / "a").write_bytes(b"abc" * 9000)
+    assert read_regular(tmp_path / "a") == b"abc" * 9000
+    with pytest.raises(OSError, match="more than 99 bytes"):
+        read_regular(tmp_path / "a", 99)
 
 
 def test_a_file_is_opened_by_one_module_and_written_by_two(tmp_path):

@@ -1,6 +1,9 @@
+import os
+
 import pytest
 
 from builders.errors import BuildError
+from builders.storage import folders
 from builders.storage.folders import cached_listings, files_below, folders_in, names_in, names_in_each, sizes_of
 from builders.storage.paths import as_path
 from builders.storage.stores import listings
@@ -114,3 +117,24 @@ def test_a_store_that_refuses_is_no_empty_folder(root, proxy):
     proxy.fault = lambda request: 403 if request.kind == "ListObjectsV2" else None
     with stops(BuildError):
         list(names_in_each([root, root / "b"]))
+
+
+def test_a_folder_of_this_machine_is_listed_once_in_a_look_too(tmp_path, monkeypatch):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "1.jpg").touch()
+    listed = []
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda folder: listed.append(folder) or listdir(folder))
+    with cached_listings(tmp_path), cached_listings(tmp_path):
+        names_in(tmp_path / "a").clear()  # the caller's own
+        assert [names_in(tmp_path / "a") for _ in range(3)] == [["1.jpg", "b"]] * 3
+        assert [folders_in(tmp_path / "a") for _ in range(3)] == [["b"]] * 3
+        with pytest.raises(FileNotFoundError):
+            names_in(tmp_path / "none")
+    assert len(listed) == 2
+    assert names_in(tmp_path / "a") == ["1.jpg", "b"]
+    assert len(listed) == 3, "no listing outlives its look"
+    monkeypatch.setattr(folders, "_MOST_NAMES", 1)
+    with cached_listings(tmp_path):
+        assert [names_in(tmp_path / "a") for _ in range(2)] == [["1.jpg", "b"]] * 2
+    assert len(listed) == 5
