@@ -47,6 +47,7 @@ def _configs(name: str, source: Source, description: str, **rows: int) -> tuple[
             name=name,
             labels=known,
             description=description,
+            overlaps=name,
             splits=(of_known("test", partitions=("test",), paper=PaperCount(rows["test"])), *unknown),
         ),
         Config(
