@@ -220,6 +220,24 @@ def test_a_missing_source_is_shown_with_the_way_to_get_it_and_its_layouts():
     assert [line.strip() for line in layouts_shown] == list(SOURCES["dtd"].layouts)
 
 
+@pytest.mark.parametrize(
+    ("key", "partitions", "names"),
+    [
+        ("places365", ("val",), "places365-val"),
+        ("places365", ("train", "val"), ""),  # the training images have no plain address
+        ("places365", (), ""),
+        ("svhn", ("test",), "svhn-test"),
+        ("mnist", ("train", "test"), "mnist"),
+        ("cifar100", ("test",), "cifar100"),  # one archive has both
+    ],
+)
+def test_of_a_missing_source_only_the_partitions_that_are_needed_are_to_be_downloaded(key, partitions, names):
+    """Places365 for OpenOOD's CIFAR: 525 MB of validation images, and not 26 GB of training images, too."""
+    lines = missing_source(SOURCES[key], "openood-cifar10/places365", partitions)
+    shown = [line.partition("sources get ")[2].removesuffix(" --into DIR") for line in lines if "sources get" in line]
+    assert shown == [names] * bool(names)
+
+
 def test_layouts_are_named_for_the_report(laid_out):
     index = opened("imagenet", laid_out("imagenet", layouts.imagenet_mixed))
     assert index.layouts == {"train": "original archive ILSVRC2012_img_train.tar", "val": "class folders in val"}
