@@ -2,8 +2,9 @@
 
 Vaze, Han, Vedaldi and Zisserman (2022) divided each dataset's classes into known ones and easy, medium and hard
 unknown ones, and published the classes. Every split has all test images of its classes, so nothing is drawn: the seed
-orders rows and chooses none. The benchmark reports medium and hard together as "Hard"; here each is a split. That
-these two are near and the easy ones far is ours. The authors' third such dataset, Stanford Cars, is not built.
+orders rows and chooses none. The benchmark reports medium and hard together as "Hard"; here each is a split. These two
+are near and the easy ones far, as in OpenOOD's `configs/datasets/aircraft/aircraft_ood.yml` (3c35632). The authors'
+third such dataset, Stanford Cars, is not built.
 
 Tested by `tests/builders/test_ssb_benchmark.py`.
 """
