@@ -25,6 +25,7 @@ SHEETS = {
     "facets": "facets-t1",
     "broad": "broad-reference",
     "openood": "openood-imagenet1k",
+    "ssb": "ssb-cub",
 }
 """The config of each benchmark that is shown."""
 

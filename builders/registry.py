@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from builders import broad_benchmark, cifar_benchmark, facets_benchmark, imagenet_benchmark, openood_benchmark
+from builders import (
+    broad_benchmark,
+    cifar_benchmark,
+    facets_benchmark,
+    imagenet_benchmark,
+    openood_benchmark,
+    ssb_benchmark,
+)
 from builders.declare.benchmark import Benchmark
 
 BENCHMARKS: Mapping[str, Benchmark] = {
@@ -18,5 +25,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         facets_benchmark.BENCHMARK,
         broad_benchmark.BENCHMARK,
         openood_benchmark.BENCHMARK,
+        ssb_benchmark.BENCHMARK,
     )
 }

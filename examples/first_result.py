@@ -1,11 +1,11 @@
 """The first real result: OpenOOD's CIFAR benchmark from its sources to a table beside the published one.
 
-    python examples/first_result.py --out runs/first --places365 /data/places365
+    python examples/first_result.py --out runs/first
     python examples/first_result.py --out build/first --demo
 
 Five steps, each of which is skipped where it is done, so that the same command goes on after an interruption: get the
-sources (1.5 GB, and Places365's validation images, which ask for an account), build the benchmark, train a ResNet-18
-by OpenOOD's recipe, extract and score, and compare with OpenOOD's leaderboard. The folder of a training in OUT gets
+sources (2.1 GB; of Places365 the validation images alone), build the benchmark, train a ResNet-18 by OpenOOD's recipe,
+extract and score, and compare with OpenOOD's leaderboard. The folder of a training in OUT gets
 its weights, a report, and `comparison.csv`: our near and far AUROC, and the published means and deviations of each
 detector that both have. `--weights` takes a checkpoint that OpenOOD published in place of the training, and
 `--dry-run` says what there is to do.
@@ -32,7 +32,8 @@ from unknown_detection.evaluation.protocols.openood import published_training
 EPOCHS = 100
 RESNET = f"{Path(__file__).with_name('train.py')}:resnet18_openood"
 SOURCES = ("cifar10", "cifar100", "tiny_imagenet", "mnist", "svhn", "dtd")
-"""The sources that `sources get` downloads from their owners."""
+PLACES = "places365-val"
+"""The sources that `sources get` downloads from their owners, and Places365's validation images."""
 
 DETECTORS = "msp,temperature,max_logit,energy,gen,odin,openmax,react,ash,scale,dice,knn,vim,mahalanobis,rmds"
 DETECTORS += ",kl_matching,she,gradnorm,rankfeat,relation,fdbd"
@@ -130,16 +131,14 @@ def run(title: str, *words: object) -> None:
 
 
 def print_plan(
-    folder: Path, places365: str, classes: int, epochs: int, device: str, *, built: bool, trained: bool
+    folder: Path, names: Sequence[str], classes: int, epochs: int, device: str, *, built: bool, trained: bool
 ) -> None:
     """Print the steps with their bytes and times, and which of them are done."""
     if built:
         click.echo("get, build: done")
     else:
-        click.echo(f"get: {', '.join(SOURCES)}")
-        run("", "-m", "builders.commands.sources", "get", *SOURCES, "--into", folder, "--dry-run")
-        here = "on the Hub" if places365.startswith("hf:") else "there" if Path(places365).exists() else "not there"
-        click.echo(f"Places365's validation images: {places365}, {here}")
+        click.echo(f"get: {', '.join(names)}")
+        run("", "-m", "builders.commands.sources", "get", *names, "--into", folder, "--dry-run")
         click.echo("build: about 214,000 images, 1.4 GB")
     if trained:
         click.echo("train: not needed")
@@ -157,7 +156,7 @@ def print_plan(
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for all that is made.")
 @click.option("--benchmark", type=click.Choice(["cifar10", "cifar100"]), default="cifar10", help="What is known.")
 @click.option("--sources", type=click.Path(path_type=Path), help="Folder of the sources.  [default: OUT/sources]")
-@click.option("--places365", help="Your copy of Places365, or hf://datasets/...  [default: SOURCES/places365]")
+@click.option("--places365", help="Your copy of Places365, or hf://datasets/..., in place of the owners' files.")
 @click.option("--weights", type=click.Path(path_type=Path), help="A checkpoint of OpenOOD's, instead of a training.")
 @click.option("--epochs", type=click.IntRange(1), default=EPOCHS, help="Fewer are quicker, and no result.")
 @click.option("--seed", type=int, default=0, help="Of the training.")
@@ -175,7 +174,7 @@ def main(
         raise click.UsageError("The demo has a network of its own. Leave out --weights.")
     config, folder = f"openood-{benchmark}", sources or out / "sources"
     configs = [config, f"{config}-train"]
-    places365 = places365 or str(folder / "places365")
+    names = SOURCES if places365 else (*SOURCES, PLACES)
     release = out / ("demo-release" if demo else "release")
     epochs = 2 if demo else epochs
     name = f"resnet18-{epochs}-epochs-seed-{seed}"
@@ -184,20 +183,19 @@ def main(
     network = f"{Path(__file__)}:tiny" if demo else RESNET
     if dry_run:
         classes = int(benchmark.removeprefix("cifar"))
-        print_plan(folder, places365, classes, epochs, device, built=built, trained=bool(weights) or at.exists())
+        print_plan(folder, names, classes, epochs, device, built=built, trained=bool(weights) or at.exists())
         return
     if not built:
         flags: list[object] = ["--demo"]
         if not demo:
-            if not places365.startswith("hf:") and not Path(places365).exists():
+            if places365 and not places365.startswith("hf:") and not Path(places365).exists():
                 raise click.UsageError(
-                    f"There is no {places365}. Places365 asks for an account: `python -m builders.commands.sources "
-                    "show places365` says where. Its validation images and file lists are enough. Give their folder "
-                    "with --places365."
+                    f"There is no {places365}. Give the folder of Places365's validation images and file lists with "
+                    f"--places365, or leave it out and they are downloaded from their owners."
                 )
-            run("get", "-m", "builders.commands.sources", "get", *SOURCES, "--into", folder)
+            run("get", "-m", "builders.commands.sources", "get", *names, "--into", folder)
             flags = [flag for key in SOURCES for flag in (f"--{key}", folder / key)]
-            flags += ["--places365", places365]
+            flags += ["--places365", places365 or folder / "places365"]
         flags += ["--splits", ",".join(configs), "--out", release, "--workers", workers]
         run("build", "-m", "builders.openood_benchmark", *flags)
     if weights:

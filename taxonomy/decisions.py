@@ -32,11 +32,13 @@ TABLES = (
     "openood-textures",
     "ssb-hard",
     "imagenet-ood",
+    "ssb-cub",
+    "ssb-aircraft",
 )
 
 # The rules up to "no_object" are those of Kim, Koo & Hwang (2023), sections 3.1 and 3.2, but for the three marked
 # "ours"; the next are those of FACETS (`taxonomy.rules.facets`), section IV, the four of categories follow BROAD
-# (`taxonomy.rules.broad`), appendix A, and the last two are membership in published lists.
+# (`taxonomy.rules.broad`), appendix A, and the last four are membership in published lists and class splits.
 RULES = {
     "tiny_imagenet": "one of Tiny ImageNet's 200 classes, which are the in-distribution classes",
     "below_parent": "descends from a direct hypernym of an in-distribution class",
@@ -71,6 +73,8 @@ RULES = {
     "category_alone": "the name of the COCO category is no lemma of an ImageNet class",
     "listed": "the published list has images of the class",
     "not_listed": "the published list has no image of the class",
+    "ssb_known": "one of the known classes of the Semantic Shift Benchmark's class split",
+    "ssb_unknown": "one of the unknown classes of the Semantic Shift Benchmark's class split",
 }
 
 
@@ -80,13 +84,14 @@ class Decision:
 
     Attributes:
         class_id: The source's own class: a wnid for ImageNet, ImageNet-21k and "tiny158", a name for "cifar100",
-            "openood-textures" and "food101" ("apple_pie"), a folder for "caltech256" ("133.lightning"), a category for
-            "places365", SUN397 ("/a/airfield") and "cocomagenet" ("wine glass").
+            "openood-textures" and "food101" ("apple_pie"), a folder for "caltech256" ("133.lightning") and "ssb-cub",
+            a variant ("A318") for "ssb-aircraft", a category for "places365", SUN397 ("/a/airfield") and "cocomagenet"
+            ("wine glass").
         class_name: Its readable name, which in ImageNet may occur twice.
         decision: "in_distribution", "near_candidate", "external" or "excluded" for "imagenet", "candidate" for
             "cifar100", "shared" or "out_of_distribution" for "facets-inter-dataset", "shared" or "unshared" for
-            "cocomagenet", "in_distribution" or "out_of_distribution" for the other tables of FACETS, "keep" or
-            "remove" for the rest.
+            "cocomagenet", "in_distribution" or "out_of_distribution" for the other tables of FACETS,
+            "in_distribution", "hard", "medium" or "easy" for the two of SSB, "keep" or "remove" for the rest.
         keyword: The keyword of the far-OoD rules, the CIFAR-100 class of "tiny158", the Places365 category of FACETS.
         matched: wnid of the synset that decided. For "below_parent" it is the hypernym, for "same_label" the other
             class with the label.

@@ -56,6 +56,8 @@ CONFIGS = {
     "openood-imagenet1k": ("ssb-hard", "openood-textures"),
     "openood-imagenet200": ("openood-imagenet200", "ssb-hard", "openood-textures"),
     "openood-imagenet200-train": ("openood-imagenet200",),
+    "ssb-cub-train": ("ssb-cub",),
+    "ssb-aircraft-train": ("ssb-aircraft",),
 }
 """The tables that choose the classes of a config, for configs without one table of the same name."""
 

@@ -48,6 +48,8 @@ LABEL_SPACES: Mapping[str, str] = {
     "cifar10": "CIFAR-10's 10 classes",
     "facets": "Places365's 365 classes",
     "broad": "ImageNet-1k's 1,000 classes",
+    "ssb-cub": "the 100 known classes of CUB-200-2011",
+    "ssb-aircraft": "the 50 known variants of FGVC-Aircraft",
 }
 """The known classes that each benchmark's unknown ones are compared with, by the column `benchmark`."""
 

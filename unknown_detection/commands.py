@@ -69,6 +69,7 @@ _BENCHMARKS = {
     "facets": "FACETS: is a class one of Places365?",
     "broad": "BROAD: kinds of shift from ImageNet-1k.",
     "openood": "OpenOOD v1.5 on ImageNet, MOS's four sets, ImageNet-OOD.",
+    "ssb": "SSB: is a bird of a known kind, an aircraft of a known variant?",
     "folder": "A benchmark of your own folders of images.",
 }
 
@@ -105,7 +106,7 @@ COMMANDS = (
 )
 """All commands, in the order of the overview."""
 
-GROUPS = {"build": "Build imagenet, cifar, facets, broad, openood or folder."}
+GROUPS = {"build": "Build imagenet, cifar, facets, broad, openood, ssb or folder."}
 """The first words that several commands share, each with its line in the overview."""
 
 _BY_PYTHON = {command.python: command.name for command in COMMANDS} | {MODULE: ""}

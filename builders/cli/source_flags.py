@@ -24,6 +24,7 @@ from unknown_detection.words import first_few, quantity
 
 if TYPE_CHECKING:
     from builders.sources.base import Source
+    from builders.sources.obtain import Obtain
 
 
 def parse_source_place(text: str) -> Place:
@@ -69,7 +70,7 @@ def source_roots(
     if missing := [source for source in needing if source not in places]:
         lines = [f"No folder was given for {quantity(len(missing), 'source')} of these splits:"]
         for source in missing:
-            lines += missing_source(source, needing[source])
+            lines += missing_source(source, needing[source], partitions.get(source, ()))
         example = f'{SOURCES_FILE}, a line such as {missing[0].key} = "DIR" for each'
         raise BuildError("\n".join([*lines, f"Folders can also be listed once in {example}.{closing}"]))
     roots = {source.key: place for source, place in places.items() if not isinstance(place, HubPlace)}
@@ -110,17 +111,28 @@ def refuse_wrong_folders(places: Mapping[str, Place]) -> None:
         raise BuildError("\n".join([head, *listed, "Give the right ones by these flags or in the sources file."]))
 
 
-def missing_source(source: Source, needing: Sequence[str]) -> list[str]:
-    """Describe a source that has no folder: what needs it, where to get it, and the accepted layouts."""
+def missing_source(source: Source, needing: Sequence[str], partitions: Sequence[str] = ()) -> list[str]:
+    """Describe a source that has no folder: what needs it, where to get it, and the accepted layouts.
+
+    `partitions` are those that are needed; without any, all are.
+    """
     obtain = source.obtain
     lines = [f"--{source.key} DIR  {source.title}, for {first_few(needing)}"]
     if obtain is not None:
         lines.append(f"    get it from {obtain.page}: {obtain.steps}")
-        if obtain.is_plain:
-            lines.append(f"    or run python -m builders.commands.sources get {source.key} --into DIR")
+        if names := _names_to_get(source, obtain, partitions):
+            lines.append(f"    or run python -m builders.commands.sources get {' '.join(names)} --into DIR")
         if flag := obtain.mirror_flag(source.key):
             lines.append(f"    or give {flag}")
     return [f"  {line}" for line in (*lines, *(f"    {layout}" for layout in source.layouts))]
+
+
+def _names_to_get(source: Source, obtain: Obtain, partitions: Sequence[str]) -> list[str]:
+    """Return what `sources get` takes to download the needed partitions; nothing if a person has to download some."""
+    needed = [file for file in obtain.files if not partitions or file.serves(partitions)]
+    if not needed or not all(file.url for file in needed):
+        return []
+    return [source.key] if len(needed) == len(obtain.files) else [f"{source.key}-{name}" for name in partitions]
 
 
 SOURCES_FILE = Path("sources.toml")

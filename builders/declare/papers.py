@@ -45,6 +45,18 @@ GUILLE_2023_BIBTEX = """\
 
 ZHANG_2023 = "OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection"
 
+VAZE_2022 = "Open-Set Recognition: a Good Closed-Set Classifier is All You Need?"
+
+VAZE_2022_BIBTEX = """\
+@inproceedings{vaze2022openset,
+  title={Open-Set Recognition: a Good Closed-Set Classifier is All You Need?},
+  author={Vaze, Sagar and Han, Kai and Vedaldi, Andrea and Zisserman, Andrew},
+  booktitle={International Conference on Learning Representations},
+  year={2022},
+  eprint={2110.06207},
+  archivePrefix={arXiv}
+}"""
+
 OPENOOD_BIBTEX = """\
 @article{zhang2023openood,
   title={{OpenOOD} v1.5: Enhanced Benchmark for Out-of-Distribution Detection},

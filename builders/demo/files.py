@@ -86,6 +86,23 @@ def _imagenet_es() -> Iterator[Drawing]:
             yield Drawing(f"ImageNet-ES/es-test/{path}", path, row["wnid"])
 
 
+def _cub200() -> Iterator[Drawing]:
+    """Of each class the first two test images, and of known classes the first two training images."""
+    for row in tables.read_csv_rows("cub200.csv"):
+        name = "_".join(word[:1].upper() + word[1:] for word in row["class"][4:].split("_"))
+        for image in (*row["test"].split()[:2], *row["train"].split()[:2]):
+            place, _, number = image.partition("_")
+            path = f"{row['class']}/{name}_{place:0>4}_{number}.jpg"
+            yield Drawing(f"CUB_200_2011/images/{path}", path, row["class"])
+
+
+def _fgvc_aircraft() -> Iterator[Drawing]:
+    """Of each variant the first two test images, and of known ones the first two training images."""
+    for row in tables.read_csv_rows("fgvc_aircraft.csv"):
+        for number in (*row["test"].split()[:2], *row["train"].split()[:2]):
+            yield _inside("fgvc-aircraft-2013b/data/images", f"{number}.jpg", row["variant"])
+
+
 def _imagenet_o() -> Iterator[Drawing]:
     """The 400 images that the authors of NINCO looked at, drawn like the class that the network took each for."""
     for image in tables.examined_images():
@@ -394,6 +411,8 @@ FILES: Mapping[str, DemoSource] = {
         strays=("tiny-imagenet-200/val/images/.DS_Store",),
     ),
     "imagenet_es": DemoSource(_imagenet_es, strays=("ImageNet-ES/es-test/param_control/l1/.DS_Store",)),
+    "cub200": DemoSource(_cub200, strays=("CUB_200_2011/images/.DS_Store",)),
+    "fgvc_aircraft": DemoSource(_fgvc_aircraft, strays=("fgvc-aircraft-2013b/data/images/.DS_Store",)),
     "mos_sun": DemoSource(_mos_sun, strays=("SUN/images/.DS_Store",)),
 }
 """The demo of each such source by its key."""

@@ -58,7 +58,7 @@ class FileState:
 def only_for(source: Source, partition: str) -> Source:
     """Return a source of one partition alone, with the files that this needs."""
     obtain, size = source.obtain, source.expected()[partition]
-    files = [file for file in obtain.files if partition in (file.partitions or (partition,))] if obtain else []
+    files = [file for file in obtain.files if file.serves((partition,))] if obtain else []
     limited = dataclasses.replace(obtain, files=tuple(files)) if obtain else None
     return dataclasses.replace(source, obtain=limited, expected=lambda: {partition: size})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from builders.sources.base import (
 )
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import cifar, parquet
-from builders.sources.readers.arrays import mirrored
+from builders.sources.readers.arrays import in_owners_order, mirrored
 from builders.sources.readers.folders import child_names
 from taxonomy import tables
 
@@ -117,6 +118,11 @@ def _parquet_codes(path: Path) -> Int64:
     return codes
 
 
+@functools.cache
+def _order(partition: str) -> str:
+    return hashlib.sha256(bytes(tables.cifar_order("cifar100", partition))).hexdigest()
+
+
 LICENCE = Licence(
     name="none stated",
     url="https://www.cs.toronto.edu/~kriz/cifar.html",
@@ -151,11 +157,11 @@ CIFAR100 = Source(
     classes=classes,
     expected=lambda: {"train": Expected.each(classes(), 500), "test": Expected.each(classes(), 100)},
     accepted=(
-        CopyLayout(f"the pickle {_FOLDER}/{{partition}}", _folder),
-        CopyLayout(f"the archive {_ARCHIVE}", _archive),
+        CopyLayout(f"the pickle {_FOLDER}/{{partition}}", in_owners_order(_folder, _order)),
+        CopyLayout(f"the archive {_ARCHIVE}", in_owners_order(_archive, _order)),
         CopyLayout(
             "the Hub's cifar100/{partition}-*.parquet (also in data/)",
-            lambda home: mirrored(home, _parquet_codes),
+            in_owners_order(lambda home: mirrored(home, _parquet_codes), _order),
         ),
     ),
     arrays=RGB32,

@@ -20,7 +20,7 @@ from builders.sources.base import GREY28, CopyLayout, Expected, Home, Licence, P
 from builders.sources.formats import idx
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
-from builders.sources.readers.arrays import interleaved, mirrored, position_table
+from builders.sources.readers.arrays import in_owners_order, interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
 from builders.storage.files import open_buffered
 
@@ -77,6 +77,12 @@ _FILES = tuple(
 _COUNTS = {
     "train": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
     "test": (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+}
+
+# By the same list, whose names have digit and place.
+_ORDER = {
+    "train": "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
+    "test": "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
 }
 
 Int64 = npt.NDArray[np.int64]
@@ -186,10 +192,17 @@ MNIST = Source(
     classes=classes,
     expected=lambda: {name: Expected.of(dict(zip(_CLASSES, of, strict=True))) for name, of in _COUNTS.items()},
     accepted=(
-        CopyLayout("train-images-idx3-ubyte and train-labels-idx1-ubyte, packed (.gz) or not", _files, ("train",)),
-        CopyLayout("t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, packed (.gz) or not", _files, ("test",)),
+        *(
+            CopyLayout(
+                f"{start}-images-idx3-ubyte and {start}-labels-idx1-ubyte, packed (.gz) or not",
+                in_owners_order(_files, _ORDER.get),
+                (partition,),
+            )
+            for partition, start in _PREFIX.items()
+        ),
         CopyLayout(
-            "the Hub's mnist/{partition}-*.parquet (also in data/)", lambda home: mirrored(home, _parquet_codes)
+            "the Hub's mnist/{partition}-*.parquet (also in data/)",
+            in_owners_order(lambda home: mirrored(home, _parquet_codes), _ORDER.get),
         ),
     ),
     arrays=GREY28,

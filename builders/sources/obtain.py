@@ -5,7 +5,7 @@ Tested by `tests/builders/sources/test_obtain.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -40,6 +40,10 @@ class OwnerFile:
     def max_size(self) -> int:
         """The most bytes that the file may have: twice a rounded size (ours); 0 if the size is unknown."""
         return self.exact_size or 2 * self.size
+
+    def serves(self, partitions: Sequence[str]) -> bool:
+        """Whether any of some partitions needs the file."""
+        return not self.partitions or not set(self.partitions).isdisjoint(partitions)
 
     @property
     def has_digest(self) -> bool:

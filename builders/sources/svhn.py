@@ -15,7 +15,7 @@ from builders.sources.base import RGB32, CopyLayout, Expected, Home, Licence, Pa
 from builders.sources.formats import matlab
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
-from builders.sources.readers.arrays import interleaved, mirrored, position_table
+from builders.sources.readers.arrays import in_owners_order, interleaved, mirrored, position_table
 from builders.sources.readers.folders import escape_name, relative
 from builders.storage.files import open_buffered
 from unknown_detection.words import first_few
@@ -52,6 +52,9 @@ _COUNTS = {
     "train": (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659),
     "test": (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595),
 }
+
+# By OpenOOD's list of the test images (benchmark_imglist/cifar10/test_svhn.txt), whose names have place and digit.
+_ORDER = {"test": "c2488ef300c629f4bd90a3d2a7b4141589e5b5a4f9046845dfc1a9021319e31a"}
 
 _SHOWN = 40
 
@@ -175,10 +178,10 @@ SVHN = Source(
     # The `extra` images are not indexed.
     expected=lambda: {name: Expected.of(dict(zip(_CLASSES, counts, strict=True))) for name, counts in _COUNTS.items()},
     accepted=(
-        CopyLayout("{partition}_32x32.mat", _mat),
+        CopyLayout("{partition}_32x32.mat", in_owners_order(_mat, _ORDER.get)),
         CopyLayout(
             "the Hub's cropped_digits/{partition}-*.parquet (also in data/)",
-            lambda home: mirrored(home, _parquet_codes),
+            in_owners_order(lambda home: mirrored(home, _parquet_codes), _ORDER.get),
         ),
     ),
     arrays=RGB32,

@@ -38,6 +38,8 @@ TITLES: Mapping[str, str] = {
     "mnist": "MNIST",
     "tiny_imagenet": "Tiny ImageNet",
     "imagenet_es": "ImageNet-ES",
+    "cub200": "CUB-200-2011",
+    "fgvc_aircraft": "FGVC-Aircraft",
     "mos_sun": "SUN (subset for out-of-distribution detection)",
 }
 """The title of every source by its key, which is also its flag on the command line and the name of its module."""

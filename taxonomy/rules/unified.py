@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from taxonomy import tables
 from taxonomy.decisions import Decision
-from taxonomy.rules import broad, facets, facets_rules, far, openood
+from taxonomy.rules import broad, facets, facets_rules, far, openood, ssb
 from taxonomy.wordnet.nouns import WordNet, load_wordnet
 
 
@@ -142,6 +142,8 @@ _COMPUTE: dict[str, Callable[[], tuple[Decision, ...]]] = {
     "openood-textures": openood.textures,
     "ssb-hard": functools.partial(openood.of_imagenet21k, "ssb_hard", "SSB-hard's"),
     "imagenet-ood": functools.partial(openood.of_imagenet21k, "imagenet_ood", "ImageNet-OOD's"),
+    "ssb-cub": ssb.cub,
+    "ssb-aircraft": ssb.aircraft,
 }
 
 

@@ -334,6 +334,15 @@ imagenet_es_inside = inside_of("imagenet_es", "ImageNet-ES/es-test", "es-test")
 imagenet_es_openood = moved("imagenet_es_openood", (r"ImageNet-ES/(.*)", r"images_largescale/imagenet_es/\1"))
 
 
+cub200_archive = archive_of("cub200", "CUB_200_2011", "CUB_200_2011.tgz", "w:gz")
+cub200_tar = archive_of("cub200_tar", "CUB_200_2011", "CUB_200_2011.tar", "w")
+cub200_inside = inside_of("cub200", "CUB_200_2011/images", "birds")
+
+
+fgvc_aircraft_archive = archive_of("fgvc_aircraft", "fgvc-aircraft-2013b", "fgvc-aircraft-2013b.tar.gz", "w:gz")
+fgvc_aircraft_inside = inside_of("fgvc_aircraft", "fgvc-aircraft-2013b/data/images", "aircraft")
+
+
 mos_sun_archive = archive_of("mos_sun", "SUN", "SUN.tar.gz", "w:gz")
 mos_sun_tar = archive_of("mos_sun_tar", "SUN", "SUN.tar", "w")
 
@@ -395,5 +404,7 @@ LAYOUTS = {
         tiny_imagenet_parquet,
     ),
     "imagenet_es": (one_level_up, imagenet_es_archive, imagenet_es_inside, imagenet_es_openood),
+    "cub200": (one_level_up, cub200_archive, cub200_tar, cub200_inside),
+    "fgvc_aircraft": (one_level_up, fgvc_aircraft_archive, fgvc_aircraft_inside),
     "mos_sun": (one_level_up, mos_sun_archive, mos_sun_tar),
 }

@@ -11,14 +11,17 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import datasets
+import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from builders.release.manifest import read_manifest
 from builders.release.openood_tree import LISTS
 from hf_scripts import export
 from tests.hf_scripts.exporting import written
 from tests.killing import watched_at_renames
+from tests.manifests import manifest_of
 from tests.sentences import assert_sentence
 
 UNKNOWN = ("val_openimage_o", "test_ssb_hard", "test_ninco", "test_inaturalist", "test_textures", "test_openimage_o")
@@ -114,6 +117,21 @@ def test_every_list_that_openood_opens_is_there_and_is_empty_where_no_split_fill
     assert Counter({name: len(lines) for name, lines in read.items()}) == Counter(filled)
     empty = {name for name, lines in read.items() if not lines}
     assert empty == {"imagenet/train_imagenet", "imagenet200/train_imagenet200", *NO_BENCHMARK}
+
+
+def test_openoods_loader_and_datasets_see_the_same_pixels_but_where_exif_turns_a_photograph(openood_release, tree):
+    """`ImglistDataset` opens a file and converts it to RGB; `datasets` turns it first, and so do extractions here."""
+    other, turned = set(), set()
+    shards = manifest_of(openood_release)["configs"]["openood-imagenet1k"]["splits"]["textures"]["data"]
+    for row in (row for shard in shards for row in pq.read_table(openood_release / shard["path"]).to_pylist()):
+        seen = datasets.Image().decode_example(row["image"]).convert("RGB")
+        with Image.open(tree / "images_classic" / "texture" / row["source_id"]) as image:
+            if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
+                turned.add(row["source_id"])
+            theirs = image.convert("RGB")
+        if theirs.size != seen.size or theirs.tobytes() != seen.tobytes():
+            other.add(row["source_id"])
+    assert other == turned == {"zigzagged/zigzagged_0001.jpg"}
 
 
 def test_a_loader_of_torch_goes_over_an_empty_list_in_order(read):

@@ -35,6 +35,7 @@ def test_decisions_use_the_vocabulary_and_give_evidence(table):
         "cifar100": {"candidate"},
         "facets-inter-dataset": {"shared", "out_of_distribution"},
         "cocomagenet": {"shared", "unshared"},
+        **{name: {"in_distribution", "hard", "medium", "easy"} for name in ("ssb-cub", "ssb-aircraft")},
     }
     usual = {"in_distribution", "out_of_distribution"} if table.startswith("facets-") else {"keep", "remove"}
     allowed = vocabulary.get(table, usual)

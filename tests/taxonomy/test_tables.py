@@ -17,8 +17,8 @@ FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iter
 # Rows as the sources say: ILSVRC 2012, Tiny ImageNet, the full ImageNet release, CIFAR-100, Food-101, Describable
 # Textures, Caltech-256 with its folder of clutter, Places365, SUN397, COCO, the iNaturalist subset; 400 images each of
 # three sets that NINCO's authors looked at, and the two lists of 2,000 of BROAD; the classes of the lists of OpenOOD
-# and ImageNet-OOD. Other decisions and grades have a row for each of these (`test_decisions.py`,
-# `rules/test_facets.py`), and `test_lists.py` counts lists.
+# and ImageNet-OOD; CUB-200-2011, FGVC-Aircraft. Other decisions and grades have a row for each of these
+# (`test_decisions.py`, `rules/test_facets.py`), and `test_lists.py` counts lists.
 COUNTS = {
     "imagenet1k.csv": 1000,
     "tiny_imagenet200.csv": 200,
@@ -42,6 +42,8 @@ COUNTS = {
     "imagenet_c.csv": 1000,
     "imagenet_es.csv": 200,
     "imagenet_r.csv": 200,
+    "cub200.csv": 200,
+    "fgvc_aircraft.csv": 100,
     "coco80.csv": 80,
     "broad_cocomagenet.csv": 4000,
     "decisions_ssb-hard.csv": 980,

@@ -5,6 +5,7 @@ Tested by `tests/builders/sources/test_cifar100.py`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,6 +62,32 @@ def mirrored(home: Home, read_codes: Callable[[Path], Int64]) -> PartitionIndex 
         parts.append(position_table(home, read_codes(path), path, first=first, size=-1))
     layout = f"Parquet files {parquet_files.pattern(files, home.root)}"
     return PartitionIndex(home.partition, layout, "parquet", pa.concat_tables(parts).combine_chunks())
+
+
+def in_owners_order(
+    find: Callable[[Home], PartitionIndex | None], digest_of: Callable[[str], str | None]
+) -> Callable[[Home], PartitionIndex | None]:
+    """Return the reader of a layout, which refuses complete partitions in another order than the owner's.
+
+    An image is identified by its place in that order, so a copy of equal counts in another one has other images under
+    the same ids. `digest_of` gives the SHA-256 of the labels of a partition's images, a byte each, or None where their
+    order is not known. A copy that lacks images is short by its counts, and is not compared.
+    """
+
+    def read(home: Home) -> PartitionIndex | None:
+        index = find(home)
+        known = digest_of(home.partition)
+        if index is None or known is None or index.table.num_rows != home.source.expected()[home.partition].total:
+            return index
+        labels = index.table["class_id"].combine_chunks().indices.to_numpy().astype(np.uint8)
+        if hashlib.sha256(labels.tobytes()).hexdigest() != known:
+            raise home.other_data(
+                f"the {len(labels):,} images in {home.root} ({index.layout}) stand in another order than the owner's "
+                f"{home.partition} images, as their labels show, and an image is identified by its place in that order"
+            )
+        return index
+
+    return read
 
 
 def interleaved(images: npt.NDArray[np.uint8], rows: Int64, path: Path) -> Iterator[list[npt.NDArray[np.uint8]]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,8 @@ class ImageNames(abc.ABC):
         return self.layout(description, lambda home: self.in_places(home, *places))
 
     def archive(self, name: str, inside: str = "", beside: str = "") -> CopyLayout:
-        """Declare an archive of this name: zip, or tar or tar.gz and its other form; `inside` is the `top` inside."""
-        stem, tar, compressed = name.partition(".tar")
+        """Declare an archive of this name: zip, tar, or tar.gz (tgz), and its other form; `inside` is its `top`."""
+        stem, tar, compressed = name.replace(".tgz", ".tar.gz").partition(".tar")
         other_form = f" (or {stem}.tar, read in place)" if compressed else f", read in place (or {stem}.tar.gz)"
         other_form = other_form if tar else ""
         return self.layout(f"the archive {name}{other_form}{beside}", lambda home: self.in_archive(home, stem, inside))
@@ -102,7 +102,7 @@ class ImageNames(abc.ABC):
         return trees.in_tars(home, place, parts).match(self.pattern)
 
     def in_archive(self, home: Home, stem: str, top: str = "") -> Tree | None:
-        """Match the names of files in `<stem>.tar`, `<stem>.tar.gz` or a zip; None if there is none."""
+        """Match the names of files in `<stem>.tar`, `<stem>.tar.gz`, `<stem>.tgz` or a zip; None if there is none."""
         archive = (trees.in_zip if stem.endswith(".zip") else trees.in_archive)(home, stem, top)
         tree = archive and archive.match(self.pattern)
         if tree is not None and not tree.rows.num_rows:
@@ -196,6 +196,22 @@ class ImageNames(abc.ABC):
     def reason(self, tree: Tree, name: str) -> str:
         """Say why an entry of a tree, given by its path in the tree, is not an image of the source."""
         return "a folder" if tree.is_folder(name) else f"not named {self.name_form}"
+
+
+@dataclass(frozen=True)
+class ListedNames(ImageNames):
+    """The names of images whose classes a list has: the pattern's group `image` is the id.
+
+    `listed` returns the class of each image of a partition by its id. Images of other partitions, which may lie in the
+    same folders, are left alone.
+    """
+
+    _: KW_ONLY
+    listed: Callable[[str], Mapping[str, str]]
+
+    def indexed(self, tree: Tree) -> PartitionIndex:
+        """Index the images that the list of the partition names."""
+        return self.index_listed(tree, tree.column("image"), self.listed(tree.home.partition))
 
 
 @dataclass(frozen=True)

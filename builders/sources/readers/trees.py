@@ -131,16 +131,16 @@ def _of_files(home: Home, place: Path, paths: Iterable[tuple[str, Sequence[str]]
 
 
 def in_archive(home: Home, stem: str, top: str = "") -> Tree | None:
-    """List `<stem>.tar`, which is read in place, or `<stem>.tar.gz`; returns None if there is neither.
+    """List `<stem>.tar`, which is read in place, `<stem>.tar.gz` or `<stem>.tgz`; returns None if there is none.
 
     A tar that is called `.tar.gz` and is not compressed, as ImageNetV2's owners have it, is read in place, too. The
     tree is limited to the folder `top` inside, which has a slash at its end, if one is given.
     """
-    plain, packed = home.folder / f"{stem}.tar", home.folder / f"{stem}.tar.gz"
-    path = next((path for path in (plain, packed) if path.is_file()), None)
+    paths = [home.folder / f"{stem}{ending}" for ending in (".tar", ".tar.gz", ".tgz")]
+    path = next((path for path in paths if path.is_file()), None)
     if path is None:
         return None
-    in_place = path == plain or tars.is_plain(path)
+    in_place = path == paths[0] or tars.is_plain(path)
     files = tars.members(path) if in_place else tars.compressed_members(path)
     return in_tars(home, path, [("", path, files)], top, how="span" if in_place else "targz")
 

@@ -200,7 +200,7 @@ def test_command_writes_a_demo_and_names_the_next_ones(tmp_path, monkeypatch, ca
     root = tmp_path / "demo"
     for _ in range(2):  # the second run writes the demo again
         assert main([str(root), "--seed", "3"]) == 0
-    lines = capsys.readouterr().out.splitlines()[-5:]
+    lines = capsys.readouterr().out.splitlines()[-6:]
     for line, (name, benchmark) in zip(lines, BENCHMARKS.items(), strict=True):
         keys = [source.key for source in benchmark.sources() if source.on_disk]
         flags = " ".join(f"--{key} {root / key}" for key in keys)

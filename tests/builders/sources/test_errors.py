@@ -79,6 +79,20 @@ SOMETHING_ELSE = {
         ),
         ({"ImageNet-ES.zip": "no archive"}, "is not a whole zip"),
     ),
+    ("cub200", "test"): (
+        # Birds of the edition of 2010, and files that somebody numbered anew.
+        (
+            {"images/001.Black_footed_Albatross/Black_footed_Albatross_0001_2950163169.jpg": ""},
+            "none of the 1 images in",
+        ),
+        ({"images/001.Black_footed_Albatross/0000.jpg": ""}, "the partition test (5,794 images) is not in"),
+        ({"CUB_200_2011.tgz": "no archive"}, "cannot be read as a tar.gz"),
+    ),
+    ("fgvc_aircraft", "test"): (
+        ({"data/images/0000000.jpg": ""}, "is one of the 3,333 of the partition test, for instance 0000000.jpg"),
+        ({"707-320/a.jpg": ""}, "the partition test (3,333 images) is not in"),
+        ({"fgvc-aircraft-2013b.tar.gz": "no archive"}, "cannot be read as a tar.gz"),
+    ),
     ("tiny_imagenet", "train"): (
         ({"train/apple/0001.png": ""}, "the partition train (100,000 images) is not in"),
         (

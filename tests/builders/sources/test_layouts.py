@@ -54,6 +54,18 @@ IN_CONTAINERS = {
 }
 
 
+LONGER_LISTS = (
+    "imagenet21k",
+    "imagenet_c",
+    "inaturalist",
+    "mos_sun",
+    "tiny_imagenet",
+    "imagenet_es",
+    "cub200",
+    "fgvc_aircraft",
+)
+
+
 @pytest.mark.parametrize("key", SOURCES)
 def test_official_layout_has_every_class_and_image_of_the_demo(index_of, key):
     index = index_of(key)
@@ -68,7 +80,7 @@ def test_official_layout_has_every_class_and_image_of_the_demo(index_of, key):
     own = {column.name: column.arrow for column in SOURCES[key].columns}
     assert {name: index.table.schema.field(name).type for name in own} == own
     # Some lists are in the package, and not as short as the demo.
-    if key not in ("imagenet21k", "imagenet_c", "inaturalist", "mos_sun", "tiny_imagenet", "imagenet_es"):
+    if key not in LONGER_LISTS:
         assert not any(len(partition.missing) for partition in index.partitions)
 
 
@@ -206,6 +218,24 @@ def test_a_missing_source_is_shown_with_the_way_to_get_it_and_its_layouts():
     assert get == "      or run python -m builders.commands.sources get dtd --into DIR"
     assert mirror == "      or give --dtd hf://datasets/bitmind/dtd"
     assert [line.strip() for line in layouts_shown] == list(SOURCES["dtd"].layouts)
+
+
+@pytest.mark.parametrize(
+    ("key", "partitions", "names"),
+    [
+        ("places365", ("val",), "places365-val"),
+        ("places365", ("train", "val"), ""),  # the training images have no plain address
+        ("places365", (), ""),
+        ("svhn", ("test",), "svhn-test"),
+        ("mnist", ("train", "test"), "mnist"),
+        ("cifar100", ("test",), "cifar100"),  # one archive has both
+    ],
+)
+def test_of_a_missing_source_only_the_partitions_that_are_needed_are_to_be_downloaded(key, partitions, names):
+    """Places365 for OpenOOD's CIFAR: 525 MB of validation images, and not 26 GB of training images, too."""
+    lines = missing_source(SOURCES[key], "openood-cifar10/places365", partitions)
+    shown = [line.partition("sources get ")[2].removesuffix(" --into DIR") for line in lines if "sources get" in line]
+    assert shown == [names] * bool(names)
 
 
 def test_layouts_are_named_for_the_report(laid_out):
