@@ -31,9 +31,6 @@ from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, r
 from unknown_detection.terminal.progress import bar
 from unknown_detection.words import first_few
 
-ALL_VARIANTS = "*"
-"""The variant of figures over several training methods."""
-
 _VERSIONS = {"python": platform.python_version()} | {name: version(name) for name in ("numpy", "pyarrow", "scipy")}
 """The versions of what may affect figures."""
 
@@ -149,7 +146,7 @@ def join_runs(
     variants: dict[str, str] = {}
     for run in runs:
         other = variants.setdefault(safe_file_name(run.variant), run.variant)
-        if other != run.variant or run.variant == ALL_VARIANTS:
+        if other != run.variant:
             raise EvaluationError(
                 f"The training methods {other!r} and {run.variant!r} give the same file name. Choose names that "
                 "differ in letters or digits, as --scores NAME=FILE."
