@@ -2,8 +2,6 @@
 
 A number has three forms: a value in a figure, a line of the tidy table, and a cell here. Pages and terminals show
 percent, frames rates from 0 to 1.
-
-Tested by `tests/evaluation/report/test_pivot.py`.
 """
 
 from __future__ import annotations
