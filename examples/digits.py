@@ -57,8 +57,7 @@ def main(out: Path, quick: bool) -> None:
         scores.append(f"{optimizer}={file}")
 
     # 4. The figures of several papers, with means and deviations over seeds.
-    protocols = [*PROTOCOLS, *(["optimizer-robustness=digits"] if not quick else [])]
-    report = ud.report(scores, release, out / "report", protocols=protocols, quiet=False)
+    report = ud.report(scores, release, out / "report", protocols=PROTOCOLS, quiet=False)
     click.echo(report)
 
 

@@ -8,6 +8,7 @@ those without duplicates are the same only with the same table of duplicates.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,8 @@ def figures_of(place: Path, folder: Path) -> pd.DataFrame:
     if not made:
         script, words = DEMOS
         command = script if (place / script[0]).is_file() else words
-        subprocess.run([sys.executable, *command, "--out", folder], cwd=place, check=True)
+        own = {**os.environ, "PYTHONPATH": str(place)}  # not the tree that is installed here
+        subprocess.run([sys.executable, *command, "--out", folder], cwd=place, env=own, check=True)
         made = [folder / "report" / "figures.parquet"]
     figures = pd.read_parquet(made[0])
     return figures.assign(duplicates=figures["duplicates_sha256"].where(figures["rows"] == "without_duplicates", ""))

@@ -2,8 +2,6 @@
 
 A joined frame has the columns of `Release.index` and `score` (higher = more unknown); where there are predictions,
 `prediction` and `wrong` (true for rows without a label).
-
-Tested by `tests/evaluation/test_frame.py`.
 """
 
 from __future__ import annotations

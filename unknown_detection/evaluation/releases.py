@@ -2,8 +2,6 @@
 
 Rows are compared with the manifest's digests, and images with those of their rows (`SplitImages`): a release that was
 never verified is evaluated on what its manifest says, or refused.
-
-Tested by `tests/evaluation/test_releases.py`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,9 +29,6 @@ from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS,
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, read_scores
 from unknown_detection.terminal.progress import bar
 from unknown_detection.words import first_few
-
-ALL_VARIANTS = "*"
-"""The variant of figures over several training methods."""
 
 _VERSIONS = {"python": platform.python_version()} | {name: version(name) for name in ("numpy", "pyarrow", "scipy")}
 """The versions of what may affect figures."""
@@ -149,7 +145,7 @@ def join_runs(
     variants: dict[str, str] = {}
     for run in runs:
         other = variants.setdefault(safe_file_name(run.variant), run.variant)
-        if other != run.variant or run.variant == ALL_VARIANTS:
+        if other != run.variant:
             raise EvaluationError(
                 f"The training methods {other!r} and {run.variant!r} give the same file name. Choose names that "
                 "differ in letters or digits, as --scores NAME=FILE."
@@ -230,32 +226,19 @@ def _splits_of_ids(release: Release, ids: pa.ChunkedArray) -> list[Key]:
     those that have the only place of an id, which `frame.join` then says are not whole.
     """
     index = release.index([name for name in release.configs if {*release.splits(name)} - {*FIT_AND_TUNE_SPLITS}])
-    judged = [*index["config"].cat.categories]
-    categories = pa.array(index["id"].cat.categories)
-    scored = pc.is_in(categories, value_set=pc.unique(ids).cast(categories.type)).to_numpy(zero_copy_only=False)
-    of_rows = index["id"].cat.codes.to_numpy()
-    having = np.zeros((len(judged), len(categories)), dtype=np.bool_)
-    having[index["config"].cat.codes, of_rows] = True
-    having &= scored
-    meant = (having & (having.sum(axis=0) == 1)).any(axis=1)
-    left = having[:, scored & ~having[meant].any(axis=0)]
-    if left.size:
-        shares = left.mean(axis=1)
-        names = [config for config, share in zip(judged, shares, strict=True) if share == shares.max()]
+    scored = index.assign(scored=index["id"].isin(ids.to_pandas()))
+    fits, keys = scored["split"].isin(FIT_AND_TUNE_SPLITS), ["config", "split"]
+    scored["whole"] = fits | scored.groupby(keys, observed=True)["scored"].transform("all")
+    scored = scored[scored["scored"]]
+    places = scored.drop_duplicates(["id", "config"])
+    found = scored[scored["config"].isin(places["config"][~places["id"].duplicated(keep=False)])]
+    left = places["config"][~places["id"].isin(found["id"])].value_counts()
+    if left.any():
+        names = sorted(left.index[left == left.max()])
         raise EvaluationError(
             f"{' and '.join(names)} have the same ids, and the scores do not say of which config they are. Name it, "
             f"as in splits={names[0]}, or several."
         )
-    covered = np.zeros(len(categories), dtype=np.bool_)
-    kept: list[Key] = []
-    parts: list[tuple[Key, Any]] = []
-    for (config, split), rows in index.groupby(["config", "split"], observed=True).groups.items():
-        codes = of_rows[rows]
-        if not meant[judged.index(config)] or not scored[codes].any():
-            continue
-        if split in FIT_AND_TUNE_SPLITS or scored[codes].all():
-            kept.append((config, split))
-            covered[codes] = True
-        else:
-            parts.append(((config, split), codes))
-    return kept + [key for key, codes in parts if (scored & ~covered)[codes].any()]
+    kept = found[found["whole"]]
+    parts = found[~found["id"].isin(kept["id"])]
+    return [*pd.concat([kept, parts])[keys].drop_duplicates().itertuples(index=False, name=None)]

@@ -8,9 +8,7 @@ Tested by `tests/evaluation/test_frame.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,22 +55,9 @@ def truth_table(rows: Mapping[tuple[str, str], pa.Table], paired: Mapping[str, p
             columns["duplicate"] = pc.is_in(of_split["id"], value_set=ids)
         parts.append(pa.table(columns))
     table = pa.concat_tables(parts)
-    texts = ("id", "config", "split", "role", "class_id", "source_id", *["overlap"] * stated)
-    frame: dict[str, Any] = {name: as_category(table[name]) for name in texts}
-    frame |= {"label": table["label"].to_numpy(), "known": pc.equal(table["role"], IN_DISTRIBUTION).to_numpy()}
-    if paired is not None:
-        frame["duplicate"] = table["duplicate"].to_numpy()
-    return pd.DataFrame(frame)
-
-
-def as_category(texts: pa.ChunkedArray) -> pd.Categorical:
-    """Return texts as a pandas category with sorted values, where null is a missing value."""
-    encoded = texts.combine_chunks().dictionary_encode()
-    order = pc.array_sort_indices(encoded.dictionary)
-    rank = np.empty(len(order) + 1, dtype=np.int32)
-    rank[order.to_numpy()], rank[-1] = np.arange(len(order)), -1
-    codes = rank[pc.fill_null(encoded.indices, -1).to_numpy()]
-    return pd.Categorical.from_codes(codes, pd.Index(encoded.dictionary.take(order).to_pandas()))
+    frame: pd.DataFrame = (table if stated else table.drop_columns("overlap")).to_pandas()
+    frame["known"] = frame["role"] == IN_DISTRIBUTION
+    return frame.astype(dict.fromkeys(frame.columns[frame.dtypes == "str"], "category"))
 
 
 def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:

@@ -20,7 +20,6 @@ from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY
 
 RANDOM = np.random.default_rng(11)
 WITH_PREDICTIONS = ("unknown_detection", "misclassification_detection", "ed", "open_set", "classification")
-ONE_RUN = [name for name in PROTOCOLS if name != "optimizer-robustness"]
 
 
 def draw(n, shift):
@@ -229,7 +228,7 @@ def rows_for(name, **options):
     return make_rows(*groups, **options)
 
 
-@pytest.mark.parametrize("name", ONE_RUN)
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_what_holds_for_every_protocol(name):
     """Names of their own, no dependence on the order of rows, and settings that need predictions only with them."""
     everything = rows_for(name)

@@ -19,6 +19,7 @@ from tests.browser import look_at
 from tests.builders.conftest import files_of
 from tests.evaluation.refusals import refusal
 from tests.evaluation.report.as_text import figures_of, page_of
+from tests.examples.papers.scripts import script
 from tests.sentences import assert_sentence
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.commands import report as command
@@ -293,39 +294,29 @@ def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tm
     assert_sentence(capsys.readouterr().err)
 
 
-def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, digits, rows, capsys):
+def test_several_ways_of_training_with_several_seeds_stand_beside_each_other(tmp_path, digits, rows):
     files = []
     for number, variant in enumerate(("adam", "sgd")):
         for seed in range(2):
             path = tmp_path / f"{variant}-{seed}.parquet"
             files.append(f"{variant}={write(path, digits, rows(10 * number + seed), seed=seed)}")
-    assert report(tmp_path / "out", digits, "--scores", *files) == 0
-    drawn = ("--protocol", f"{EXAMPLES}/papers/equal_numbers.py:EQUAL_NUMBERS", "--protocol", "optimizer-robustness")
+    drawn = ("--protocol", f"{EXAMPLES}/papers/equal_numbers.py:EQUAL_NUMBERS")
     assert report(tmp_path / "equal", digits, *drawn, "--scores", *files) == 0
-    equal = [line for line in figures_of(tmp_path / "equal").to_dict("records") if line["statistic"] == "robustness"]
-    assert {"aupr_in_average_precision", "detection_error_known_positive"} < {line["metric"] for line in equal}
-    assert {line["n_known"] - line["n_unknown"] for line in equal} == {0}
+    equal = figures_of(tmp_path / "equal")
+    assert {"aupr_in_average_precision", "detection_error_known_positive"} < {*equal["metric"]}
+    assert (equal["n_known"] == equal["n_unknown"]).all()
     assert "OoD detection on equal numbers of rows on digits" in page_of(tmp_path / "equal")
-    lines = figures_of(tmp_path / "out").to_dict("records")
-    robust = [line for line in lines if line["protocol"] == "optimizer-robustness"]
-    assert {line["variant"] for line in robust} == {"*", "adam", "sgd"}
-    # One way of training is mixed over the three sets of unknowns, and not over what is one set already.
-    mixed = {line["unknown"] for line in robust if line["variant"] == "adam"}
-    assert mixed == {"near_ood + far_ood_noise + far_ood_textures"}
-    named = {"variant": "*", "detector": "msp", "metric": "auroc", "unknown": "near_ood", "rows": "as_published"}
-    (mean,) = [line for line in robust if {**named, "statistic": "mixture_mean"}.items() <= line.items()]
-    runs = [
-        line["value"]
-        for line in lines
-        if {**named, "variant": line["variant"], "protocol": "unknown-detection"}.items() <= line.items()
-    ]
+    # The script of the optimizer paper mixes what the report has.
+    mixed = script("optimizer_robustness")["mixtures"](equal)
+    assert {*mixed["variant"]} == {"*", "adam", "sgd"}
+    # One way of training is mixed over the three sets of unknowns.
+    joined = {*mixed["unknown"][mixed["variant"] == "adam"]}
+    assert joined == {"near_ood + far_ood_noise + far_ood_textures"}
+    named = {"detector": "msp", "metric": "auroc", "unknown": "near_ood", "rows": "as_published"}
+    runs = 100 * equal["value"][(equal[[*named]] == [*named.values()]).all(axis=1)]
+    mean = mixed["mixture_mean"][(mixed[[*named, "variant"]] == [*named.values(), "*"]).all(axis=1)].item()
     assert len(runs) == 4
-    assert min(runs) <= mean["value"] <= max(runs)
-    assert "Robustness to the training method" in page_of(tmp_path / "out")
-    alone = refused(capsys, tmp_path / "no", digits, "--protocol", "optimizer-robustness", "--scores", *files)
-    assert "optimizer-robustness compares the figures of another protocol" in alone
-    assert report(tmp_path / "few", digits, "--scores", *files[:3]) == 0
-    assert "optimizer-robustness" not in capsys.readouterr().out, "not asked for, and one model of sgd is too few"
+    assert runs.min() <= mean <= runs.max()
 
 
 def test_scores_that_are_not_those_of_the_rows_are_refused(tmp_path, digits, rows, capsys):
@@ -348,7 +339,6 @@ def test_what_cannot_be_judged_is_refused(tmp_path, digits, rows, path, capsys, 
         (("--protocol", "od-test=cifar"), "'cifar' is not a config with scores"),
         (("--splits", "facets-digits"), "'facets-digits' is not a config with scores"),
         (("--protocol", "facets"), "test of digits has in-distribution rows only"),
-        (("--protocol", "optimizer-robustness"), "two or more models for each of two or more training methods"),
     ):
         assert says in refused(capsys, tmp_path / "out", digits, *words, "--scores", path)
     (tmp_path / "b").mkdir()

@@ -362,12 +362,12 @@ def score_in_chunks(
     `function` maps the inputs in their order, each float64 of shape (m, width), to scores of shape (m, *columns);
     inputs are matrices of n rows, by their description for errors.
     """
-    for name, values in inputs.items():
-        require_finite(name, values, ids)
     scores = np.empty((len(ids), *columns))
     # An overflow is either intended (a probability of 1) or caught by the check of the scores below.
     with np.errstate(over="ignore", invalid="ignore"):
         for rows in chunks(len(ids), sum(values.shape[1] for values in inputs.values()), at_once):
+            for name, values in inputs.items():
+                require_finite(name, values[rows], ids[rows])
             scores[rows] = function(*(values[rows].astype(np.float64, copy=False) for values in inputs.values()))
     finite = np.isfinite(scores).all(axis=tuple(range(1, scores.ndim)))
     if not finite.all():

@@ -3,8 +3,6 @@
 The images are perturbed, shown with dropout, cropped, or without parts of rank one. All random numbers are drawn per
 row from its id, so that outputs do not depend on the batch. Those of dropout are drawn on the model's device: another
 kind of device draws others.
-
-Tested by `tests/evaluation/detectors/test_images.py`.
 """
 
 from __future__ import annotations

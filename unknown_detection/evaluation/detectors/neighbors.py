@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import abc
+import contextlib
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -188,41 +191,32 @@ class Relation(Together):
         rows = unit(inputs[0]), softmax(inputs[1], axis=1)
         # By the size of the bank alone, so that a row's score does not depend on the number of rows.
         device = torch_device(_AT_ONCE * len(self.bank) * sum(values.shape[1] for values in rows))
-        if device is None:
-            return -_relations(*rows, detectors) / len(self.bank)
-        return -_relations_on_device(*rows, detectors, device) / len(self.bank)
+        return -_relations(*rows, detectors, device) / len(self.bank)
 
 
-def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]) -> Doubles:
-    """Return sums of relations over the bank, shape (m, number of detectors)."""
-    bank = detectors[0].bank
+def _relations(z: Any, probabilities: Any, detectors: Sequence[Relation], device: str | None) -> Doubles:
+    """Return sums of relations over the bank, shape (m, number of detectors).
+
+    NumPy adds them in float64, and torch on its `device` in float32: no single one decides a score.
+    """
+    bank, library = detectors[0].bank, importlib.import_module("numpy" if device is None else "torch")
+    move: Any = partial(np.asarray, dtype=np.float64)
+    if device is not None:
+        move = partial(library.tensor, dtype=library.float32, device=device)
     total = np.zeros((len(z), len(detectors)))
-    for rows in chunks(len(bank), at_once=_BANK_ROWS):
-        relations = np.maximum(z @ bank.directions(rows).T, 0.0)
-        relations *= probabilities @ softmax(detectors[0].logits[rows].astype(np.float64), axis=1).T
-        for column, detector in enumerate(detectors):
-            counted = np.where(relations <= detector.cutoff, 0.0, relations) if detector.cutoff > 0 else relations
-            total[:, column] += (counted if detector.power == 1 else counted**detector.power).sum(axis=1)
-    return total
-
-
-def _relations_on_device(z: Any, probabilities: Any, detectors: Sequence[Relation], device: str) -> Doubles:
-    """Compute `_relations` in float32 on a device: a score sums all relations, so no single one decides it."""
-    import torch
-
-    bank = detectors[0].bank
-    total = np.zeros((len(z), len(detectors)))
-    with computing_on(device):
-        z, probabilities = (torch.from_numpy(values.astype(np.float32)).to(device) for values in (z, probabilities))
-        for rows in chunks(len(bank), at_once=8 * _BANK_ROWS):
-            logits = torch.tensor(detectors[0].logits[rows], dtype=torch.float32, device=z.device)
-            vectors, factors = (torch.tensor(values, device=device) for values in bank.factored(rows))
-            relations = (z @ vectors.T * factors).clamp_(min=0)
-            relations *= probabilities @ logits.softmax(dim=1).T
+    with contextlib.nullcontext() if device is None else computing_on(device):
+        z, probabilities = move(z), move(probabilities)
+        for rows in chunks(len(bank), at_once=_BANK_ROWS * (1 if device is None else 8)):
+            logits = move(detectors[0].logits[rows])
+            odds = library.exp(logits - library.amax(logits, axis=1, keepdims=True))
+            vectors, factors = (bank.directions(rows), 1.0) if device is None else map(move, bank.factored(rows))
+            relations = z @ vectors.T * factors
+            library.clip(relations, 0, None, out=relations)
+            relations *= probabilities @ (odds / odds.sum(axis=1, keepdims=True)).T
             for column, detector in enumerate(detectors):
-                counted = (
-                    torch.where(relations > detector.cutoff, relations, 0.0) if detector.cutoff > 0 else relations
-                )
-                counted = counted if detector.power == 1 else counted**detector.power
-                total[:, column] += counted.sum(dim=1).cpu().numpy()
+                counted = relations
+                if detector.cutoff > 0:
+                    counted = library.where(relations > detector.cutoff, relations, 0.0)
+                sums = (counted if detector.power == 1 else counted**detector.power).sum(axis=1)
+                total[:, column] += np.asarray(sums if device is None else sums.cpu())
     return total

@@ -1,8 +1,6 @@
 """Detectors of the user's own: a class, an instance, or a function of features, from a file or from Python.
 
 What they return is checked; an error that their code raises is theirs, and keeps its traceback (`OwnError`).
-
-Tested by `tests/evaluation/detectors/test_own.py`.
 """
 
 from __future__ import annotations

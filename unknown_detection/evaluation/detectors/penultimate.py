@@ -5,11 +5,12 @@ In the formulas z (n, D) are the penultimate features, l (n, C) the logits, W (C
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import lstsq
+from scipy.linalg import cho_factor, cho_solve, lstsq
 from scipy.linalg.blas import dsyrk
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
@@ -75,8 +76,7 @@ class _Subspace(RowDetector):
                 f"The dimension of {self.name} must be a whole number from 0 to {width - 1}, found {self.dimension}; "
                 "give another."
             )
-        # The solution of least norm, as the pseudoinverse gives it, from a QR decomposition; the cutoff is `pinv`'s.
-        self.origin = lstsq(weight, -bias, cond=1e-15, lapack_driver="gelsy")[0]
+        self.origin = _least_norm(weight, -bias)
         # One triangle of it, which `eigh` reads: half the products.
         scatter = np.zeros((width, width), order="F")
         for _, z in pieces(features.penultimate):
@@ -91,6 +91,18 @@ class _Subspace(RowDetector):
 
     def _norms(self, z: Doubles) -> Scores:
         return np.linalg.norm((z - self.origin) @ self.residual, axis=1)
+
+
+def _least_norm(matrix: Doubles, values: Doubles) -> Doubles:
+    """Return the x of least norm with matrix @ x = values, or next to them, as the pseudoinverse gives it."""
+    with contextlib.suppress(np.linalg.LinAlgError):
+        # By the matrix of inner products in a fifth of the time, with a second step that takes back its roundings.
+        factor, x = cho_factor(matrix @ matrix.T), np.zeros(matrix.shape[1])
+        for _ in range(2):
+            x += matrix.T @ cho_solve(factor, values - matrix @ x)
+        if (np.abs(matrix @ x - values) <= 1e-14 * (np.abs(matrix) @ np.abs(x) + np.abs(values))).all():
+            return x
+    return np.asarray(lstsq(matrix, values, cond=1e-15, lapack_driver="gelsy")[0])  # the cutoff is `pinv`'s
 
 
 @dataclass

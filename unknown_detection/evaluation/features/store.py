@@ -5,8 +5,6 @@ DIR/head.arrow                       the model's last linear layer
 DIR/index/<config>/<split>.arrow     ids and labels of the splits that were asked for
 DIR/features/*.arrow                 logits, penultimate features and pooled blocks by id
 DIR/passes/<pass>/*.arrow            outputs of a second pass over the images, for detectors that need one
-
-Tested by `tests/evaluation/features/test_store.py`.
 """
 
 from __future__ import annotations

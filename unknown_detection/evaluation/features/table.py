@@ -4,8 +4,6 @@ Files are complete once they have their names (`atomic_path`), are never written
 our own that they are. Each says what its rows are `of`, since a copied one has a name like any other, and has the
 XXH3 of each column, which is compared when the column is first read. An image that several splits share is in one of
 them.
-
-Tested by `tests/evaluation/features/test_table.py`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A sample gives each row a count. Cumulated in the order of scores, the counts are the `Ranking` of the drawn rows, from
 which any metric is computed as from one of scores.
-
-Tested by `tests/evaluation/metrics/test_bootstrap.py`.
 """
 
 from __future__ import annotations

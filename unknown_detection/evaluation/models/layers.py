@@ -1,8 +1,6 @@
 """Finds the layers to read features from, the last linear layer and the blocks, and captures their outputs.
 
 `torch` is imported within functions only, because the module must be importable without it.
-
-Tested by `tests/evaluation/models/test_layers.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from PIL import Image
@@ -40,7 +40,6 @@ class Preprocessing:
             does something else than to normalize channels by constants.
         size: height and width of the model's input.
         side: width and height that images have to have, being prepared for an input of this size; 0 for any.
-        seen: what a callable of the user's made of one picture when the model was opened, see `_seen`; empty for ours.
         images: width and height that all images have to have, which a callable leaves as they are; None for any.
     """
 
@@ -48,16 +47,7 @@ class Preprocessing:
     description: Mapping[str, Any]
     size: tuple[int, int]
     side: int = 0
-    seen: str = ""
     images: tuple[int, int] | None = None
-
-    def require_unchanged(self) -> None:
-        """Check that a user's callable still turns one picture into the same tensor as when the model was opened."""
-        if self.seen and _seen(self.transform(_picture())) != self.seen:
-            raise EvaluationError(
-                f"The preprocessing {self.description['from']} makes another tensor of one picture now than when the "
-                "model was opened. Take out what changes from image to image, such as counters or running means."
-            )
 
     def of_channels(self, name: str) -> tuple[float, ...]:
         """Return `mean` or `std` per channel, for pixels in [0, 1]; `EvaluationError` if a callable states none."""
@@ -97,7 +87,7 @@ class Preprocessing:
         mode = transforms.InterpolationMode(self._interpolation)
         steps = [] if self.size == (side, side) else [transforms.Resize(self.size, mode, antialias=True)]
         steps += [transforms.ToTensor(), transforms.Normalize(self.of_channels("mean"), self.of_channels("std"))]
-        return replace(self, transform=transforms.Compose(steps), side=side, seen="")
+        return replace(self, transform=transforms.Compose(steps), side=side)
 
     def describe_prepared(self, side: int) -> str:
         """Say in a few words what `prepared` does to images."""
@@ -191,7 +181,8 @@ def _of_callable(transform: Callable[[Any], Any], name: str, images: ImageSize |
         )
     # The text of an object may end in its place in memory.
     text = getattr(transform, "__qualname__", " ".join(re.sub(r" at 0x\w+", "", repr(transform)).split()))
-    seen, (height, width) = _seen(tensors[3]), first.shape[1:]
+    height, width = first.shape[1:]
+    seen = hashlib.sha256((tensors[3].double() * 1000).round().long().numpy().tobytes()).hexdigest()[:16]
     description: dict[str, Any] = {"from": text, "size": [height, width], "seen": seen}
     black, white, fifth = (tensor.double().mean((1, 2)) for tensor in tensors[:3])
     scale = white - black  # 1 / std
@@ -200,7 +191,7 @@ def _of_callable(transform: Callable[[Any], Any], name: str, images: ImageSize |
         description["mean"], description["std"] = (
             tensor.numpy().round(6).tolist() for tensor in (-black / scale, 1 / scale)
         )
-    return Preprocessing(transform, description, (height, width), seen=seen, images=size)
+    return Preprocessing(transform, description, (height, width), images=size)
 
 
 def _kind(value: Any) -> str:
@@ -210,17 +201,11 @@ def _kind(value: Any) -> str:
     return f"a {value.dtype} tensor of shape {tuple(value.shape)}" if torch.is_tensor(value) else a_kind(value)
 
 
-@cache
 def _picture() -> Image.Image:
     """Return a picture with three gradients, so that no two channels can be exchanged."""
     slope = Image.linear_gradient("L").resize((50, 40))
     turned = Image.linear_gradient("L").transpose(Image.Transpose.ROTATE_90).resize((50, 40))
     return Image.merge("RGB", (slope, turned, Image.radial_gradient("L").resize((50, 40))))
-
-
-def _seen(tensor: Any) -> str:
-    """Return a digest of a tensor, to 3 digits."""
-    return hashlib.sha256((tensor.double() * 1000).round().long().numpy().tobytes()).hexdigest()[:16]
 
 
 class _Images:
@@ -273,7 +258,7 @@ def load_batches(
         batch_sampler=[list(piece) for piece in pieces],
         num_workers=count,
         multiprocessing_context="fork" if count and sys.platform == "linux" else None,
-        collate_fn=partial(_collate, batch_size, preprocessing),
+        collate_fn=partial(_collate, batch_size),
         pin_memory=pinned,
     )
     with left_to_the_parent():
@@ -286,16 +271,9 @@ def load_batches(
         yield piece, batch
 
 
-def _collate(size: int, preprocessing: Preprocessing, images: list[Any]) -> Any:
-    """Collate images to one tensor of a fixed batch size; the first error if there is one.
-
-    After each batch a callable is asked for one picture again: it may have changed with the images that it has seen.
-    """
+def _collate(size: int, images: list[Any]) -> Any:
+    """Collate images to one tensor of a fixed batch size; the first error if there is one."""
     import torch
 
     errors = [image for image in images if isinstance(image, EvaluationError)]
-    try:
-        preprocessing.require_unchanged()
-    except EvaluationError as error:
-        errors.append(error)
     return errors[0] if errors else torch.stack(images + images[-1:] * (size - len(images)))

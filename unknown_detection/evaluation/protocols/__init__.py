@@ -15,7 +15,7 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 from __future__ import annotations
 
 from unknown_detection.evaluation.frame import against, by, by_errors, join, known_rows, rankings, unknown_splits
-from unknown_detection.evaluation.protocols import broad, facets, od_test, openood, robustness, unified
+from unknown_detection.evaluation.protocols import broad, facets, od_test, openood, unified
 from unknown_detection.evaluation.protocols.protocol import (
     PROTOCOLS,
     Figure,
@@ -53,7 +53,7 @@ def __dir__() -> list[str]:
     return [*__all__]
 
 
-for _module in (unified, facets, broad, od_test, openood, robustness):
+for _module in (unified, facets, broad, od_test, openood):
     register(_module.PROTOCOL)
 
 

@@ -55,7 +55,6 @@ class Protocol:
         title: for display.
         paper: the paper that describes it.
         judge: computes the figures of a joined frame, without any treatment of duplicates.
-        compare: computes more of them from those of all runs by other protocols.
         settings: its tasks by their names in figures, with titles for display.
         shows: columns of the table of results; detectors are ranked by the first.
         tables_by: the fields of figures that have a table of their own for each value.
@@ -79,7 +78,6 @@ class Protocol:
     tabulated: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
     plots: Sequence[Plot] = ("roc", "densities", "heatmap")
-    compare: Callable[[pd.DataFrame], pd.DataFrame] | None = None
     drawn: Callable[[pd.DataFrame], pd.Series] = lambda rows: ~rows["split"].isin(FIT_AND_TUNE_SPLITS)
     absent: Callable[[pd.DataFrame], list[str]] = lambda rows: []
     each_config: bool = True

@@ -1,7 +1,4 @@
-"""The tidy table of all figures of a report: one line per number.
-
-Tested by `tests/evaluation/report/test_figures.py`.
-"""
+"""The tidy table of all figures of a report: one line per number."""
 
 from __future__ import annotations
 

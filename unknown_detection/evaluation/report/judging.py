@@ -5,7 +5,6 @@ Tested by `tests/evaluation/report/test_report.py`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import pandas as pd
 
 from builders.release.duplicates import doubt
 from unknown_detection.evaluation import frame
-from unknown_detection.evaluation.errors import EvaluationError, require_known
+from unknown_detection.evaluation.errors import require_known
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.protocols import (
     PROTOCOLS,
@@ -24,7 +23,6 @@ from unknown_detection.evaluation.protocols import (
     figures,
     od_test,
     register,
-    robustness,
 )
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.report.figures import over_runs, tidy
@@ -43,15 +41,12 @@ def choose_protocols(
     """Choose the protocols, and the configs that each evaluates: `configs`, or all configs with scores.
 
     `requested` are protocols or their names, or `FILE.py:NAME` for one of the user's own, a name perhaps with
-    `=CONFIG,...`; empty for the default protocol of each config, and the optimizer paper's if there are several
-    training methods.
+    `=CONFIG,...`; empty for the default protocol of each config.
     """
     scored_configs = tuple(dict.fromkeys(config for run in runs for config in run.about.configs))
     chosen = tuple(configs) or scored_configs
     require_known("config with scores", configs, scored_configs)
-    models = {(run.variant, run.about.model_digest or run.name, run.about.seed) for run in runs}
-    robust = [count > 1 for count in Counter(variant for variant, *_ in models).values()].count(True) > 1
-    usual = [f"{default_protocol(config)}={config}" for config in chosen] + [robustness.NAME] * robust
+    usual = [f"{default_protocol(config)}={config}" for config in chosen]
     plan: dict[str, tuple[str, ...]] = {}
     for asked in ([requested] if isinstance(requested, str | Protocol) else requested) or usual:
         text = asked if isinstance(asked, str) else register(asked).name
@@ -61,16 +56,6 @@ def choose_protocols(
         require_known("config with scores", named, chosen)
         require_known("protocol", [name], PROTOCOLS)
         plan[name] = (*plan.get(name, ()), *named)
-    if robustness.NAME in plan and not robust:
-        raise EvaluationError(
-            f"{robustness.NAME} needs two or more models for each of two or more training methods, but there are "
-            "fewer. Name each file's method as --scores NAME=FILE, or leave the protocol out."
-        )
-    if list(plan) == [robustness.NAME]:
-        raise EvaluationError(
-            f"{robustness.NAME} compares the figures of another protocol, but none was chosen. Add --protocol "
-            f"{default_protocol(chosen[0])}."
-        )
     return {PROTOCOLS[name]: of for name, of in plan.items()}
 
 
@@ -112,7 +97,6 @@ def judge(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: boo
                 judged.append((run.columns(detector, **named), measured))
                 progress.update(1)
     table = tidy(judged)
-    table = pd.concat([table, *(protocol.compare(table) for protocol in plan if protocol.compare)])
     over, known = over_runs(table), {protocol.name: protocol for protocol in plan}
     lines = {known[name]: over[over["protocol"] == name] for name in table["protocol"].unique()}
     orders = {protocol: best_first(protocol, of) for protocol, of in lines.items()}
@@ -123,8 +107,8 @@ def judge(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: boo
 def describe_left_out(runs: Sequence[ScoredRun], plan: Plan) -> dict[str, str]:
     """Describe for each kind of figures how many rows it leaves out, and which splits lose all their rows."""
     keys, parts = ["config", "split"], []
-    for protocol, configs in plan.items():
-        for run in runs if protocol.compare is None else ():
+    for configs in plan.values():
+        for run in runs:
             rows = run.of_configs(configs)
             out = {kind: frame.left_out(rows, kind) for kind in frame.REDUCED}
             flags = {kind: np.nan if of is None else of.astype(float) for kind, of in out.items()}

@@ -1,7 +1,4 @@
-"""Shows images that a detector gets wrong: unknown images that look known, and known ones that look unknown.
-
-Tested by `tests/evaluation/report/test_looks.py`.
-"""
+"""Shows images that a detector gets wrong: unknown images that look known, and known ones that look unknown."""
 
 from __future__ import annotations
 

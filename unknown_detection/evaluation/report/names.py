@@ -38,9 +38,6 @@ STATISTICS = {
     "standard_deviation": "std",
     "lower_quartile": "25 %",
     "upper_quartile": "75 %",
-    "mixture_mean": "mean",
-    "mixture_variance": "variance",
-    "robustness": "score",
 }
 """Statistics that columns call by a shorter name."""
 

@@ -18,7 +18,6 @@ from unknown_detection.evaluation.protocols.protocol import AS_PUBLISHED, Protoc
 from unknown_detection.evaluation.report import plots
 from unknown_detection.evaluation.report.judging import Judged
 from unknown_detection.evaluation.report.names import BASELINE, set_name, shown_name
-from unknown_detection.evaluation.runs import ALL_VARIANTS
 from unknown_detection.terminal.progress import bar
 
 _PANELS = 12
@@ -44,7 +43,6 @@ Rows = Mapping[str, pd.DataFrame]
 def draw(judged: Judged, *, quiet: bool = True) -> Iterator[Picture]:
     """Draw the plots of each protocol and training method, from the rows of its first run; the best method first."""
     variants = dict.fromkeys(variant for order in judged.orders.values() for _, variant in order)
-    variants.pop(ALL_VARIANTS, None)
     of_all = judged.figures[judged.figures["rows"] == AS_PUBLISHED]
     with bar(len(variants) * len(judged.orders), "drawing", quiet=quiet, unit=" protocols") as progress:
         for variant, (protocol, pairs) in itertools.product(variants, judged.orders.items()):

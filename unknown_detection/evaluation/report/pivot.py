@@ -2,8 +2,6 @@
 
 A number has three forms: a value in a figure, a line of the tidy table, and a cell here. Pages and terminals show
 percent, frames rates from 0 to 1.
-
-Tested by `tests/evaluation/report/test_pivot.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ from unknown_detection.evaluation.report.names import (
     setting_name,
     shown_name,
 )
-from unknown_detection.evaluation.runs import ALL_VARIANTS
 from unknown_detection.pages import content
 
 FEW = 200
@@ -39,8 +36,8 @@ _FIRST = 12
 """Rows of a table that a page shows before the reader asks for all."""
 
 _ARROWS = {"higher": " ↑", "lower": " ↓", "": ""}
-_SPREADS = {"standard_deviation": "", "mixture_variance": "lower", "robustness": "lower"}
-"""Statistics for which other values are better than for the metric that they are of."""
+_SPREAD = "standard_deviation"
+"""The statistic of which neither high nor low values are better."""
 
 _LATEX = str.maketrans(
     {"±": r"$\pm$", "×": r"$\times$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "\\": r"\textbackslash{}"}
@@ -168,7 +165,7 @@ def pivot(
     columns = lines.drop_duplicates(FIGURE_KEY)
     metrics = [_heading(of) for of in columns.to_dict("records")]
     better = [
-        _SPREADS.get(statistic, METRICS[metric].better)
+        "" if statistic == _SPREAD else METRICS[metric].better
         for statistic, metric in zip(columns["statistic"], columns["metric"], strict=True)
     ]
     rows = [*lines[["detector", "variant"]].drop_duplicates().itertuples(index=False, name=None)]
@@ -256,6 +253,6 @@ def _heading(line: Mapping[Any, Any]) -> str:
 def _runs_note(lines: pd.DataFrame) -> str:
     fewest, most = lines["runs"].min(), lines["runs"].max()
     if most == 1:
-        return "" if lines["variant"].iloc[0] == ALL_VARIANTS else "One run."
+        return "One run."
     runs = f"{most}" if fewest == most else f"{fewest} to {most}"
     return f"Mean ± sample standard deviation (of n - 1) over {runs} runs; a single run has none and is never bold."

@@ -2,8 +2,6 @@
 
 Equal data produce equal files. Independent of protocols: callers provide the numbers and the labels. Matplotlib is
 imported within functions, since tables and figures do not need it.
-
-Tested by `tests/evaluation/report/test_plots.py`.
 """
 
 from __future__ import annotations

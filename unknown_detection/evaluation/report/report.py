@@ -1,7 +1,4 @@
-"""Writes a report of scores: the papers' figures, their tables, plots and a page.
-
-Tested by `tests/evaluation/report/test_report.py`.
-"""
+"""Writes a report of scores: the papers' figures, their tables, plots and a page."""
 
 from __future__ import annotations
 

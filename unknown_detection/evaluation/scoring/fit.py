@@ -1,7 +1,4 @@
-"""Fits detectors and searches their hyperparameters, with the features that each needs, and scores rows.
-
-Tested by `tests/evaluation/scoring/test_fit.py`.
-"""
+"""Fits detectors and searches their hyperparameters, with the features that each needs, and scores rows."""
 
 from __future__ import annotations
 

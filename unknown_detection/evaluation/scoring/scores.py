@@ -11,8 +11,6 @@ A DataFrame, a table of Arrow, Parquet or CSV with the columns `id` and `score` 
 Other columns are not read. A dictionary or a Series maps ids to the scores of one detector. Predictions are needed
 only by protocols that evaluate misclassified in-distribution rows, and only for labelled rows. What `score` returns
 and writes has a `Provenance` as `attrs["provenance"]`; in Parquet it stands where pandas keeps `attrs`.
-
-Tested by `tests/evaluation/scoring/test_scores.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""ActSub: energy in the subspace that decides the class, and nearness to fitted rows in the rest.
-
-Tested by `tests/evaluation/detectors/recent/test_actsub.py`.
-"""
+"""ActSub: energy in the subspace that decides the class, and nearness to fitted rows in the rest."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""AdaSCALE: energies scaled by each row's greatest activations, fewer or more of them after a small perturbation.
-
-Tested by `tests/evaluation/detectors/recent/test_adascale.py`.
-"""
+"""AdaSCALE: energies scaled by each row's greatest activations, fewer or more of them after a small perturbation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""CARef and CADRef: relative distances of the features to the mean of the predicted class.
-
-Tested by `tests/evaluation/detectors/recent/test_cadref.py`.
-"""
+"""CARef and CADRef: relative distances of the features to the mean of the predicted class."""
 
 from __future__ import annotations
 

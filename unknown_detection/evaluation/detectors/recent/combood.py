@@ -1,7 +1,4 @@
-"""CombOOD: the distance to near fitted rows, and the Mahalanobis distance to all of them.
-
-Tested by `tests/evaluation/detectors/recent/test_combood.py`.
-"""
+"""CombOOD: the distance to near fitted rows, and the Mahalanobis distance to all of them."""
 
 from __future__ import annotations
 

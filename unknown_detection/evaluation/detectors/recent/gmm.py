@@ -1,7 +1,4 @@
-"""GMM: density of the features under one Gaussian a class, each with a covariance of its own.
-
-Tested by `tests/evaluation/detectors/recent/test_gmm.py`.
-"""
+"""GMM: density of the features under one Gaussian a class, each with a covariance of its own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Gram matrices: how far correlations of channels leave the range that fitted rows of the predicted class span.
-
-Tested by `tests/evaluation/detectors/recent/test_gram.py`.
-"""
+"""Gram matrices: how far correlations of channels leave the range that fitted rows of the predicted class span."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""CoP and CoRP: reconstruction errors of kernel principal component analysis.
-
-Tested by `tests/evaluation/detectors/recent/test_kernel_pca.py`.
-"""
+"""CoP and CoRP: reconstruction errors of kernel principal component analysis."""
 
 from __future__ import annotations
 

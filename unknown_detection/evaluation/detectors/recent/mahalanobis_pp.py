@@ -1,7 +1,4 @@
-"""Mahalanobis distances of features divided by their length or a power of it: Mahalanobis++, RMDS++, radially scaled.
-
-Tested by `tests/evaluation/detectors/recent/test_mahalanobis_pp.py`.
-"""
+"""Mahalanobis distances of features divided by their length or a power of it: Mahalanobis++, RMDS++ and radial."""
 
 from __future__ import annotations
 

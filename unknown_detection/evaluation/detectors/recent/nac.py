@@ -1,7 +1,4 @@
-"""NAC-UE: how often fitted rows activate the neurons of the last features as a row does.
-
-Tested by `tests/evaluation/detectors/recent/test_nac.py`.
-"""
+"""NAC-UE: how often fitted rows activate the neurons of the last features as a row does."""
 
 from __future__ import annotations
 

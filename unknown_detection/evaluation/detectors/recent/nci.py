@@ -1,7 +1,4 @@
-"""NCI: how near features are to the predicted class's weights, and to the origin.
-
-Tested by `tests/evaluation/detectors/recent/test_nci.py`.
-"""
+"""NCI: how near features are to the predicted class's weights, and to the origin."""
 
 from __future__ import annotations
 

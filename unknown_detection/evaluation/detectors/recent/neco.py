@@ -1,7 +1,4 @@
-"""NECO: how much of the standardized features lies in their principal subspace.
-
-Tested by `tests/evaluation/detectors/recent/test_neco.py`.
-"""
+"""NECO: how much of the standardized features lies in their principal subspace."""
 
 from __future__ import annotations
 

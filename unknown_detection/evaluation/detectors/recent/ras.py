@@ -1,7 +1,4 @@
-"""RAS: energy of features whose values are replaced by a fixed profile, in their order.
-
-Tested by `tests/evaluation/detectors/recent/test_ras.py`.
-"""
+"""RAS: energy of features whose values are replaced by a fixed profile, in their order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""VRA: energy of features whose low activations are cut to zero, and high ones to a threshold.
-
-Tested by `tests/evaluation/detectors/recent/test_vra.py`.
-"""
+"""VRA: energy of features whose low activations are cut to zero, and high ones to a threshold."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""WeiPer+KLD: the distribution of a row's features and perturbed logits against that of the fitted rows.
-
-Tested by `tests/evaluation/detectors/recent/test_weiper.py`.
-"""
+"""WeiPer+KLD: the distribution of a row's features and perturbed logits against that of the fitted rows."""
 
 from __future__ import annotations
 
