@@ -98,6 +98,12 @@ def _link(root: Path, scratch: Path, size: int) -> tuple[int, int]:
     return files, total
 
 
+def _measured(root: Path) -> tuple[int, int]:
+    """Return the files below a folder and their bytes."""
+    paths = [os.path.join(place, name) for place, _, names in os.walk(root) for name in names]  # noqa: PTH118
+    return len(paths), sum(map(os.path.getsize, paths))
+
+
 @click.command(epilog="Example: python -m benchmarks.planning.doctor small --scratch /tmp/doctor")
 @click.argument("kind", type=click.Choice(["small", "photographs", "tar", "gigabytes"]))
 @click.option("--scratch", type=click.Path(path_type=Path), required=True, help="A folder for all files.")
@@ -114,8 +120,7 @@ def main(kind: str, scratch: Path, files: int, gigabytes: int, keep: bool, worke
     scratch.mkdir(parents=True, exist_ok=True)
     try:
         if there:
-            sizes = [path.stat().st_size for path in root.rglob("*") if path.is_file()]
-            files, size = len(sizes), sum(sizes)
+            files, size = _measured(root)
         elif kind == "tar":
             size = _write_tar(root, files)
         elif kind == "gigabytes":

@@ -5,6 +5,7 @@ Tested by `tests/builders/doctor/test_doctor.py`.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from builders.sources.base import (
 )
 from builders.sources.opening import scan
 from builders.sources.readers import tars, zips
-from builders.sources.readers.folders import class_column, escape_name, text_array
+from builders.sources.readers.folders import by_spelling, class_column, escape_name, text_array
 from builders.sources.registry import SOURCES
 from builders.storage.folders import cached_listings, files_below
 
@@ -93,9 +94,22 @@ def recognise(place: Path, sources: Sequence[Source] = tuple(SOURCES.values())) 
         if not any(_share_files(copy, other) for other in chosen):
             chosen.append(copy)
     if not chosen:
-        chosen = [_any_images(place)]
+        try:
+            chosen = [_any_images(place)]
+        except BuildError:
+            if refusals:  # as of an archive that is damaged
+                raise BuildError(refusals[0].reason) from None
+            raise
+        refusals = [refusal for refusal in refusals if _has_classes_of(chosen[0], refusal.source)]
     kept = [refusal for refusal in refusals if all(refusal.source is not copy.source for copy in chosen[1:])]
     return Recognised((_with_extra(chosen[0], chosen[1:], inside), *chosen[1:]), tuple(kept))
+
+
+def _has_classes_of(copy: Copy, source: Source) -> bool:
+    """Whether most folders of images of no known source have the names of a source's classes."""
+    class_of = by_spelling(source.classes())
+    folders = pc.unique(pc.cast(copy.rows["class_id"], pa.string())).to_pylist()
+    return sum(class_of(folder) is not None for folder in folders) > len(folders) / 2
 
 
 def _share_files(copy: Copy, other: Copy) -> bool:
@@ -175,6 +189,13 @@ def _any_images(place: Path) -> Copy:
     return Copy(root, None, (partition,), partition.stacked())
 
 
+def _common_folder(partition: PartitionIndex) -> str:
+    """Return the deepest folder that holds all files of a partition, with a slash at its end; empty for the root."""
+    limits = pc.min_max(partition.table["file"]).as_py()
+    folder = posixpath.commonpath([posixpath.dirname(limits["min"]), posixpath.dirname(limits["max"])])
+    return f"{folder}/" if folder else ""
+
+
 def is_image(name: str) -> bool:
     """Whether a file is an image by its name, and not hidden."""
     return name.lower().endswith(ENDINGS) and not name.rpartition("/")[2].startswith(".")
@@ -187,8 +208,9 @@ def _with_extra(copy: Copy, others: Sequence[Copy], inside: str) -> Copy:
     if copy.source is not None and any(partition.how == "file" for partition in copy.partitions):
         files = [each.rows["file"] for each in (copy, *others) if each.root == copy.root]
         known = {name for column in files for name in pc.unique(column).to_pylist()}
-        tops = {name.partition("/")[0] for name in known}
+        # Beside the partitions' folders owners have further images, such as Tiny ImageNet's test images.
+        folders = tuple(_common_folder(partition) for partition in copy.partitions if partition.how == "file")
         for name in files_below(copy.root):
-            if name not in known and name.partition("/")[0] in tops and is_image(name) and name.startswith(inside):
+            if name not in known and name.startswith(folders) and is_image(name) and name.startswith(inside):
                 strays.setdefault(escape_name(name), Stray(escape_name(name), "no image of the source"))
     return Copy(copy.root, copy.source, copy.partitions, copy.rows, tuple(strays[path] for path in sorted(strays)))

@@ -5,6 +5,7 @@ Tested by `tests/builders/doctor/test_doctor.py`.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -206,7 +207,7 @@ def _refused(recognised: Recognised) -> list[str]:
     """Return the sentences of readers that found a partition altered; those about other sources say nothing."""
     best = recognised.copies[0].source
     here = [refusal for refusal in recognised.refusals if best is None or refusal.source is best]
-    return list(dict.fromkeys(refusal.reason for refusal in here))
+    return list(dict.fromkeys(re.sub(r" with --\w[\w-]*", "", refusal.reason) for refusal in here))
 
 
 def _sentence(
@@ -237,10 +238,11 @@ def _sentence(
     if others:
         return f"not the dataset: {others[0]}{f'; {counted}' if counted else ''}"
     if refused:
-        return f"altered: {refused[0]}"
+        return f"not as the owner's: {refused[0]}"
     if not differences:
         return (
-            f"unknown: {quantity(images, 'image')} that are no copy of a dataset known here; --against INDEX compares"
+            f"unknown: {quantity(images, 'image')} of no dataset that is known here by names and folders; "
+            "--against INDEX compares"
         )
     reason = likeliest(Counter({str(kind): count for kind, count in kinds.items()}), images) if theirs else ""
     other = f"differs from {theirs.name}" if theirs else "is not complete and sound"

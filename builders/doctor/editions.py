@@ -79,7 +79,22 @@ def names_say(place: Path, source: str) -> tuple[list[str], list[str]]:
     if source in ("", "imagenet") and len(wnids) / 20 < len(foreign) < len(wnids):
         few = f"{len(foreign):,} of {len(wnids):,} class folders are none of ILSVRC2012's, for instance {foreign[0]}"
         editions.append(f"another edition of ImageNet (2010, or the full one of fall 2011): {few}")
-    return editions, [remark for pattern, remark in _LAYOUTS if re.search(pattern, text, re.MULTILINE)]
+    remarks = [remark for pattern, remark in _LAYOUTS if re.search(pattern, text, re.MULTILINE)]
+    if not source and (renamed := _renamed(text, len(names))):
+        remarks.append(renamed)
+    return editions, remarks
+
+
+def _renamed(text: str, names: int) -> str:
+    """Say that most files are called by classes of ImageNet-1k, and none as the owner's; else an empty text."""
+    wnids = [match[1] for match in re.finditer(r"(?:^|/)(n\d{8})_[^/\n]*\.[A-Za-z]+$", text, re.MULTILINE)]
+    known = [wnid for wnid in wnids if wnid in classes()]
+    if 2 * len(known) < names or re.search(r"(?:^|/)n\d{8}_\d+\.JPEG$", text, re.MULTILINE):
+        return ""
+    return (
+        f"{len(known):,} files are called by classes of ImageNet-1k, such as {known[0]}, and not as in the owner's "
+        "archives, so that nothing tells which of a class's images they are"
+    )
 
 
 def of_imagenet(copy: Copy, facts: pa.Table) -> Iterator[Difference]:

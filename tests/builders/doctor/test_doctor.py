@@ -236,7 +236,9 @@ def test_an_altered_tiny_imagenet_is_named_so(demo, tmp_path):
     tree(root, {"train/n02480855/images/n02480855_0.JPEG": own, "val/images/val_10000.JPEG": own})
     replaced(root / "val" / "val_annotations.txt", lambda text: text + b"val_10000.JPEG\tn02480855\t10\t10\t38\t42\n")
     found = ud.doctor(root.parent, quick=True)
-    assert found["sentence"].startswith(f"altered: Tiny ImageNet: {root}/val/val_annotations.txt gives val_10000.JPEG")
+    assert found["sentence"].startswith(
+        f"not as the owner's: Tiny ImageNet: {root}/val/val_annotations.txt gives val_10000.JPEG"
+    )
     extra = [each["id"] for each in found["differences"] if each["kind"] == "extra"]
     assert f"{TINY}/train/n02480855/images/n02480855_0.JPEG" in extra
 

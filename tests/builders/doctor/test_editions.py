@@ -8,6 +8,8 @@ from PIL import Image
 import unknown_detection as ud
 from builders.commands.doctor import main
 from builders.doctor.editions import names_say
+from builders.sources.registry import SOURCES
+from tests.builders.layouts import imagenet_kaggle
 from tests.builders.trees import linked, tree
 
 
@@ -72,3 +74,45 @@ def test_records_without_images_are_named_in_the_refusal(tmp_path, capsys):
     tree(tmp_path, {"imagenet2012-train.tfrecord-00000-of-01024": b""})
     assert main([str(tmp_path)]) == 2
     assert "TFDS's records" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["tiny_imagenet", "imagenet"])
+def test_the_owners_images_without_classes_are_not_extra(demo, tmp_path, key):
+    """Tiny ImageNet's archive and ImageNet's, in Kaggle's layout, have a folder of test images, which are of no partition."""
+    own = demo["dtd"] / "images/blotchy/blotchy_0160.jpg"
+    if key == "imagenet":
+        root = imagenet_kaggle(demo[key], tmp_path / "copy")
+        tree(root, {"ILSVRC/Data/CLS-LOC/test/ILSVRC2012_test_00000001.JPEG": own.read_bytes()})
+    else:
+        root = linked(demo[key], tmp_path / "copy")
+        tree(root, {"tiny-imagenet-200/test/images/test_0.JPEG": own.read_bytes()})
+    assert "extra" not in ud.doctor(root, quick=True)["kinds"]
+
+
+def test_cifar_100_as_image_files_is_told_by_its_classes(tmp_path):
+    """cyizhuo/CIFAR-100-dataset has all 60,000 images so: no file name says an image's place in the owner's file."""
+    data = io.BytesIO()
+    Image.new("RGB", (32, 32)).save(data, "PNG")
+    names = list(SOURCES["cifar100"].classes().values())
+    tree(tmp_path, {f"train/{name}/{name}_s_000001.png": data.getvalue() for name in names})
+    found = ud.doctor(tmp_path)
+    assert found["sentence"].startswith("not as the owner's: CIFAR-100: ")
+    assert "--" not in found["sentence"]
+    assert all("CIFAR-100" in note for note in found["notes"] if "not named" in note or "Give" in note)
+
+
+def test_photographs_of_imagenets_classes_under_other_names_are_told(tmp_path):
+    """EliSchwartz/imagenet-sample-images has one of each class so."""
+    data = io.BytesIO()
+    Image.new("RGB", (40, 30)).save(data, "JPEG")
+    tree(tmp_path, {f"{name}.JPEG": data.getvalue() for name in ("n01440764_tench", "n01443537_goldfish")})
+    found = ud.doctor(tmp_path)
+    assert found["sentence"].startswith("unknown: 2 images of no dataset")
+    assert any("2 files are called by classes of ImageNet-1k, such as n01" in note for note in found["notes"])
+
+
+def test_a_damaged_archive_alone_is_named(tmp_path, capsys):
+    tree(tmp_path, {"food-101.tar.gz": b"not an archive"})
+    assert main([str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "food-101.tar.gz" in line
