@@ -79,7 +79,8 @@ def model(*, required: bool) -> Decorator[Any]:
             "--classes",
             type=FILE,
             help="CSV file with the columns class,index: the logit of each class of the release, for a model of more "
-            "classes. Not needed for ImageNet's, where the release names its classes by wnids.",
+            "classes. Not needed for ImageNet's, where the release names its classes by wnids. For a model with text "
+            "the columns class,name: what prompts say in place of the classes' names.",
         ),
         click.option(
             "--accept",

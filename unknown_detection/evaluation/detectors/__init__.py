@@ -28,6 +28,7 @@ from unknown_detection.evaluation.detectors import (
     openmax,
     penultimate,
     shaping,
+    text,
 )
 from unknown_detection.evaluation.detectors.base import FEATURES, LOGITS, Detector, RowDetector
 from unknown_detection.evaluation.detectors.images import (
@@ -96,18 +97,20 @@ from unknown_detection.evaluation.detectors.recent.ras import RAS
 from unknown_detection.evaluation.detectors.recent.vra import VRA
 from unknown_detection.evaluation.detectors.recent.weiper import WeiPer
 from unknown_detection.evaluation.detectors.shaping import ASH, ASHB, ASHP, DICE, SCALE, ReAct
+from unknown_detection.evaluation.detectors.text import GLMCM, MCM, NegLabel
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "GMM", "KNN", "MSP", "NACUE", "NCI", "NECO", "ODIN",
-    "OODL", "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "AdaSCALEA", "AdaSCALEL", "CADRef", "CADet",
-    "CARef", "CoP", "CoRP", "CombOOD", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV",
-    "Entropy", "GradNorm", "Gram", "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout",
-    "MCDropoutMI", "Mahalanobis", "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits", "MahalanobisPP",
-    "MahalanobisRadial", "Margin", "MaxLogit", "MutualInformation", "NNGuide", "ODINMaxLogit", "OpenMax", "RankFeat",
-    "ReAct", "Relation", "Residual", "RowDetector", "Temperature", "ViM", "WeiPer", "table",
+    "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "GLMCM", "GMM", "KNN", "MCM", "MSP", "NACUE", "NCI",
+    "NECO", "ODIN", "OODL", "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "AdaSCALEA", "AdaSCALEL",
+    "CADRef", "CADet", "CARef", "CoP", "CoRP", "CombOOD", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF",
+    "EnsR", "EnsV", "Entropy", "GradNorm", "Gram", "ImageDetector", "ImagePass", "KLMatching", "LogitNorm",
+    "MCDropout", "MCDropoutMI", "Mahalanobis", "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits",
+    "MahalanobisPP", "MahalanobisRadial", "Margin", "MaxLogit", "MutualInformation", "NNGuide", "NegLabel",
+    "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation", "Residual", "RowDetector", "Temperature", "ViM",
+    "WeiPer", "table",
 ]  # fmt: skip
 
 
@@ -118,7 +121,7 @@ def __dir__() -> list[str]:
 
 _RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras, combood, nac, adascale, gram)
 
-_FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *_RECENT, learned)
+_FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *_RECENT, text, learned)
 
 DETECTORS: Mapping[str, Detector] = {
     kind.name: kind()
