@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +169,7 @@ def extract(
         import torch
 
         source, spec = (opened.source, opened.revision, opened.digest), (model, file, names, pretrained, labels)
-        said = Texts(partial(tuple, getattr(ready.module, "names", ())), prompts)
+        said = getattr(ready.module, "names", ()), tuple(prompts)
         runner.opening = Opening(source, spec, ready.digest, device, torch.get_num_threads(), said)
         executor.run([ComputeParts(runner, outputs_of, None, Path(), "", chosen[0], ())], lambda images, size: None)
     store = FeatureStore.begin(root, identity, ready.head)

@@ -72,8 +72,8 @@ class Opening:
     """Opens the driver's release and model in a worker, once for all of its tasks.
 
     `release` has its `source`, `revision` and `digest`, `model` the arguments of `open_model` but for the device, in
-    its order, and `texts`; `device` is `cpu`, or `cuda` for the GPU that a task is given. On the number of
-    `threads` of torch on the CPU the last digits depend.
+    its order, and `texts` the names and prompts of a text model; `device` is `cpu`, or `cuda` for the GPU that a task
+    is given. On the number of `threads` of torch on the CPU the last digits depend.
     """
 
     release: tuple[str, str | None, str]
@@ -81,7 +81,7 @@ class Opening:
     model_digest: str
     device: str
     threads: int
-    texts: Texts | None = None
+    texts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def __call__(self) -> tuple[Release, Model]:
         """Open both; raises as `load` and `open_model`, or if a digest is not the driver's."""
@@ -92,7 +92,8 @@ class Opening:
         spec, weights, names, pretrained, classes = self.model
         try:
             release = load(source, revision)
-            how: dict[str, Any] = {"pretrained": pretrained, "classes": classes, "texts": self.texts}
+            said = Texts(lambda: self.texts[0], self.texts[1])
+            how: dict[str, Any] = {"pretrained": pretrained, "classes": classes, "texts": said}
             model = open_model(spec, weights, names, **how, device=self.device)
         except EvaluationError as error:
             raise EvaluationError(f"On the node {platform.node()}: {error}") from error
