@@ -23,6 +23,7 @@ from tests.sentences import stops  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.features.extract import class_texts  # noqa: E402
+from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -60,8 +61,8 @@ def test_the_receipt_has_the_zero_shot_accuracy_and_the_prompts(extracted):
     features = store[f"{CONFIG}/test"]
     right = 100 * float(np.mean(features.logits.argmax(axis=1) == features.labels))
     assert f"accuracy {right:.2f} % of 40 rows of {CONFIG}/test" in said
-    assert any("prompts a photo of a {}." in line for line in said)
-    assert store.identity.source["prompts"] == "a photo of a {}."
+    assert "prompts  a photo of a {}." in said
+    assert (store.identity.texts, store.identity.prompts) == (LABELS, ("a photo of a {}.",))
 
 
 def test_negatives_are_those_of_negmining(extracted):
@@ -154,7 +155,7 @@ def test_the_command_takes_prompts_names_and_negatives(release, tmp_path, capsys
     assert not (tmp_path / "out").exists()
     assert "several classes are called a class; tell them apart with classes=" in capsys.readouterr().out
     assert main(["extract", *flags, "--prompt", "a {}", "--prompt", "the {}"]) == 0
-    assert "prompts a {} | the {}" in capsys.readouterr().out
+    assert "prompts  a {} | the {}" in capsys.readouterr().out
     assert main(["extract", *flags, "--prompt", "a {}"]) == 2, "other prompts make another model"
     assert class_texts(ud.load(release), [CONFIG], LABELS, names) == ("dark red", "a class", "a class", "a class")
     names.write_text("class,name\nviolet,purple\n")
@@ -171,3 +172,19 @@ def test_ids_are_not_what_prompts_say(tmp_path):
     release = SimpleNamespace(splits=lambda config: ["test", "near_ood"], rows=lambda _, split: of[split])
     of = {"test": rows, "near_ood": other}
     assert class_texts(release, ["c"], ids) == ("crane", "dial phone", "crane", "wig")
+
+
+def test_the_commands_run_it_from_a_file(release, names, tmp_path, capsys):
+    """`score` knows texts and prompts from the features, and runs the same model again for gl_mcm."""
+    model = ["--release", str(release), "--model", f"{small_clips.__file__}:tiny"]
+    common = [*model, "--device", "cpu", "--workers", "0", "--quiet"]
+    texts = ["--classes", str(names), "--prompt", "the {}"]
+    ran = ["run", *common, *texts, "--splits", CONFIG, "--detectors", "mcm,gl_mcm", "--no-plots"]
+    assert main([*ran, "--out", str(tmp_path / "run")]) == 0
+    scored = ["score", *common, "--features", str(tmp_path / "run" / "features"), "--detectors", "mcm,gl_mcm"]
+    assert main([*scored, "--out", str(tmp_path / "again.parquet")]) == 0
+    assert "gl_mcm" in capsys.readouterr().out
+    first, second = (
+        read_scores(path)[0] for path in (tmp_path / "run" / "scores.parquet", tmp_path / "again.parquet")
+    )
+    assert first.equals(second)

@@ -66,7 +66,7 @@ def test_logits_are_scaled_cosines_with_the_means_over_prompts(make, images):
     assert not model.head.bias.any()
     assert model.head.negatives.shape == (0, small_clips.WIDTH)
     assert model.layers.linear
-    assert model.source["prompts"] == "a photo of a {}. | {} in the wild"
+    assert (model.module.names, model.module.prompts) == (NAMES, prompts)
     if make is not Tiny:
         assert [block.rpartition(".")[2] for block in model.layers.blocks] == ["0", "1"]
 

@@ -43,20 +43,7 @@ from unknown_detection.help import ESSENTIALS, helpful
     required=True,
     help="Folder for the features; later runs on the same model and release add splits to it.",
 )
-@click.option(
-    "--prompt",
-    "prompts",
-    metavar="TEXT",
-    multiple=True,
-    help="Of a model with text: what the name of a class is put into at {}, in place of the model's own, such as "
-    "'a photo of a {}.'; repeated, a class's embedding is the mean.",
-)
-@click.option(
-    "--negatives",
-    is_flag=True,
-    help="Of a model with text: also embed negative labels for neglabel, nouns of WordNet that are unlike the classes "
-    "and no kinds of them, listed in negatives.csv.",
-)
+@options.texts
 @options.run_options
 @options.cluster_options
 @click.option(

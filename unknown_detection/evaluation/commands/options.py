@@ -153,6 +153,24 @@ detectors = _combined(
 )
 """--detectors, --detector, --fit-splits, --no-search, --set and --seed."""
 
+texts = _combined(
+    click.option(
+        "--prompt",
+        "prompts",
+        metavar="TEXT",
+        multiple=True,
+        help="Of a model with text: what the name of a class is put into at {}, in place of the model's own, such as "
+        "'a photo of a {}.'; repeated, a class's embedding is the mean.",
+    ),
+    click.option(
+        "--negatives",
+        is_flag=True,
+        help="Of a model with text: also embed negative labels for neglabel, nouns of WordNet that are unlike the classes "
+        "and no kinds of them, listed in negatives.csv.",
+    ),
+)
+"""--prompt and --negatives."""
+
 metrics = click.option(
     "--metrics",
     metavar="NAME|FILE.py:NAME,...",

@@ -141,12 +141,13 @@ _OF_LAYERS = {
 
 
 def _needs(one: Detector) -> list[str]:
-    """List what a detector needs: logits, features, the head, rows to fit on, images, models, scores, a library."""
+    """List what a detector needs: logits, features, the head or texts, rows to fit on, images, models, and so on."""
     layers = getattr(one, "inputs", ()) or (getattr(one, "layer", "blocks"),)
     read = [_BESIDES[one.reads]] if one.reads in _BESIDES else [_OF_LAYERS[layer] for layer in layers]
     scores = [f"scores of {' '.join(one.base_methods)}"] if one.base_methods else []
     rows = [] if one.fits_on == "none" else [one.fits_on]
-    return [*(scores or read), *(["head"] if one.reads_head else []), *rows, *one.requires]
+    head = ["text" if isinstance(one, MCM) else "head"] if one.reads_head else []
+    return [*(scores or read), *head, *rows, *one.requires]
 
 
 def _cost(one: Detector) -> str:

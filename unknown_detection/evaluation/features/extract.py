@@ -24,7 +24,7 @@ from unknown_detection.evaluation.features.runner import ComputeParts, Opening, 
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
 from unknown_detection.evaluation.files import VERIFY
 from unknown_detection.evaluation.models.models import Model, open_model
-from unknown_detection.evaluation.models.text import Texts, has_texts
+from unknown_detection.evaluation.models.text import Texts, has_texts, texts_of
 from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
 from unknown_detection.terminal.interrupts import stopping_says
 from unknown_detection.terminal.progress import Log, bar
@@ -169,8 +169,8 @@ def extract(
         import torch
 
         source, spec = (opened.source, opened.revision, opened.digest), (model, file, names, pretrained, labels)
-        said = getattr(ready.module, "names", ()), tuple(prompts)
-        runner.opening = Opening(source, spec, ready.digest, device, torch.get_num_threads(), said)
+        threads = torch.get_num_threads()
+        runner.opening = Opening(source, spec, ready.digest, device, threads, texts_of(ready.module))
         executor.run([ComputeParts(runner, outputs_of, None, Path(), "", chosen[0], ())], lambda images, size: None)
     store = FeatureStore.begin(root, identity, ready.head)
     store.runner = runner if executor is None else None
@@ -238,6 +238,7 @@ def _check_accuracy(store: FeatureStore, keys: Sequence[Key], accept: bool, log:
 def identify(release: Release, model: Model, label_names: tuple[str, ...], accuracy: float | None = None) -> Identity:
     """Return the identity of a model's features of a release."""
     keys = [(config, split) for config in release.configs for split in release.splits(config)]
+    texts, prompts = texts_of(model.module)
     sides = {"/".join(key): release.prepared(*key) for key in keys}
     return Identity(
         release_digest=release.digest,
@@ -250,6 +251,8 @@ def identify(release: Release, model: Model, label_names: tuple[str, ...], accur
         source=dict(model.source) | ({} if accuracy is None else {"accuracy": f"{accuracy:g}"}),
         linear=model.layers.linear,
         probed=model.probed,
+        texts=texts,
+        prompts=prompts,
     )
 
 
@@ -266,8 +269,7 @@ def _describe(release: Release, model: Model, device: str, identity: Identity, k
             f"no block features of {', '.join(model.layers.skipped)}, which do not run or give no features per image; "
             "name blocks in the model's attribute `feature_blocks`"
         )
-    texts = getattr(model.module, "names", ())
-    if again := [name for name in dict.fromkeys(texts) if texts.count(name) > 1]:
+    if again := [name for name in dict.fromkeys(identity.texts) if identity.texts.count(name) > 1]:
         log(f"         several classes are called {first_few(again)}; tell them apart with classes=")
     if model.dropout.always:
         log("dropout  drops values in eval mode, too; features are without it, and mc_dropout draws its own masks")
@@ -339,6 +341,7 @@ def receipt(store: FeatureStore, keys: Iterable[Key]) -> Receipt:
     published, logits, width = (source.pop(name, "") for name in ("accuracy", "logits", "width"))
     lines = [f"weights  {', '.join(f'{name} {text}' for name, text in sorted(source.items()))}"] if source else []
     lines.append(f"input    {', '.join(f'{name} {value}' for name, value in sorted(identity.preprocessing.items()))}")
+    lines += [f"prompts  {' | '.join(identity.prompts)}"] if identity.prompts else []
     classes = len(identity.label_names)
     differences = []
     for config, split in keys:

@@ -65,6 +65,8 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         source: what is said of the weights (`receipt`): where they were published, their published accuracy, and which
             of their logits are the classes. Features with the same digests may say something else of them.
         probed: logits of fixed inputs, see `Model.probed`; empty where it was not recorded.
+        texts: of a text model, what prompts say for each class; empty for others.
+        prompts: of a text model.
         accepted: differences from the published accuracy in spite of which an extraction went on.
     """
 
@@ -78,6 +80,8 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     linear: bool = True
     source: Mapping[Text, Text] = {}
     probed: tuple[float, ...] = ()
+    texts: tuple[Text, ...] = ()
+    prompts: tuple[Text, ...] = ()
     accepted: tuple[Text, ...] = ()
 
 
@@ -276,7 +280,7 @@ class FeatureStore:
             return None
         layer, negatives = read_columns(self.root / "head.arrow", self.of), self.root / NEGATIVES
         weight, found = to_numpy(layer["weight"]), None
-        if "prompts" in self.identity.source:
+        if self.identity.prompts:
             embedded = negatives.exists() and read_columns(negatives, self.of)["embedding"]
             found = to_numpy(embedded) if embedded else weight[:0]
         return Head(weight, to_numpy(layer["bias"]), found)

@@ -192,8 +192,6 @@ def open_model(
     source = dict(blueprint.source or {})
     if path is None and not published:
         source |= {"state_dict": model_digest(module, {}), "held": "by the module"}
-    if of_texts:
-        source["prompts"] = " | ".join(module.prompts)
     if chosen is not None:
         source |= {"logits": ",".join(map(str, chosen)), "width": str(layers.classes)}
     return Model(name, module.to(target), blueprint.preprocessing, layers, digest, target, chosen, source, probed)

@@ -123,9 +123,15 @@ def _without_head(_: Any, state: dict[str, Any], prefix: str, __: Any) -> None:
     del state[f"{prefix}head.weight"]
 
 
+def texts_of(module: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of classes and the prompts of a classifier that a text model has made; of others none."""
+    has = all(hasattr(module, name) for name in ("embed", "names", "prompts"))
+    return (module.names, module.prompts) if has else ((), ())
+
+
 def has_texts(module: Any) -> bool:
     """Whether a module is a classifier that a text model has made."""
-    return hasattr(module, "embed") and hasattr(module, "prompts") and hasattr(module, "names")
+    return texts_of(module) != ((), ())
 
 
 def encode_local(model: Any, images: Any) -> Any:
