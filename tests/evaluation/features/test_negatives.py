@@ -184,7 +184,5 @@ def test_the_commands_run_it_from_a_file(release, names, tmp_path, capsys):
     scored = ["score", *common, "--features", str(tmp_path / "run" / "features"), "--detectors", "mcm,gl_mcm"]
     assert main([*scored, "--out", str(tmp_path / "again.parquet")]) == 0
     assert "gl_mcm" in capsys.readouterr().out
-    first, second = (
-        read_scores(path)[0] for path in (tmp_path / "run" / "scores.parquet", tmp_path / "again.parquet")
-    )
-    assert first.equals(second)
+    first, again = (read_scores(tmp_path / name)[0] for name in ("run/scores.parquet", "again.parquet"))
+    assert first.equals(again)

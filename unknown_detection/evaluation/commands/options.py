@@ -165,8 +165,8 @@ texts = _combined(
     click.option(
         "--negatives",
         is_flag=True,
-        help="Of a model with text: also embed negative labels for neglabel, nouns of WordNet that are unlike the classes "
-        "and no kinds of them, listed in negatives.csv.",
+        help="Of a model with text: also embed negative labels for neglabel, nouns of WordNet that are unlike the "
+        "classes and no kinds of them, listed in negatives.csv.",
     ),
 )
 """--prompt and --negatives."""
