@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         oscr,
     )
     from unknown_detection.evaluation.models.features import Features, Head
+    from unknown_detection.evaluation.models.text import TextModel
     from unknown_detection.evaluation.releases import load
     from unknown_detection.evaluation.report.report import report
     from unknown_detection.evaluation.run import run
@@ -55,6 +56,7 @@ _DEFINED = {
     "evaluation.features.extract": ("extract",),
     "evaluation.metrics.metrics": ("aupr_in", "aupr_out", "aurc", "auroc", "fpr_at_95_tpr", "metric", "oscr"),
     "evaluation.models.features": ("Features", "Head"),
+    "evaluation.models.text": ("TextModel",),
     "evaluation.releases": ("load",),
     "evaluation.evaluate": ("evaluate",),
     "evaluation.report.report": ("report",),
@@ -72,6 +74,7 @@ __all__ = [
     "EvaluationError",
     "Features",
     "Head",
+    "TextModel",
     "aupr_in",
     "aupr_out",
     "aurc",

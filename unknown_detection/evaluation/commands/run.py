@@ -28,6 +28,7 @@ from unknown_detection.help import ESSENTIALS
 @options.release(required=True)
 @options.splits("Configs or single splits to extract and evaluate. Default: all.")
 @options.model(required=True)
+@options.texts
 @options.detectors
 @options.metrics
 @options.plots

@@ -272,8 +272,11 @@ def load_batches(
 
 
 def _collate(size: int, images: list[Any]) -> Any:
-    """Collate images to one tensor of a fixed batch size; the first error if there is one."""
-    import torch
+    """Collate images to one tensor of a fixed batch size; the first error if there is one.
+
+    A worker makes the tensor in memory that it shares with the main process, not to copy it there.
+    """
+    from torch.utils.data import default_collate
 
     errors = [image for image in images if isinstance(image, EvaluationError)]
-    return errors[0] if errors else torch.stack(images + images[-1:] * (size - len(images)))
+    return errors[0] if errors else default_collate(images + images[-1:] * (size - len(images)))
