@@ -13,7 +13,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -116,9 +116,8 @@ def make_blueprint(
     if not isinstance(spec, str):
         return _in_memory(spec, override, images)
     kind, _, name = spec.partition(":")
-    make = {"timm": _timm, "torchvision": _torchvision}.get(kind)
-    if make is not None:
-        blueprint = make(name, classes, pretrained=pretrained)
+    if of_library(spec):
+        blueprint = _LIBRARIES[kind](name, classes, pretrained=pretrained)
         if override is None:
             return blueprint
         return replace(blueprint, preprocessing=of_declaration(override, spec, images))
@@ -127,6 +126,18 @@ def make_blueprint(
     if pretrained:
         raise EvaluationError(f"pretrained= is for models of timm and torchvision, not for {spec}. Give weights=.")
     return _from_file(spec, classes, override, images)
+
+
+def of_library(spec: Any) -> bool:
+    """Return whether a model is named as one of a library, which publishes weights."""
+    return isinstance(spec, str) and spec.partition(":")[0] in _LIBRARIES
+
+
+def module_name(module: Any) -> str:
+    """Return the name of a module: timm's of its architecture, or that of its class."""
+    config = getattr(module, "pretrained_cfg", None)  # of timm's models
+    name = getattr(config, "architecture", None) or (config or {}).get("architecture") or type(module).__qualname__
+    return str(name)
 
 
 def _in_memory(module: Any, override: Any, images: ImageSize | None) -> Blueprint:
@@ -139,9 +150,7 @@ def _in_memory(module: Any, override: Any, images: ImageSize | None) -> Blueprin
             "extract(model, release, splits)."
         )
     module = _unwrapped(module)
-    kind = type(module)
-    config = getattr(module, "pretrained_cfg", None)  # of timm's models
-    name = getattr(config, "architecture", None) or (config or {}).get("architecture") or kind.__qualname__
+    kind, name = type(module), module_name(module)
     declared = _declared(module, override, name, images)
     try:
         copied = copy.deepcopy(module)
@@ -229,6 +238,9 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     module = models.get_model(base, weights=None, num_classes=len(entry.meta["categories"]), **transformed)
     load_weights(module, tensors, name=base, path=path)
     return Blueprint(module, preprocessing, None, description, source=source)
+
+
+_LIBRARIES: dict[str, Callable[..., Blueprint]] = {"timm": _timm, "torchvision": _torchvision}
 
 
 def _from_file(spec: str, classes: int, override: Any, images: ImageSize | None) -> Blueprint:

@@ -28,6 +28,7 @@ from unknown_detection.evaluation.models.blueprints import (
     load_weights,
     make_blueprint,
     model_digest,
+    of_library,
     read_state_dict,
 )
 from unknown_detection.evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
@@ -193,8 +194,7 @@ def open_model(
 
 def _with_weights(spec: Any, path: Path | None, classes: int, *, pretrained: bool, **how: Any) -> Blueprint:
     """Make a model of some classes, or of those that its file of weights is for, and load these."""
-    named = isinstance(spec, str) and spec.startswith(("timm:", "torchvision:"))
-    if (path is not None and pretrained) or (named and path is None and not pretrained):
+    if (path is not None and pretrained) or (of_library(spec) and path is None and not pretrained):
         raise EvaluationError("A model needs either its weights or published ones: give weights= or pretrained=True.")
     if not isinstance(spec, str) and (path is not None or pretrained):
         raise EvaluationError("A module has its weights: leave weights= and pretrained= out, or name the model.")
