@@ -5,6 +5,7 @@ Tested by `tests/evaluation/report/test_report.py`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ from unknown_detection.evaluation.metrics.metrics import find_metrics
 from unknown_detection.evaluation.protocols import Protocol, chosen
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.report import judging
+from unknown_detection.evaluation.report.comparing import compare
 from unknown_detection.evaluation.report.figures import FILE, write_figures
 from unknown_detection.evaluation.report.looks import confused_rows, look_at
 from unknown_detection.evaluation.report.names import shown_name
@@ -145,7 +147,7 @@ def report(
     for note in (*warnings, *notes):
         log(f"note: {note}")
     judged = judging.judge(runs, plan, opened, quiet=quiet)
-    hints = judging.reversed_signs(judged.figures)
+    hints, comparisons = judging.reversed_signs(judged.figures), compare(judged)
     try:
         best, rows = _best_rows(judged)
         looks = {f"{title} to {best}": look_at(opened, of) for title, of in confused_rows(rows).items()}
@@ -162,11 +164,13 @@ def report(
     try:
         temporary.mkdir()
         drawn = []
-        for picture in () if plots is False else draw(judged, quiet=quiet):
+        compared = (picture for comparison in comparisons for picture in comparison.pictures())
+        for picture in () if plots is False else itertools.chain(compared, draw(judged, quiet=quiet)):
             drawn.append((picture.protocol, picture.title, inline_svg(picture.figure, picture.name)))
             if plots:
                 save(picture.figure, temporary / "plots", picture.name, PLOT_SUFFIXES)
         found: dict[str, Any] = {"warnings": [*warnings, *hints], "notes": notes, "demo": opened.is_demo}
+        found["compared"] = [comparison.table() for comparison in comparisons if comparison.ranks]
         write_text(temporary / PAGE, render_page(judged, tables, drawn, looks, **found))
         write_figures(temporary / FILE, judged.figures)
         if csv:
