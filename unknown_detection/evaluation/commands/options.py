@@ -60,7 +60,8 @@ def model(*, required: bool) -> Decorator[Any]:
             "--model",
             metavar="MODEL",
             required=required,
-            help="timm:NAME, torchvision:NAME, or FILE.py:FUNCTION, a function that returns the model.",
+            help="timm:NAME, torchvision:NAME, transformers:ORG/NAME[@COMMIT], or FILE.py:FUNCTION, a function that "
+            "returns the model.",
         ),
         click.option(
             "--weights",
@@ -72,14 +73,15 @@ def model(*, required: bool) -> Decorator[Any]:
             metavar="[TAG]",
             is_flag=False,
             flag_value="",
-            help="Download the weights that timm or torchvision publish under the model's name: all others of the "
-            "same architecture by their tag, such as --pretrained=IMAGENET1K_V2.",
+            help="Download the weights that a library publishes under the model's name: of timm and torchvision all "
+            "others of the same architecture by their tag, such as --pretrained=IMAGENET1K_V2.",
         ),
         click.option(
             "--classes",
             type=FILE,
             help="CSV file with the columns class,index: the logit of each class of the release, for a model of more "
-            "classes. Not needed for ImageNet's, where the release names its classes by wnids.",
+            "classes. Not needed for ImageNet's, where the release names its classes by wnids, or by transformers' "
+            "labels.",
         ),
         click.option(
             "--accept",

@@ -24,8 +24,6 @@ from unknown_detection.help import ESSENTIALS
     examples=(
         "python -m unknown_detection evaluate run --release build/unknown-detection --splits cifar "
         "--model timm:resnet50.a1_in1k --pretrained --detectors msp,energy,knn --out build/run",
-        "python -m unknown_detection evaluate run --release build/unknown-detection --splits imagenet "
-        "--models models.csv --out build/backbones",
     ),
 )
 @options.release(required=True)

@@ -22,6 +22,7 @@ from builders.generate import torch_files
 from builders.release.digests import file_sha256
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, evaluation_errors, first_line, require_known
 from unknown_detection.evaluation.files import load_python
+from unknown_detection.evaluation.models.hub import open_classifier
 from unknown_detection.evaluation.models.preprocessing import (
     ImageSize,
     Preprocessing,
@@ -95,7 +96,7 @@ class Blueprint:
 
     It has published weights already, and `source` says where they are from: `address` (of the model's card, or of
     the file), `revision` (a commit, on the Hub only), `file`, its `sha256`, and `accuracy`, top-1 in percent on
-    ImageNet-1k's validation images, where its metadata says it.
+    ImageNet-1k's validation images, where its metadata says it. `labels` name its logits, where its metadata does.
     """
 
     module: Any
@@ -103,6 +104,7 @@ class Blueprint:
     blocks: Sequence[str] | None
     description: dict[str, str]
     source: Mapping[str, str] | None = None
+    labels: Sequence[str] = ()
 
 
 def make_blueprint(
@@ -122,9 +124,10 @@ def make_blueprint(
             return blueprint
         return replace(blueprint, preprocessing=of_declaration(override, spec, images))
     if ".py:" not in spec:
-        raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
+        names = ", ".join(f"{library}:NAME" for library in _LIBRARIES)
+        raise EvaluationError(f"{spec} does not name a model; write {names} or FILE.py:FUNCTION.")
     if pretrained:
-        raise EvaluationError(f"pretrained= is for models of timm and torchvision, not for {spec}. Give weights=.")
+        raise EvaluationError(f"pretrained= is for models of {', '.join(_LIBRARIES)}, not for {spec}. Give weights=.")
     return _from_file(spec, classes, override, images)
 
 
@@ -240,7 +243,20 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     return Blueprint(module, preprocessing, None, description, source=source)
 
 
-_LIBRARIES: dict[str, Callable[..., Blueprint]] = {"timm": _timm, "torchvision": _torchvision}
+def _transformers(name: str, classes: int, *, pretrained: bool) -> Blueprint:
+    spec = f"transformers:{name.partition('@')[0]}"
+    if not pretrained:
+        raise EvaluationError(f"{spec} has the weights of its repository. Give pretrained=True in place of weights=.")
+    module, preprocessing, source, labels = open_classifier(name)
+    description = {"model": spec, "code": type(module.model).__name__}
+    return Blueprint(module, preprocessing, None, description, source, labels)
+
+
+_LIBRARIES: dict[str, Callable[..., Blueprint]] = {
+    "timm": _timm,
+    "torchvision": _torchvision,
+    "transformers": _transformers,
+}
 
 
 def _from_file(spec: str, classes: int, override: Any, images: ImageSize | None) -> Blueprint:

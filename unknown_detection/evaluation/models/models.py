@@ -180,7 +180,7 @@ def open_model(
             f"{name} cannot be run on images of shape {tuple(size)}, which its preprocessing makes: "
             f"{first_line(error)}. Mend it, or give preprocessing= for the input that it takes."
         ) from error
-    chosen = _logits_of(names, layers.classes, classes, name, published=published)
+    chosen = _logits_of(names, layers.classes, classes, name, published=published, labels=blueprint.labels)
     probed = _probe_logits(module, probe, name)
     description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
     digest = model_digest(module, description | ({} if chosen is None else {"classes": chosen}))
@@ -238,12 +238,15 @@ def _in_float32(module: Any, name: str) -> Any:
 
 
 def _logits_of(
-    names: Sequence[str], width: int, file: Path | None, name: str, *, published: bool
+    names: Sequence[str], width: int, file: Path | None, name: str, *, published: bool, labels: Sequence[str]
 ) -> tuple[int, ...] | None:
     """Return the logits that are the config's classes; None for all, in their order."""
     if file is None and width == len(names) and not published:
         return None
-    indices = of_wnids(names, width) if file is None else read_classes(file, names, width)
+    find, indices = by_name(labels), None if file is None else read_classes(file, names, width)
+    if file is None:
+        places = tuple(labels.index(label) for label in map(find, names) if label is not None)
+        indices = places if len({*places}) == len(names) else of_wnids(names, width)
     if indices is None:
         raise EvaluationError(
             f"{name} has {width:,} logits, but the config has {len(names):,} classes"
