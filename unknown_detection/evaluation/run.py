@@ -77,6 +77,7 @@ def run(
     protocols: str | Protocol | Sequence[str | Protocol] = (),
     metrics: str | Callable[..., float] | Sequence[str | Callable[..., float]] = (),
     intervals: int = 0,
+    at_known: float | None = None,
     plots: bool | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -112,6 +113,7 @@ def run(
         protocols: as for `report`.
         metrics: more metrics, for the report, and those of `figures`; empty for the usual ones.
         intervals: as for `evaluate`: bootstrap samples for the 95 % intervals of `figures`.
+        at_known: as for `score`.
         plots: as for `report`.
         seed: as for `score`.
         device: as for `extract`; distances to neighbours are computed there, too.
@@ -142,7 +144,8 @@ def run(
         shared: dict[str, Any] = {"device": device, "accept": accept, "quiet": quiet, "log": log}
         scoring: dict[str, Any] = {
             "splits": [key for key in keys if key[0] in evaluated],
-            **{"fit_configs": fit_configs, "search": search, "settings": settings, "seed": seed},
+            **{"fit_configs": fit_configs, "search": search, "settings": settings},
+            **{"at_known": at_known, "seed": seed},
         }
 
         def extracted(how: Mapping[str, Any], cache: Path | None) -> FeatureStore:

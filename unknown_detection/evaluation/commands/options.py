@@ -150,9 +150,16 @@ detectors = _combined(
         callback=_settings,
         help="Set a hyperparameter, or the values to search among, the default first; may be repeated. See below.",
     ),
+    click.option(
+        "--at-known",
+        metavar="SHARE",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        help="Share of known rows, such as 0.95, that each detector's threshold keeps: scores then have a column "
+        "decision, and thresholds stand beside them. They are conformal, on held-out known rows of validation.",
+    ),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed."),
 )
-"""--detectors, --detector, --fit-splits, --no-search, --set and --seed."""
+"""--detectors, --detector, --fit-splits, --no-search, --set, --at-known and --seed."""
 
 metrics = click.option(
     "--metrics",
