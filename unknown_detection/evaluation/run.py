@@ -112,7 +112,7 @@ def run(
         settings: as for `score`.
         protocols: as for `report`.
         metrics: more metrics, for the report, and those of `figures`; empty for the usual ones.
-        intervals: as for `evaluate`: bootstrap samples for the 95 % intervals of `figures`.
+        intervals: as for `evaluate` and `report`: bootstrap samples for 95 % intervals of figures and differences.
         at_known: as for `score`.
         plots: as for `report`.
         seed: as for `score`.
@@ -169,8 +169,8 @@ def run(
             scores = judged = scored(features, root / "scores.parquet" if out else None)
         figures = evaluate(judged, opened, metrics=metrics or None, intervals=intervals)
         drawn = False if out is None and plots is None else plots
-        of_report: dict[str, Any] = {"protocols": protocols, "metrics": metrics, "plots": drawn}
-        written = report(judged, opened, root / "report", **of_report, quiet=quiet, log=log)
+        of_report: dict[str, Any] = {"protocols": protocols, "metrics": metrics, "intervals": intervals}
+        written = report(judged, opened, root / "report", plots=drawn, **of_report, quiet=quiet, log=log)
         done = Evaluation(features, scores, figures, written, failed)
         weakref.finalize(done, temporary.pop_all().close)
     return done

@@ -170,6 +170,15 @@ metrics = click.option(
     "functions of your own in a Python file.",
 )
 
+intervals = click.option(
+    "--intervals",
+    metavar="SAMPLES",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Bootstrap samples, such as 1000, for the intervals of each detector's difference from the best one. "
+    "Default: 0, for none.",
+)
+
 plots = click.option(
     "--plots/--no-plots",
     default=None,
